@@ -1,0 +1,1 @@
+"""The MLIR dialects of this package: `upl` (programs) and `ttm` (the tagged-token machine)."""

@@ -1,0 +1,44 @@
+"""The `upl` dialect: UPL programs as IR.  See `rationale.md` beside this file for why it looks as it does."""
+
+from upl_mlir.dialects.upl.attributes import (
+    CountAttr,
+    ExprAttr,
+    FormulaAttr,
+    Gather,
+    Index,
+    IndexAttr,
+    Iterator,
+    IteratorsAttr,
+    NamesAttr,
+    Port,
+    PortsAttr,
+    Special,
+    UplType,
+    upl_type,
+)
+from upl_mlir.dialects.upl.ops import (
+    UPL,
+    AdjointOp,
+    ArrayOp,
+    ConstOp,
+    InputOp,
+    LetOp,
+    LookupOp,
+    ModOp,
+    NodeOp,
+    OutputOp,
+    ParamOp,
+    ProgramOp,
+    RefOp,
+    SendOp,
+    SigmoidOp,
+    StopGradientOp,
+    port_ref,
+)
+
+__all__ = [
+    "UPL", "AdjointOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index", "IndexAttr",
+    "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp", "ParamOp",
+    "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
+    "port_ref", "upl_type",
+]  # fmt: skip

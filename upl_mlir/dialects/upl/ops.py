@@ -1,0 +1,523 @@
+"""Operations of the `upl` dialect: a program as ports, nodes and arrows.
+
+    upl.program @name {
+      upl.param @D <"D>=1">
+      upl.const @K <"7"> = 7 : i64
+      upl.input @X <"d,i"> real in <"1<=d<=D && ..."> { ^bb0(%d: i64, %i: i64, %X: f64): upl.send ... }
+      upl.node @Link <"d,k,i,j"> <"r, w"> { ^bb0(%d: i64, ..., %r: f64, %w: f64): ... }
+      upl.output @R <"d,i"> real
+    }
+
+A body is straight-line SSA in `arith`, `math` and a few operations of this file.  Its block arguments are the index
+fields (i64), then the inputs.  Index expressions, static conditions and counts are attributes in the text normal form
+of `poly.expr`, because they are polyhedral; conditions on data are SSA operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import HasParent, NoTerminator, Pure, SymbolTable
+from xdsl.utils.exceptions import VerifyException
+
+from upl_mlir.dialects.upl.attributes import (
+    CountAttr,
+    ExprAttr,
+    FormulaAttr,
+    Index,
+    IndexAttr,
+    Iterator,
+    IteratorsAttr,
+    NamesAttr,
+    Port,
+    PortsAttr,
+    Special,
+    UplType,
+)
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+
+TYPES = {t.value for t in UplType}
+
+
+def port_ref(node: str, port: str | None = None) -> SymbolRefAttr:
+    """A reference ``@Node::@input``, or ``@Output`` alone."""
+    return SymbolRefAttr(node, [port] if port is not None else [])
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """A whole UPL program; its one block holds declarations, host ports, nodes and adjoint directives in text order."""
+
+    name = "upl.program"
+    sym_name = prop_def(SymbolNameConstraint())
+    body = region_def("single_block")
+    traits = traits_def(SymbolTable(), NoTerminator())
+    assembly_format = "$sym_name $body attr-dict"
+
+    def __init__(self, name: str, ops: Sequence[Operation] = ()):
+        super().__init__(properties={"sym_name": StringAttr(name)}, regions=[Region(Block(ops))])
+
+    def verify_(self) -> None:
+        from upl_mlir.dialects.upl.verify import verify_program
+
+        verify_program(self)
+
+
+class _Declaration(IRDLOperation):
+    """Something of a program that has a name."""
+
+    sym_name = prop_def(SymbolNameConstraint())
+
+    @property
+    def symbol(self) -> str:
+        """The declared name."""
+        return self.sym_name.data
+
+
+@irdl_op_definition
+class ParamOp(_Declaration):
+    """A symbolic integer parameter with a condition on it."""
+
+    name = "upl.param"
+    sym_name = prop_def(SymbolNameConstraint())
+    condition = opt_prop_def(FormulaAttr)
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$sym_name ($condition^)? attr-dict"
+
+    def __init__(self, name: str, condition: Formula = TRUE):
+        props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
+        if not condition.is_true:
+            props["condition"] = FormulaAttr(condition)
+        super().__init__(properties=props)
+
+
+@irdl_op_definition
+class ConstOp(_Declaration):
+    """A scalar constant.  `expr` keeps how an integer constant was written."""
+
+    name = "upl.const"
+    sym_name = prop_def(SymbolNameConstraint())
+    expr = opt_prop_def(ExprAttr)
+    value = prop_def(IntegerAttr | FloatAttr)
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$sym_name ($expr^)? `=` $value attr-dict"
+
+    def __init__(self, name: str, value: IntegerAttr | FloatAttr, expr: IndexExpr | None = None):
+        props: dict[str, Attribute] = {"sym_name": StringAttr(name), "value": value}
+        if expr is not None:
+            props["expr"] = ExprAttr(expr)
+        super().__init__(properties=props)
+
+
+@irdl_op_definition
+class ArrayOp(_Declaration):
+    """A constant array ``N[lo:hi]``; entries are i64 or f64."""
+
+    name = "upl.array"
+    sym_name = prop_def(SymbolNameConstraint())
+    lower = prop_def(ExprAttr)
+    upper = prop_def(ExprAttr)
+    base = prop_def(IntegerAttr)
+    values = prop_def(AnyAttr())  # a DenseArrayBase: the format prints it in full only if the constraint is open
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$sym_name $lower `to` $upper `from` $base `=` $values attr-dict"
+
+    def __init__(self, name: str, lower: IndexExpr, upper: IndexExpr, base: int, values: DenseArrayBase):
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name), "lower": ExprAttr(lower), "upper": ExprAttr(upper),
+                "base": IntegerAttr(base, i64), "values": values,
+            }
+        )  # fmt: skip
+
+
+class _Body(_Declaration):
+    """What host inputs and nodes share: index fields, a body, domains."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the index fields."""
+        raise NotImplementedError  # provided by the two subclasses
+
+    @property
+    def block(self) -> Block:
+        """The body."""
+        raise NotImplementedError  # provided by the two subclasses
+
+    @property
+    def sends(self) -> list[SendOp]:
+        """The arrows, in text order."""
+        return [op for op in self.block.ops if isinstance(op, SendOp)]
+
+
+def _body_region(fields: Sequence[str], values: Sequence[tuple[str, Attribute]]) -> Region:
+    block = Block(arg_types=[*[i64] * len(fields), *[t for _, t in values]])
+    for arg, name in zip(block.args, [*fields, *[n for n, _ in values]], strict=True):
+        arg.name_hint = name
+    return Region(block)
+
+
+@irdl_op_definition
+class InputOp(_Body):
+    """A host input; its body sends each element, the last block argument, to where it is used.
+
+    `declared` is the domain in the text, `domain` the one that `infer-domains` found."""
+
+    name = "upl.input"
+    sym_name = prop_def(SymbolNameConstraint())
+    index = prop_def(NamesAttr)
+    dtype = prop_def(StringAttr)
+    declared = opt_prop_def(FormulaAttr)
+    domain = opt_prop_def(FormulaAttr)
+    body = region_def("single_block")
+    traits = traits_def(HasParent(ProgramOp), NoTerminator())
+    assembly_format = "$sym_name $index $dtype (`in` $declared^)? (`domain` $domain^)? $body attr-dict"
+
+    def __init__(self, name: str, fields: Sequence[str], dtype: UplType, declared: Formula | None):
+        props: dict[str, Attribute] = {
+            "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
+        }  # fmt: skip
+        if declared is not None:
+            props["declared"] = FormulaAttr(declared)
+        super().__init__(properties=props, regions=[_body_region(fields, [(name, dtype.mlir())])])
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.index.data
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    @property
+    def type(self) -> UplType:
+        """Type of an element."""
+        return UplType(self.dtype.data)
+
+    @property
+    def value(self) -> BlockArgument:
+        """The element inside the body."""
+        return self.body.block.args[-1]
+
+
+@irdl_op_definition
+class OutputOp(_Declaration):
+    """A host output: exactly one token for each element of its domain."""
+
+    name = "upl.output"
+    sym_name = prop_def(SymbolNameConstraint())
+    index = prop_def(NamesAttr)
+    dtype = prop_def(StringAttr)
+    declared = opt_prop_def(FormulaAttr)
+    domain = opt_prop_def(FormulaAttr)
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$sym_name $index $dtype (`in` $declared^)? (`domain` $domain^)? attr-dict"
+
+    def __init__(self, name: str, fields: Sequence[str], dtype: UplType, declared: Formula | None):
+        props: dict[str, Attribute] = {
+            "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
+        }  # fmt: skip
+        if declared is not None:
+            props["declared"] = FormulaAttr(declared)
+        super().__init__(properties=props)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the index fields."""
+        return self.index.data
+
+    @property
+    def type(self) -> UplType:
+        """Type of an element."""
+        return UplType(self.dtype.data)
+
+
+@irdl_op_definition
+class NodeOp(_Body):
+    """A node: one virtual node for each point of its domain fires once all its inputs have arrived."""
+
+    name = "upl.node"
+    sym_name = prop_def(SymbolNameConstraint())
+    index = prop_def(NamesAttr)
+    inputs = prop_def(PortsAttr)
+    declared = opt_prop_def(FormulaAttr)
+    domain = opt_prop_def(FormulaAttr)
+    body = region_def("single_block")
+    traits = traits_def(HasParent(ProgramOp), NoTerminator())
+    assembly_format = "$sym_name $index $inputs (`in` $declared^)? (`domain` $domain^)? $body attr-dict"
+
+    def __init__(self, name: str, fields: Sequence[str], ports: Sequence[Port], declared: Formula | None = None):
+        props: dict[str, Attribute] = {
+            "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "inputs": PortsAttr(tuple(ports)),
+        }  # fmt: skip
+        if declared is not None:
+            props["declared"] = FormulaAttr(declared)
+        region = _body_region(fields, [(p.name, p.type.mlir()) for p in ports])
+        super().__init__(properties=props, regions=[region])
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.index.data
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The inputs, in order."""
+        return self.inputs.data
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    def port(self, name: str) -> Port | None:
+        """The input of that name."""
+        return next((p for p in self.ports if p.name == name), None)
+
+    def arg(self, port: str) -> BlockArgument:
+        """The block argument of an input."""
+        at = [p.name for p in self.ports].index(port)
+        return self.block.args[len(self.fields) + at]
+
+
+@irdl_op_definition
+class LetOp(IRDLOperation):
+    """Names a value of a body: the assignment ``var = value``."""
+
+    name = "upl.let"
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    var = prop_def(StringAttr)
+    value = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$var $value attr-dict `:` type($value)"
+
+    def __init__(self, var: str, value: SSAValue):
+        super().__init__(operands=[value], result_types=[value.type], properties={"var": StringAttr(var)})
+        self.result.name_hint = var
+
+
+@irdl_op_definition
+class RefOp(IRDLOperation):
+    """The value of a constant (i64 or f64) or of a parameter (i64)."""
+
+    name = "upl.ref"
+    symbol = prop_def(SymbolRefAttr)
+    result = result_def(AnyAttr())
+    traits = traits_def(Pure())
+    assembly_format = "$symbol attr-dict `:` type($result)"
+
+    def __init__(self, symbol: str, type_: Attribute):
+        super().__init__(properties={"symbol": SymbolRefAttr(symbol)}, result_types=[type_])
+
+
+@irdl_op_definition
+class LookupOp(IRDLOperation):
+    """An entry of a constant array."""
+
+    name = "upl.lookup"
+    symbol = prop_def(SymbolRefAttr)
+    at = operand_def(i64)
+    result = result_def(AnyAttr())
+    traits = traits_def(Pure())
+    assembly_format = "$symbol `[` $at `]` attr-dict `:` type($result)"
+
+    def __init__(self, symbol: str, at: SSAValue, type_: Attribute):
+        super().__init__(operands=[at], properties={"symbol": SymbolRefAttr(symbol)}, result_types=[type_])
+
+
+@irdl_op_definition
+class ModOp(IRDLOperation):
+    """``a mod b``: the remainder that `floordiv` leaves; never negative for positive `b`, as MLIR's affine `mod`."""
+
+    name = "upl.mod"
+    lhs = operand_def(i64)
+    rhs = operand_def(i64)
+    result = result_def(i64)
+    traits = traits_def(Pure())
+    assembly_format = "$lhs `,` $rhs attr-dict"
+
+    def __init__(self, lhs: SSAValue, rhs: SSAValue):
+        super().__init__(operands=[lhs, rhs], result_types=[i64])
+
+
+class _Unary(IRDLOperation):
+    """A function of one real value."""
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    value = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[value.type])
+
+
+@irdl_op_definition
+class SigmoidOp(_Unary):
+    """The logistic function ``1/(1+exp(-x))``."""
+
+    name = "upl.sigmoid"
+
+
+@irdl_op_definition
+class StopGradientOp(_Unary):
+    """Its operand, through which no derivative passes."""
+
+    name = "upl.stop_gradient"
+
+
+@irdl_op_definition
+class SendOp(IRDLOperation):
+    """An arrow: sends `value` to an input of a node, or to a host output.
+
+        upl.send %v -> @Link::@r <"d,k,i,*"> count <"N[k]"> when <"k<K"> if %p for <"a in 0..2"> when_point <"..."> : f64
+
+    `when` is the static condition on fields, `if` the one on data, `when_point` the condition on iterators.  A missing
+    count is 1.  `rule` names the rule by which a pass made this arrow.
+    """
+
+    name = "upl.send"
+    value = operand_def(AnyAttr())
+    predicate = opt_operand_def(i1)
+    target = prop_def(SymbolRefAttr)
+    index = prop_def(IndexAttr)
+    count = opt_prop_def(CountAttr)
+    condition = opt_prop_def(FormulaAttr)
+    iterators = opt_prop_def(IteratorsAttr)
+    point_condition = opt_prop_def(FormulaAttr)
+    rule = opt_prop_def(StringAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = (
+        "$value `->` $target $index (`count` $count^)? (`when` $condition^)? (`if` $predicate^)? "
+        "(`for` $iterators^)? (`when_point` $point_condition^)? (`rule` $rule^)? attr-dict `:` type($value)"
+    )
+
+    def __init__(
+        self,
+        value: SSAValue,
+        target: SymbolRefAttr,
+        index: Index,
+        *,
+        count: IndexExpr | Special | None = None,
+        condition: Formula = TRUE,
+        predicate: SSAValue | None = None,
+        iterators: Sequence[Iterator] = (),
+        point_condition: Formula = TRUE,
+        rule: str | None = None,
+    ):
+        props: dict[str, Attribute] = {"target": target, "index": IndexAttr(index)}
+        if count is not None and count != IndexExpr.of(1):
+            props["count"] = CountAttr(count)
+        if not condition.is_true:
+            props["condition"] = FormulaAttr(condition)
+        if iterators:
+            props["iterators"] = IteratorsAttr(tuple(iterators))
+        if not point_condition.is_true:
+            props["point_condition"] = FormulaAttr(point_condition)
+        if rule is not None:
+            props["rule"] = StringAttr(rule)
+        super().__init__(operands=[value, predicate], properties=props)
+
+    @property
+    def target_name(self) -> str:
+        """The node or output that receives."""
+        return self.target.root_reference.data
+
+    @property
+    def target_port(self) -> str | None:
+        """The input that receives; None for a host output."""
+        nested = self.target.nested_references.data
+        return nested[0].data if nested else None
+
+    @property
+    def when(self) -> Formula:
+        """The static condition on the source's fields."""
+        return self.condition.data if self.condition else TRUE
+
+    @property
+    def loops(self) -> tuple[Iterator, ...]:
+        """The `for` iterators."""
+        return self.iterators.data if self.iterators else ()
+
+    @property
+    def when_point(self) -> Formula:
+        """The condition on iterator points."""
+        return self.point_condition.data if self.point_condition else TRUE
+
+    @property
+    def multiplicity(self) -> IndexExpr | Special:
+        """The number of activations, or of summands for a carried count; 1 where the text says nothing."""
+        return self.count.data if self.count else IndexExpr.of(1)
+
+    def verify_(self) -> None:
+        if not isinstance(self.parent_op(), InputOp | NodeOp):
+            raise VerifyException("an arrow stands only in the body of a node or of a host input")
+        if self.count is not None and self.count.data is Special.CARRIED:
+            raise VerifyException("`#` alone is not a multiplicity: write `#n` or `##`")
+
+
+@irdl_op_definition
+class AdjointOp(IRDLOperation):
+    """The directive ``adjoint of PORT [seed NODE.var] wrt PORT, ... [-> NODE.input, ...]`` (LANGUAGE section 2)."""
+
+    name = "upl.adjoint"
+    of = prop_def(SymbolRefAttr)
+    seed = opt_prop_def(SymbolRefAttr)
+    wrt = prop_def(ArrayAttr[SymbolRefAttr])
+    into = opt_prop_def(ArrayAttr[SymbolRefAttr])
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "`of` $of (`seed` $seed^)? `wrt` $wrt (`into` $into^)? attr-dict"
+
+    def __init__(
+        self,
+        of: SymbolRefAttr,
+        wrt: Sequence[SymbolRefAttr],
+        seed: SymbolRefAttr | None = None,
+        into: Sequence[SymbolRefAttr] = (),
+    ):
+        props: dict[str, Attribute] = {"of": of, "wrt": ArrayAttr(wrt)}
+        if seed is not None:
+            props["seed"] = seed
+        if into:
+            props["into"] = ArrayAttr(into)
+        super().__init__(properties=props)
+
+
+UPL = Dialect(
+    "upl",
+    [
+        ProgramOp, ParamOp, ConstOp, ArrayOp, InputOp, OutputOp, NodeOp, LetOp, RefOp, LookupOp, ModOp, SigmoidOp,
+        StopGradientOp, SendOp, AdjointOp,
+    ],
+    [ExprAttr, FormulaAttr, CountAttr, IndexAttr, NamesAttr, IteratorsAttr, PortsAttr],
+)  # fmt: skip
+"""The dialect, as xDSL's universe registers it."""
+

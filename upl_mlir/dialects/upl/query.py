@@ -1,0 +1,129 @@
+"""Questions that every pass and engine asks of a program: declarations by name, and what polyhedral code may know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator as Iter
+from collections.abc import Mapping
+from typing import cast
+
+from xdsl.dialects.builtin import DenseArrayBase, FileLineColLoc, FloatAttr, IntegerAttr, IntegerType, ModuleOp
+from xdsl.ir import Attribute, Operation
+
+from upl_mlir.diagnostics import Span, error
+from upl_mlir.dialects.upl.attributes import Port, UplType
+from upl_mlir.dialects.upl.ops import ArrayOp, ConstOp, InputOp, NodeOp, OutputOp, ParamOp, ProgramOp, SendOp
+from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.sets import PolyContext, Table
+
+Endpoint = InputOp | OutputOp | NodeOp
+"""What arrows connect."""
+
+
+def program_of(module: ModuleOp) -> ProgramOp:
+    """The one program of a module.  Raises UplError (UPL1101) if there is none or more than one."""
+    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    if len(programs) != 1:
+        raise error("UPL1101", f"expected one `upl.program` in the module, found {len(programs)}")
+    return programs[0]
+
+
+def span_of(op: Operation) -> Span | None:
+    """Where the operation comes from in the source, if its location says so."""
+    loc: Attribute = op.location
+    while not isinstance(loc, FileLineColLoc):
+        inner = getattr(loc, "locations", None) or getattr(loc, "child_loc", None) or getattr(loc, "callee", None)
+        if inner is None:
+            return None
+        loc = next(iter(inner)) if hasattr(inner, "__iter__") else cast(Attribute, inner)
+    return Span(loc.filename.data, loc.line.data, loc.column.data)
+
+
+def poly_context(program: ProgramOp, bindings: Mapping[str, int] | None = None) -> PolyContext:
+    """Parameters, constants and arrays of a program; parameters in `bindings` become constants."""
+    bound = dict(bindings or {})
+    params: list[str] = []
+    condition: list[Formula] = []
+    arrays: dict[str, Table] = {}
+    for op in program.body.block.ops:
+        match op:
+            case ParamOp():
+                if op.symbol not in bound:
+                    params.append(op.symbol)
+                if op.condition:
+                    condition.append(op.condition.data)
+            case ConstOp(value=IntegerAttr()):
+                bound.setdefault(op.symbol, cast(IntegerAttr, op.value).value.data)
+            case ArrayOp() if is_integer_array(op):
+                arrays[op.symbol] = Table(op.base.value.data, tuple(int(v) for v in array_values(op)))
+            case _:
+                pass
+    return PolyContext(tuple(params), Formula.all(condition), bound, arrays)
+
+
+def is_integer_array(op: ArrayOp) -> bool:
+    """Whether the entries are integers (usable in index expressions)."""
+    return isinstance(cast(DenseArrayBase, op.values).elt_type, IntegerType)
+
+
+def array_values(op: ArrayOp) -> tuple[int | float, ...]:
+    """The entries of a constant array, from its lower bound on."""
+    return tuple(cast("DenseArrayBase[IntegerType]", op.values).get_values())
+
+
+def real_constants(program: ProgramOp) -> dict[str, float]:
+    """Scalar constants with real values."""
+    return {
+        op.symbol: op.value.value.data
+        for op in program.body.block.ops
+        if isinstance(op, ConstOp) and isinstance(op.value, FloatAttr)
+    }
+
+
+def endpoints(program: ProgramOp) -> dict[str, Endpoint]:
+    """Host ports and nodes by name, in text order."""
+    return {op.symbol: op for op in program.body.block.ops if isinstance(op, InputOp | OutputOp | NodeOp)}
+
+
+def nodes(program: ProgramOp) -> list[NodeOp]:
+    """The nodes, in text order."""
+    return [op for op in program.body.block.ops if isinstance(op, NodeOp)]
+
+
+def inputs(program: ProgramOp) -> list[InputOp]:
+    """The host inputs, in text order."""
+    return [op for op in program.body.block.ops if isinstance(op, InputOp)]
+
+
+def outputs(program: ProgramOp) -> list[OutputOp]:
+    """The host outputs, in text order."""
+    return [op for op in program.body.block.ops if isinstance(op, OutputOp)]
+
+
+def arrows(program: ProgramOp) -> Iter[SendOp]:
+    """All arrows: host inputs first, then nodes, each in text order."""
+    for op in inputs(program):
+        yield from op.sends
+    for op in nodes(program):
+        yield from op.sends
+
+
+def source_of(send: SendOp) -> InputOp | NodeOp:
+    """The host input or node that an arrow starts at."""
+    parent = send.parent_op()
+    assert isinstance(parent, InputOp | NodeOp)
+    return parent
+
+
+def domain_of(op: Endpoint) -> Formula | None:
+    """The inferred domain, else the declared one."""
+    attr = op.domain or op.declared
+    return attr.data if attr else None
+
+
+def target_port(op: Endpoint, port: str | None) -> Port:
+    """The input that an arrow to ``op.port`` enters; a host output counts as one ordinary input."""
+    if isinstance(op, NodeOp):
+        found = op.port(port or "")
+        assert found is not None, (op.symbol, port)
+        return found
+    return Port(op.symbol, UplType(op.dtype.data))

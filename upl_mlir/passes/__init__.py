@@ -1,0 +1,1 @@
+"""Compiler passes over `upl` programs: one pass, one file."""

@@ -1,0 +1,168 @@
+"""Writing node bodies from Python: values with operators, conditions from formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, LocationAttr, i1, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from upl_mlir.dialects.upl import LookupOp, ModOp, RefOp, SigmoidOp
+from upl_mlir.poly.expr import Atom, CmpOp, Connective, Div, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, Var
+
+
+@dataclass
+class Body:
+    """Appends operations to a block, giving each the same location."""
+
+    block: Block
+    location: LocationAttr | None = None
+
+    def add(self, op: Operation) -> SSAValue:
+        """Append an operation with one result."""
+        if self.location is not None:
+            op.location = self.location
+        self.block.add_op(op)
+        return op.results[0]
+
+    def emit(self, op: Operation) -> None:
+        """Append an operation for its effect."""
+        if self.location is not None:
+            op.location = self.location
+        self.block.add_op(op)
+
+    def constant(self, value: float, type_: Attribute) -> SSAValue:
+        """A literal of a float or integer type."""
+        if isinstance(type_, AnyFloat):
+            return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))
+        return self.add(arith.ConstantOp(IntegerAttr(int(value), type_)))  # pyright: ignore[reportArgumentType]
+
+    def val(self, value: SSAValue) -> Val:
+        """A value with operators."""
+        return Val(self, value)
+
+
+@dataclass(frozen=True)
+class Val:
+    """A real SSA value whose Python operators append `arith` and `math` operations."""
+
+    body: Body
+    ssa: SSAValue
+
+    def _lift(self, other: Val | float) -> SSAValue:
+        return other.ssa if isinstance(other, Val) else self.body.constant(other, self.ssa.type)
+
+    def _op(self, make: Callable[[SSAValue, SSAValue], Operation], other: Val | float) -> Val:
+        return Val(self.body, self.body.add(make(self.ssa, self._lift(other))))
+
+    def __add__(self, other: Val | float) -> Val:
+        return self._op(arith.AddfOp, other)
+
+    def __sub__(self, other: Val | float) -> Val:
+        return self._op(arith.SubfOp, other)
+
+    def __rsub__(self, other: float) -> Val:
+        return Val(self.body, self._lift(other)) - self
+
+    def __mul__(self, other: Val | float) -> Val:
+        return self._op(arith.MulfOp, other)
+
+    def __rmul__(self, other: float) -> Val:
+        return Val(self.body, self._lift(other)) * self
+
+    def __truediv__(self, other: Val | float) -> Val:
+        return self._op(arith.DivfOp, other)
+
+    def __pow__(self, other: Val | float) -> Val:
+        return self._op(math.PowFOp, other)
+
+    def __neg__(self) -> Val:
+        return Val(self.body, self.body.add(arith.NegfOp(self.ssa)))
+
+    def compare(self, predicate: str, other: Val | float) -> SSAValue:
+        """A comparison by its `arith.cmpf` predicate."""
+        return self.body.add(arith.CmpfOp(self.ssa, self._lift(other), predicate))
+
+    def where(self, cond: SSAValue, other: Val | float) -> Val:
+        """This value where `cond` holds, else the other."""
+        return Val(self.body, self.body.add(arith.SelectOp(cond, self.ssa, self._lift(other))))
+
+    def call(self, make: Callable[[SSAValue], Operation]) -> Val:
+        """A unary function given by its operation."""
+        return Val(self.body, self.body.add(make(self.ssa)))
+
+    def exp(self) -> Val:
+        """e to this power."""
+        return self.call(math.ExpOp)
+
+    def log(self) -> Val:
+        """Natural logarithm."""
+        return self.call(math.LogOp)
+
+    def sin(self) -> Val:
+        """Sine."""
+        return self.call(math.SinOp)
+
+    def cos(self) -> Val:
+        """Cosine."""
+        return self.call(math.CosOp)
+
+    def sigmoid(self) -> Val:
+        """Logistic function."""
+        return self.call(SigmoidOp)
+
+
+def index_value(body: Body, e: IndexExpr, env: Mapping[str, SSAValue]) -> SSAValue:
+    """The i64 value of an index expression; names outside `env` are constants and parameters of the program."""
+    total: SSAValue | None = None
+    for m, c in e.terms:
+        term: SSAValue | None = None if m and c == 1 else body.constant(c, i64)
+        for atom in m:
+            v = _atom(body, atom, env)
+            term = v if term is None else body.add(arith.MuliOp(term, v))
+        assert term is not None
+        total = term if total is None else body.add(arith.AddiOp(total, term))
+    return total if total is not None else body.constant(0, i64)
+
+
+def _atom(body: Body, atom: Atom, env: Mapping[str, SSAValue]) -> SSAValue:
+    match atom:
+        case Var(name):
+            return env[name] if name in env else body.add(RefOp(name, i64))
+        case Lookup(array, index):
+            return body.add(LookupOp(array, index_value(body, index, env), i64))
+        case Div(kind, num, den):
+            make = {
+                DivKind.FLOORDIV: arith.FloorDivSIOp, DivKind.CEILDIV: arith.CeilDivSIOp, DivKind.MOD: ModOp,
+            }[kind]  # fmt: skip
+            return body.add(make(index_value(body, num, env), index_value(body, den, env)))
+        case MinMax(kind, args):
+            first, *rest = [index_value(body, a, env) for a in args]
+            for v in rest:
+                first = body.add((arith.MinSIOp if kind is Extremum.MIN else arith.MaxSIOp)(first, v))
+            return first
+        case Select(cond, then, other):
+            c = condition(body, cond, env)
+            return body.add(arith.SelectOp(c, index_value(body, then, env), index_value(body, other, env)))
+
+
+_PREDICATE = {CmpOp.LE: "sle", CmpOp.LT: "slt", CmpOp.EQ: "eq", CmpOp.NE: "ne", CmpOp.GE: "sge", CmpOp.GT: "sgt"}
+
+
+def condition(body: Body, f: Formula, env: Mapping[str, SSAValue]) -> SSAValue:
+    """The i1 value of a formula over the fields in `env`."""
+    match f.kind:
+        case Connective.CMP:
+            return body.add(arith.CmpiOp(index_value(body, f.lhs, env), index_value(body, f.rhs, env), _PREDICATE[f.op]))
+        case Connective.NOT:
+            return body.add(arith.XOrIOp(condition(body, f.args[0], env), body.constant(1, i1)))
+        case Connective.AND | Connective.OR:
+            make = arith.AndIOp if f.kind is Connective.AND else arith.OrIOp
+            if not f.args:
+                return body.constant(1 if f.is_true else 0, i1)
+            first, *rest = [condition(body, a, env) for a in f.args]
+            for v in rest:
+                first = body.add(make(first, v))
+            return first

@@ -1,0 +1,160 @@
+"""`infer-domains`: the domain of every node and host output (LANGUAGE 3.9).
+
+The domain of a node is the intersection over its inputs of the union of the images of the arrows into it.  Declared
+domains are taken as they are (the `check` pass proves that they reproduce themselves), so a cycle through a declared
+node is already cut.  What is left is solved in the order of dependence; a cycle of undeclared nodes by iteration from
+the empty set, which ends where the cycle is finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import Note, error
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
+from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of
+from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.sets import DIM, PSet
+
+MAX_ROUNDS = 1000  # of the iteration round a cycle of undeclared nodes; each round adds at least one instance
+
+
+@dataclass(frozen=True)
+class InferDomainsPass(ModulePass):
+    """Give every host output and node a `domain`.
+
+    Requires: a verified program whose host inputs declare their domains.
+    Establishes: `domain` on every `upl.input`, `upl.output` and `upl.node` ("all domains known").
+    Source: Klimov 2021, section III (domains are polyhedra); LANGUAGE 3.9.
+
+        upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { ... }
+        ->
+        upl.node @Sum <"d,k,i"> <"@(+) s[#]"> domain <"1<=d<=D && 1<=k<K && 1<=i<=N[k]"> { ... }
+    """
+
+    name = "infer-domains"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        infer_domains(program_of(op))
+
+
+def domains_known(program: ProgramOp) -> bool:
+    """The predicate that this pass establishes."""
+    return all(
+        op.domain is not None for op in program.body.block.ops if isinstance(op, InputOp | OutputOp | NodeOp)
+    )
+
+
+def infer_domains(program: ProgramOp) -> ProgramSets:
+    """Set `domain` everywhere; returns the sets for reuse.  Raises UplError (UPL1201–UPL1204)."""
+    for op in program.body.block.ops:
+        if isinstance(op, InputOp | OutputOp | NodeOp):
+            op.domain = None
+    sets = ProgramSets(program)
+    todo: dict[str, Endpoint] = {}
+    for name, op in sets.ends.items():
+        if op.declared is not None:
+            declared = sets.domain(name)
+            if not isinstance(op, NodeOp):
+                _require_bounded(declared, op)
+        elif isinstance(op, InputOp):
+            if op.fields:
+                raise error(
+                    "UPL1201",
+                    f"the host input `{name}` has no domain",
+                    span_of(op),
+                    help=f"say which elements it has: `input {name}<{','.join(op.fields)}> in 0<={op.fields[0]}<n`",
+                )
+            sets.set_domain(name, sets.ctx.set(()))
+        else:
+            todo[name] = op
+    _solve(sets, todo)
+    for name, op in sets.ends.items():
+        domain = sets.domain(name)
+        if op.declared is not None:
+            op.domain = op.declared
+            continue
+        if not isinstance(op, InputOp):
+            _require_bounded(domain, op)
+        op.domain = FormulaAttr(describe(domain))
+        sets.set_domain(name, sets.set(op.fields, op.domain.data, op))
+    return sets
+
+
+def _solve(sets: ProgramSets, todo: dict[str, Endpoint]) -> None:
+    """Domains of the undeclared ones, component by component of the dependence graph."""
+    sources = {n: {a.source.symbol for a in sets.into(n)} & todo.keys() for n in todo}
+    while todo:
+        ready = [n for n in todo if not sources[n] & todo.keys()]
+        if ready:
+            for n in ready:
+                sets.set_domain(n, sets.served(todo[n]))
+                del todo[n]
+            continue
+        cycle = _component(sources, todo)
+        _iterate(sets, {n: todo.pop(n) for n in cycle})
+
+
+def _component(sources: dict[str, set[str]], todo: dict[str, Endpoint]) -> list[str]:
+    """A strongly connected component, among those left, that depends on no other, in text order."""
+
+    def ancestors(n: str) -> set[str]:
+        seen: set[str] = set()
+        stack = [n]
+        while stack:
+            for s in sources[stack.pop()] & todo.keys():
+                if s not in seen:
+                    seen.add(s)
+                    stack.append(s)
+        return seen
+
+    before = {n: ancestors(n) for n in todo}
+    first = min((n for n in todo if n in before[n]), key=lambda n: len(before[n]))
+    return [n for n in todo if n in before[first]]
+
+
+def _iterate(sets: ProgramSets, cycle: dict[str, Endpoint]) -> None:
+    """Least fixpoint of a cycle of undeclared nodes, from the empty set."""
+    for n, op in cycle.items():
+        sets.set_domain(n, sets.ctx.empty(op.fields))
+    for _ in range(MAX_ROUNDS):
+        changed = False
+        for n, op in cycle.items():
+            new = sets.served(op)
+            if not new <= sets.domain(n):
+                changed = True
+                sets.set_domain(n, new)
+            if changed and _grows_for_ever(new):
+                break
+        if not changed:
+            return
+    names = " -> ".join([*cycle, next(iter(cycle))])
+    raise error(
+        "UPL1202",
+        f"cannot infer the domains round the cycle {names}: it does not end for symbolic sizes",
+        span_of(next(iter(cycle.values()))),
+        notes=[Note(f"`{n}` is on the cycle", span_of(op)) for n, op in list(cycle.items())[1:]],
+        help=f"declare one of them, for instance `node {next(iter(cycle))}<...> in ...`",
+    )
+
+
+def _grows_for_ever(s: PSet) -> bool:
+    """Whether a fixpoint iteration is hopeless: many pieces although parameters are symbolic."""
+    return bool(s.ctx.params) and s.isl.n_basic_set() > 24
+
+
+def _require_bounded(s: PSet, op: Endpoint) -> None:
+    for i, d in enumerate(s.dims):
+        if not (s.isl.dim_has_any_lower_bound(DIM, i) and s.isl.dim_has_any_upper_bound(DIM, i)) and not s.is_empty():
+            kind = "node" if isinstance(op, NodeOp) else "host port"
+            raise error(
+                "UPL1203",
+                f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`",
+                span_of(op),
+                help="declare a bounded domain, or give the field an index in at least one input",
+            )

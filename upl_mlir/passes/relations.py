@@ -1,0 +1,197 @@
+"""Arrows as polyhedral relations: what every analysis of a program starts from.
+
+The token relation of an arrow (LANGUAGE 3.9, AUTODIFF section 1) is a set over the source's fields, the arrow's
+iterators and the target's fields; a target field `f` has the dimension ``f'`` so that the two sides never clash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
+from upl_mlir.poly.convert import NotAffine
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.sets import PolyContext, PSet
+
+
+def primed(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Dimension names of a target's fields."""
+    return tuple(f"{f}'" for f in fields)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrow:
+    """One arrow with its ends resolved.
+
+    `where` holds of (source fields, iterators, target fields) without any domain; `exact` tells that nothing in it was
+    widened: a condition or an index that depends on data, or is not affine, makes it an over-approximation.
+    """
+
+    send: SendOp
+    source: InputOp | NodeOp
+    target: Endpoint
+    port: Port
+    where: Formula
+    exact: bool
+
+    @property
+    def src(self) -> tuple[str, ...]:
+        """The source's fields."""
+        return self.source.fields
+
+    @cached_property
+    def loops(self) -> tuple[str, ...]:
+        """The iterators."""
+        return tuple(it.name for it in self.send.loops)
+
+    @cached_property
+    def dst(self) -> tuple[str, ...]:
+        """Dimensions of the target's fields."""
+        return primed(self.target.fields)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """All dimensions, in the order source fields, iterators, target fields."""
+        return (*self.src, *self.loops, *self.dst)
+
+    @property
+    def stars(self) -> tuple[str, ...]:
+        """Target dimensions that stand under a `*`."""
+        return tuple(d for d, e in zip(self.dst, self.send.index.data, strict=True) if e is None)
+
+    @property
+    def text(self) -> str:
+        """The arrow's ends, for messages."""
+        port = f".{self.port.name}" if isinstance(self.target, NodeOp) else ""
+        return f"{self.source.symbol} -> {self.target.symbol}{port}"
+
+
+def points(send: SendOp) -> Formula:
+    """The condition on source fields and iterators under which a token is sent, data conditions aside."""
+    bounds = [Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in send.loops]
+    return Formula.all((send.when, *bounds, send.when_point))
+
+
+class ProgramSets:
+    """The sets of one program: domains as far as they are known, and the arrows as relations."""
+
+    def __init__(self, program: ProgramOp, bindings: Mapping[str, int] | None = None):
+        self.program = program
+        self.ctx: PolyContext = poly_context(program, bindings)
+        self.ends: dict[str, Endpoint] = endpoints(program)
+        self.arrows: list[Arrow] = [self._arrow(s) for s in arrows(program)]
+        self._domains: dict[str, PSet] = {}
+
+    def _arrow(self, send: SendOp) -> Arrow:
+        source = source_of(send)
+        target = self.ends[send.target_name]
+        port = target_port(target, send.target_port)
+        statics = {*source.fields, *(it.name for it in send.loops), *self.ctx.params, *self.ctx.constants}
+        exact = send.predicate is None
+        parts: list[Formula] = []
+
+        def keep(f: Formula, dims: tuple[str, ...]) -> None:
+            nonlocal exact
+            try:
+                if not f.names <= statics | set(dims):
+                    raise NotAffine("data")
+                self.ctx.set((*source.fields, *(it.name for it in send.loops), *primed(target.fields)), f)
+                parts.append(f)
+            except NotAffine:
+                exact = False
+
+        for f in points(send).conjuncts:
+            keep(f, ())
+        dst = primed(target.fields)
+        for dim, e in zip(dst, send.index.data, strict=True):
+            if e is not None:
+                keep(Formula.compare(dim, "==", e), dst)
+        return Arrow(send, source, target, port, Formula.all(parts), exact)
+
+    def set(self, dims: tuple[str, ...], formula: Formula, what: Endpoint) -> PSet:
+        """The set of a formula of the program.  Raises UplError (UPL1204) if it is not quasi-affine."""
+        try:
+            return self.ctx.set(dims, formula)
+        except NotAffine as e:
+            raise error(
+                "UPL1204",
+                f"the domain of `{what.symbol}` is not affine: `{e.what}`",
+                span_of(what),
+                help="domains may use sums of fields and parameters, products with constants, N[...] and floordiv, mod",
+            ) from None
+
+    def domain(self, name: str) -> PSet:
+        """The inferred domain of a port or node, else the declared one, over its fields.
+
+        Raises UplError (UPL1201) if there is neither: `infer-domains` has not run.
+        """
+        if name not in self._domains:
+            op = self.ends[name]
+            attr = op.domain or op.declared
+            if attr is None:
+                raise error("UPL1201", f"the domain of `{name}` is not known", span_of(op), help="run --infer-domains")
+            self._domains[name] = self.set(op.fields, attr.data, op)
+        return self._domains[name]
+
+    def set_domain(self, name: str, domain: PSet) -> None:
+        """Record a domain that was found."""
+        self._domains[name] = domain
+
+    def target_domain(self, arrow: Arrow) -> PSet:
+        """The target's domain over the arrow's target dimensions."""
+        fields = arrow.target.fields
+        return self.domain(arrow.target.symbol).rename(dict(zip(fields, arrow.dst, strict=True)))
+
+    def tokens(self, arrow: Arrow) -> PSet:
+        """Source domain × iterator points at which the arrow sends, over source fields and iterators."""
+        dims = (*arrow.src, *arrow.loops)
+        own = Formula.all(f for f in arrow.where.conjuncts if not f.names & set(arrow.dst))
+        return self.domain(arrow.source.symbol).extend(dims).constrain(own)
+
+    def relation(self, arrow: Arrow, *, inside_target: bool = True) -> PSet:
+        """The token relation over `arrow.dims`, restricted to the source's domain (and to the target's)."""
+        r = self.domain(arrow.source.symbol).extend(arrow.dims).constrain(arrow.where)
+        return r & self.target_domain(arrow).extend(arrow.dims) if inside_target else r
+
+    def image(self, arrow: Arrow) -> PSet:
+        """The target instances that the arrow's tokens cover, over the target's fields; free where it has a `*`."""
+        r = self.relation(arrow, inside_target=False)
+        keep = [d for d in arrow.dst if d not in arrow.stars]
+        out = r.project(keep).extend(arrow.dst).reorder(arrow.dst)
+        return out.rename(dict(zip(arrow.dst, arrow.target.fields, strict=True)))
+
+    def into(self, name: str, port: str | None = None) -> list[Arrow]:
+        """The arrows that enter a port or node (one of its inputs, if given), in text order."""
+        return [a for a in self.arrows if a.target.symbol == name and port in (None, a.port.name)]
+
+    def out_of(self, name: str) -> list[Arrow]:
+        """The arrows that leave a host input or node, in text order."""
+        return [a for a in self.arrows if a.source.symbol == name]
+
+    def received(self, op: Endpoint, port: Port) -> PSet:
+        """The instances at which an input is served: the union of images, and for a counted gather also n <= 0."""
+        got = self.ctx.empty(op.fields)
+        for a in self.into(op.symbol, port.name):
+            got = got | self.image(a)
+        if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
+            got = got | self.set(op.fields, Formula.compare(port.count, "<=", 0), op)
+        return got
+
+    @staticmethod
+    def _is_input(op: Endpoint, count: IndexExpr) -> bool:
+        return isinstance(op, NodeOp) and count.name is not None and op.port(count.name) is not None
+
+    def served(self, op: Endpoint) -> PSet:
+        """The instances at which every input is served: the right-hand side of the domain equation (LANGUAGE 3.9)."""
+        ports = op.ports if isinstance(op, NodeOp) else (target_port(op, None),)
+        out = self.ctx.set(op.fields)
+        for p in ports:
+            out = out & self.received(op, p)
+        return out.coalesce()
+
+
+__all__ = ["Arrow", "OutputOp", "ProgramSets", "UplError", "points", "primed"]

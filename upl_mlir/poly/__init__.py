@@ -1,0 +1,1 @@
+"""Polyhedral mathematics with named dimensions: expressions, formulas, sets, counts.  Knows no IR."""

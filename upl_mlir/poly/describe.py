@@ -1,0 +1,267 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (islpy ships no usable types)
+"""From sets back to text: formulas without redundant parts, bounds of a dimension, counts of fibres and of sets.
+
+AUTODIFF rule 2 asks for conditions "simplified against the domain": a constraint is dropped while the set, inside its
+context, stays equal.  Rule 3 asks for counts as the primal program wrote them, else as products of interval lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from upl_mlir.poly.convert import FromIsl, NotAffine
+from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Var, divide, extremum
+from upl_mlir.poly.sets import PSet
+
+
+def _pieces(s: PSet) -> list[list[Formula]]:
+    """Each convex piece of the set as a list of comparisons."""
+    reader = FromIsl(s.dims, s.params)
+    out: list[list[Formula]] = []
+    for b in s.isl.compute_divs().get_basic_sets():
+        b = b.remove_redundancies()
+        out.append([reader.constraint(c) for c in b.get_constraints() if not c.is_div_constraint()])
+    return out
+
+
+def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = ()) -> Formula:
+    """A formula that, inside `context`, holds exactly on `s`: no part of it can be dropped.
+
+    `prefer` lists comparisons from the source program that replace an equivalent set of ours where they fit, so that
+    the author's own words (``k<K``) are kept.
+    """
+    context = context if context is not None else s.ctx.set(s.dims)
+    target = (s & context).coalesce()
+    for f in (Formula.all(prefer), *[Formula.all(prefer[i : i + 1]) for i in range(len(prefer))]):
+        if prefer and (context.constrain(f)).equals(target):
+            return _minimal(list(f.conjuncts), target, context)
+    if (context - target).is_empty():
+        return Formula.all(())
+    pieces = _pieces(target)
+    if len(pieces) == 1:
+        return Formula.all(_ordered(_minimal(pieces[0], target, context).conjuncts, s.dims))
+    parts: list[Formula] = []
+    for piece in pieces:
+        own = context.constrain(Formula.all(piece))
+        parts.append(Formula.all(_ordered(_minimal(piece, own, context).conjuncts, s.dims)))
+    for i in reversed(range(len(parts))):  # a piece that the others cover
+        others = Formula.any(parts[:i] + parts[i + 1 :])
+        if len(parts) > 1 and target <= context.constrain(others):
+            del parts[i]
+    return Formula.any(parts)
+
+
+def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
+    """The conjunction with every droppable part dropped; parts with literals and without dimensions go first."""
+
+    def rank(i: int) -> tuple[int, int, int]:
+        names = parts[i].names & set(target.dims)
+        return (len(names) > 0, -len(list(parts[i].atoms())), i)
+
+    kept = dict.fromkeys(range(len(parts)))
+    for i in sorted(kept, key=rank):
+        rest = Formula.all(parts[j] for j in kept if j != i)
+        if context.constrain(rest) <= target:
+            del kept[i]
+    return Formula.all(parts[j] for j in kept)
+
+
+def _ordered(parts: Sequence[Formula], dims: Sequence[str]) -> list[Formula]:
+    """Parts sorted by dimension; a lower and an upper bound of one dimension become a chain."""
+
+    def key(f: Formula) -> int:
+        at = f.lhs.name
+        return dims.index(at) if at in dims else len(dims)
+
+    out: list[Formula] = []
+    todo = sorted(parts, key=key)
+    while todo:
+        f = todo.pop(0)
+        if f.op in (CmpOp.GE, CmpOp.GT):
+            upper = next((g for g in todo if g.lhs == f.lhs and g.op in (CmpOp.LE, CmpOp.LT)), None)
+            if upper is not None:
+                todo.remove(upper)
+                low, op = (f.rhs, CmpOp.LE) if f.op is CmpOp.GE else (f.rhs, CmpOp.LT)
+                literal = low.constant
+                if op is CmpOp.LT and (literal is not None or any(not m for m, _ in low.terms)):
+                    low, op = low + 1, CmpOp.LE
+                out += [Formula.compare(low, op, f.lhs), upper]
+                continue
+        elif f.op in (CmpOp.LE, CmpOp.LT):
+            lower = next((g for g in todo if g.lhs == f.lhs and g.op in (CmpOp.GE, CmpOp.GT)), None)
+            if lower is not None:
+                todo.insert(todo.index(lower) + 1, f)
+                continue
+        out.append(f)
+    return out
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All integers from `lo` to `hi`, both included; the interval may be empty (hi = lo - 1 at least is promised)."""
+
+    lo: IndexExpr
+    hi: IndexExpr
+
+    @property
+    def length(self) -> IndexExpr:
+        """The number of its elements."""
+        return self.hi - self.lo + 1
+
+
+def disjoint_pieces(s: PSet) -> list[PSet]:
+    """Disjoint convex pieces of a set, together the set; empty ones left out."""
+    whole = s.coalesce()
+    convex = whole.isl if whole.isl.n_basic_set() <= 1 else whole.isl.make_disjoint()
+    out = [whole.with_isl(isl.Set.from_basic_set(b)) for b in convex.compute_divs().get_basic_sets()]
+    return [p for p in out if not p.is_empty()]
+
+
+def interval(s: PSet, dim: str, outer: Sequence[str]) -> tuple[Interval, Formula] | None:
+    """Bounds of `dim` on a convex set in terms of the dimensions `outer`, and what else must hold of it.
+
+    The second part (strides) is a condition over `outer` and `dim`.  None if `dim` is unbounded there.  Only bounds that
+    hold wherever some point of the fibre exists are used: the projection must be non-empty at the outer point.
+    """
+    p = s.project((*outer, dim))
+    piece = [*p.isl.compute_divs().get_basic_sets()]
+    if len(piece) != 1:
+        return None
+    reader = FromIsl(p.dims, p.params)
+    lows: list[IndexExpr] = []
+    highs: list[IndexExpr] = []
+    rest: list[Formula] = []
+    for f in map(reader.constraint, piece[0].remove_redundancies().get_constraints()):
+        e = f.lhs - f.rhs
+        inside = next((c for m, c in e.terms if m == (Var(dim),)), 0)
+        hidden = any(dim in IndexExpr.of(a).names for m, _ in e.terms if m != (Var(dim),) for a in m)
+        if hidden:
+            rest.append(f)
+            continue
+        if not inside:
+            continue
+        other = e - IndexExpr.of(dim) * inside
+        if inside < 0:
+            other, inside = -other, -inside
+            op = f.op.flipped
+        else:
+            op = f.op
+        # now: inside*dim + other  op  0
+        if op is CmpOp.EQ:
+            lows.append(divide(DivKind.CEILDIV, -other, IndexExpr.of(inside)))
+            highs.append(divide(DivKind.FLOORDIV, -other, IndexExpr.of(inside)))
+        elif op in (CmpOp.GE, CmpOp.GT):
+            bound = -other + (1 if op is CmpOp.GT else 0)
+            lows.append(divide(DivKind.CEILDIV, bound, IndexExpr.of(inside)))
+        elif op in (CmpOp.LE, CmpOp.LT):
+            bound = -other - (1 if op is CmpOp.LT else 0)
+            highs.append(divide(DivKind.FLOORDIV, bound, IndexExpr.of(inside)))
+    if not lows or not highs:
+        return None
+    lo = _one_bound(p, dim, lows, Extremum.MAX)
+    hi = _one_bound(p, dim, highs, Extremum.MIN)
+    return Interval(lo, hi), Formula.all(rest)
+
+
+def _one_bound(p: PSet, dim: str, bounds: list[IndexExpr], kind: Extremum) -> IndexExpr:
+    """The bounds that cannot be dropped, under `max` (lower) or `min` (upper)."""
+    op = CmpOp.GE if kind is Extremum.MAX else CmpOp.LE
+    kept = list(dict.fromkeys(bounds))
+    outside = CmpOp.LT if kind is Extremum.MAX else CmpOp.GT
+    outer = [d for d in p.dims if d != dim]
+    base = p.project(outer).extend((dim,))
+    for b in sorted(kept, key=lambda b: (len(b.terms), str(b)), reverse=True):
+        others = [x for x in kept if x != b]
+        if others:
+            meet = Formula.all(Formula.compare(dim, op, x) for x in others)
+            if base.constrain(meet & Formula.compare(dim, outside, b)).is_empty():
+                kept.remove(b)
+    return extremum(kind, kept)
+
+
+def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) -> IndexExpr | None:
+    """How many values of the dimensions `over` there are, as an expression over the other dimensions of the set.
+
+    Right wherever the fibre is not empty.  One of `prefer` is returned if it is equal everywhere.  None if the set is
+    not a box in those dimensions.
+    """
+    if not over:
+        return IndexExpr.of(1)
+    pieces = disjoint_pieces(s)
+    if len(pieces) != 1:
+        return None
+    outer = [d for d in s.dims if d not in over]
+    lengths: list[IndexExpr] = []
+    exact = pieces[0].project(outer).extend(tuple(over))
+    for d in over:
+        got = interval(pieces[0], d, outer)
+        if got is None or not got[1].is_true:
+            return None
+        exact = exact.constrain(Formula.compare(got[0].lo, "<=", d) & Formula.compare(d, "<=", got[0].hi))
+        lengths.append(got[0].length)
+    if not exact.reorder(s.dims) <= s:
+        return None  # not a box
+    product = IndexExpr.of(1)
+    for n in lengths:
+        product = product * n
+    base = s.project(outer)
+    for p in prefer:
+        if same_value(base, p, product):
+            return p
+    return product
+
+
+def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
+    """Whether two expressions are equal on every point of the set (proved; False may also mean unknown)."""
+    if a == b:
+        return True
+    differ = Formula.compare(a, CmpOp.NE, b)
+    try:
+        return s.constrain(differ).is_empty()
+    except NotAffine:
+        pass
+    try:  # a product of array entries: affine once each entry has its value
+        split = s.with_entries(differ.lookups())
+        return all(part.constrain(part.resolve(differ)).is_empty() for part in split.slices())
+    except NotAffine:
+        return False
+
+
+def count(s: PSet) -> IndexExpr | None:
+    """The number of points as a polynomial in the parameters; None where that needs more than boxes.
+
+    Exact for every admissible value of the parameters: boxes by products of interval lengths, sets without parameters
+    by isl's own enumeration.
+    """
+    total = IndexExpr()
+    for part in s.slices():
+        for piece in disjoint_pieces(part):
+            n = _count_piece(piece)
+            if n is None:
+                return None
+            total = total + n
+    return total
+
+
+def _count_piece(p: PSet) -> IndexExpr | None:
+    ctx = p.ctx
+    symbolic = [a for a in p.params.values() if isinstance(a, Var) and a.name in ctx.params]
+    if not p.dims:
+        whole = ctx.set(()).known() if not symbolic else ctx.set((), ctx.param_condition)
+        return IndexExpr.of(1) if whole <= p else None
+    n = fibre_count(p, p.dims)
+    if n is not None:
+        n = n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
+        ever = ctx.set((), ctx.param_condition)
+        if n.constant is not None or ever <= p.project(()):
+            return n
+        return None
+    used = [a for a in symbolic if p.involves(a)]
+    if not used:
+        flat = p.known().isl.project_out_all_params()
+        return IndexExpr.of(flat.count_val().to_python())
+    return None

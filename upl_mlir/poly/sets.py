@@ -1,0 +1,381 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (islpy ships no usable types)
+"""Sets and relations with named dimensions, over symbolic parameters, constants and constant arrays.
+
+A `PSet` denotes integer points.  Constants and array entries such as ``N[k-1]`` stay symbols ("lifted": each entry is
+one isl parameter that stands for its value), so results print as a person would write them and cost does not depend on
+sizes.  Every point-wise operation (intersection, union, difference) is exact on that form.  Only two things need more:
+
+* *projection* rewrites an entry whose index is still a function of the remaining dimensions, and otherwise expands the
+  entry into the known values of its array;
+* *decisions* (emptiness, inclusion) first try with the entries as unknowns and, where that does not suffice, slice along
+  the entry's index, value by value: linear in the length of the array.
+
+A relation is a set over the dimensions of both sides; names tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import islpy as isl
+
+from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
+from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
+
+DIM, PARAM = isl.dim_type.set, isl.dim_type.param
+
+
+@dataclass(frozen=True)
+class Table:
+    """A constant integer array: `values[i]` is the entry at index ``lower + i``."""
+
+    lower: int
+    values: tuple[int, ...]
+
+    def get(self, i: int) -> int | None:
+        """The entry at index `i`, None outside."""
+        return self.values[i - self.lower] if 0 <= i - self.lower < len(self.values) else None
+
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """Maximal runs of equal entries as (first index, last index, value)."""
+        start = 0
+        for i in range(1, len(self.values) + 1):
+            if i == len(self.values) or self.values[i] != self.values[start]:
+                yield self.lower + start, self.lower + i - 1, self.values[start]
+                start = i
+
+
+@dataclass(frozen=True, eq=False)
+class PolyContext:
+    """What is known of the symbols: parameters with a condition on them, constants, constant arrays."""
+
+    params: tuple[str, ...] = ()
+    param_condition: Formula = TRUE
+    constants: Mapping[str, int] = field(default_factory=dict[str, int])
+    arrays: Mapping[str, Table] = field(default_factory=dict[str, Table])
+    facts_cache: dict[tuple[tuple[str, ...], tuple[str, ...]], isl.Set] = field(default_factory=dict, repr=False)
+
+    def constant(self, atom: Atom) -> int | None:
+        """The known value of a symbolic constant or of an array entry at a constant index."""
+        match atom:
+            case Var(name):
+                return self.constants.get(name)
+            case Lookup(array, index):
+                at = self.number(index)
+                return None if at is None or array not in self.arrays else self.arrays[array].get(at)
+            case _:
+                return None
+
+    def number(self, e: IndexExpr) -> int | None:
+        """The value of an expression of constants, else None."""
+        return e.rewrite(lambda a: None if (c := self.constant(a)) is None else IndexExpr.of(c)).constant
+
+    def set(self, dims: Sequence[str], formula: Formula = TRUE) -> PSet:
+        """The points over `dims` that satisfy the formula.  Raises NotAffine."""
+        writer = ToIsl(dims, self.constant)
+        return PSet(self, tuple(dims), writer.set(formula), dict(writer.params))
+
+    def read(self, array: str, i: int) -> int:
+        """``array[i]``.  Raises IndexError outside the array."""
+        value = self.arrays[array].get(i)
+        if value is None:
+            raise IndexError(f"{array}[{i}]")
+        return value
+
+    def empty(self, dims: Sequence[str]) -> PSet:
+        """The empty set."""
+        return self.set(dims, Formula.any(()))
+
+
+@dataclass(frozen=True, eq=False)
+class PSet:
+    """Integer points over named dimensions; see the module's docstring.
+
+    `isl` is positional in `dims`; `params` says what each isl parameter stands for (entries' indices are over `dims`).
+    """
+
+    ctx: PolyContext
+    dims: tuple[str, ...]
+    isl: isl.Set
+    params: dict[str, Var | Lookup]
+
+    # -- building ----------------------------------------------------------------------------------------------
+    def with_isl(self, s: isl.Set, params: Mapping[str, Var | Lookup] | None = None) -> PSet:
+        """Another isl set over the same dimensions (and parameters)."""
+        return replace(self, isl=s, params=dict(self.params if params is None else params))
+
+    def constrain(self, formula: Formula) -> PSet:
+        """The points that also satisfy the formula.  Raises NotAffine."""
+        return self if formula.is_true else self & self.ctx.set(self.dims, formula)
+
+    def _aligned(self, other: PSet) -> PSet:
+        if other.dims == self.dims:
+            return other
+        assert set(other.dims) == set(self.dims), (self.dims, other.dims)
+        return other.reorder(self.dims)
+
+    def __and__(self, other: PSet) -> PSet:
+        other = self._aligned(other)
+        return self.with_isl(self.isl.intersect(other.isl), self.params | other.params)
+
+    def __or__(self, other: PSet) -> PSet:
+        other = self._aligned(other)
+        return self.with_isl(self.isl.union(other.isl), self.params | other.params)
+
+    def __sub__(self, other: PSet) -> PSet:
+        other = self._aligned(other)
+        return self.with_isl(self.isl.subtract(other.isl), self.params | other.params)
+
+    def coalesce(self) -> PSet:
+        """The same set with fewer pieces where isl can tell; pieces that the facts exclude are dropped."""
+        facts = self._facts()
+        kept = isl.Set.empty(self.isl.get_space())
+        for b in self.isl.coalesce().get_basic_sets():
+            piece = isl.Set.from_basic_set(b)
+            if not piece.intersect(facts).is_empty():
+                kept = kept.union(piece)
+        return self.with_isl(kept)
+
+    def rename(self, names: Mapping[str, str]) -> PSet:
+        """Other names for some dimensions."""
+        if all(names.get(d, d) == d for d in self.dims):
+            return self
+        dims = tuple(names.get(d, d) for d in self.dims)
+        out, params = self.isl, {}
+        for pid, atom in self.params.items():
+            new: Var | Lookup = atom
+            if isinstance(atom, Lookup):
+                new = Lookup(atom.array, atom.index.substitute(dict(names)))
+            nid = param_id(new)
+            params[nid] = new
+            at = out.find_dim_by_name(PARAM, pid)
+            if nid != pid and at >= 0:
+                out = out.set_dim_name(PARAM, at, nid)
+        return PSet(self.ctx, dims, out, params)
+
+    def reorder(self, dims: Sequence[str]) -> PSet:
+        """The same points with the dimensions in another order."""
+        if tuple(dims) == self.dims:
+            return self
+        out = _permute(self.isl, [self.dims.index(d) for d in dims])
+        return PSet(self.ctx, tuple(dims), out, dict(self.params))
+
+    def extend(self, dims: Sequence[str]) -> PSet:
+        """The same condition over more dimensions (unconstrained, appended)."""
+        new = [d for d in dims if d not in self.dims]
+        return PSet(self.ctx, (*self.dims, *new), self.isl.add_dims(DIM, len(new)), dict(self.params))
+
+    # -- facts -------------------------------------------------------------------------------------------------
+    def _facts(self) -> isl.Set:
+        """What is known of this set's parameters: constants, parameter conditions, bounds and congruence of entries."""
+        key = (self.dims, tuple(self.params))
+        if key not in self.ctx.facts_cache:
+            self.ctx.facts_cache[key] = self._compute_facts()
+        return self.ctx.facts_cache[key]
+
+    def _compute_facts(self) -> isl.Set:
+        parts: list[Formula] = []
+        entries = [a for a in self.params.values() if isinstance(a, Lookup)]
+        needs_params = any(isinstance(a, Var) and a.name in self.ctx.params for a in self.params.values())
+        if needs_params:
+            parts.append(self.ctx.param_condition)
+        for atom in self.params.values():
+            if (value := self.ctx.constant(atom)) is not None:
+                parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
+            elif isinstance(atom, Lookup):
+                table = self.ctx.arrays[atom.array].values
+                if table:
+                    parts.append(Formula.compare(min(table), CmpOp.LE, IndexExpr.of(atom)))
+                    parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.LE, max(table)))
+        for n, a in enumerate(entries):
+            for b in entries[:n]:
+                if a.array == b.array and (self.ctx.constant(a) is None or self.ctx.constant(b) is None):
+                    same = Formula.compare(a.index, CmpOp.EQ, b.index)
+                    parts.append(same.negate() | Formula.compare(IndexExpr.of(a), CmpOp.EQ, IndexExpr.of(b)))
+        return self.ctx.set(self.dims, Formula.all(parts)).isl
+
+    def known(self) -> PSet:
+        """This set together with the facts."""
+        return self.with_isl(self.isl.intersect(self._facts()))
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+    def slices(self) -> Iterator[PSet]:
+        """Disjoint parts, together this set, in which every array entry has a known value (and no symbol is left for it)."""
+        s = self.with_isl(self.isl.intersect(self._facts()))
+        if s.isl.is_empty():
+            return
+        atom = next((a for a in s.params.values() if isinstance(a, Lookup)), None)
+        if atom is None:
+            yield s
+            return
+        table = self.ctx.arrays[atom.array]
+        lo, hi = s._range(atom.index)
+        end = table.lower + len(table.values)
+        # outside the table the entry stays unknown: nothing may be proved from a value that does not exist
+        runs = [(lo, table.lower - 1, None), *table.runs(), (end, hi, None)]
+        for first, last, value in runs:
+            first, last = max(first, lo), min(last, hi)
+            if first > last:
+                continue
+            inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)
+            part = s.constrain(inside)
+            if part.isl.is_empty():
+                continue
+            keep = {p: a for p, a in part.params.items() if a != atom}
+            fixed, at = part.isl, part.isl.find_dim_by_name(PARAM, param_id(atom))
+            if at >= 0:
+                fixed = (fixed if value is None else fixed.fix_val(PARAM, at, _val(value))).project_out(PARAM, at, 1)
+            yield from replace(self, isl=fixed, params=keep).slices()
+
+    def with_entries(self, entries: Iterable[Lookup]) -> PSet:
+        """The same set in which `slices` will also tell the given entries' values apart."""
+        new = {param_id(a): a for a in entries if a.index.names & set(self.dims)}
+        return self.with_isl(self.isl, self.params | new)
+
+    def resolve(self, f: Formula) -> Formula:
+        """The formula with those array entries as numbers that have one value on this whole set."""
+
+        def value(a: Atom) -> IndexExpr | None:
+            if not isinstance(a, Lookup):
+                return None
+            lo, hi = self._range(a.index)
+            table = self.ctx.arrays[a.array]
+            if not table.lower <= lo <= hi < table.lower + len(table.values):
+                return None
+            values = set(table.values[lo - table.lower : hi + 1 - table.lower])
+            return IndexExpr.of(values.pop()) if len(values) == 1 else None
+
+        return f.rewrite(value)
+
+    def involves(self, atom: Var | Lookup) -> bool:
+        """Whether the set depends on a symbol."""
+        at = self.isl.find_dim_by_name(PARAM, param_id(atom))
+        return at >= 0 and self.isl.involves_dims(PARAM, at, 1)
+
+    def _range(self, e: IndexExpr) -> tuple[int, int]:
+        """Least and greatest value of an expression on the set, wide bounds where isl finds none."""
+        both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
+        flat = both.isl.project_out(DIM, 0, len(self.dims)).project_out_all_params()
+        lo, hi = flat.dim_min_val(0), flat.dim_max_val(0)
+        return (lo.to_python() if lo.is_int() else -(2**62)), (hi.to_python() if hi.is_int() else 2**62)
+
+    def is_empty(self) -> bool:
+        """Whether there is no point, for any admissible value of the parameters."""
+        if self.isl.is_empty():
+            return True
+        known = self.isl.intersect(self._facts())
+        if known.is_empty():
+            return True
+        if not any(isinstance(a, Lookup) and self.ctx.constant(a) is None for a in self.params.values()):
+            return False
+        return next(self.slices(), None) is None
+
+    def __le__(self, other: PSet) -> bool:
+        """Inclusion."""
+        return (self - other).is_empty()
+
+    def equals(self, other: PSet) -> bool:
+        """Equality as sets of points (the `==` operator is identity)."""
+        return self <= other and other <= self
+
+    def sample(self) -> dict[str, int] | None:
+        """A point, with values for the parameters among its keys; None if the set is empty."""
+        for s in self.slices():
+            point = s.isl.sample_point()
+            out: dict[str, int] = {}
+            for i in range(point.get_space().dim(PARAM)):
+                pid = point.get_space().get_dim_name(PARAM, i)
+                atom = s.params.get(pid)
+                if isinstance(atom, Var) and atom.name in self.ctx.params:
+                    out[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
+            for i, d in enumerate(self.dims):
+                out[d] = point.get_coordinate_val(DIM, i).to_python()
+            return out
+        return None
+
+    # -- projection --------------------------------------------------------------------------------------------
+    def project(self, keep: Sequence[str]) -> PSet:
+        """The set of values of the dimensions `keep` (in that order) for which the others exist."""
+        gone = [d for d in self.dims if d not in keep]
+        s = self
+        for atom in [a for a in self.params.values() if isinstance(a, Lookup)]:
+            if not (atom.index.names & set(gone)):
+                continue
+            index = s.express(atom.index, keep)
+            s = s._expand(atom) if index is None else s._reindex(atom, index)
+        s = s.reorder((*keep, *gone))
+        return PSet(self.ctx, tuple(keep), s.isl.project_out(DIM, len(keep), len(gone)), dict(s.params))
+
+    def _reindex(self, atom: Lookup, index: IndexExpr) -> PSet:
+        """Write ``A[e]`` as ``A[index]``, which is equal on this set."""
+        new = Lookup(atom.array, index)
+        both = self.constrain(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, IndexExpr.of(new)))
+        return both._without(atom)
+
+    def _without(self, atom: Lookup) -> PSet:
+        at = self.isl.find_dim_by_name(PARAM, param_id(atom))
+        out = self.isl.project_out(PARAM, at, 1) if at >= 0 else self.isl
+        return self.with_isl(out, {p: a for p, a in self.params.items() if a != atom})
+
+    def _expand(self, atom: Lookup) -> PSet:
+        """Replace an entry by its known values, index by index."""
+        cases: list[Formula] = []
+        for first, last, value in self.ctx.arrays[atom.array].runs():
+            inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)
+            cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
+        return self.constrain(Formula.any(cases))._without(atom)
+
+    def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
+        """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
+        if not (e.names & (set(self.dims) - set(dims))):
+            return e
+        try:
+            both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
+        except NotAffine:
+            return None
+        order = (*dims, *[d for d in self.dims if d not in dims], "value of")
+        s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
+        m = as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))
+        if m.is_empty() or not m.is_single_valued():
+            return None
+        pieces: list[isl.MultiAff] = []
+        m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
+        domain = m.domain()
+        for ma in pieces:  # one affine function may serve all pieces
+            if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
+                return FromIsl(dims, both.params).aff(ma.get_at(0))
+        return None
+
+    def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:
+        """Facts on the program's parameters alone, over the given dimensions."""
+        symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
+        relevant = symbols & set(self.ctx.params)
+        return self.ctx.set(dims, self.ctx.param_condition if relevant else TRUE).isl
+
+
+def _val(i: int) -> isl.Val:
+    return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, i)
+
+
+def _permute(s: isl.Set, order: Sequence[int]) -> isl.Set:
+    """The set with dimension ``order[i]`` of `s` at place `i`."""
+    source = ",".join(f"x{i}" for i in range(len(order)))
+    target = ",".join(f"x{i}" for i in order)
+    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{source}] -> [{target}] }}"))
+
+
+def as_map(s: isl.Set, n_in: int) -> isl.Map:
+    """A set as a map from its first `n_in` dimensions to the rest."""
+    dims = [f"x{i}" for i in range(s.dim(DIM))]
+    wrap = f"{{ [{','.join(dims)}] -> [[{','.join(dims[:n_in])}] -> [{','.join(dims[n_in:])}]] }}"
+    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, wrap)).unwrap()
+
+
+def union(sets: Iterable[PSet]) -> PSet:
+    """The union of at least one set."""
+    first, *rest = sets
+    for s in rest:
+        first = first | s
+    return first
