@@ -7,11 +7,14 @@ iterators and the target's fields; a target field `f` has the dimension ``f'`` s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from xdsl.dialects.builtin import f64
+from xdsl.ir import Block
+
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl import AdjointOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -37,6 +40,7 @@ class Arrow:
     port: Port
     where: Formula
     exact: bool
+    virtual: bool = False  # stands for an `adjoint of ... -> NODE.input` that is not expanded yet
 
     @property
     def src(self) -> tuple[str, ...]:
@@ -83,11 +87,28 @@ class ProgramSets:
         self.program = program
         self.ctx: PolyContext = poly_context(program, bindings)
         self.ends: dict[str, Endpoint] = endpoints(program)
-        self.arrows: list[Arrow] = [self._arrow(s) for s in arrows(program)]
+        self.arrows: list[Arrow] = [self._arrow(s, source_of(s)) for s in arrows(program)]
+        self.arrows += self._directives()
         self._domains: dict[str, PSet] = {}
+        self._relations: dict[int, PSet] = {}  # by arrow; valid once the domains are known
 
-    def _arrow(self, send: SendOp) -> Arrow:
-        source = source_of(send)
+    def _directives(self) -> list[Arrow]:
+        """The arrows that unexpanded `adjoint of` directives stand for: from each `wrt` to its target, same index."""
+        out: list[Arrow] = []
+        for op in self.program.body.block.ops:
+            if not isinstance(op, AdjointOp) or op.into is None:
+                continue
+            for wrt, into in zip(op.wrt, op.into, strict=True):
+                source = self.ends[wrt.root_reference.data]
+                assert isinstance(source, InputOp | NodeOp)
+                value = Block(arg_types=[f64]).args[0]
+                index = tuple(IndexExpr.of(f) for f in source.fields)
+                send = SendOp(value, into, index)
+                send.location = op.location
+                out.append(replace(self._arrow(send, source), virtual=True))
+        return out
+
+    def _arrow(self, send: SendOp, source: InputOp | NodeOp) -> Arrow:
         target = self.ends[send.target_name]
         port = target_port(target, send.target_port)
         statics = {*source.fields, *(it.name for it in send.loops), *self.ctx.params, *self.ctx.constants}
@@ -140,6 +161,7 @@ class ProgramSets:
     def set_domain(self, name: str, domain: PSet) -> None:
         """Record a domain that was found."""
         self._domains[name] = domain
+        self._relations.clear()
 
     def target_domain(self, arrow: Arrow) -> PSet:
         """The target's domain over the arrow's target dimensions."""
@@ -155,7 +177,12 @@ class ProgramSets:
     def relation(self, arrow: Arrow, *, inside_target: bool = True) -> PSet:
         """The token relation over `arrow.dims`, restricted to the source's domain (and to the target's)."""
         r = self.domain(arrow.source.symbol).extend(arrow.dims).constrain(arrow.where)
-        return r & self.target_domain(arrow).extend(arrow.dims) if inside_target else r
+        if not inside_target:
+            return r
+        if id(arrow) not in self._relations:
+            inside = r & self.target_domain(arrow).extend(arrow.dims)
+            self._relations[id(arrow)] = inside.in_terms_of(arrow.src)
+        return self._relations[id(arrow)]
 
     def image(self, arrow: Arrow) -> PSet:
         """The target instances that the arrow's tokens cover, over the target's fields; free where it has a `*`."""

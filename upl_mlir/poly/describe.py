@@ -42,6 +42,8 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     if (context - target).is_empty():
         return Formula.all(())
     pieces = _pieces(target)
+    if len(pieces) > 1 and len(simpler := _pieces(target.numeric().coalesce())) < len(pieces):
+        pieces = simpler  # symbols kept cases apart that cannot both occur
     if len(pieces) == 1:
         return Formula.all(_ordered(_minimal(pieces[0], target, context).conjuncts, s.dims))
     parts: list[Formula] = []
@@ -127,7 +129,7 @@ def interval(s: PSet, dim: str, outer: Sequence[str]) -> tuple[Interval, Formula
     The second part (strides) is a condition over `outer` and `dim`.  None if `dim` is unbounded there.  Only bounds that
     hold wherever some point of the fibre exists are used: the projection must be non-empty at the outer point.
     """
-    p = s.project((*outer, dim))
+    p = s.project((*outer, dim)).in_terms_of(outer)
     piece = [*p.isl.compute_divs().get_basic_sets()]
     if len(piece) != 1:
         return None
@@ -191,10 +193,11 @@ def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) 
     """
     if not over:
         return IndexExpr.of(1)
+    outer = [d for d in s.dims if d not in over]
+    s = s.in_terms_of(outer)
     pieces = disjoint_pieces(s)
     if len(pieces) != 1:
         return None
-    outer = [d for d in s.dims if d not in over]
     lengths: list[IndexExpr] = []
     exact = pieces[0].project(outer).extend(tuple(over))
     for d in over:
@@ -262,6 +265,6 @@ def _count_piece(p: PSet) -> IndexExpr | None:
         return None
     used = [a for a in symbolic if p.involves(a)]
     if not used:
-        flat = p.known().isl.project_out_all_params()
+        flat = p.numeric().isl.project_out_all_params()
         return IndexExpr.of(flat.count_val().to_python())
     return None

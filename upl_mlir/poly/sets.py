@@ -130,7 +130,7 @@ class PSet:
 
     def coalesce(self) -> PSet:
         """The same set with fewer pieces where isl can tell; pieces that the facts exclude are dropped."""
-        facts = self._facts()
+        facts = self.facts()
         kept = isl.Set.empty(self.isl.get_space())
         for b in self.isl.coalesce().get_basic_sets():
             piece = isl.Set.from_basic_set(b)
@@ -168,20 +168,23 @@ class PSet:
         return PSet(self.ctx, (*self.dims, *new), self.isl.add_dims(DIM, len(new)), dict(self.params))
 
     # -- facts -------------------------------------------------------------------------------------------------
-    def _facts(self) -> isl.Set:
-        """What is known of this set's parameters: constants, parameter conditions, bounds and congruence of entries."""
-        key = (self.dims, tuple(self.params))
+    def facts(self) -> isl.Set:
+        """What is known of the symbols in this set: constants, parameter conditions, bounds of array entries.
+
+        Convex, so that it costs little.  That entries at equal indices are equal is not among it: `in_terms_of` names them
+        alike where it matters, and `slices` knows their values."""
+        used = self.isl.drop_unused_params()
+        ids = tuple(sorted(used.get_dim_name(PARAM, i) for i in range(used.dim(PARAM))))
+        key = (self.dims, ids)
         if key not in self.ctx.facts_cache:
-            self.ctx.facts_cache[key] = self._compute_facts()
+            self.ctx.facts_cache[key] = self._compute_facts([self.params[i] for i in ids])
         return self.ctx.facts_cache[key]
 
-    def _compute_facts(self) -> isl.Set:
+    def _compute_facts(self, symbols: Sequence[Var | Lookup]) -> isl.Set:
         parts: list[Formula] = []
-        entries = [a for a in self.params.values() if isinstance(a, Lookup)]
-        needs_params = any(isinstance(a, Var) and a.name in self.ctx.params for a in self.params.values())
-        if needs_params:
+        if any(isinstance(a, Var) and a.name in self.ctx.params for a in symbols):
             parts.append(self.ctx.param_condition)
-        for atom in self.params.values():
+        for atom in symbols:
             if (value := self.ctx.constant(atom)) is not None:
                 parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
             elif isinstance(atom, Lookup):
@@ -189,21 +192,24 @@ class PSet:
                 if table:
                     parts.append(Formula.compare(min(table), CmpOp.LE, IndexExpr.of(atom)))
                     parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.LE, max(table)))
-        for n, a in enumerate(entries):
-            for b in entries[:n]:
-                if a.array == b.array and (self.ctx.constant(a) is None or self.ctx.constant(b) is None):
-                    same = Formula.compare(a.index, CmpOp.EQ, b.index)
-                    parts.append(same.negate() | Formula.compare(IndexExpr.of(a), CmpOp.EQ, IndexExpr.of(b)))
         return self.ctx.set(self.dims, Formula.all(parts)).isl
 
-    def known(self) -> PSet:
-        """This set together with the facts."""
-        return self.with_isl(self.isl.intersect(self._facts()))
+    def numeric(self) -> PSet:
+        """The same set with known constants as numbers: less to read, but more that isl can decide."""
+        out, rest = self, dict(self.params)
+        for pid, atom in self.params.items():
+            value = self.ctx.constant(atom)
+            at = out.isl.find_dim_by_name(PARAM, pid)
+            if value is not None:
+                del rest[pid]
+                if at >= 0:
+                    out = out.with_isl(out.isl.fix_val(PARAM, at, _val(value)).project_out(PARAM, at, 1))
+        return self.with_isl(out.isl, rest)
 
     # -- decisions ---------------------------------------------------------------------------------------------
     def slices(self) -> Iterator[PSet]:
         """Disjoint parts, together this set, in which every array entry has a known value (and no symbol is left for it)."""
-        s = self.with_isl(self.isl.intersect(self._facts()))
+        s = self.with_isl(self.isl.intersect(self.facts()))
         if s.isl.is_empty():
             return
         atom = next((a for a in s.params.values() if isinstance(a, Lookup)), None)
@@ -265,16 +271,48 @@ class PSet:
         """Whether there is no point, for any admissible value of the parameters."""
         if self.isl.is_empty():
             return True
-        known = self.isl.intersect(self._facts())
+        known = self.isl.intersect(self.facts())
         if known.is_empty():
             return True
-        if not any(isinstance(a, Lookup) and self.ctx.constant(a) is None for a in self.params.values()):
+        entries = [a for a in self.params.values() if isinstance(a, Lookup) and self.ctx.constant(a) is None]
+        if not entries or self._has_point_near(known, entries):
             return False
         return next(self.slices(), None) is None
 
+    def _has_point_near(self, known: isl.Set, entries: Sequence[Lookup]) -> bool:
+        """Whether the set has a point where the entries' indices are as at some sample: a quick proof of non-emptiness."""
+        point = known.sample_point()
+        values = dict(zip(self.dims, (point.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims))), strict=True))
+        for i in range(known.dim(PARAM)):
+            atom = self.params.get(known.get_dim_name(PARAM, i))
+            if isinstance(atom, Var):
+                values[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
+        for atom in entries:
+            try:
+                at = atom.index.evaluate({**self.ctx.constants, **values}, self.ctx.read)
+            except (IndexError, KeyError):
+                return False
+            value = self.ctx.arrays[atom.array].get(at)
+            place = known.find_dim_by_name(PARAM, param_id(atom))
+            if value is None:
+                return False
+            fixed = self.ctx.set(self.dims, Formula.compare(atom.index, CmpOp.EQ, at)).isl
+            known = known.intersect(fixed)
+            place = known.find_dim_by_name(PARAM, param_id(atom))
+            if place >= 0:
+                known = known.fix_val(PARAM, place, _val(value))
+        return not known.is_empty()
+
     def __le__(self, other: PSet) -> bool:
         """Inclusion."""
-        return (self - other).is_empty()
+        other = self._aligned(other)
+        if self.isl.is_subset(other.isl):
+            return True
+        both = self.with_isl(self.isl.align_params(other.isl.get_space()), self.params | other.params)
+        known = both.isl.intersect(both.with_isl(both.isl.union(other.isl)).facts())
+        if known.is_subset(other.isl):
+            return True
+        return both.with_isl(known.subtract(other.isl)).is_empty()
 
     def equals(self, other: PSet) -> bool:
         """Equality as sets of points (the `==` operator is identity)."""
@@ -308,6 +346,15 @@ class PSet:
         s = s.reorder((*keep, *gone))
         return PSet(self.ctx, tuple(keep), s.isl.project_out(DIM, len(keep), len(gone)), dict(s.params))
 
+    def in_terms_of(self, dims: Sequence[str]) -> PSet:
+        """The same set with its array entries indexed by the given dimensions alone, where that is possible."""
+        s = self
+        for atom in [a for a in self.params.values() if isinstance(a, Lookup)]:
+            if atom.index.names & (set(self.dims) - set(dims)):
+                index = s.express(atom.index, dims)
+                s = s if index is None else s._reindex(atom, index)
+        return s
+
     def _reindex(self, atom: Lookup, index: IndexExpr) -> PSet:
         """Write ``A[e]`` as ``A[index]``, which is equal on this set."""
         new = Lookup(atom.array, index)
@@ -339,7 +386,8 @@ class PSet:
         s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
         m = as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))
         if m.is_empty() or not m.is_single_valued():
-            return None
+            plain = self.numeric()
+            return plain.express(e, dims) if len(plain.params) < len(self.params) else None
         pieces: list[isl.MultiAff] = []
         m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
         domain = m.domain()

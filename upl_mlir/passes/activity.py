@@ -1,0 +1,192 @@
+"""Which inputs carry derivatives, and at which instances (AUTODIFF rule 10).
+
+An input is *active* if the scalar objective depends on it and it depends on an independent variable.  The first question
+is answered per instance: a set for each input, the least fixpoint of going backward along arrows from `of`.  Where that
+does not settle (time loops of symbolic length) the whole domain is taken: still right, missing contributions count 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import InputOp, NodeOp, SendOp
+from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.derivative_table import entry
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.sets import PSet
+
+MAX_ROUNDS = 200
+MAX_PIECES = 32  # of a set during the fixpoint; more means that it grows with a symbolic size
+
+PortKey = tuple[str, str]
+"""(node or host port, input); a host input or output is its own only input."""
+
+
+def key_of(arrow: Arrow) -> PortKey:
+    """The input that an arrow enters."""
+    return (arrow.target.symbol, arrow.port.name)
+
+
+def input_ports(op: Endpoint) -> list[str]:
+    """Names of the values that enter a body."""
+    return [p.name for p in op.ports] if isinstance(op, NodeOp) else [op.symbol]
+
+
+@dataclass
+class Dependence:
+    """Which inputs of a body each of its values depends on differentiably."""
+
+    source: InputOp | NodeOp
+    memo: dict[SSAValue, frozenset[str]] = field(default_factory=dict[SSAValue, frozenset[str]])
+
+    def of(self, v: SSAValue) -> frozenset[str]:
+        """Inputs with a differentiable path to the value.
+
+        Raises UplError (UPL1402) for an operation on reals without a rule."""
+        if v not in self.memo:
+            self.memo[v] = self._of(v)
+        return self.memo[v]
+
+    def _of(self, v: SSAValue) -> frozenset[str]:
+        op = v.owner
+        if not isinstance(op, Operation):
+            at = list(op.args).index(v) - len(self.source.fields)  # pyright: ignore[reportArgumentType]
+            return frozenset() if at < 0 else frozenset((input_ports(self.source)[at],))
+        out: frozenset[str] = frozenset()
+        for i, operand in enumerate(op.operands):
+            try:
+                passes = entry(op, i) is not None
+            except KeyError:
+                raise error(
+                    "UPL1402",
+                    f"no derivative is known for `{op.name}`",
+                    span_of(op),
+                    help="wrap it in stop_gradient(...) if no derivative should pass",
+                ) from None
+            if passes:
+                out |= self.of(operand)
+        return out
+
+
+@dataclass
+class Activity:
+    """The result: active inputs with the instances at which they carry a derivative."""
+
+    sets: ProgramSets
+    of: PortKey
+    wrt: tuple[PortKey, ...]
+    dependence: dict[str, Dependence]
+    active: dict[PortKey, PSet]
+
+    def carries(self, arrow: Arrow) -> bool:
+        """Whether a derivative goes back along the arrow: its target is active and its value depends on an active
+        input.  Arrows into a `wrt` input carry none (rule 9)."""
+        key = key_of(arrow)
+        if arrow.virtual or key not in self.active or key in self.wrt:
+            return False
+        name = arrow.source.symbol
+        return any((name, p) in self.active for p in self.dependence[name].of(arrow.send.value))
+
+    def instances(self, op: InputOp | NodeOp) -> PSet | None:
+        """The instances at which some input is active; None if no input is."""
+        found = [self.active[(op.symbol, p)] for p in input_ports(op) if (op.symbol, p) in self.active]
+        if not found:
+            return None
+        out = found[0]
+        for s in found[1:]:
+            out = out | s
+        return out.coalesce()
+
+
+def analyse(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...]) -> Activity:
+    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path)."""
+    dependence = {
+        op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
+    }
+    ports = _reach(sets, dependence, of, wrt)
+    active = _fixpoint(sets, dependence, of, wrt, ports)
+    for key in wrt:
+        active[key] = sets.domain(key[0])
+    return Activity(sets, of, wrt, dependence, active)
+
+
+def _reach(
+    sets: ProgramSets, dependence: dict[str, Dependence], of: PortKey, wrt: tuple[PortKey, ...]
+) -> set[PortKey]:
+    """Inputs between `wrt` and `of`, without regard to instances."""
+    edges: list[tuple[PortKey, PortKey]] = []
+    for a in sets.arrows:
+        if a.virtual or key_of(a) in wrt:
+            continue
+        edges += [((a.source.symbol, p), key_of(a)) for p in dependence[a.source.symbol].of(a.send.value)]
+
+    def close(start: set[PortKey], forward: bool) -> set[PortKey]:
+        seen = set(start)
+        stack = list(start)
+        while stack:
+            at = stack.pop()
+            for u, v in edges:
+                here, there = (u, v) if forward else (v, u)
+                if here == at and there not in seen:
+                    seen.add(there)
+                    stack.append(there)
+        return seen
+
+    return close(set(wrt), True) & close({of}, False)
+
+
+def _fixpoint(
+    sets: ProgramSets,
+    dependence: dict[str, Dependence],
+    of: PortKey,
+    wrt: tuple[PortKey, ...],
+    ports: set[PortKey],
+) -> dict[PortKey, PSet]:
+    """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
+    if of not in ports:
+        return {}
+    reach = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in ports}
+    reach[of] = sets.domain(of[0])
+    steps = [
+        (a, [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))])
+        for a in sets.arrows
+        if key_of(a) in ports and key_of(a) not in wrt and not a.virtual
+    ]
+    relations = {id(a): sets.relation(a) for a, _ in steps}
+    stable: dict[int, PSet] = {}
+    for round_ in range(MAX_ROUNDS):
+        changed = False
+        for a, into in steps:
+            target = reach[key_of(a)]
+            if stable.get(id(a)) is target:
+                continue
+            stable[id(a)] = target
+            back = preimage(relations[id(a)], a, target)
+            for k in into:
+                if k in ports and not back <= reach[k]:
+                    reach[k] = _widen(sets, k, (reach[k] | back).coalesce(), round_)
+                    changed = True
+        if not changed:
+            return {k: s for k, s in reach.items() if not s.is_empty()}
+    return {k: sets.domain(k[0]) for k in ports}
+
+
+def _widen(sets: ProgramSets, key: PortKey, found: PSet, round_: int) -> PSet:
+    """The whole domain where it is reached, or where the iteration would not settle."""
+    whole = sets.domain(key[0])
+    if whole <= found:
+        return whole
+    hopeless = found.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > 2 * len(sets.ends) + 4)
+    return whole if hopeless else found
+
+
+def preimage(relation: PSet, arrow: Arrow, target: PSet) -> PSet:
+    """The source instances whose tokens reach `target` (a set over the target's fields)."""
+    inside = target.rename(dict(zip(arrow.target.fields, arrow.dst, strict=True))).extend(arrow.dims)
+    return (relation & inside).project(arrow.src)
+
+
+__all__ = ["Activity", "Dependence", "PortKey", "SendOp", "analyse", "input_ports", "key_of", "preimage"]

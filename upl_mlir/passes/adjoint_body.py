@@ -1,0 +1,156 @@
+"""The body of an adjoint node: the chain rule over the primal's straight-line code (AUTODIFF rules 6 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, f64
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from upl_mlir.dialects.upl import InputOp, NodeOp, upl_type
+from upl_mlir.passes.activity import Dependence, input_ports
+from upl_mlir.passes.build import Body, condition
+from upl_mlir.passes.cut import cheapest_cut
+from upl_mlir.passes.derivative_table import apply, entry, needs
+from upl_mlir.poly.expr import Formula
+
+
+class AdjointBody:
+    """Plans and writes the body.
+
+    `values` are the primal's values whose derivatives arrive; `active` the inputs whose derivatives are wanted.  `stash`
+    lists the forward values that must be sent to the adjoint node.
+    """
+
+    def __init__(self, op: InputOp | NodeOp, dependence: Dependence, values: Sequence[SSAValue], active: Sequence[str]):
+        self.op = op
+        self.dependence = dependence
+        self.active = frozenset(active)
+        self.steps = self._steps(values)
+        needed = [v for step, i in self.steps for v in needs(step, i)]
+        place = {v: n for n, v in enumerate(self._definitions())}
+        self.stash = sorted(cheapest_cut(needed, self._is_input, lambda v: upl_type(v.type).bits), key=place.__getitem__)
+
+    def _definitions(self) -> list[SSAValue]:
+        """All values of the primal's body in the order in which they are defined."""
+        return [*self.op.block.args, *(r for op in self.op.block.ops for r in op.results)]
+
+    def _is_input(self, v: SSAValue) -> bool:
+        return isinstance(v, BlockArgument) and v.index >= len(self.op.fields)
+
+    def _wanted(self, v: SSAValue) -> bool:
+        return bool(self.dependence.of(v) & self.active)
+
+    def _steps(self, values: Sequence[SSAValue]) -> list[tuple[Operation, int]]:
+        """The (operation, operand) pairs that a derivative passes through, last operation first."""
+        live = {v for v in values}
+        out: list[tuple[Operation, int]] = []
+        for op in reversed(list(self.op.block.ops)):
+            if not op.results or op.results[0] not in live:
+                continue
+            for i, operand in enumerate(op.operands):
+                if self._wanted(operand) and entry(op, i) is not None:
+                    out.append((op, i))
+                    live.add(operand)
+        return out
+
+    def write(
+        self,
+        node: NodeOp,
+        seeds: Mapping[SSAValue, SSAValue],
+        guards: Mapping[SSAValue, Formula],
+        stash: Mapping[SSAValue, SSAValue],
+        extra: Mapping[str, SSAValue],
+    ) -> dict[str, SSAValue]:
+        """Fill the adjoint node's block; returns the derivative by each active input.
+
+        `seeds` gives the block argument that brings the derivative of each value, `guards` where it exists, `stash` the
+        argument of each stashed value, `extra` an additional derivative of an input (the seed of `of NODE.input`).
+        """
+        body = Body(node.block, self.op.location)
+        n = len(self.op.fields)
+        fields = dict(zip(self.op.fields, node.block.args[:n], strict=True))
+        known: dict[SSAValue, SSAValue] = dict(zip(self.op.block.args[:n], node.block.args[:n], strict=True))
+        known.update(stash)
+
+        def primal(v: SSAValue) -> SSAValue:
+            """A forward value inside the adjoint node, recomputed where it was not sent."""
+            if v not in known:
+                assert isinstance(v.owner, Operation), "the cut separates inputs from needed values"
+                for o in v.owner.operands:
+                    primal(o)
+                copy = v.owner.clone({o: known[o] for o in v.owner.operands})
+                body.emit(copy)
+                copy.results[0].name_hint = v.name_hint
+                known[v] = copy.results[0]
+            return known[v]
+
+        adjoint: dict[SSAValue, SSAValue] = {}
+        guard: dict[SSAValue, SSAValue | None] = {}
+
+        def contribute(v: SSAValue, d: SSAValue, g: SSAValue | None) -> None:
+            if v in adjoint:
+                adjoint[v] = body.add(arith.AddfOp(adjoint[v], d))
+                mine = guard[v]
+                guard[v] = None if mine is None or g is None else body.add(arith.OrIOp(mine, g))
+            else:
+                adjoint[v], guard[v] = d, g
+
+        for v, d in seeds.items():
+            f = guards[v]
+            contribute(v, d, None if f.is_true or not self._scaled(v) else condition(body, f, fields))
+        for port, d in extra.items():
+            contribute(self._argument(port), d, None)
+        for op, i in self.steps:
+            result = op.results[0]
+            if result not in adjoint:
+                continue
+            used = needs(op, i)
+            values = {v: primal(v) for v in used}
+            d = _like(body, apply(entry(op, i), body, op, adjoint[result], values), op.operands[i])
+            g = guard[result]
+            if g is not None and used:
+                d = body.add(arith.SelectOp(g, d, body.constant(0.0, d.type)))
+            if isinstance(op, arith.SelectOp):
+                d, g = self._branch(body, op, i, d, g, primal(op.cond))
+            contribute(op.operands[i], d, g)
+        out: dict[str, SSAValue] = {}
+        for port in self.active:
+            v = self._argument(port)
+            out[port] = adjoint[v] if v in adjoint else body.constant(0.0, v.type)
+        return out
+
+    @staticmethod
+    def _branch(
+        body: Body, op: arith.SelectOp, i: int, d: SSAValue, g: SSAValue | None, cond: SSAValue
+    ) -> tuple[SSAValue, SSAValue]:
+        """The derivative by one arm of ``?:`` and the guard that it carries on: the arm was taken."""
+        zero = body.constant(0.0, d.type)
+        taken = cond
+        if i == 1:
+            d = body.add(arith.SelectOp(cond, d, zero))
+        else:
+            d = body.add(arith.SelectOp(cond, zero, d))
+            taken = body.add(arith.XOrIOp(cond, body.constant(1, cond.type)))
+        return d, taken if g is None else body.add(arith.AndIOp(g, taken))
+
+    def _scaled(self, v: SSAValue) -> bool:
+        """Whether a derivative that arrives at the value is multiplied by anything on its way to an input."""
+        below = {v}
+        for op, i in self.steps:
+            if op.results[0] in below:
+                if needs(op, i):
+                    return True
+                below.add(op.operands[i])
+        return False
+
+    def _argument(self, port: str) -> SSAValue:
+        return self.op.block.args[len(self.op.fields) + input_ports(self.op).index(port)]
+
+
+def _like(body: Body, d: SSAValue, v: SSAValue) -> SSAValue:
+    """Convert between f32 and f64 where a conversion stood in the primal."""
+    if d.type == v.type or not isinstance(v.type, AnyFloat):
+        return d
+    return body.add(arith.ExtFOp(d, v.type) if v.type == f64 else arith.TruncFOp(d, v.type))

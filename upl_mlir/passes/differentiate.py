@@ -1,0 +1,525 @@
+"""`autodiff`: from a program to the program of its derivatives, arrow by arrow (reverse mode, AUTODIFF rules 1–9).
+
+The work is done in three steps: `activity` finds what carries derivatives; here every active node gets the plan of its
+adjoint node (inputs, domain, counts), then its body; last, every active arrow is reversed by `reverse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, ModuleOp, StringAttr, SymbolRefAttr, f64
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.upl import (
+    AdjointOp,
+    FormulaAttr,
+    Gather,
+    InputOp,
+    LetOp,
+    NodeOp,
+    OutputOp,
+    Port,
+    ProgramOp,
+    SendOp,
+    Special,
+    UplType,
+    port_ref,
+    upl_type,
+)
+from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports, key_of
+from upl_mlir.passes.build import Body
+from upl_mlir.passes.adjoint_body import AdjointBody
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.reverse import Inverse, invert
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Select
+from upl_mlir.poly.sets import PSet
+
+PRIMAL = "upl.primal"  # on an adjoint node: the node whose adjoint it is
+COMMENT = "upl.comment"  # printed as a comment
+
+
+@dataclass(frozen=True)
+class AutodiffPass(ModulePass):
+    """Add the derivatives of `of` by each of `wrt`; without options, expand the `adjoint of` directives.
+
+    Requires: all domains known (`infer-domains` is run if they are not).
+    Establishes: adjoint nodes, a seed input ``d_R`` unless `of` has one instance, an output ``d_W`` for each `wrt`.
+    Source: Klimov, MES 2021, section IV, rules 1–7; AUTODIFF rules 1–9.
+
+        upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
+        ->
+        upl.node @DSum <"d,k,i"> <"d_s"> in <"..."> { upl.send %d_s -> @DLink::@d_s <"d,k,*,i"> count <"N[k-1]"> }
+    """
+
+    name = "autodiff"
+    of: str | None = None
+    wrt: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        if not domains_known(program):
+            infer_domains(program)
+        if self.of is None:
+            expand_directives(program)
+        else:
+            differentiate(program, self.of, self.wrt)
+
+
+def expand_directives(program: ProgramOp) -> None:
+    """Replace every `adjoint of` directive by the derivatives that it asks for."""
+    for op in [op for op in program.body.block.ops if isinstance(op, AdjointOp)]:
+        request = Request(
+            of=_ref_text(op.of),
+            wrt=tuple(_ref_text(w) for w in op.wrt),
+            seed=_ref_text(op.seed).partition(".")[2] if op.seed else None,
+            into=tuple(op.into) if op.into else (),
+        )
+        others = [o for o in program.body.block.ops if isinstance(o, AdjointOp)]
+        op.detach()
+        others.remove(op)
+        _Differentiator(program, request, op).run()
+
+
+def _ref_text(ref: SymbolRefAttr) -> str:
+    return ".".join([ref.root_reference.data, *[n.data for n in ref.nested_references.data]])
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed variable; where the derivatives go."""
+
+    of: str
+    wrt: tuple[str, ...]
+    seed: str | None = None
+    into: tuple[SymbolRefAttr, ...] = ()
+
+
+def differentiate(program: ProgramOp, of: str, wrt: Sequence[str]) -> None:
+    """Add the derivatives of `of` by each of `wrt` to the program.  Raises UplError (UPL14xx)."""
+    _Differentiator(program, Request(of, tuple(wrt)), program).run()
+
+
+@dataclass
+class ActiveValue:
+    """A value of a body that is sent along active arrows, and the adjoint input that takes its derivative."""
+
+    ssa: SSAValue
+    arrows: list[Arrow]
+    port: Port
+    ordinary: bool
+    where: PSet  # instances at which it is sent
+    terms: list[tuple[PSet, IndexExpr]]  # (instances, number of summands), to be added up
+
+
+@dataclass
+class Plan:
+    """An adjoint node in the making."""
+
+    primal: InputOp | NodeOp
+    name: str
+    domain: PSet
+    formula: Formula
+    values: list[ActiveValue] = field(default_factory=list[ActiveValue])
+    seed: Port | None = None
+    node: NodeOp | None = None
+    deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+
+    def value_of(self, arrow: Arrow) -> ActiveValue:
+        """The active value that an arrow sends."""
+        return next(v for v in self.values if any(a is arrow for a in v.arrows))
+
+
+class _Differentiator:
+    """One derivative request on one program."""
+
+    def __init__(self, program: ProgramOp, request: Request, asked_at: Operation):
+        self.program = program
+        self.request = request
+        self.asked_at = asked_at
+        self.sets = ProgramSets(program)
+        self.taken = {op.sym_name.data for op in program.body.block.ops if hasattr(op, "sym_name")}  # pyright: ignore
+
+    # -- names ---------------------------------------------------------------------------------------------------
+    def _key(self, text: str, role: str) -> PortKey:
+        name, _, port = text.partition(".")
+        op = self.sets.ends.get(name)
+        span = span_of(self.asked_at) if isinstance(self.asked_at, AdjointOp) else None
+        if op is None:
+            raise error(
+                "UPL1401", f"`{role} {text}`: there is no port or node `{name}`", span,
+                help=did_you_mean(name, self.sets.ends),
+            )  # fmt: skip
+        wanted = "a host output or a node input" if role == "of" else "a host input or a node input"
+        wrong = isinstance(op, InputOp) if role == "of" else isinstance(op, OutputOp)
+        if wrong or (port and not isinstance(op, NodeOp)):
+            raise error("UPL1401", f"`{role} {text}`: expected {wanted}", span)
+        if isinstance(op, NodeOp):
+            if not port:
+                names = ", ".join(f"`{name}.{p.name}`" for p in op.ports)
+                raise error("UPL1401", f"`{role} {text}` names a node; say which input", span, help=f"one of {names}")
+            found = op.port(port)
+            if found is None:
+                raise error(
+                    "UPL1401", f"`{role} {text}`: `{name}` has no input `{port}`", span,
+                    help=did_you_mean(port, [p.name for p in op.ports]),
+                )  # fmt: skip
+            type_, key = found.type, (name, port)
+        else:
+            type_, key = op.type, (name, name)
+        if type_ in (UplType.INT, UplType.BOOL):
+            raise error("UPL1401", f"`{role} {text}` is of type {type_.value}: derivatives are of reals", span)
+        return key
+
+    def _fresh(self, name: str) -> str:
+        out, n = name, 2
+        while out in self.taken:
+            out, n = f"{name}_{n}", n + 1
+        self.taken.add(out)
+        return out
+
+    # -- the whole -----------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Differentiate."""
+        of = self._key(self.request.of, "of")
+        wrt = tuple(dict.fromkeys(self._key(w, "wrt") for w in self.request.wrt))
+        if not wrt:
+            raise error("UPL1401", "nothing to differentiate by", help="name at least one port with wrt=...")
+        self.activity: Activity = analyse(self.sets, of, wrt)
+        self.of, self.wrt = of, wrt
+        self._refuse_unsupported()
+        self.plans: dict[str, Plan] = {}
+        for op in self.sets.ends.values():
+            if not isinstance(op, OutputOp) and (instances := self.activity.instances(op)) is not None:
+                self.plans[op.symbol] = self._plan(op, instances)
+        self.seed_input = self._seed_input()
+        for plan in reversed(self.plans.values()):
+            if not self._direct(plan):
+                self._build(plan)
+        self._results()
+        for plan in reversed(self.plans.values()):
+            for value in reversed(plan.values):
+                for arrow in value.arrows:
+                    self._reverse(plan, value, arrow)
+
+    def _refuse_unsupported(self) -> None:
+        for a in self.sets.arrows:
+            if not self.activity.carries(a):
+                continue
+            if a.send.predicate is not None or not a.exact:
+                raise error(
+                    "UPL1405",
+                    f"the arrow {a.text} depends on data; its derivative is not supported yet",
+                    span_of(a.send),
+                    help="make the condition and the index functions of the index fields",
+                )
+            if a.port.gather not in (None, Gather.SUM):
+                raise error(
+                    "UPL1404",
+                    f"the derivative through `@({a.port.gather.value})` is not supported yet",
+                    span_of(a.target),
+                    help="only `@(+)` gathers can be differentiated",
+                )
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+    def _plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
+        whole = self.sets.domain(op.symbol)
+        attr = op.domain or op.declared
+        own = attr.data if attr else TRUE
+        formula = own if instances.equals(whole) else describe(instances)
+        domain = self.sets.set(op.fields, formula, op)
+        plan = Plan(op, f"D{op.symbol}", domain, formula)
+        used: set[str] = set(op.fields)
+        if self.of[0] == op.symbol:
+            plan.seed = Port(_unused(f"d_{self.of[1]}", used), UplType.REAL)
+        groups: dict[SSAValue, list[Arrow]] = {}
+        for a in self.sets.out_of(op.symbol):
+            if self.activity.carries(a):
+                groups.setdefault(a.send.value, []).append(a)
+        for ssa, arrows in groups.items():
+            plan.values.append(self._active_value(plan, ssa, arrows, used))
+        return plan
+
+    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], used: set[str]) -> ActiveValue:
+        terms: list[tuple[PSet, IndexExpr]] = []
+        for a in arrows:
+            terms += self._count_terms(a)
+        where = self.sets.ctx.empty(plan.primal.fields)
+        disjoint = True
+        for s, _ in terms:
+            disjoint = disjoint and (where & s).is_empty()
+            where = where | s
+        everywhere = plan.domain <= where
+        ordinary = everywhere and disjoint and all(n.constant == 1 for _, n in terms)
+        name = _unused(f"d_{_value_name(ssa, plan.primal, arrows[0])}", used)
+        type_ = upl_type(ssa.type)
+        if ordinary:
+            port = Port(name, type_)
+        elif everywhere:
+            port = Port(name, type_, Gather.SUM, Special.CARRIED)
+        else:
+            port = Port(name, type_, Gather.SUM, _total(terms, plan.domain))
+        return ActiveValue(ssa, arrows, port, ordinary, where, terms)
+
+    def _pruned(self, a: Arrow) -> PSet:
+        """R' = R restricted to active targets (rule 3)."""
+        target = self.activity.active[key_of(a)]
+        inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+        return (self.sets.relation(a) & inside).in_terms_of(a.src)
+
+    def _count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
+        """|R'(x)| as a sum of expressions, each on its own set of source instances."""
+        r = self._pruned(a)
+        over = (*a.loops, *a.dst)
+        m = a.send.multiplicity
+        prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []
+        n = fibre_count(r, over, prefer)
+        if n is not None:
+            return [(r.project(a.src), n)]
+        out: list[tuple[PSet, IndexExpr]] = []
+        for piece in disjoint_pieces(r):
+            n = fibre_count(piece, over)
+            if n is None:
+                raise error(
+                    "UPL1403",
+                    f"cannot count how often a value of {a.text} is used as an expression of the index",
+                    span_of(a.send),
+                )
+            out.append((piece.project(a.src), n))
+        return out
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+    def _direct(self, plan: Plan) -> bool:
+        """Whether the derivative by a host input needs no node: one token for each element, sent as it came in."""
+        op = plan.primal
+        return isinstance(op, InputOp) and all(v.ordinary and v.ssa is op.value for v in plan.values) and len(
+            plan.values
+        ) == 1
+
+    def _build(self, plan: Plan) -> None:
+        """Write the adjoint node: inputs, stashes, body."""
+        op = plan.primal
+        plan.name = self._fresh(plan.name)
+        active = [p for p in input_ports(op) if (op.symbol, p) in self.activity.active]
+        body = AdjointBody(op, self.activity.dependence[op.symbol], [v.ssa for v in plan.values], active)
+        used = {*op.fields, *(v.port.name for v in plan.values), *([plan.seed.name] if plan.seed else [])}
+        ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
+        stash = [(v, Port(_unused(_stash_name(v, op, n), used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        ports += [p for _, p in stash]
+        if not ports:  # nothing reaches this input: its derivative is 0 everywhere
+            ports.append(Port(_unused("d_none", used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+        node = NodeOp(plan.name, op.fields, ports, plan.formula)
+        node.domain = FormulaAttr(plan.formula)
+        node.location = op.location
+        node.attributes[PRIMAL] = StringAttr(op.symbol)
+        node.attributes[COMMENT] = StringAttr(f"adjoint of {op.symbol}")
+        plan.node = node
+        self.program.body.block.add_op(node)
+        args = dict(zip([p.name for p in ports], node.block.args[len(op.fields) :], strict=True))
+        seeds = {v.ssa: args[v.port.name] for v in plan.values}
+        guards = {v.ssa: describe(v.where, plan.domain) for v in plan.values}
+        extra = {self.of[1]: args[plan.seed.name]} if plan.seed else {}
+        plan.deltas = body.write(node, seeds, guards, {v: args[p.name] for v, p in stash}, extra)
+        when = describe(plan.domain, self.sets.domain(op.symbol))
+        for v, p in stash:
+            self._send(
+                op, v, port_ref(plan.name, p.name), tuple(IndexExpr.of(f) for f in op.fields),
+                condition=when, rule="stash", origin=op,
+            )  # fmt: skip
+
+    def _send(
+        self,
+        source: InputOp | NodeOp,
+        value: SSAValue,
+        target: SymbolRefAttr,
+        index: Sequence[IndexExpr | None],
+        *,
+        rule: str,
+        origin: Operation,
+        condition: Formula = TRUE,
+        count: IndexExpr | None = None,
+        inverse: Inverse | None = None,
+    ) -> None:
+        send = SendOp(
+            value, target, tuple(index), count=count, condition=condition,
+            iterators=inverse.iterators if inverse else (),
+            point_condition=inverse.point_condition if inverse else TRUE, rule=rule,
+        )  # fmt: skip
+        send.location = origin.location
+        source.block.add_op(send)
+
+    # -- seeds and results ---------------------------------------------------------------------------------------
+    def _seed_input(self) -> InputOp | None:
+        """What starts the derivative: a host input ``d_R``, or nothing where a node sends the seed itself."""
+        op = self.sets.ends[self.of[0]]
+        if self.request.seed is not None:
+            return None
+        if isinstance(op, OutputOp) and not op.fields:
+            return None
+        name = self._fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(self.of)))
+        attr = op.domain or op.declared
+        assert attr is not None
+        seed = InputOp(name, op.fields, UplType.REAL, attr.data)
+        seed.domain = attr
+        seed.location = op.location
+        seed.attributes[COMMENT] = StringAttr(f"derivative of the objective by {self.request.of}")
+        at = [o for o in self.program.body.block.ops if isinstance(o, InputOp)]
+        if at:
+            self.program.body.block.insert_op_after(seed, at[-1])
+        else:
+            self.program.body.block.add_op(seed)
+        return seed
+
+    def _results(self) -> None:
+        """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`."""
+        into = dict(zip(self.wrt, self.request.into, strict=True)) if self.request.into else {}
+        self.result: dict[PortKey, SymbolRefAttr] = {}
+        for key in self.wrt:
+            op = self.sets.ends[key[0]]
+            assert isinstance(op, InputOp | NodeOp)
+            if key in into:
+                self.result[key] = into[key]
+            else:
+                name = self._fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
+                attr = op.domain or op.declared
+                assert attr is not None
+                out = OutputOp(name, op.fields, UplType.REAL, attr.data)
+                out.domain = attr
+                out.location = op.location
+                out.attributes[COMMENT] = StringAttr(f"derivative of the objective by {'.'.join(dict.fromkeys(key))}")
+                self.program.body.block.add_op(out)
+                self.result[key] = port_ref(name)
+            plan = self.plans[key[0]]
+            if plan.node is not None:
+                here = tuple(IndexExpr.of(f) for f in op.fields)
+                self._send(
+                    plan.node, plan.deltas[key[1]], self.result[key], here, rule="result", origin=op,
+                    condition=describe(self.sets.domain(key[0]), plan.domain),
+                )  # fmt: skip
+        plan = self.plans.get(self.of[0])
+        if plan is not None and plan.seed is not None and plan.node is not None:
+            ref = port_ref(plan.name, plan.seed.name)
+            here = tuple(IndexExpr.of(f) for f in plan.primal.fields)
+            when = describe(plan.domain, self.sets.domain(plan.primal.symbol))
+            if self.seed_input is not None:
+                source: InputOp | NodeOp = self.seed_input
+                value: SSAValue = self.seed_input.value
+            else:
+                source, value = plan.primal, self._variable(plan.primal)
+            self._send(source, value, ref, here, rule="seed", origin=self.asked_at, condition=when)
+
+    def _variable(self, op: InputOp | NodeOp) -> SSAValue:
+        """The body variable that is the seed."""
+        variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, LetOp)}
+        wanted = self.request.seed or ""
+        if wanted not in variables:
+            raise error(
+                "UPL1401", f"`seed {op.symbol}.{wanted}`: `{op.symbol}` has no variable `{wanted}`",
+                span_of(self.asked_at), help=did_you_mean(wanted, variables),
+            )  # fmt: skip
+        return variables[wanted]
+
+    # -- arrows --------------------------------------------------------------------------------------------------
+    def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
+        """Rule 2: the arrow, from its target's adjoint to its source's."""
+        relation = self._pruned(a)
+        target = self.plans.get(a.target.symbol)
+        direct = plan.node is None
+        ref = self.result[(plan.primal.symbol, plan.primal.symbol)] if direct else port_ref(plan.name, value.port.name)
+        if target is None and self.seed_input is None:
+            self._unit_seed(plan, value, a, ref)
+            return
+        if target is None:
+            assert self.seed_input is not None
+            sender: InputOp | NodeOp = self.seed_input
+            delta: SSAValue = self.seed_input.value
+            context = self.sets.domain(a.target.symbol)
+        else:
+            assert target.node is not None
+            sender, delta, context = target.node, target.deltas[a.port.name], target.domain
+        full = plan.node is not None and any(p.gather is None and p.name != value.port.name for p in plan.node.ports)
+        star_inside = plan.domain if value.ordinary and full else None
+        inverses = invert(a, relation, context, star_inside=star_inside)
+        if inverses is None:
+            raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
+        delta = _convert(sender, delta, value.ssa)
+        for inverse in inverses:
+            count: IndexExpr | None = inverse.multiplicity
+            if value.port.gather is not None:
+                count = None
+                if value.port.count is Special.CARRIED:
+                    here = relation.project(a.src)
+                    count = _total(value.terms, here).substitute(inverse.names)
+            rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
+            if None in inverse.index:
+                rule = "reversed arrow, gather to multicast"
+            self._send(
+                sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
+                count=count, inverse=inverse,
+            )  # fmt: skip
+
+    def _unit_seed(self, plan: Plan, value: ActiveValue, a: Arrow, ref: SymbolRefAttr) -> None:
+        """`grad`: the node that sends the objective also sends 1 to its adjoint, under the same condition (rule 9)."""
+        one = Body(a.source.block, a.send.location).constant(1.0, value.ssa.type)
+        here = tuple(IndexExpr.of(f) for f in a.src)
+        count = None
+        if value.port.count is Special.CARRIED:
+            count = _total(value.terms, self._pruned(a).project(a.src))
+        self._send(a.source, one, ref, here, rule="seed", origin=a.send, condition=a.send.when, count=count)
+
+
+def _total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
+    """The sum of the terms at the points of `inside`; a term that holds only on a part is guarded by its condition."""
+    out = IndexExpr()
+    for s, n in terms:
+        if (s & inside).is_empty():
+            continue
+        if inside <= s:
+            out = out + n
+        else:
+            out = out + IndexExpr.of(Select(describe(s, inside), n, IndexExpr()))
+    return out
+
+
+def _value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:
+    """What a value is called: its variable, its input, else the input that a bare expression is sent to."""
+    if isinstance(v.owner, LetOp):
+        return v.owner.var.data
+    if not isinstance(v.owner, Operation):
+        at = list(op.block.args).index(v) - len(op.fields)  # pyright: ignore[reportArgumentType]
+        if at >= 0:
+            return input_ports(op)[at]
+    return arrow.port.name
+
+
+def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
+    if isinstance(v.owner, LetOp):
+        return v.owner.var.data
+    if not isinstance(v.owner, Operation):
+        return input_ports(op)[list(op.block.args).index(v) - len(op.fields)]  # pyright: ignore[reportArgumentType]
+    return f"v{n + 1}"
+
+
+def _unused(name: str, used: set[str]) -> str:
+    out, n = name, 2
+    while out in used:
+        out, n = f"{name}_{n}", n + 1
+    used.add(out)
+    return out
+
+
+def _convert(sender: InputOp | NodeOp, delta: SSAValue, like: SSAValue) -> SSAValue:
+    """The derivative in the type of the value that it belongs to."""
+    if delta.type == like.type or not isinstance(like.type, AnyFloat):
+        return delta
+    wider = like.type == f64
+    op = arith.ExtFOp(delta, like.type) if wider else arith.TruncFOp(delta, like.type)
+    return Body(sender.block).add(op)
