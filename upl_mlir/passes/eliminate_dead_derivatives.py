@@ -1,0 +1,200 @@
+"""`eliminate-dead-derivatives`: remove, instance by instance, derivatives that nobody asked for (AUTODIFF rule 10).
+
+An instance of an adjoint node is live if a token that it sends reaches a host output, a node of the primal program, or a
+live instance.  That is a least fixpoint backward along arrows, on sets.  The dead instances go: domains shrink, arrows
+into them get conditions, code and stashed values that only served them disappear.
+
+A live instance keeps all its summands, because whoever sends to a live instance is live: gather counts do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.traits import is_side_effect_free
+
+from upl_mlir.dialects.upl import (
+    CountAttr,
+    FormulaAttr,
+    InputOp,
+    NodeOp,
+    PortsAttr,
+    ProgramOp,
+    SendOp,
+    Special,
+)
+from upl_mlir.dialects.upl.query import nodes, program_of
+from upl_mlir.passes.activity import MAX_PIECES, MAX_ROUNDS, preimage
+from upl_mlir.passes.differentiate import PRIMAL
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.describe import describe, fibre_count
+from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.sets import PSet
+
+
+@dataclass(frozen=True)
+class EliminateDeadDerivativesPass(ModulePass):
+    """Remove dead derivative instances.
+
+    Requires: all domains known.
+    Establishes: every instance of an adjoint node contributes to some result.
+    Source: Klimov, MES 2021, section IV ("dead derivatives are swept out"); AUTODIFF rule 10.
+
+        upl.node @DRes <"d,k,i"> ... in <"1<=d<=D && 1<=k<=K && 1<=i<=N[k-1]"> { ... when <"k>1"> ... }
+        ->
+        upl.node @DRes <"d,k,i"> ... in <"1<=d<=D && 2<=k<=K && 1<=i<=N[k-1]"> { ... }
+    """
+
+    name = "eliminate-dead-derivatives"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        if not domains_known(program):
+            infer_domains(program)
+        eliminate_dead_derivatives(program)
+
+
+def eliminate_dead_derivatives(program: ProgramOp) -> None:
+    """Prune the adjoint nodes of a program in place."""
+    while _prune_instances(program) | _prune_bodies(program):
+        pass  # a value that is no longer sent may have been the last use of another
+
+
+def _live(sets: ProgramSets, adjoints: dict[str, NodeOp]) -> dict[str, PSet]:
+    """The live instances of each adjoint node."""
+    live = {n: sets.ctx.empty(op.fields) for n, op in adjoints.items()}
+    steps = [a for n in adjoints for a in sets.out_of(n)]
+    seen: dict[int, PSet] = {}
+    for round_ in range(MAX_ROUNDS):
+        changed = False
+        for a in steps:
+            name = a.source.symbol
+            target = live.get(a.target.symbol)
+            goal = target if target is not None else sets.domain(a.target.symbol)
+            if seen.get(id(a)) is goal:
+                continue
+            seen[id(a)] = goal
+            back = preimage(sets.relation(a), a, goal)
+            if back <= live[name]:
+                continue
+            changed = True
+            grown = (live[name] | back).coalesce()
+            whole = sets.domain(name)
+            endless = grown.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > 2 * len(adjoints) + 4)
+            live[name] = whole if endless or whole <= grown else grown
+        if not changed:
+            return live
+    return {n: sets.domain(n) for n in adjoints}
+
+
+def _prune_instances(program: ProgramOp) -> bool:
+    """Shrink adjoint nodes to their live instances; whether anything changed."""
+    adjoints = {op.symbol: op for op in nodes(program) if PRIMAL in op.attributes}
+    if not adjoints:
+        return False
+    sets = ProgramSets(program)
+    live = _live(sets, adjoints)
+    shrunk = {n for n, s in live.items() if not sets.domain(n) <= s}
+    if not shrunk:
+        return False
+    touched = [a for a in sets.arrows if a.target.symbol in shrunk or a.source.symbol in shrunk]
+    relations = [(a, sets.relation(a)) for a in touched]
+    for n in shrunk:
+        formula = describe(live[n])
+        adjoints[n].declared = adjoints[n].domain = FormulaAttr(formula)
+    for a, r in relations:
+        _restrict(sets, a, r, live)
+    for n in shrunk:
+        if live[n].is_empty():
+            adjoints[n].detach()
+            adjoints[n].erase()
+    return True
+
+
+def _restrict(sets: ProgramSets, a: Arrow, r: PSet, live: dict[str, PSet]) -> None:
+    """Rewrite an arrow for the live instances of its ends."""
+    context = live.get(a.source.symbol, sets.domain(a.source.symbol))
+    r = r & context.extend(a.dims)
+    if a.target.symbol in live:
+        inside = live[a.target.symbol].rename(dict(zip(a.target.fields, a.dst, strict=True)))
+        r = r & inside.extend(a.dims)
+    r = r.in_terms_of(a.src)
+    if r.is_empty():
+        a.send.detach()
+        a.send.erase()
+        return
+    sources = r.project(a.src)
+    when = describe(sources, context, prefer=a.send.when.conjuncts)
+    a.send.condition = None if when.is_true else FormulaAttr(when)
+    points = (*a.src, *a.loops)
+    if a.loops:
+        walked = sources.extend(points).constrain(_bounds(a.send))
+        point = describe(r.project(points), walked, prefer=a.send.when_point.conjuncts)
+        a.send.point_condition = None if point.is_true else FormulaAttr(point)
+    if a.stars and a.send.multiplicity is not Special.UNBOUNDED:
+        old = a.send.multiplicity
+        count = fibre_count(r, a.dst, [old] if not isinstance(old, Special) else [])
+        if count is not None:
+            a.send.count = CountAttr(count)
+
+
+def _bounds(send: SendOp) -> Formula:
+    return Formula.all(
+        Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in send.loops
+    )
+
+
+def _prune_bodies(program: ProgramOp) -> bool:
+    """Erase unused code of adjoint nodes and inputs that nothing reads; whether an input went."""
+    gone = False
+    for node in nodes(program):
+        if PRIMAL not in node.attributes:
+            continue
+        erase_unused(node.block.ops)
+        for port in node.ports:
+            if not node.arg(port.name).uses and port.gather is None and _removable(program, node, port.name):
+                _remove_port(program, node, port.name)
+                gone = True
+    return gone
+
+
+def erase_unused(ops: Iterable[Operation]) -> None:
+    """Erase operations without effect whose results nobody uses."""
+    for op in reversed(list(ops)):
+        if not isinstance(op, SendOp) and not any(r.uses for r in op.results) and is_side_effect_free(op):
+            op.detach()
+            op.erase()
+
+
+def _sends_into(program: ProgramOp, node: str, port: str) -> list[SendOp]:
+    return [
+        s
+        for op in program.body.block.ops
+        if isinstance(op, InputOp | NodeOp)
+        for s in op.sends
+        if s.target_name == node and s.target_port == port
+    ]
+
+
+def _removable(program: ProgramOp, node: NodeOp, port: str) -> bool:
+    """Whether the node still fires, at a determined index, without this input."""
+    others = [p for p in node.ports if p.name != port]
+    return any(
+        p.gather is not None or all(None not in s.index.data for s in _sends_into(program, node.symbol, p.name))
+        for p in others
+    )
+
+
+def _remove_port(program: ProgramOp, node: NodeOp, port: str) -> None:
+    for s in _sends_into(program, node.symbol, port):
+        s.detach()
+        s.erase()
+    arg = node.arg(port)
+    node.inputs = PortsAttr(tuple(p for p in node.ports if p.name != port))
+    node.block.erase_arg(arg)
