@@ -1,0 +1,85 @@
+# Everything a user or a contributor runs. Needs Python 3.11 or newer and a C++ compiler; the rest is installed
+# into .venv, from what pyproject.toml says. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Extra arguments, for example: make test PYTEST_ARGS='-k matching' LIT_ARGS='--filter errors'
+PYTEST_ARGS ?=
+LIT_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+COMMA := ,
+
+# Installs `.[$(1)]` with one line per package in place of pip's output; errors are shown in full.
+define install
+	$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(1)]' \
+	  | sed -u -n -e 's/^Collecting \([^ ]*\).*/    \1/p' -e 's/^Building \(.*\)/    building \1/p' \
+	              -e 's/^Installing collected packages.*/    installing/p'
+endef
+
+.PHONY: help demo test lint bench clean distclean setup
+
+help: ## this list
+	@echo "upl-mlir: make TARGET"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+setup: .venv/.installed ## make .venv and install the package with its tools into it
+
+demo: .venv/.installed ## the main job: check, differentiate, run on interpreter and hardware, train
+	@$(BIN)/python examples/demo.py $(DEMO_ARGS)
+
+test: lint ## lint, then lit (the tools), then pytest (everything else)
+	@echo "==> lit"
+	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
+	@echo "==> pytest"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: .venv/.installed ## ruff and basedpyright
+	@echo "==> ruff"
+	@$(BIN)/ruff check --quiet .
+	@echo "==> basedpyright"
+	@$(BIN)/basedpyright --level error
+
+bench: .venv/.bench ## benchmarks, with peers beside us
+	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+clean: ## remove what builds and tests leave behind
+	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -path ./.venv -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## the same, and .venv
+	@rm -rf .venv
+
+# Some systems (Debian and those made from it) package a Python that cannot make environments with pip in them.
+# Where such a Python has pip itself, that one is used; where not, say what to install.
+.venv/bin/python:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "make: $(PYTHON) not found: install Python 3.11 or newer, or give one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: $$($(PYTHON) --version) is too old: give Python 3.11 or newer, as in: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "==> making .venv with $$($(PYTHON) --version)"
+	@if $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then \
+	  $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }; \
+	elif $(PYTHON) -c 'import venv, pip' 2>/dev/null; then \
+	  $(PYTHON) -m venv --without-pip .venv; \
+	  $(PYTHON) -m pip --python .venv/bin/python install --quiet --disable-pip-version-check pip || { rm -rf .venv; exit 1; }; \
+	else \
+	  echo "make: this Python cannot make virtual environments: its module 'venv' or 'ensurepip' is missing." >&2; \
+	  echo "      On Debian and Ubuntu: apt-get install python3-venv   (then run make again)" >&2; \
+	  exit 1; \
+	fi
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	@echo "==> installing upl-mlir and its tools into .venv (a minute or two the first time)"
+	@$(call install,dev)
+	@touch $@
+
+.venv/.bench: .venv/.installed
+	@echo "==> installing the benchmarks' peers into .venv"
+	@$(call install,dev$(COMMA)bench)
+	@touch $@

