@@ -17,6 +17,7 @@ import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
 
+from upl_mlir.poly.convert import param_id
 from upl_mlir.poly.expr import (
     FALSE,
     TRUE,
@@ -128,20 +129,17 @@ def bounding_box(ctx: PolyContext, fields: Sequence[str], domain: Formula) -> Bo
 
 def _resolved(ctx: PolyContext, fields: Sequence[str], domain: Formula, keep: Sequence[str]) -> isl.Set:
     """The domain as an isl set whose only parameters are ``keep``, in that order; constants have their values."""
-    symbols = {f"c_{i}": name for i, name in enumerate(keep)}
-    space = f"[{','.join(symbols)}] -> {{ [{','.join(f'x{i}' for i in range(len(fields)))}] : 1 = 0 }}"
-    out = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, space)
+    ids = {param_id(Var(name)): f"c_{i}" for i, name in enumerate(keep)}
+    space = f"[{','.join(ids.values())}] -> {{ [{','.join(f'x{i}' for i in range(len(fields)))}] : 1 = 0 }}"
+    empty = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, space)
+    out = empty
     for part in ctx.set(fields, guarded(domain, ctx)).slices():
         s = part.isl
         for at in reversed(range(s.dim(PARAM))):
-            atom = part.params.get(s.get_dim_name(PARAM, at))
-            name = atom.name if isinstance(atom, Var) else None
-            if name in keep:
-                s = s.set_dim_name(PARAM, at, f"c_{list(keep).index(name)}")
-            else:
-                s = s.project_out(PARAM, at, 1)
+            new = ids.get(s.get_dim_name(PARAM, at) or "")
+            s = s.project_out(PARAM, at, 1) if new is None else s.set_dim_name(PARAM, at, new)
         out = out.union(s)
-    return out
+    return out.align_params(empty.get_space())  # a union keeps no order of parameters
 
 
 # -- masks ---------------------------------------------------------------------------------------------------------

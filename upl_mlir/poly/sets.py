@@ -267,6 +267,12 @@ class PSet:
         lo, hi = flat.dim_min_val(0), flat.dim_max_val(0)
         return (lo.to_python() if lo.is_int() else -(2**62)), (hi.to_python() if hi.is_int() else 2**62)
 
+    def extent(self, dim: str) -> tuple[int | None, int | None]:
+        """Least and greatest value of a dimension for all parameters; None where there is no bound."""
+        facts = self.with_isl(self.isl.intersect(self.facts()))
+        lo, hi = facts._range(IndexExpr.of(dim))
+        return (None if lo == -(2**62) else lo), (None if hi == 2**62 else hi)
+
     def is_empty(self) -> bool:
         """Whether there is no point, for any admissible value of the parameters."""
         if self.isl.is_empty():

@@ -1,0 +1,150 @@
+"""`check`: proves, before anything runs, that no token strands and nothing deadlocks (LANGUAGE section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import Diagnostic, UplError
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp
+from upl_mlir.dialects.upl.query import program_of, target_port
+from upl_mlir.passes.cycles import of_cycles
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.obligations import (
+    Obligation,
+    Status,
+    of_arrow,
+    of_domain,
+    of_gather,
+    of_ordinary,
+)
+from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.describe import count
+from upl_mlir.poly.expr import IndexExpr
+
+
+@dataclass(frozen=True)
+class CheckPass(ModulePass):
+    """Prove every obligation; a refuted one is an error (UPL13xx).
+
+    Requires: all domains known.
+    Establishes: nothing refuted.  The IR does not change.
+    Source: LANGUAGE section 4.
+    """
+
+    name = "check"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        report = check(program_of(op))
+        if not report.ok:
+            raise UplError(*report.diagnostics())
+
+
+@dataclass
+class Report:
+    """The outcome: obligations, firings and tokens per node (polynomials in the parameters, None where not counted)."""
+
+    obligations: list[Obligation] = field(default_factory=list[Obligation])
+    firings: dict[str, IndexExpr | None] = field(default_factory=dict[str, "IndexExpr | None"])
+    tokens: IndexExpr | None = None
+    waiting_bound: IndexExpr | None = None
+    field_bits: dict[str, dict[str, int | None]] = field(default_factory=dict[str, dict[str, "int | None"]])
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is refuted."""
+        return all(o.status is not Status.REFUTED for o in self.obligations)
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """The refuted obligations as errors."""
+        return [
+            Diagnostic(_code(o), o.message, o.span, help=_HELP.get(o.kind.name))
+            for o in self.obligations
+            if o.status is Status.REFUTED
+        ]
+
+    def counts(self) -> dict[Status, int]:
+        """How many obligations there are of each status."""
+        return {s: sum(o.status is s for o in self.obligations) for s in Status}
+
+
+_HELP = {
+    "MULTIPLICITY": "on an ordinary input the multiplicity is the number of instances that the token covers",
+    "ACYCLIC": "a ring needs an entry: some instance must get its tokens from outside the cycle",
+}
+
+
+def _code(o: Obligation) -> str:
+    from upl_mlir.passes.obligations import Kind
+
+    return f"UPL13{list(Kind).index(o.kind) + 1:02d}"
+
+
+def check(program: ProgramOp) -> Report:
+    """Prove or refute every obligation of a program; infers domains first if they are not known."""
+    if not domains_known(program):
+        infer_domains(program)
+    sets = ProgramSets(program)
+    report = Report(list(obligations(sets)))
+    total: IndexExpr | None = IndexExpr()
+    waiting: IndexExpr | None = IndexExpr()
+    for name, op in sets.ends.items():
+        if isinstance(op, NodeOp):
+            report.firings[name] = count(sets.domain(name)) if not _dynamic(sets, name) else None
+        report.field_bits[name] = field_bits(sets, name)
+    for a in sets.arrows:
+        n = count(sets.tokens(a)) if a.exact else None
+        total = None if n is None or total is None else total + n
+        joins = isinstance(a.target, NodeOp) and (len(a.target.ports) > 1 or a.port.gather is not None)
+        if joins:
+            waiting = None if n is None or waiting is None else waiting + n
+    report.tokens, report.waiting_bound = total, waiting
+    return report
+
+
+def _dynamic(sets: ProgramSets, name: str) -> bool:
+    """Whether data decide which instances of a node fire."""
+    seen: set[str] = set()
+    stack = [name]
+    while stack:
+        at = stack.pop()
+        for a in sets.into(at):
+            if not a.exact:
+                return True
+            if a.source.symbol not in seen:
+                seen.add(a.source.symbol)
+                stack.append(a.source.symbol)
+    return False
+
+
+def obligations(sets: ProgramSets) -> Iterator[Obligation]:
+    """All obligations, in the order of the program."""
+    for op in sets.ends.values():
+        if isinstance(op, InputOp):
+            continue
+        yield from of_domain(sets, op)
+        for port in op.ports if isinstance(op, NodeOp) else (target_port(op, None),):
+            if isinstance(op, NodeOp) and port.gather is not None:
+                yield from of_gather(sets, op, port)
+            else:
+                yield from of_ordinary(sets, op, port)
+    for a in sets.arrows:
+        yield from of_arrow(sets, a)
+    yield from of_cycles(sets)
+
+
+def field_bits(sets: ProgramSets, name: str) -> dict[str, int | None]:
+    """Bits that each index field needs, biased by its lower bound; None where a parameter leaves it open."""
+    domain = sets.domain(name)
+    out: dict[str, int | None] = {}
+    for f in domain.dims:
+        lo, hi = domain.extent(f)
+        out[f] = None if lo is None or hi is None else max(1, (hi - lo).bit_length())
+    return out
+
+
+__all__ = ["CheckPass", "OutputOp", "Report", "check", "field_bits", "obligations"]

@@ -1,0 +1,91 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (islpy ships no usable types)
+"""Proof that no instance of a node waits for itself: cycles of the dependence relation among instances.
+
+Dependences go from the instance that sends to the one that receives.  Round a cycle of nodes their transitive closure must
+not meet the identity.  isl's closure may be too large, never too small: disjointness proves, and an exact closure refutes.
+This also finds what differs between the least and the greatest fixpoint of LANGUAGE 3.9: a ring with no entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upl_mlir.dialects.upl import NodeOp
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.obligations import Kind, Obligation, Status, instance
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.closure import Dependence, find_cycle
+
+
+def of_cycles(sets: ProgramSets) -> Iterator[Obligation]:
+    """One obligation for each strongly connected component of nodes."""
+    for component in components(sets):
+        names = [op.symbol for op in component]
+        arrows = [a for a in sets.arrows if a.source.symbol in names and a.target.symbol in names]
+        where = " -> ".join([*names, names[0]])
+        width = max(len(op.fields) for op in component)
+        place = {op.symbol: n for n, op in enumerate(component)}
+        steps = [_dependence(sets, a, place) for a in arrows]
+        found = find_cycle(sets.ctx, width, steps)
+        span = span_of(component[0])
+        if found is None:
+            yield Obligation(Kind.ACYCLIC, Status.PROVED, where, "every instance depends on earlier ones only", span)
+        elif isinstance(found, str):
+            yield Obligation(Kind.ACYCLIC, Status.UNPROVED, where, found, span)
+        else:
+            node, at, params = found
+            op = component[node]
+            point = dict(zip(op.fields, at, strict=False)) | params
+            status = Status.REFUTED if all(a.exact for a in arrows) else Status.UNPROVED
+            message = f"{instance(op, point)} waits for itself round {where}"
+            yield Obligation(Kind.ACYCLIC, status, where, message, span_of(op), None, point)
+
+
+def _dependence(sets: ProgramSets, a: Arrow, place: dict[str, int]) -> Dependence:
+    return Dependence(
+        place[a.source.symbol], place[a.target.symbol], sets.relation(a).project((*a.src, *a.dst)), len(a.src)
+    )
+
+
+def components(sets: ProgramSets) -> list[list[NodeOp]]:
+    """Nodes that lie on cycles, by strongly connected component, in text order (Tarjan's algorithm, without recursion)."""
+    edges: dict[str, list[str]] = {op.symbol: [] for op in sets.ends.values() if isinstance(op, NodeOp)}
+    for a in sets.arrows:
+        if a.source.symbol in edges and a.target.symbol in edges:
+            edges[a.source.symbol].append(a.target.symbol)
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+    for root in edges:
+        if root in index:
+            continue
+        work: list[tuple[str, int]] = [(root, 0)]
+        while work:
+            v, i = work.pop()
+            if i == 0:
+                index[v] = low[v] = len(index)
+                stack.append(v)
+            advanced = False
+            for j in range(i, len(edges[v])):
+                w = edges[v][j]
+                if w not in index:
+                    work += [(v, j + 1), (w, 0)]
+                    advanced = True
+                    break
+                if w in stack:
+                    low[v] = min(low[v], index[w])
+            if advanced:
+                continue
+            if low[v] == index[v]:
+                group: set[str] = set()
+                while (w := stack.pop()) != v:
+                    group.add(w)
+                found.append(group | {v})
+            if work:
+                parent = work[-1][0]
+                low[parent] = min(low[parent], low[v])
+    cyclic = [g for g in found if len(g) > 1 or any(v in edges[v] for v in g)]
+    ops = {n: op for n, op in sets.ends.items() if isinstance(op, NodeOp)}
+    return sorted(([ops[n] for n in edges if n in g] for g in cyclic), key=lambda ns: list(edges).index(ns[0].symbol))

@@ -1,0 +1,340 @@
+"""What `check` proves, obligation by obligation (LANGUAGE section 4).
+
+Each function looks at one arrow, input or node and yields obligations: proved for all parameter values, refuted with a
+concrete instance, or unproved with the reason.  Declared domains are assumed, so a mistake is reported where it is made
+and not downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl import NodeOp, Port, Special
+from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.convert import NotAffine
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, same_value
+from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.sets import PSet
+
+
+class Status(Enum):
+    """The outcome of one obligation."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNPROVED = "unproved"
+
+
+class Kind(Enum):
+    """What is to be shown."""
+
+    COVERAGE = "every instance gets a token"
+    EXISTS = "every token has an instance"
+    UNIQUE = "no instance gets two tokens"
+    MULTIPLICITY = "the multiplicity is the number of activations"
+    GATHER = "a gather gets exactly its number of summands"
+    DOMAIN = "the declared domain is the computed one"
+    ACYCLIC = "no instance waits for itself"
+    AFFINE = "the arrow is quasi-affine"
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One item of the report; `witness` is a concrete index with the values of parameters."""
+
+    kind: Kind
+    status: Status
+    where: str
+    message: str
+    span: Span | None = None
+    arrow: str | None = None
+    witness: dict[str, int] | None = None
+
+
+def _unprime(point: dict[str, int]) -> dict[str, int]:
+    return {k.removesuffix("'"): v for k, v in point.items()}
+
+
+def instance(op: Endpoint, point: dict[str, int]) -> str:
+    """An instance as text: ``Link<1,2,3,4>``, with the parameters' values behind it."""
+    at = ",".join(str(point.get(f"{f}'", point.get(f, "?"))) for f in op.fields)
+    rest = {k: v for k, v in point.items() if k not in op.fields and not k.endswith("'")}
+    params = ", ".join(f"{k}={v}" for k, v in rest.items())
+    return f"{op.symbol}<{at}>" + (f" ({params})" if params else "")
+
+
+def of_ordinary(sets: ProgramSets, op: Endpoint, port: Port) -> Iterator[Obligation]:
+    """An ordinary input: covered everywhere, by one token."""
+    where = f"{op.symbol}.{port.name}" if isinstance(op, NodeOp) else op.symbol
+    into = sets.into(op.symbol, port.name)
+    dynamic = [a for a in into if not a.exact]
+    domain = sets.domain(op.symbol)
+    if dynamic:
+        for kind in (Kind.COVERAGE, Kind.UNIQUE):
+            a = dynamic[0]
+            yield Obligation(kind, Status.UNPROVED, where, f"the arrow {a.text} depends on data", span_of(a.send), a.text)
+        return
+    covered = sets.ctx.empty(op.fields)
+    for a in into:
+        covered = covered | sets.image(a)
+    yield from _covered(op, where, domain, covered)
+    yield from _unique(sets, op, where, into)
+
+
+def _covered(op: Endpoint, where: str, domain: PSet, covered: PSet) -> Iterator[Obligation]:
+    missing = domain - covered
+    if missing.is_empty():
+        yield Obligation(Kind.COVERAGE, Status.PROVED, where, "every instance gets a token", span_of(op))
+        return
+    point = missing.sample() or {}
+    message = f"{instance(op, point)} gets no token on `{where}`; none comes where {describe(missing, domain)}"
+    yield Obligation(Kind.COVERAGE, Status.REFUTED, where, message, span_of(op), None, point)
+
+
+def _unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -> Iterator[Obligation]:
+    for a in into:
+        r = sets.relation(a)
+        if all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops)):
+            continue
+        twice = _two_tokens(r, a)
+        if twice is not None and not twice.is_empty():
+            point = twice.sample() or {}
+            message = f"two tokens of {a.text} reach {instance(op, point)}"
+            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(point))
+            return
+    for n, a in enumerate(into):
+        for b in into[:n]:
+            both = sets.image(a) & sets.image(b) & sets.domain(op.symbol)
+            if not both.is_empty():
+                point = both.sample() or {}
+                message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
+                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point)
+                return
+    yield Obligation(Kind.UNIQUE, Status.PROVED, where, "no instance gets two tokens", span_of(op))
+
+
+def _two_tokens(r: PSet, a: Arrow) -> PSet | None:
+    """Targets that two different (source, iterator) points of one arrow reach."""
+    points = (*a.src, *a.loops)
+    other = {d: f"{d}\"" for d in points}
+    twin = r.rename(other)
+    dims = (*a.dims, *other.values())
+    differ = Formula.any(Formula.compare(d, CmpOp.NE, o) for d, o in other.items())
+    if not points:
+        return None
+    return (r.extend(dims) & twin.extend(dims)).constrain(differ).project(a.dst)
+
+
+def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
+    """One arrow: its tokens have instances, and its multiplicity is right."""
+    span = span_of(a.send)
+    if not a.exact:
+        yield Obligation(Kind.AFFINE, Status.UNPROVED, a.text, "its condition or index depends on data", span, a.text)
+        return
+    yield Obligation(Kind.AFFINE, Status.PROVED, a.text, "quasi-affine", span, a.text)
+    yield _exists(sets, a)
+    if a.port.gather is None:
+        yield _multiplicity(sets, a)
+
+
+def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
+    """Every token meets some instance of the target's domain."""
+    points = (*a.src, *a.loops)
+    lost = sets.relation(a, inside_target=False).project(points) - sets.relation(a).project(points)
+    span = span_of(a.send)
+    if lost.is_empty():
+        return Obligation(Kind.EXISTS, Status.PROVED, a.text, "every token has an instance", span, a.text)
+    point = lost.sample() or {}
+    domain = sets.domain(a.target.symbol)
+    message = (
+        f"the token that {instance(a.source, point)} sends to {a.target.symbol} belongs to no instance: "
+        f"the domain of {a.target.symbol} is {describe(domain).text(domain=True)}"
+    )
+    return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point)
+
+
+def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
+    """The number of activations is the number of instances that the token covers."""
+    span = span_of(a.send)
+    m = a.send.multiplicity
+    if m is Special.UNBOUNDED:
+        return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "`##` is never counted", span, a.text)
+    assert isinstance(m, IndexExpr)
+    r = sets.relation(a)
+    points = (*a.src, *a.loops)
+    if not a.stars and m.constant == 1:
+        return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "one activation", span, a.text)
+    for piece in [r] if fibre_count(r, a.dst, [m]) is not None else disjoint_pieces(r):
+        n = fibre_count(piece, a.dst, [m])
+        if n is None:
+            message = f"cannot count the instances that a token of {a.text} covers"
+            return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
+        base = piece.project(points)
+        if same_value(base, n, m):
+            continue
+        bad = _where_differ(base, n, m)
+        if bad is None:
+            message = f"cannot compare the multiplicity {m} with the number of instances {n}"
+            return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
+        env = {**sets.ctx.constants, **bad}
+        has, needs = m.evaluate(env, sets.ctx.read), n.evaluate(env, sets.ctx.read)
+        message = (
+            f"multiplicity {m} of {instance(a.source, bad)} is {has}, but its token covers {needs} instances "
+            f"of {a.target.symbol}"
+        )
+        return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad)
+    return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, f"{m} instances", span, a.text)
+
+
+def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
+    """A point at which two expressions differ; None if isl cannot compare them."""
+    differ = Formula.compare(a, CmpOp.NE, b)
+    try:
+        return s.constrain(differ).sample()
+    except NotAffine:
+        pass
+    try:
+        for part in s.with_entries(differ.lookups()).slices():
+            if (point := part.constrain(part.resolve(differ)).sample()) is not None:
+                return point
+    except NotAffine:
+        return None
+    return None
+
+
+def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]:
+    """A gathering input: exactly n summands at every instance, and all carried counts agree."""
+    where = f"{op.symbol}.{port.name}"
+    into = sets.into(op.symbol, port.name)
+    domain = sets.domain(op.symbol)
+    span = span_of(op)
+    dynamic = next((a for a in into if not a.exact), None)
+    by_input = isinstance(port.count, IndexExpr) and port.count.name is not None and op.port(port.count.name) is not None
+    if dynamic is not None or by_input:
+        why = f"the arrow {dynamic.text} depends on data" if dynamic else f"the count `{port.count}` is data"
+        yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
+        return
+    terms: list[tuple[PSet, IndexExpr]] = []
+    for a in into:
+        found = _summands(sets, op, a)
+        if found is None:
+            message = f"cannot count the summands that {a.text} sends"
+            yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span_of(a.send), a.text)
+            return
+        terms += found
+    if port.count is Special.CARRIED:
+        covered = sets.ctx.empty(op.fields)
+        for s, _ in terms:
+            covered = covered | s
+        yield from _covered(op, where, domain, covered)
+        for a in into:
+            yield _carried(sets, op, port, a, terms)
+        return
+    assert isinstance(port.count, IndexExpr)
+    for part, total in split(domain, terms):
+        wanted = port.count
+        bad = None if _count_agrees(part, wanted, total) else _where_differ(part, _at_least_0(wanted), total)
+        if bad is not None:
+            env = {**sets.ctx.constants, **bad}
+            n, k = wanted.evaluate(env, sets.ctx.read), total.evaluate(env, sets.ctx.read)
+            message = f"{instance(op, bad)} waits for {wanted} = {n} summands on `{where}`, but {k} come"
+            yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, bad)
+            return
+        if not _count_agrees(part, wanted, total):
+            message = f"cannot show that {total} summands are {wanted}"
+            yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span)
+            return
+    yield Obligation(Kind.GATHER, Status.PROVED, where, f"{port.count} summands", span)
+
+
+def _at_least_0(n: IndexExpr) -> IndexExpr:
+    from upl_mlir.poly.expr import Extremum, extremum
+
+    return extremum(Extremum.MAX, (IndexExpr(), n))
+
+
+def _count_agrees(s: PSet, wanted: IndexExpr, total: IndexExpr) -> bool:
+    return same_value(s, wanted, total) or same_value(s, _at_least_0(wanted), total)
+
+
+def _summands(sets: ProgramSets, op: NodeOp, a: Arrow) -> list[tuple[PSet, IndexExpr]] | None:
+    """How many tokens the arrow sends to an instance, over the target's fields, piece by piece."""
+    r = sets.relation(a).in_terms_of(a.dst)
+    over = (*a.src, *a.loops)
+    back = dict(zip(a.dst, op.fields, strict=True))
+    clash = {d: f'{d}"' for d in over}
+    r = r.rename(clash).rename(back)
+    over = tuple(clash[d] for d in over)
+    n = fibre_count(r, over)
+    if n is not None:
+        return [(r.project(op.fields), n)]
+    out: list[tuple[PSet, IndexExpr]] = []
+    for piece in disjoint_pieces(r):
+        n = fibre_count(piece, over)
+        if n is None:
+            return None
+        out.append((piece.project(op.fields), n))
+    return out
+
+
+def split(domain: PSet, terms: Sequence[tuple[PSet, IndexExpr]]) -> list[tuple[PSet, IndexExpr]]:
+    """The domain cut into parts on each of which the sum of the terms is one expression."""
+    parts: list[tuple[PSet, IndexExpr]] = [(domain, IndexExpr())]
+    for s, n in terms:
+        new: list[tuple[PSet, IndexExpr]] = []
+        for part, total in parts:
+            inside = part & s
+            if inside.is_empty():
+                new.append((part, total))
+            elif part <= s:
+                new.append((part, total + n))
+            else:
+                new += [(inside.coalesce(), total + n), ((part - s).coalesce(), total)]
+        parts = new
+    return [(p, t) for p, t in parts if not p.is_empty()]
+
+
+def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequence[tuple[PSet, IndexExpr]]) -> Obligation:
+    """`[#]`: the multiplicity that a summand carries is the number of summands that come."""
+    span = span_of(a.send)
+    m = a.send.multiplicity
+    where = f"{op.symbol}.{port.name}"
+    if not isinstance(m, IndexExpr):
+        return Obligation(Kind.GATHER, Status.REFUTED, where, "a summand cannot carry `##`", span, a.text)
+    r = sets.relation(a)
+    to = dict(zip(op.fields, a.dst, strict=True))
+    for part, total in split(sets.domain(op.symbol), terms):
+        here = r & part.rename(to).extend(a.dims).reorder(a.dims)
+        if here.is_empty():
+            continue
+        there = total.substitute({f: IndexExpr.of(d) for f, d in to.items()})
+        if same_value(here, m, there):
+            continue
+        bad = _where_differ(here, m, there)
+        if bad is None:
+            message = f"cannot show that the carried count {m} is the number of summands {total}"
+            return Obligation(Kind.GATHER, Status.UNPROVED, where, message, span, a.text)
+        env = {**sets.ctx.constants, **bad}
+        has, needs = m.evaluate(env, sets.ctx.read), there.evaluate(env, sets.ctx.read)
+        message = f"{instance(a.source, bad)} says that {instance(op, bad)} gets {m} = {has} summands, but {needs} come"
+        return Obligation(Kind.GATHER, Status.REFUTED, where, message, span, a.text, _unprime(bad))
+    return Obligation(Kind.GATHER, Status.PROVED, where, f"{a.text} carries the number of summands", span, a.text)
+
+
+def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
+    """A declared domain is the computed one."""
+    if op.declared is None or any(not a.exact for a in sets.into(op.symbol)):
+        return
+    declared, computed = sets.domain(op.symbol), sets.served(op)
+    span = span_of(op)
+    for extra, verb in ((declared - computed, "is declared but never served"), (computed - declared, "is not declared")):
+        if not extra.is_empty():
+            point = extra.sample() or {}
+            message = f"{instance(op, point)} {verb}; the computed domain is {describe(computed).text(domain=True)}"
+            yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point)
+            return
+    yield Obligation(Kind.DOMAIN, Status.PROVED, op.symbol, "declared = computed", span)

@@ -1,0 +1,118 @@
+"""Running passes: the named pipelines as data, and one function that runs a list of passes with checks in between.
+
+The way of the data (README has the same table for users):
+
+    .upl / .mlir -> parse -> verify -> infer-domains -> check -> autodiff -> eliminate-dead-derivatives -> simplify
+                 -> { interpret | lower-hw -> simulate | print }
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException
+
+from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.dialects.upl.query import span_of
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A named list of passes with the reason for its order."""
+
+    name: str
+    passes: tuple[str, ...]
+    reason: str
+
+
+PIPELINES = (
+    Pipeline("analyse", ("infer-domains",), "everything else asks for domains"),
+    Pipeline(
+        "gradient",
+        ("infer-domains", "autodiff", "eliminate-dead-derivatives", "simplify"),
+        "autodiff works on whole domains; what nobody asked for goes before it is simplified and counted",
+    ),
+    Pipeline(
+        "hardware",
+        ("infer-domains", "lower-hw"),
+        "field widths come from the domains",
+    ),
+)
+"""The pipelines behind `upl` commands and the Python API."""
+
+
+def new_context() -> Context:
+    """An xDSL context that knows the dialects a UPL module uses."""
+    from xdsl.dialects import arith, builtin, math
+
+    from upl_mlir.universe import UPL_UNIVERSE
+
+    ctx = Context()
+    ctx.load_dialect(builtin.Builtin)
+    ctx.register_dialect("arith", lambda: arith.Arith)
+    ctx.register_dialect("math", lambda: math.Math)
+    for name, factory in UPL_UNIVERSE.all_dialects.items():
+        ctx.register_dialect(name, factory)
+    return ctx
+
+
+def verify(module: ModuleOp) -> None:
+    """Verify the IR; a fault is a UplError (UPL1100) at the operation it concerns."""
+    try:
+        module.verify()
+    except DiagnosticException as e:
+        raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e))) from e
+
+
+def culprit_span(e: BaseException) -> Span | None:
+    """The position of the operation that a verifier complained about, where it is known."""
+    op = getattr(e, "culprit", None)
+    return span_of(op) if op is not None else None
+
+
+def _first_line(e: BaseException) -> str:
+    text = str(e).strip()
+    marker = "Operation does not verify: "
+    return text[text.rindex(marker) + len(marker) :].splitlines()[0] if marker in text else text.splitlines()[0]
+
+
+def run(
+    module: ModuleOp,
+    passes: Iterable[ModulePass],
+    *,
+    ctx: Context | None = None,
+    after: Callable[[ModulePass, ModuleOp], None] | None = None,
+    verify_each: bool = True,
+) -> dict[str, float]:
+    """Run passes in order, in place, verifying before, between and after.
+
+    `after` is called with each pass and the module.  Returns the seconds each pass took.  Raises UplError.
+    """
+    ctx = ctx or new_context()
+    if verify_each:
+        verify(module)
+    seconds: dict[str, float] = {}
+    for p in passes:
+        start = time.perf_counter()
+        p.apply(ctx, module)
+        seconds[p.name] = seconds.get(p.name, 0.0) + time.perf_counter() - start
+        if verify_each:
+            verify(module)
+        if after is not None:
+            after(p, module)
+    return seconds
+
+
+def gradient_passes(of: str | None, wrt: Sequence[str]) -> list[ModulePass]:
+    """The pipeline `gradient`; without `of`, the program's own `adjoint of` directives are expanded."""
+    from upl_mlir.passes.differentiate import AutodiffPass
+    from upl_mlir.passes.eliminate_dead_derivatives import EliminateDeadDerivativesPass
+    from upl_mlir.passes.infer_domains import InferDomainsPass
+    from upl_mlir.passes.simplify import SimplifyPass
+
+    return [InferDomainsPass(), AutodiffPass(of, tuple(wrt)), EliminateDeadDerivativesPass(), SimplifyPass()]

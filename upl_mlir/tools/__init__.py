@@ -1,0 +1,1 @@
+"""Command line tools: `upl-opt`, the compiler driver, and `upl`, the workbench."""

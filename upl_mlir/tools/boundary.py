@@ -1,0 +1,115 @@
+"""The boundary between the package and its users: every failure becomes a message and an exit status.
+
+0: success; 1: the input is at fault; 2: the command line is; 130: interrupted.  A Python traceback is shown only with
+`--debug`, and is then a defect of this package to report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
+
+
+class UsageError(Exception):
+    """A command line that cannot be understood."""
+
+
+def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
+    """Run a tool's main function behind the boundary; returns the exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return main(args)
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 2
+    except UsageError as e:
+        print(f"error[UPL1801]: {e}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as e:
+        if "--debug" in args:
+            raise
+        print(describe_exception(e), file=sys.stderr)
+        return 1
+
+
+def describe_exception(e: BaseException) -> str:
+    """The message for any exception that reaches the boundary."""
+    match e:
+        case UplError():
+            return str(e)
+        case ParseError():
+            return str(parse_error(e))
+        case DiagnosticException():
+            return str(UplError(Diagnostic("UPL1100", str(e).strip().splitlines()[0])))
+        case OSError():
+            where = Span(str(e.filename), 0, 0) if e.filename else None
+            return str(UplError(Diagnostic("UPL1001", e.strerror or str(e), where)))
+        case RecursionError():
+            return str(UplError(Diagnostic("UPL1003", "the input is nested too deeply")))
+        case MemoryError():
+            return str(UplError(Diagnostic("UPL1004", "out of memory")))
+        case _:
+            note = "this is a defect of upl-mlir; run again with --debug and report what it prints"
+            return f"error[UPL1000]: internal error: {type(e).__name__}: {e}\n  note: {note}"
+
+
+def parse_error(e: ParseError) -> UplError:
+    """A syntax error of the MLIR parser with its position."""
+    span = e.span
+    content = span.input.content
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    before = text[: span.start]
+    line = before.count("\n") + 1
+    col = span.start - (before.rfind("\n") + 1) + 1
+    sources = Sources()
+    sources.add(span.input.name, text)
+    where = Span(span.input.name, line, col, line, col + max(1, span.end - span.start))
+    return UplError(Diagnostic("UPL1002", e.msg.strip().splitlines()[0], where), sources=sources)
+
+
+def write_whole(path: str | None, text: str) -> None:
+    """Write a file whole or not at all; None and `-` are the standard output."""
+    if path is None or path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    with NamedTemporaryFile("w", encoding="utf-8", dir=target.parent or ".", delete=False) as f:
+        f.write(text)
+    Path(f.name).replace(target)
+
+
+def definitions(pairs: Sequence[str]) -> dict[str, int | float | list[int | float]]:
+    """The values of `-D NAME=VALUE` options: integers, reals, or lists such as ``[4,5,3]``."""
+    out: dict[str, int | float | list[int | float]] = {}
+    for pair in pairs:
+        name, sep, value = pair.partition("=")
+        if not sep or not name:
+            raise UsageError(f"-D {pair}: expected NAME=VALUE")
+        out[name.strip()] = _definition(pair, value.strip())
+    return out
+
+
+def _definition(pair: str, text: str) -> int | float | list[int | float]:
+    if text.startswith("[") and text.endswith("]"):
+        return [_number(pair, part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    return _number(pair, text)
+
+
+def _number(pair: str, text: str) -> int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise UsageError(f"-D {pair}: `{text}` is not a number or a list of numbers")

@@ -1,0 +1,245 @@
+"""`upl-opt`: the compiler driver, in the manner of `mlir-opt` and `xdsl-opt`.
+
+    upl-opt FILE [passes] [-t upl|mlir|verilog] [-o OUT] [-D NAME=VALUE]...
+
+FILE is `.upl`, `.mlir` or `-` (with `-f`).  Passes are flags run in the order given, or one `-p` pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.ir import Operation
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.pipeline import verify
+from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
+from upl_mlir.universe import PASSES, UPL_UNIVERSE
+
+
+class LocatingParser(Parser):
+    """xDSL's parser, which leaves the location of parsed operations open: here each gets its file, line and column."""
+
+    def parse_operation(self) -> Operation:
+        """Parse one operation and note where it began."""
+        start = self.pos
+        op = super().parse_operation()
+        if isinstance(op.location, UnknownLoc):
+            text = self.lexer.input.content
+            newline = text.rfind("\n", 0, start)
+            line = text.count("\n", 0, start) + 1
+            file = StringAttr(self.lexer.input.name)
+            op.location = FileLineColLoc(file, IntAttr(line), IntAttr(start - newline))
+        return op
+
+
+class _AddPass(argparse.Action):
+    """A pass given as a flag: appended to the pipeline in the order of the command line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        name = (option_string or "").removeprefix("--")
+        spec = name + (f"{{{pass_options(str(values))}}}" if values else "")
+        namespace.flag_passes = [*getattr(namespace, "flag_passes", []), spec]
+
+
+def pass_options(text: str) -> str:
+    """``of=R,wrt=X,wrt=W`` (or ``wrt=X,W``) as xDSL spells options: ``of="R" wrt="X","W"``."""
+    options: dict[str, list[str]] = {}
+    key = ""
+    for part in text.split(","):
+        name, sep, value = part.partition("=")
+        if sep:
+            key = name.strip()
+            options.setdefault(key, []).append(value.strip())
+        elif key:
+            options[key].append(part.strip())
+        else:
+            raise UsageError(f"pass option `{part}`: expected NAME=VALUE")
+    return " ".join(f"{k}={','.join(_quoted(v) for v in vs)}" for k, vs in options.items())
+
+
+def _quoted(value: str) -> str:
+    return value if value.lstrip("-").isdigit() or value in ("true", "false") else f'"{value}"'
+
+
+class UplOptMain(xDSLOptMain):
+    """The driver: xDSL's, with UPL text, our passes as flags, and errors with positions."""
+
+    version_format = "upl-opt, built on xDSL {xdsl_version}"
+
+    def __init__(self, args: Sequence[str]):
+        super().__init__(description="UPL compiler driver", args=args)
+
+    def register_all_frontends(self) -> None:
+        """`.mlir` by the locating parser, `.upl` by ours."""
+        self.available_frontends["mlir"] = self._parse_mlir
+        self.available_frontends["upl"] = self._parse_upl
+
+    def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
+        return LocatingParser(self.ctx, _text(stream, self.get_input_name()), self.get_input_name()).parse_module()
+
+    def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
+        from upl_mlir.frontend.upl_text.values import load_text
+
+        text = _text(stream, self.get_input_name())
+        return load_text(text, self.get_input_name(), definitions(self.args.define))
+
+    def register_all_dialects(self) -> None:
+        """Ours and xDSL's own, without looking for plug-ins: that would cost a third of the start-up time."""
+        from xdsl.dialects import get_all_dialects
+
+        for name, factory in {**get_all_dialects(), **UPL_UNIVERSE.all_dialects}.items():
+            self.ctx.register_dialect(name, factory)
+
+    def register_all_passes(self) -> None:
+        """Ours and xDSL's own."""
+        from xdsl.transforms import get_all_passes
+
+        for name, factory in {**get_all_passes(), **PASSES}.items():
+            self.register_pass(name, factory)
+
+    def register_all_targets(self) -> None:
+        """Ours and xDSL's own."""
+        from xdsl.targets import get_all_targets
+
+        self.available_targets.update({**get_all_targets(), **UPL_UNIVERSE.all_targets})
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        """xDSL's arguments, ours, and the names that mlir-opt has for some of them."""
+        super().register_all_arguments(arg_parser)
+        arg_parser.prog = "upl-opt"
+        arg_parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
+                                help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
+        arg_parser.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
+        arg_parser.add_argument("--pass-pipeline", metavar="PIPELINE", help="as -p; may be wrapped in builtin.module(...)")
+        arg_parser.add_argument("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass")
+        arg_parser.add_argument("--mlir-timing", action="store_true", help="print the time that each pass took")
+        arg_parser.add_argument("--mlir-pass-pipeline-crash-reproducer", metavar="FILE",
+                                help="when a pass fails, write its input and the pipeline to FILE")  # fmt: skip
+        passes = arg_parser.add_argument_group("passes, run in the order given")
+        for name in PASSES:
+            passes.add_argument(f"--{name}", action=_AddPass, nargs="?", const="", metavar="OPTIONS")
+
+    def setup_pipeline(self) -> None:
+        """The passes of `-p`, `--pass-pipeline` or the flags, in that order of precedence."""
+        flags: list[str] = getattr(self.args, "flag_passes", [])
+        spec: str = self.args.passes
+        if self.args.pass_pipeline:
+            spec = self.args.pass_pipeline.strip()
+            if spec.startswith("builtin.module(") and spec.endswith(")"):
+                spec = spec[len("builtin.module(") : -1]
+        if spec and flags:
+            raise UsageError("give passes either as flags or as a pipeline, not both")
+        try:
+            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec or ",".join(flags))
+        except Exception as e:
+            if isinstance(e, DiagnosticException | ParseError | ValueError | TypeError):
+                raise UsageError(f"pass pipeline `{spec or ','.join(flags)}`: {_first_line(e)}") from e
+            raise
+
+    def get_input_stream(self) -> tuple[IO[bytes], str]:
+        """The input and its kind; `-` and nothing mean the standard input."""
+        if self.args.input_file in (None, "-"):
+            return io.BytesIO(sys.stdin.buffer.read()), self.args.frontend or "mlir"
+        path = Path(self.args.input_file)
+        kind = path.suffix.removeprefix(".")
+        if not self.args.frontend and kind not in self.available_frontends:
+            raise UsageError(f"{path}: unknown kind of file `.{kind}`; expected .upl or .mlir, or say -f upl")
+        return io.BytesIO(path.read_bytes()), kind
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        """Run the pipeline, verifying between passes."""
+        self._verify(prog)
+        for p in self.pipeline.passes:
+            before = str(prog) if self.args.mlir_pass_pipeline_crash_reproducer else ""
+            start = time.perf_counter()
+            try:
+                p.apply(self.ctx, prog)
+                self._verify(prog)
+            except Exception:
+                if before:
+                    self._write_reproducer(before, p)
+                raise
+            if self.args.time_passes or self.args.mlir_timing:
+                print(f"{p.name}: {time.perf_counter() - start:.3f} s", file=sys.stderr)
+            if self.args.print_between_passes or self.args.mlir_print_ir_after_all:
+                print(f"// -----// IR after {p.name} //----- //", file=sys.stderr)
+                Printer(stream=sys.stderr).print_op(prog)
+                print(file=sys.stderr)
+
+    def _verify(self, prog: ModuleOp) -> None:
+        if not self.args.disable_verify:
+            verify(prog)
+
+    def _write_reproducer(self, before: str, failed: ModulePass) -> None:
+        path = self.args.mlir_pass_pipeline_crash_reproducer
+        write_whole(path, f"// upl-opt -p '{failed.pipeline_pass_spec()}'\n{before}\n")
+        print(f"wrote {path}, which reproduces the failure of {failed.name}", file=sys.stderr)
+
+    def run(self) -> int:
+        """Process every chunk; returns the exit status.  Output is written whole at the end, or not at all."""
+        chunks, kind = self.prepare_input()
+        out: list[str] = []
+        failed = 0
+        for n, (chunk, offset) in enumerate(chunks):
+            if n:
+                out.append("// -----\n")
+            try:
+                module = self.parse_chunk(chunk, kind, offset)
+                if module is not None:
+                    self.apply_passes(module)
+                    text = self.output_resulting_program(module)
+                    out.append(text if text.endswith("\n") else text + "\n")
+            except (UplError, ParseError, DiagnosticException) as e:
+                if self.args.verify_diagnostics:
+                    out.append(describe_exception(e) + "\n")
+                elif self.args.split_input_file and not self.args.debug:
+                    print(describe_exception(e), file=sys.stderr)
+                    failed = 1
+                else:
+                    raise
+        if not failed:
+            write_whole(self.args.output_file, "".join(out))
+        return failed
+
+
+def _text(stream: IO[bytes], name: str) -> str:
+    data = stream.read()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise error("UPL1001", f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}") from None
+
+
+def _first_line(e: BaseException) -> str:
+    text = e.msg if isinstance(e, ParseError) else str(e)
+    return text.strip().splitlines()[0]
+
+
+def _main(argv: Sequence[str]) -> int:
+    return UplOptMain(argv).run()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the script `upl-opt`; returns the exit status."""
+    return guarded(_main, argv)
+
+

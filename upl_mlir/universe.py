@@ -1,0 +1,50 @@
+"""xDSL's universe of this package: dialects, passes and targets by name, each imported only when it is used.
+
+Registered under the entry point ``xdsl.universe``, so that plain ``xdsl-opt`` knows them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TypeVar, cast
+
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+from xdsl.utils.target import Target
+
+_T = TypeVar("_T")
+
+
+def _lazy(module: str, name: str, kind: type[_T]) -> Callable[[], _T]:
+    """A function that imports `name` from `module` when it is called."""
+    del kind
+    return lambda: cast(_T, getattr(import_module(module), name))
+
+
+PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    name: _lazy(f"upl_mlir.passes.{module}", cls, type[ModulePass])
+    for name, module, cls in (
+        ("infer-domains", "infer_domains", "InferDomainsPass"),
+        ("check", "check", "CheckPass"),
+        ("autodiff", "differentiate", "AutodiffPass"),
+        ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
+        ("simplify", "simplify", "SimplifyPass"),
+        ("lower-hw", "lower_hw", "LowerHwPass"),
+    )
+}
+"""Our passes by name, in the order in which a program meets them."""
+
+UPL_UNIVERSE = Universe(
+    all_dialects={
+        "upl": _lazy("upl_mlir.dialects.upl", "UPL", Dialect),
+        "ttm": _lazy("upl_mlir.dialects.ttm", "TTM", Dialect),
+    },
+    all_passes=dict(PASSES),
+    all_targets={
+        "upl": _lazy("upl_mlir.targets", "UplTarget", type[Target]),
+        "verilog": _lazy("upl_mlir.targets", "VerilogTarget", type[Target]),
+    },
+)
+"""What xDSL discovers."""
