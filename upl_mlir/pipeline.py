@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
 from upl_mlir.dialects.upl.query import span_of
 
 
@@ -79,6 +79,20 @@ def _first_line(e: BaseException) -> str:
     text = str(e).strip()
     marker = "Operation does not verify: "
     return text[text.rindex(marker) + len(marker) :].splitlines()[0] if marker in text else text.splitlines()[0]
+
+
+def parse_error(e: ParseError) -> UplError:
+    """A syntax error of the MLIR parser with its position."""
+    span = e.span
+    content = span.input.content
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    before = text[: span.start]
+    line = before.count("\n") + 1
+    col = span.start - (before.rfind("\n") + 1) + 1
+    sources = Sources()
+    sources.add(span.input.name, text)
+    where = Span(span.input.name, line, col, line, col + max(1, span.end - span.start))
+    return UplError(Diagnostic("UPL1002", e.msg.strip().splitlines()[0], where), sources=sources)
 
 
 def run(

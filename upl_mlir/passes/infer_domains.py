@@ -18,10 +18,11 @@ from upl_mlir.diagnostics import Note, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of
 from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.describe import describe
+from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.sets import DIM, PSet
 
 MAX_ROUNDS = 1000  # of the iteration round a cycle of undeclared nodes; each round adds at least one instance
+GUESS_AT = (4, 7)  # rounds before which the limit is guessed
 
 
 @dataclass(frozen=True)
@@ -119,20 +120,29 @@ def _component(sources: dict[str, set[str]], todo: dict[str, Endpoint]) -> list[
 
 
 def _iterate(sets: ProgramSets, cycle: dict[str, Endpoint]) -> None:
-    """Least fixpoint of a cycle of undeclared nodes, from the empty set."""
+    """Least fixpoint of a cycle of undeclared nodes, from the empty set.
+
+    Where a symbolic size keeps the iteration from ending, the bounds that no longer change are kept, the moving ones are
+    dropped, and the guess is accepted only if it reproduces itself.  (It is then the least fixpoint because no instance
+    waits for itself, which `check` proves.)
+    """
     for n, op in cycle.items():
         sets.set_domain(n, sets.ctx.empty(op.fields))
-    for _ in range(MAX_ROUNDS):
+    before: dict[str, PSet] = {}
+    for round_ in range(MAX_ROUNDS):
+        if round_ in GUESS_AT and _extrapolate(sets, cycle, before):
+            return
+        before = {n: sets.domain(n) for n in cycle}
         changed = False
         for n, op in cycle.items():
             new = sets.served(op)
             if not new <= sets.domain(n):
                 changed = True
                 sets.set_domain(n, new)
-            if changed and _grows_for_ever(new):
-                break
         if not changed:
             return
+        if sets.ctx.params and round_ > max(GUESS_AT):
+            break
     names = " -> ".join([*cycle, next(iter(cycle))])
     raise error(
         "UPL1202",
@@ -143,9 +153,20 @@ def _iterate(sets: ProgramSets, cycle: dict[str, Endpoint]) -> None:
     )
 
 
-def _grows_for_ever(s: PSet) -> bool:
-    """Whether a fixpoint iteration is hopeless: many pieces although parameters are symbolic."""
-    return bool(s.ctx.params) and s.isl.n_basic_set() > 24
+def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str, PSet]) -> bool:
+    """Guess the limit of an iteration from two of its steps; whether the guess is a fixpoint (else nothing changes)."""
+    now = {n: sets.domain(n) for n in cycle}
+    for n, op in cycle.items():
+        sets.set_domain(n, sets.set(op.fields, stable_bounds(before[n], now[n]), op))
+    for _ in range(len(cycle) + 2):  # each step brings in the bounds that other inputs give
+        new = {n: sets.served(op) for n, op in cycle.items()}
+        if all(new[n].equals(sets.domain(n)) for n in cycle):
+            return True
+        for n in cycle:
+            sets.set_domain(n, new[n])
+    for n in cycle:
+        sets.set_domain(n, now[n])
+    return False
 
 
 def _require_bounded(s: PSet, op: Endpoint) -> None:

@@ -57,6 +57,21 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     return Formula.any(parts)
 
 
+def stable_bounds(before: PSet, after: PSet) -> Formula:
+    """The bounds of the convex hull of `before` that `after` keeps: what an iteration has settled on."""
+    hull = before.with_isl(isl.Set.from_basic_set(before.isl.simple_hull()))
+    parts = [f for piece in _pieces(hull) for f in piece]
+    space = after.ctx.set(after.dims)
+    return Formula.all(f for part in parts for f in _halves(part) if after <= space.constrain(f))
+
+
+def _halves(f: Formula) -> list[Formula]:
+    """An equality as two inequalities, of which one may stay."""
+    if f.op is not CmpOp.EQ:
+        return [f]
+    return [Formula.compare(f.lhs, CmpOp.LE, f.rhs), Formula.compare(f.lhs, CmpOp.GE, f.rhs)]
+
+
 def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
     """The conjunction with every droppable part dropped; parts with literals and without dimensions go first."""
 

@@ -236,7 +236,7 @@ class IndexExpr:
         parts: list[str] = []
         for m, c in positive_first:
             text = _term_text(m, abs(c))
-            if c < 0 and not parts and isinstance(m[-1], Div) and len(m) == 1 and c == -1:
+            if c == -1 and not parts and len(m) == 1 and isinstance(m[0], Div):
                 text = f"({text})"  # a unary minus binds tighter than a division
             parts.append(("-" if c < 0 else "+" if parts else "") + text)
         out = "".join(parts)

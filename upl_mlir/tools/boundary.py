@@ -13,7 +13,8 @@ from tempfile import NamedTemporaryFile
 
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
+from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.pipeline import parse_error
 
 
 class UsageError(Exception):
@@ -61,20 +62,6 @@ def describe_exception(e: BaseException) -> str:
         case _:
             note = "this is a defect of upl-mlir; run again with --debug and report what it prints"
             return f"error[UPL1000]: internal error: {type(e).__name__}: {e}\n  note: {note}"
-
-
-def parse_error(e: ParseError) -> UplError:
-    """A syntax error of the MLIR parser with its position."""
-    span = e.span
-    content = span.input.content
-    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
-    before = text[: span.start]
-    line = before.count("\n") + 1
-    col = span.start - (before.rfind("\n") + 1) + 1
-    sources = Sources()
-    sources.add(span.input.name, text)
-    where = Span(span.input.name, line, col, line, col + max(1, span.end - span.start))
-    return UplError(Diagnostic("UPL1002", e.msg.strip().splitlines()[0], where), sources=sources)
 
 
 def write_whole(path: str | None, text: str) -> None:

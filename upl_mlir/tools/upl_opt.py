@@ -97,7 +97,7 @@ class UplOptMain(xDSLOptMain):
         return LocatingParser(self.ctx, _text(stream, self.get_input_name()), self.get_input_name()).parse_module()
 
     def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
-        from upl_mlir.frontend.upl_text.values import load_text
+        from upl_mlir.frontend.upl_text.load import load_text
 
         text = _text(stream, self.get_input_name())
         return load_text(text, self.get_input_name(), definitions(self.args.define))

@@ -183,11 +183,14 @@ class BodyBuilder:
 
 
 def _literal_value(e: ast.Expr) -> int | float | None:
-    """The number that an expression states outright: a literal, also with a minus sign before it."""
+    """The number that an expression states outright: a literal, also with a minus sign before it or a rounding around it."""
     match e:
         case ast.Number(value=value):
             return value
         case ast.Unary(op=ast.UnaryOp.NEG, operand=ast.Number(value=value)):
             return -value
+        case ast.Call(function=function, arguments=(argument,)) if function.name in ("int", "floor"):
+            inner = _literal_value(argument)
+            return inner if isinstance(inner, int) else None
         case _:
             return None

@@ -1,0 +1,346 @@
+"""The Python API: programs, their derivatives, and callables on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
+from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp, UplType
+from upl_mlir.dialects.upl.query import endpoints, poly_context, program_of
+from upl_mlir.passes.check import Report
+from upl_mlir.pipeline import gradient_passes, run, verify
+
+Array = NDArray[Any]
+Value = int | float | Sequence[Any]
+
+
+class Engine:
+    """Names of the engines."""
+
+    INTERP = "interp"
+    RTL = "rtl"
+    ALL = (INTERP, RTL)
+
+
+@dataclass(frozen=True)
+class PortView:
+    """A host port of a program, seen from Python."""
+
+    program: Program
+    name: str
+
+    @property
+    def _op(self) -> InputOp | OutputOp:
+        op = endpoints(self.program.op)[self.name]
+        assert isinstance(op, InputOp | OutputOp)
+        return op
+
+    def shape(self, **params: int) -> tuple[int, ...]:
+        """Shape of the port's dense array for given parameters."""
+        return self._layout(params).shape
+
+    def origin(self, **params: int) -> tuple[int, ...]:
+        """The index of the array's element 0: the lower bounds of the domain."""
+        return self._layout(params).origin
+
+    def _layout(self, params: Mapping[str, int]) -> Any:
+        from upl_mlir.host.arrays import bind_parameters, make_port
+
+        self.program.infer_domains()
+        bound = bind_parameters(self.program.op, {}, params)
+        return make_port(self._op, poly_context(self.program.op, bound))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the index fields."""
+        return self._op.fields
+
+    @property
+    def domain(self) -> isl.Set:
+        """The domain as an isl set; parameters and constants are its parameters."""
+        from upl_mlir.passes.relations import ProgramSets
+
+        self.program.infer_domains()
+        return ProgramSets(self.program.op).domain(self.name).isl
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of an element."""
+        from upl_mlir.host.arrays import dtype_of
+
+        return dtype_of(self._op.type)
+
+
+class Program:
+    """A UPL program.  Passes never change it: derivatives are new programs."""
+
+    def __init__(self, module: ModuleOp, sources: Sources | None = None):
+        self.module = module
+        self.sources = sources or Sources()
+
+    @property
+    def op(self) -> ProgramOp:
+        """The `upl.program` operation."""
+        return program_of(self.module)
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self.op.sym_name.data
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Names of the open parameters."""
+        return tuple(op.symbol for op in self.op.body.block.ops if isinstance(op, ParamOp))
+
+    @property
+    def inputs(self) -> dict[str, PortView]:
+        """The host inputs, in text order."""
+        return {n: PortView(self, n) for n, op in endpoints(self.op).items() if isinstance(op, InputOp)}
+
+    @property
+    def outputs(self) -> dict[str, PortView]:
+        """The host outputs, in text order."""
+        return {n: PortView(self, n) for n, op in endpoints(self.op).items() if isinstance(op, OutputOp)}
+
+    def infer_domains(self) -> Program:
+        """Infer the domains in place, if they are not known yet; returns the program."""
+        from upl_mlir.passes.infer_domains import domains_known, infer_domains
+
+        if not domains_known(self.op):
+            with self.errors():
+                infer_domains(self.op)
+        return self
+
+    def check(self) -> Report:
+        """Prove that no token strands and nothing deadlocks: LANGUAGE section 4."""
+        from upl_mlir.passes.check import check
+
+        self.infer_domains()
+        with self.errors():
+            return check(self.op)
+
+    def clone(self) -> Program:
+        """An independent copy."""
+        return Program(self.module.clone(), self.sources)
+
+    def expanded(self) -> Program:
+        """The program with its `adjoint of` directives expanded; itself if it has none."""
+        if not any(isinstance(op, AdjointOp) for op in self.op.body.block.ops):
+            return self
+        return _differentiated(self, None, ())
+
+    def to_mlir(self) -> str:
+        """The program as MLIR text."""
+        return str(self.module)
+
+    def __str__(self) -> str:
+        from upl_mlir.frontend.upl_text.printer import print_program
+
+        return print_program(self.op)
+
+    def errors(self) -> _WithSources:
+        """A context in which errors learn the program's text, so that they can show the line."""
+        return _WithSources(self.sources)
+
+
+@dataclass(frozen=True)
+class _WithSources:
+    sources: Sources
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, found: BaseException | None, _traceback: object) -> None:
+        if isinstance(found, UplError):
+            for file, text in self.sources.texts.items():
+                found.sources.texts.setdefault(file, text)
+
+
+def load(source: str | Path, **overrides: Value) -> Program:
+    """A program from a `.upl` or `.mlir` file, or from `.upl` text.
+
+    `overrides` replace constants (``K=3``, ``N=[64, 32, 10]``) and bind parameters.  Raises UplError.
+    """
+    text = str(source)
+    if isinstance(source, Path) or not any(c in text for c in "\n{"):
+        path = Path(text)
+        if path.suffix == ".mlir":
+            return _load_mlir(path, overrides)
+        from upl_mlir.frontend.upl_text.load import load_file
+
+        module = load_file(path, cast(Any, overrides))
+        sources = Sources({str(path): path.read_text(encoding="utf-8")})
+    else:
+        from upl_mlir.frontend.upl_text.load import load_text
+
+        module = load_text(text, "<string>", cast(Any, overrides))
+        sources = Sources({"<string>": text})
+    return Program(module, sources)
+
+
+def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError
+
+    from upl_mlir.pipeline import new_context, parse_error
+
+    if overrides:
+        raise error("UPL1505", f"{path}: constants of an .mlir file cannot be overridden", help="load the .upl text")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError as e:
+        raise error("UPL1001", f"{path} is not UTF-8 text: byte {e.start}") from None
+    try:
+        module = Parser(new_context(), text, str(path)).parse_module()
+    except ParseError as e:
+        raise parse_error(e) from None
+    verify(module)
+    return Program(module, Sources({str(path): text}))
+
+
+def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
+    return (ports,) if isinstance(ports, str) else tuple(ports)
+
+
+def _differentiated(p: Program, of: str | None, wrt: Sequence[str]) -> Program:
+    out = p.clone()
+    with p.errors():
+        run(out.module, gradient_passes(of, wrt))
+    return out
+
+
+def vjp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """The program with derivatives added: an extra input ``d_R`` (domain of `of`), an extra output ``d_W`` for each `wrt`.
+
+    All outputs of `p` are kept.  Source: AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
+    """
+    return _differentiated(p, of, _names(wrt))
+
+
+def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """As `vjp` for an output with one instance: no seed input.  Raises UplError (UPL1406) if `of` has index fields."""
+    op = endpoints(p.op).get(of.partition(".")[0])
+    if op is not None and op.fields:
+        raise error(
+            "UPL1406", f"`{of}` has index fields <{','.join(op.fields)}>: a gradient is of one number",
+            help=f"use vjp, which adds an input d_{of.replace('.', '_')} to weight its elements",
+        )  # fmt: skip
+    return _differentiated(p, of, _names(wrt))
+
+
+class Compiled:
+    """A program ready to run on an engine.  Call it with arrays by input name; parameters follow from them or are given."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        engine: str,
+        real: str | None,
+        gather: str,
+        order: str,
+        seed: int,
+        machine: str | Path | None,
+        params: Mapping[str, int],
+    ):
+        self.program = program
+        self.engine = engine
+        self.real = real or ("f32" if engine == Engine.RTL else "f64")
+        self.gather = gather
+        self.order = order
+        self.seed = seed
+        self.machine = machine
+        self.given = dict(params)
+        self.stats: dict[str, Any] = {}
+        self._built: dict[tuple[tuple[str, int], ...], Any] = {}
+
+    def __call__(self, **arrays: Any) -> dict[str, Array]:
+        """Run once; returns the outputs as dense numpy arrays.  Raises UplError (UPL15xx, UPL16xx, UPL17xx)."""
+        from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
+
+        given = self.given | {n: arrays.pop(n) for n in list(arrays) if n in self.program.params}
+        op = self.program.op
+        with self.program.errors():
+            bound = bind_parameters(op, arrays, given)
+            ports = host_ports(op, bound, np.dtype(np.float32 if self.real == "f32" else np.float64))
+            dense = bind_arrays(op, ports, arrays)
+            outputs, self.stats = self._run(bound, dense)
+        return outputs
+
+    def scalar(self, *values: float) -> tuple[Any, ...]:
+        """For programs whose ports have no fields: numbers in text order in, numbers out."""
+        names = list(self.program.inputs)
+        if any(v.fields for v in (*self.program.inputs.values(), *self.program.outputs.values())):
+            raise error("UPL1503", "scalar() is for programs whose ports have no index fields")
+        if len(values) != len(names):
+            raise error("UPL1501", f"scalar() takes {len(names)} numbers ({', '.join(names)}), {len(values)} given")
+        out = self(**dict(zip(names, values, strict=True)))
+        return tuple(out[n].item() for n in self.program.outputs)
+
+    def _run(self, bound: dict[str, int], dense: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:
+        key = tuple(sorted(bound.items()))
+        if self.engine == Engine.RTL:
+            from upl_mlir.hw.engine import RtlEngine
+
+            if key not in self._built:
+                self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
+        elif key not in self._built:
+            from upl_mlir.interp.engine import Engine as Interpreter
+
+            self._built[key] = Interpreter(
+                self.program.op, bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
+                order=cast(Any, self.order), seed=self.seed,
+            )  # fmt: skip
+        result = self._built[key].run(dense)
+        return result.outputs, result.stats.to_dict()
+
+
+def compile(  # noqa: A001 - the name users expect
+    p: Program,
+    engine: Literal["interp", "rtl"] = "interp",
+    *,
+    real: Literal["f32", "f64"] | None = None,
+    gather: Literal["relaxed", "ordered"] = "relaxed",
+    order: Literal["fifo", "random"] = "fifo",
+    seed: int = 0,
+    machine: str | Path | None = None,
+    **params: int,
+) -> Compiled:
+    """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
+
+    `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
+    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl"; `params` bind parameters.
+    """
+    if engine not in Engine.ALL:
+        raise error(
+            "UPL1802", f"there is no engine `{engine}`", help=did_you_mean(engine, Engine.ALL) or f"one of {Engine.ALL}"
+        )
+    for what, value, allowed in (
+        ("real", real, (None, "f32", "f64")),
+        ("gather", gather, ("relaxed", "ordered")),
+        ("order", order, ("fifo", "random")),
+    ):
+        if value not in allowed:
+            raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
+    if engine == Engine.RTL and real == "f64":
+        raise error("UPL1711", "the machine computes in f32", help="compare with the interpreter under --real f32")
+    if engine == Engine.RTL and gather == "ordered":
+        raise error("UPL1711", "the machine adds summands in arrival order", help="use gather=relaxed")
+    program = p.expanded().infer_domains()
+    return Compiled(
+        program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params
+    )
+
+
+__all__ = ["Compiled", "Engine", "PortView", "Program", "Report", "UplType", "compile", "grad", "load", "vjp"]

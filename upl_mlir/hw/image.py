@@ -1,0 +1,306 @@
+"""The program image: what makes the machine's fixed RTL run one program.
+
+A pass of the compiler builds it; `simulate.py` loads it.  All numbers (of nodes, inputs, outputs, tables) are places
+in the image's tuples, from 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import cast
+
+from upl_mlir.diagnostics import error
+from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.matching_unit.interface import InputMode
+from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
+
+
+class GatherOp(Enum):
+    """The operator of a gathering input."""
+
+    ADD = "+"
+    MUL = "*"
+    MIN = "min"
+    MAX = "max"
+    AND = "&&"
+    OR = "||"
+
+
+@dataclass(frozen=True)
+class IndexField:
+    """An index field of a node: value v is kept as v - `bias` in `bits` bits of the tag from bit `offset` on."""
+
+    name: str
+    bias: int
+    bits: int
+    offset: int
+
+    @property
+    def mask(self) -> int:
+        """The bits of the tag that the field occupies."""
+        return ((1 << self.bits) - 1) << self.offset
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a node; `gather` is its operator, or None for an ordinary input.
+
+    Every summand of a gathering input carries the number of summands in its multiplicity.
+    """
+
+    name: str
+    type: ValueType
+    gather: GatherOp | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its index fields, its inputs, the code of its body, and what it sends, in this order."""
+
+    name: str
+    fields: tuple[IndexField, ...]
+    inputs: tuple[Input, ...]
+    body: tuple[Instruction, ...] = ()
+    sends: tuple[Send, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostOutput:
+    """Where tokens leave: the names of its fields and the type of its elements."""
+
+    name: str
+    fields: tuple[str, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True)
+class Table:
+    """A constant array, row-major: `lower` is the index of the first element, per dimension."""
+
+    name: str
+    type: ValueType
+    lower: tuple[int, ...]
+    shape: tuple[int, ...]
+    values: tuple[float | int | bool, ...]
+
+
+@dataclass(frozen=True)
+class BootToken:
+    """A gather that is complete before the start: no summands, `value` is the operator's identity."""
+
+    node: int
+    input: int
+    index: tuple[int, ...]
+    value: float | int | bool
+
+
+@dataclass(frozen=True)
+class ProgramImage:
+    """One program for the machine."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[HostOutput, ...] = ()
+    tables: tuple[Table, ...] = ()
+    boot: tuple[BootToken, ...] = ()
+
+    def node(self, name: str) -> int:
+        """The number of the node of that name; KeyError if there is none."""
+        for number, node in enumerate(self.nodes):
+            if node.name == name:
+                return number
+        raise KeyError(name)
+
+    def validate(self, machine: Machine) -> None:
+        """Check that the program fits the machine.
+
+        Raises `UplError` UPL1710 with the limit and the need; UPL1711 for a gathering operator that has no RTL yet.
+        Raises ValueError if the image contradicts itself, which is a defect of what built it.
+        """
+        _check_structure(self)
+        token = machine.token
+        _fits(len(self.nodes), 1 << token.node_bits, "token.node_bits", f"program `{self.name}`", "nodes", _bits)
+        unbounded = (1 << token.multiplicity_bits) - 1
+        for node in self.nodes:
+            where = f"node `{node.name}`"
+            tag_bits = max((f.offset + f.bits for f in node.fields), default=0)
+            _fits(len(node.fields), token.max_fields, "token.max_fields", where, "index fields")
+            _fits(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs")
+            _fits(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag")
+            for port in node.inputs:
+                input_mode(node, port)
+            for send in node.sends:
+                if isinstance(send.multiplicity, Constant):
+                    what = f"an arrow of node `{node.name}`"
+                    need = send.multiplicity.value
+                    _fits(need, unbounded - 1, "token.multiplicity_bits", what, "as multiplicity", _bits_below_ones)
+
+    def to_dict(self) -> dict[str, object]:
+        """The image as dicts, lists and scalars, for printing and comparing: enums by value, and each object that is
+        one of several kinds with its class as `kind`.
+        """
+        return cast("dict[str, object]", _plain(self))
+
+
+def input_mode(node: Node, port: Input) -> InputMode:
+    """What the node table says of an input.  `UplError` UPL1711 if its operator has no RTL yet."""
+    match port.gather, port.type:
+        case None, _:
+            return InputMode.ORDINARY
+        case GatherOp.ADD, ValueType.F32:
+            return InputMode.GATHER_ADD_F32
+        case GatherOp.ADD, ValueType.I32:
+            return InputMode.GATHER_ADD_I32
+        case operator, kind:
+            assert operator is not None
+            what = f"input `{node.name}.{port.name}`: gathering by `{operator.value}` of {kind.value}"
+            raise error("UPL1711", f"{what} is not built yet", help="gather by `+` of f32 or i32")
+
+
+def layout_fields(ranges: Sequence[tuple[str, int, int]]) -> tuple[IndexField, ...]:
+    """Pack fields, given by name, least and greatest value, into a tag, the first one lowest."""
+    fields: list[IndexField] = []
+    offset = 0
+    for name, low, high in ranges:
+        bits = max(0, high - low).bit_length()
+        fields.append(IndexField(name, low, bits, offset))
+        offset += bits
+    return tuple(fields)
+
+
+def pack(fields: Sequence[IndexField], index: Sequence[int | None], what: str) -> tuple[int, int]:
+    """An index (None = `*`) as tag and as mask of its open fields, one bit per field.
+
+    Raises `UplError` UPL1712 if a value does not fit in its field; `what` names the token.
+    """
+    tag = wild = 0
+    for number, (place, value) in enumerate(zip(fields, index, strict=True)):
+        if value is None:
+            wild |= 1 << number
+            continue
+        biased = value - place.bias
+        if not 0 <= biased < 1 << place.bits:
+            high = place.bias + (1 << place.bits) - 1
+            message = f"{what}: {place.name} = {value} does not fit in its {place.bits} bits ({place.bias}..{high})"
+            raise error("UPL1712", message)
+        tag |= biased << place.offset
+    return tag, wild
+
+
+def unpack(fields: Sequence[IndexField], tag: int, wild: int = 0) -> tuple[int | None, ...]:
+    """The index that `pack` packed."""
+    return tuple(
+        None if wild >> n & 1 else (tag >> f.offset & ((1 << f.bits) - 1)) + f.bias for n, f in enumerate(fields)
+    )
+
+
+def _bits(need: int) -> int:
+    return (need - 1).bit_length()
+
+
+def _bits_below_ones(need: int) -> int:
+    return (need + 1).bit_length()
+
+
+def _fits(need: int, limit: int, key: str, where: str, what: str, setting: object = None) -> None:
+    """UPL1710 if `need` is above `limit`; `setting` computes the value of the machine's key that would do."""
+    if need > limit:
+        value = setting(need) if callable(setting) else need
+        raise error(
+            "UPL1710",
+            f"{where} needs {need} {what}, the machine has {limit}",
+            help=f"set {key} = {value} or more in the machine description",
+        )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return named if isinstance(value, ProgramImage) else {"kind": type(value).__name__, **named}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in cast("tuple[object, ...]", value)]
+    return value
+
+
+def _check_structure(image: ProgramImage) -> None:
+    """ValueError where the image contradicts itself."""
+
+    def require(condition: bool, what: str) -> None:
+        if not condition:
+            raise ValueError(f"image of `{image.name}`: {what}")
+
+    for node in image.nodes:
+        where = f"node {node.name}"
+        used = 0
+        for f in node.fields:
+            require(f.bits >= 0 and f.offset >= 0 and not used & f.mask, f"{where}: field {f.name} overlaps another")
+            used |= f.mask
+        require(bool(node.inputs), f"{where} has no input")
+        written = _run_over(node.body, set(), where, require)
+        for number, send in enumerate(node.sends):
+            _check_send(image, node, send, written, f"{where}, send {number}", require)
+    for table in image.tables:
+        require(math.prod(table.shape) == len(table.values), f"table {table.name}: shape and values disagree")
+        require(len(table.shape) == len(table.lower), f"table {table.name}: shape and lower bounds disagree")
+    for token in image.boot:
+        require(token.node < len(image.nodes), "a boot token for no node")
+        node = image.nodes[token.node]
+        require(token.input < len(node.inputs), f"a boot token for no input of {node.name}")
+        require(node.inputs[token.input].gather is not None, f"a boot token for an ordinary input of {node.name}")
+        require(len(token.index) == len(node.fields), f"a boot token of {node.name} with a wrong index")
+
+
+def _check_send(image: ProgramImage, node: Node, send: Send, written: set[int], where: str, require: object) -> None:
+    assert callable(require)
+    target = send.target
+    gathers = False
+    if isinstance(target, ToHost):
+        require(target.output < len(image.outputs), f"{where}: no such output")
+        rank = len(image.outputs[target.output].fields)
+        require(None not in send.index, f"{where}: `*` in the index of an output")
+    else:
+        assert isinstance(target, ToNode)
+        require(target.node < len(image.nodes), f"{where}: no such node")
+        goal = image.nodes[target.node]
+        require(target.input < len(goal.inputs), f"{where}: no such input of {goal.name}")
+        rank = len(goal.fields)
+        gathers = goal.inputs[target.input].gather is not None
+    require(len(send.index) == rank, f"{where}: the index has {len(send.index)} fields, the target {rank}")
+    require(not (gathers and None in send.index), f"{where}: `*` in the index of a summand")
+    if isinstance(send.multiplicity, Constant):
+        require(send.multiplicity.value >= 1, f"{where}: multiplicity {send.multiplicity.value}")
+    known = set(written)
+    require(send.guard is None or send.guard in known, f"{where}: the guard is not computed")
+    for loop in send.loops:
+        known = _run_over(loop.code, known, where, require)
+        require({loop.lower, loop.upper} <= known, f"{where}: a bound is not computed")
+        known.add(loop.iterator)
+    known = _run_over(send.condition_code, known, where, require)
+    require(send.predicate is None or send.predicate in known, f"{where}: the predicate is not computed")
+    known = _run_over(send.code, known, where, require)
+    require(set(_registers(send)) <= known, f"{where}: value, index or multiplicity is not computed")
+
+
+def _registers(send: Send) -> Iterator[int]:
+    yield send.value
+    yield from (r for r in send.index if r is not None)
+    register = getattr(send.multiplicity, "register", None)
+    if register is not None:
+        yield register
+
+
+def _run_over(code: Sequence[Instruction], known: set[int], where: str, require: object) -> set[int]:
+    """The registers known after the code; every one it reads must be known."""
+    assert callable(require)
+    known = set(known)
+    for step in code:
+        require(set(step.operands) <= known, f"{where}: {step.op.value} reads a register that is not written")
+        require(step.result not in known, f"{where}: register {step.result} is written twice")
+        known.add(step.result)
+    return known

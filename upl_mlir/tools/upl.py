@@ -1,0 +1,234 @@
+"""`upl`: the workbench.  Check a program, differentiate it, run it on an engine, train with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from upl_mlir import __version__
+from upl_mlir.diagnostics import error
+from upl_mlir.tools.boundary import UsageError, definitions, guarded, write_whole
+
+if TYPE_CHECKING:
+    from upl_mlir.api import Program, Report
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="upl", description=__doc__, allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"upl {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        p = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        p.add_argument("file", metavar="FILE", help="a program, .upl or .mlir")
+        p.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
+                       help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
+        p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
+        return p
+
+    p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
+    p.add_argument("--json", action="store_true", help="the report as JSON")
+    p = command("grad", "the program of the derivatives, as .upl text")
+    p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
+    p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
+    p.add_argument("--mode", choices=["reverse"], default="reverse", help="reverse is the only mode so far")
+    p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
+    p = command("run", "run a program")
+    _run_options(p)
+    p = command("train", "train with a program that holds `adjoint of` and the update")
+    p.add_argument("--data", required=True, metavar="D.npz", help="arrays by input name; the first axis is the example")
+    p.add_argument("--carry", required=True, action="append", metavar="OUT=IN",
+                   help="an output that becomes an input of the next call, for instance W_out=W")  # fmt: skip
+    p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
+    p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
+    p.add_argument("--engine", choices=["interp", "rtl"], default="interp")
+    p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
+    p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
+    p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
+    p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
+    return top
+
+
+def _run_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--engine", choices=["interp", "rtl"], default="interp", help="interpreter or simulated hardware")
+    p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",
+                   help="an array: a .npy or .npz file, a number or a JSON list; or all at once: DATA.npz")  # fmt: skip
+    p.add_argument("--output", metavar="OUT.npz|DIR", help="where to write the outputs; default: print them")
+    p.add_argument("--seed", type=int, default=0, help="of a random arrival order")
+    p.add_argument("--order", choices=["fifo", "random"], default="fifo", help="arrival order of tokens")
+    p.add_argument("--gather", choices=["relaxed", "ordered"], default="relaxed", help="how sums are folded")
+    p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
+    p.add_argument("--stats", metavar="S.json", help="write statistics")
+    p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
+
+
+def _load(args: argparse.Namespace) -> Program:
+    from upl_mlir.api import load
+
+    return load(Path(args.file), **definitions(args.define))
+
+
+def _check(args: argparse.Namespace) -> int:
+    report = _load(args).check()
+    if args.json:
+        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+    else:
+        _print_report(args.file, report)
+    return 0 if report.ok else 1
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report as `upl check --json` prints it."""
+
+    def number(e: Any) -> int | str | None:
+        return None if e is None else e.constant if e.constant is not None else str(e)
+
+    return {
+        "ok": report.ok,
+        "obligations": [
+            {
+                "kind": o.kind.name.lower(), "status": o.status.value, "where": str(o.span) if o.span else o.where,
+                "what": o.where, "arrow": o.arrow, "witness": o.witness, "message": o.message,
+            }
+            for o in report.obligations
+        ],
+        "firings": {n: number(e) for n, e in report.firings.items()},
+        "tokens": number(report.tokens),
+        "field_bits": report.field_bits,
+        "waiting_bound": number(report.waiting_bound),
+    }  # fmt: skip
+
+
+def _print_report(file: str, report: Report) -> None:
+    from upl_mlir.passes.obligations import Status
+
+    for d in report.diagnostics():
+        print(d.render(), file=sys.stderr)
+    for o in report.obligations:
+        if o.status is Status.UNPROVED:
+            where = f"{o.span}: " if o.span else ""
+            print(f"{where}unproved: {o.kind.value}, {o.where}: {o.message}")
+    width = max((len(n) for n in report.firings), default=0)
+    for name, n in report.firings.items():
+        print(f"  {name:<{width}}  {n if n is not None else '? (decided by data)'}")
+    total = [n for n in report.firings.values() if n is not None]
+    if total and len(total) == len(report.firings):
+        print(f"firings: {sum(total[1:], total[0])}   tokens: {report.tokens}   waiting at most: {report.waiting_bound}")
+    counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
+    print(f"{file}: {counts}")
+
+
+def _grad(args: argparse.Namespace) -> int:
+    from upl_mlir.api import vjp
+
+    wrt = [w for item in args.wrt for w in item.split(",")]
+    write_whole(args.output, str(vjp(_load(args), of=args.of, wrt=wrt)))
+    return 0
+
+
+def _arrays(items: Sequence[str]) -> dict[str, Any]:
+    """The arrays of `--input` options."""
+    import numpy as np
+
+    out: dict[str, Any] = {}
+    for item in items:
+        name, sep, value = item.partition("=")
+        if not sep:
+            out |= dict(_open(item))
+        elif value.endswith((".npy", ".npz")):
+            data = _open(value)
+            if not isinstance(data, np.ndarray) and name not in data:
+                raise error("UPL1501", f"{value} holds no array `{name}`: it has {', '.join(data)}")
+            out[name] = data if isinstance(data, np.ndarray) else data[name]
+        else:
+            try:
+                out[name] = json.loads(value)
+            except ValueError:
+                raise UsageError(f"--input {item}: expected a .npy or .npz file, a number or a JSON list") from None
+    return out
+
+
+def _open(path: str) -> Any:
+    """The array of a .npy file, or the arrays of an .npz file by name."""
+    import numpy as np
+
+    try:
+        data = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise error("UPL1001", f"there is no file {path}") from None
+    except (OSError, ValueError, EOFError) as e:
+        raise error("UPL1504", f"{path} is not an array file of numpy: {e}") from None
+    return data if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
+
+
+def _run(args: argparse.Namespace) -> int:
+    from upl_mlir.api import compile
+
+    f = compile(
+        _load(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
+        machine=args.machine,
+    )  # fmt: skip
+    out = f(**_arrays(args.input))
+    if args.output is None:
+        for name, values in out.items():
+            print(f"{name} =\n{values}" if values.ndim else f"{name} = {values}")
+    else:
+        save_arrays(args.output, out)
+    if args.stats:
+        write_whole(args.stats, json.dumps(f.stats, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def save_arrays(path: str, arrays: dict[str, Any]) -> None:
+    """Write arrays to an .npz file, or one .npy file for each into a directory; whole or not at all."""
+    import os
+    import tempfile
+
+    import numpy as np
+
+    target = Path(path)
+    if target.suffix == ".npz":
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".npz", delete=False) as f:
+            np.savez(f, **arrays)
+        os.replace(f.name, target)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for name, values in arrays.items():
+        np.save(target / f"{name}.npy", values)
+
+
+def _train(args: argparse.Namespace) -> int:
+    from upl_mlir.training import Training
+
+    carry: dict[str, str] = {}
+    for item in args.carry:
+        out, sep, into = item.partition("=")
+        if not sep:
+            raise UsageError(f"--carry {item}: expected OUTPUT=INPUT")
+        carry[out] = into
+    training = Training(
+        _load(args), _open(args.data), carry, engine=args.engine, batch=args.batch, seed=args.seed,
+        outputs=args.outputs, targets=args.targets,
+    )  # fmt: skip
+    for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty()):
+        print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}   accuracy {100 * epoch.accuracy:5.1f} %", flush=True)
+    if args.output:
+        save_arrays(args.output, training.state)
+    return 0
+
+
+_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train}
+
+
+def _main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    return _COMMANDS[args.command](args)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the script `upl`; returns the exit status."""
+    return guarded(_main, argv)
