@@ -147,7 +147,13 @@ class _Run:
                 raise self.fail(f"{table.name}{index} is outside of the array")
             place = place * extent + i - low
         value = table.values[place]
-        return np.float32(value) if table.type is ValueType.F32 else value
+        match table.type:
+            case ValueType.F32:
+                return np.float32(value)
+            case ValueType.I32:
+                return int(value)
+            case ValueType.BOOL:
+                return bool(value)
 
     def send(self, send: Send, body: Mapping[int, Scalar]) -> Iterator[Sent]:
         """The tokens of one send descriptor."""
@@ -233,7 +239,12 @@ _FUNCTIONS: Mapping[Op, Callable[..., Scalar]] = {
     Op.BOOL_TO_F32: np.float32,
 }
 
-_INTEGER: Mapping[Op, Callable[..., int]] = {
+
+def _absolute(a: int) -> int:
+    return abs(a)
+
+
+_INTEGER: Mapping[Op, Callable[..., int]] = {  # of unbounded integers; the caller checks the range
     Op.ADD_I32: lambda a, b: a + b,
     Op.SUB_I32: lambda a, b: a - b,
     Op.MUL_I32: lambda a, b: a * b,
@@ -241,7 +252,7 @@ _INTEGER: Mapping[Op, Callable[..., int]] = {
     Op.CEILDIV_I32: lambda a, b: -(-a // b),
     Op.MOD_I32: lambda a, b: a % b,
     Op.NEG_I32: lambda a: -a,
-    Op.ABS_I32: abs,
+    Op.ABS_I32: _absolute,
     Op.MIN_I32: min,
     Op.MAX_I32: max,
 }

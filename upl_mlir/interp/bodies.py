@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -138,7 +138,7 @@ def special_rule(op: Operation) -> Rule | None:
 
 
 def _is_bool(v: SSAValue) -> bool:
-    return isinstance(v.type, IntegerType) and v.type.width.data == 1
+    return v.type == i1
 
 
 _WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)  # take the precision of where they are used
@@ -213,7 +213,7 @@ class Body:
 
     def _kind(self, v: SSAValue) -> Kind:
         if isinstance(v.type, IntegerType):
-            return Kind.BOOL if v.type.width.data == 1 else Kind.INT
+            return Kind.BOOL if v.type == i1 else Kind.INT
         if isinstance(v.type, Float32Type):
             return Kind.F32
         op = v.owner
@@ -325,7 +325,7 @@ class Body:
             for o in self._order:
                 if o in first:
                     self._assign(inner, o)
-        inner.line("except Trap as trap: trapped(trap, here, key)")
+        inner.line(f"except Trap as trap: trapped(trap, SOURCES[{self.number}], key)")
         if not first & self._lazy:  # nothing can fail: no need for the `try`
             inner = Writer()
             inner.depth = w.depth + 1
@@ -335,14 +335,13 @@ class Body:
         for a, value, test in zip(self.arrows, values, tests, strict=True):
             self._write_send(inner, a, value - first, test - first)
         w.line(f"def fire{self.number}(key, {''.join(f'a{i}, ' for i in range(self._ports))}_=1):")
-        body = [line.replace("here", f"SOURCES[{self.number}]") for line in inner.lines]
         counters = [f"fired{self.number}", *(f"sent{a.at}" for a in self.arrows if a.counted)]
         w.line(f"    nonlocal {', '.join(counters)}")
         w.line(f"    fired{self.number} += 1")
-        unpack_fields(w, len(self.op.fields), body)
+        unpack_fields(w, len(self.op.fields), inner.lines)
         if self.traced:
             w.line(f"    trace(FIRE, NAMES[{self.number}], key, None)")
-        w.lines += body
+        w.lines += inner.lines
 
     # -- arrows ----------------------------------------------------------------------------------------------------
     def _write_send(self, w: Writer, a: Arrow, value: set[Operation], test: set[Operation]) -> None:

@@ -82,7 +82,8 @@ class Scope:
     """What names mean at one place of the generated source.
 
     `names` maps names of the program to identifiers; constants and bound parameters become literals; arrays become
-    names `T<i>` of `EntryTable` objects.  `dynamic` gives the identifier of a body variable on demand, None if there is none.
+    names `T<i>` of `EntryTable` objects.  `dynamic` gives the identifier of a body variable on demand, None
+    if there is none.
     """
 
     ctx: PolyContext

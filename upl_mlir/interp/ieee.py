@@ -99,7 +99,7 @@ def divide(a: float, b: float) -> float:
     """IEEE division."""
     if b:
         return a / b
-    if a != a or a == 0.0:
+    if math.isnan(a) or a == 0.0:
         return math.nan
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
@@ -128,12 +128,12 @@ def maximum(a: float, b: float) -> float:
 
 def min_number(a: float, b: float) -> float:
     """The lesser value; a NaN is ignored."""
-    return b if a != a else a if b != b else minimum(a, b)
+    return b if math.isnan(a) else a if math.isnan(b) else minimum(a, b)
 
 
 def max_number(a: float, b: float) -> float:
     """The greater value; a NaN is ignored."""
-    return b if a != a else a if b != b else maximum(a, b)
+    return b if math.isnan(a) else a if math.isnan(b) else maximum(a, b)
 
 
 def _total(f: Callable[[float], float], *, odd: bool = False) -> Callable[[float], float]:

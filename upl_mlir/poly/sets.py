@@ -267,6 +267,15 @@ class PSet:
         lo, hi = flat.dim_min_val(0), flat.dim_max_val(0)
         return (lo.to_python() if lo.is_int() else -(2**62)), (hi.to_python() if hi.is_int() else 2**62)
 
+    def points(self) -> Iterator[tuple[int, ...]]:
+        """All points, in isl's order.  The set must be bounded and free of parameters."""
+        for part in self.slices():
+            found: list[tuple[int, ...]] = []
+            part.numeric().isl.foreach_point(
+                lambda p: found.append(tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims))))
+            )
+            yield from found
+
     def extent(self, dim: str) -> tuple[int | None, int | None]:
         """Least and greatest value of a dimension for all parameters; None where there is no bound."""
         facts = self.with_isl(self.isl.intersect(self.facts()))

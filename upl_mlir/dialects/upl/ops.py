@@ -1,8 +1,8 @@
 """Operations of the `upl` dialect: a program as ports, nodes and arrows.
 
     upl.program @name {
-      upl.param @D <"D>=1">
-      upl.const @K <"7"> = 7 : i64
+      upl.param @D where <"D>=1">
+      upl.const @K as <"7"> = 7 : i64
       upl.input @X <"d,i"> real in <"1<=d<=D && ..."> { ^bb0(%d: i64, %i: i64, %X: f64): upl.send ... }
       upl.node @Link <"d,k,i,j"> <"r, w"> { ^bb0(%d: i64, ..., %r: f64, %w: f64): ... }
       upl.output @R <"d,i"> real
@@ -110,7 +110,7 @@ class ParamOp(_Declaration):
     sym_name = prop_def(SymbolNameConstraint())
     condition = opt_prop_def(FormulaAttr)
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "$sym_name ($condition^)? attr-dict"
+    assembly_format = "$sym_name (`where` $condition^)? attr-dict"
 
     def __init__(self, name: str, condition: Formula = TRUE):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
@@ -128,7 +128,7 @@ class ConstOp(_Declaration):
     expr = opt_prop_def(ExprAttr)
     value = prop_def(IntegerAttr | FloatAttr)
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "$sym_name ($expr^)? `=` $value attr-dict"
+    assembly_format = "$sym_name (`as` $expr^)? `=` $value attr-dict"
 
     def __init__(self, name: str, value: IntegerAttr | FloatAttr, expr: IndexExpr | None = None):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name), "value": value}

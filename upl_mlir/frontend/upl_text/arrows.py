@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from upl_mlir.diagnostics import Note, Span, UplError, did_you_mean, error
 from upl_mlir.dialects.upl import Index, Iterator, Port, SendOp, Special, port_ref
 from upl_mlir.frontend.upl_text import ast
-from upl_mlir.frontend.upl_text.bodies import BodyBuilder
+from upl_mlir.frontend.upl_text.bodies import BodyBuilder, literal_value
 from upl_mlir.frontend.upl_text.declarations import GLOBALS
 from upl_mlir.frontend.upl_text.fold import Constants
 from upl_mlir.frontend.upl_text.ranks import UPL_RANK, Rank, rank_of
@@ -213,7 +213,7 @@ class ArrowBuilder:
 
 
 def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[ast.Expr]) -> None:
-    """Sort the parts of a conjunction; a chain is taken apart only if some of its comparisons are static."""
+    """Sort the parts of a conjunction; a chain is taken apart if some of its comparisons are static."""
     match e:
         case ast.Logical(op=ast.LogicalOp.AND, left=left, right=right):
             _split(left, reader, static, data)
@@ -222,7 +222,7 @@ def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[
             lefts = [first, *[r for _, r in rest]]
             pairs = [ast.Compare(e.span, left, (link,)) for left, link in zip(lefts, rest, strict=False)]
             formulas = [_try_formula(p, reader) for p in pairs]
-            if all(f is None for f in formulas):
+            if all(f is None for f in formulas) and all(literal_value(m) is None for m in lefts[1:-1]):
                 data.append(e)
                 return
             static += [f for f in formulas if f is not None]

@@ -61,7 +61,7 @@ class BodyBuilder:
         Raises UplError, as `Typer.rank` does; the caller has checked that the conversion is allowed.
         """
         rank = self.typer.rank(e)
-        value, target = _literal_value(e), rank if want is None else want
+        value, target = literal_value(e), rank if want is None else want
         if value is not None and (target.is_float or target is rank):
             attr = literal(value, target)
             if attr is not None:
@@ -144,7 +144,7 @@ class BodyBuilder:
             joint = arithmetic(self.typer.rank(left_expr), self.typer.rank(right_expr))
             lhs = self.emit(left_expr, joint) if left is None else self.convert(left, joint, left_expr.span)
             right: SSAValue | None = None
-            if i == len(e.rest) - 1 or _literal_value(right_expr) is not None:
+            if i == len(e.rest) - 1 or literal_value(right_expr) is not None:
                 rhs = self.emit(right_expr, joint)
             else:
                 right = self.emit(right_expr)
@@ -182,15 +182,20 @@ class BodyBuilder:
         return self._apply(FUNCTIONS[name], [self.emit(a, rank) for a in args], e.span)
 
 
-def _literal_value(e: ast.Expr) -> int | float | None:
-    """The number that an expression states outright: a literal, also with a minus sign before it or a rounding around it."""
+def literal_value(e: ast.Expr) -> int | float | None:
+    """The number that an expression states outright: a literal, also with a minus sign or a conversion."""
     match e:
         case ast.Number(value=value):
             return value
-        case ast.Unary(op=ast.UnaryOp.NEG, operand=ast.Number(value=value)):
-            return -value
-        case ast.Call(function=function, arguments=(argument,)) if function.name in ("int", "floor"):
-            inner = _literal_value(argument)
-            return inner if isinstance(inner, int) else None
+        case ast.Unary(op=ast.UnaryOp.NEG, operand=operand):
+            inner = literal_value(operand)
+            return None if inner is None else -inner
+        case ast.Call(function=function, arguments=(argument,)):
+            inner = literal_value(argument)
+            if inner is None:
+                return None
+            if function.name in ("real", "f64"):
+                return float(inner)
+            return inner if function.name in ("int", "floor") and isinstance(inner, int) else None
         case _:
             return None

@@ -170,7 +170,7 @@ class ValuePrinter:
                 return Text(f"{op.symbol.string_value()}[{self.bare(op.at).text}]", Strength.ATOM, rank)
             case arith.NegfOp():
                 return self._negation(op.operand, rank)
-            case arith.SubiOp() if _is_zero(op.lhs):
+            case arith.SubiOp() if _is_zero(op.lhs) and not isinstance(op.rhs.owner, arith.ConstantOp):
                 return self._negation(op.rhs, rank)
             case arith.AndIOp() | arith.OrIOp() | arith.XOrIOp() if rank is Rank.BOOL:
                 return self._logical(op)
@@ -266,11 +266,12 @@ class ValuePrinter:
         if len(links) < 2:
             return None
         ends = [(links[0].lhs, self._forms(links[0].lhs))]
+        shared = links[0].lhs
         for left, right in pairwise(links):
-            if left.rhs is right.lhs:
-                ends.append((left.rhs, [(True, rank_of(left.rhs.type))]))
-            else:
-                ends.append((left.rhs, [(False, self._bare_rank(left.rhs))]))
+            value, exact = self._joint(left.rhs, right.lhs)
+            assert value is not None, "links are joined"
+            ends.append((value, [(exact, rank_of(value.type) if exact else self._bare_rank(value))]))
+            shared = value if exact else self._stripped(value)
         ends.append((links[-1].rhs, self._forms(links[-1].rhs)))
         options = [forms for _, forms in ends]
         for choice in product(*options):  # four at most: only the first and the last have two forms
@@ -280,7 +281,6 @@ class ValuePrinter:
         else:
             return None
         chosen = [(value, exact) for (value, _), (exact, _) in zip(ends, choice, strict=True)]
-        shared = links[-1].lhs if links[-2].rhs is links[-1].lhs else self._middle(links[-1].lhs)
         return Chain(chosen, [t for t in map(_test, links) if t is not None], shared)
 
     def _links(self, op: Operation) -> list[arith.CmpiOp | arith.CmpfOp]:
@@ -296,9 +296,7 @@ class ValuePrinter:
             links = self._links(inner)
         elif (left := self._link(op.lhs)) is not None:
             links = [left]
-        if not links or self._middle(links[-1].rhs) is not self._middle(right.lhs):
-            return []
-        return [*links, right]
+        return [*links, right] if links and self._joint(links[-1].rhs, right.lhs)[0] is not None else []
 
     def _link(self, value: SSAValue) -> arith.CmpiOp | arith.CmpfOp | None:
         """The comparison behind a value, if it can be part of a chain."""
@@ -307,7 +305,15 @@ class ValuePrinter:
             return None
         return op if _test(op) is not None else None
 
-    def _middle(self, value: SSAValue) -> SSAValue:
+    def _joint(self, left: SSAValue, right: SSAValue) -> tuple[SSAValue | None, bool]:
+        """The operand that two comparisons share before conversion, and whether it is written exactly."""
+        if left is right or self._stripped(right) is left:
+            return left, True
+        if self._stripped(left) is right:
+            return right, True
+        return (left, False) if self._stripped(left) is self._stripped(right) else (None, False)
+
+    def _stripped(self, value: SSAValue) -> SSAValue:
         """The value before conversion."""
         op = value.owner
         return op.operands[0] if isinstance(op, _WIDENING) and value not in self.named else value

@@ -50,6 +50,9 @@ class Fault(enum.Enum):
     MATCH_STUCK_AT_0 = "match_stuck_at_0"
     """The match lines of all entries are 0: nothing stored is ever found again."""
 
+    ADDER_SILENT = "adder_silent"
+    """The adder takes additions and never answers."""
+
 
 @dataclass(frozen=True)
 class Dimensions:

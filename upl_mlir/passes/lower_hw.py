@@ -1,0 +1,299 @@
+"""`lower-hw`: from a UPL program to a program of the tagged-token machine (MACHINE sections 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseArrayBase,
+    Float64Type,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    f32,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects import ttm, upl
+from upl_mlir.dialects.upl import Special, UplType
+from upl_mlir.dialects.upl.query import Endpoint, endpoints, program_of, real_constants, span_of, target_port
+from upl_mlir.passes.build import Body, condition, index_value
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+
+MAX_BOOT_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True)
+class LowerHwPass(ModulePass):
+    """Replace the UPL program by one for the machine.
+
+    Requires: all domains known, all parameters bound (the widths of index fields come from the domains), no declared f64.
+    Establishes: a `ttm.program` instead of the `upl.program`.
+    Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
+
+        upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
+        ->
+        ttm.node @Sum "d:1:2, k:1:3, i:1:3" "s:f32:+" { ttm.send %s -> @AF_ReLU::@s tag %d, %k, %i as "xxx" }
+    """
+
+    name = "lower-hw"
+    machine: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        if not domains_known(program):
+            infer_domains(program)
+        new = lower_hw(program, self.machine)
+        op.body.block.insert_op_before(new, program)
+        program.detach()
+        program.erase()
+
+
+def lower_hw(program: upl.ProgramOp, machine: str | None = None) -> ttm.ProgramOp:
+    """The machine's program.  Raises UplError (UPL1720–UPL1722)."""
+    return _Lowering(program).run(machine)
+
+
+def _element(t: UplType, at: Operation, what: str) -> str:
+    match t:
+        case UplType.REAL | UplType.F32:
+            return "f32"
+        case UplType.INT:
+            return "i32"
+        case UplType.BOOL:
+            return "i1"
+        case UplType.F64:
+            raise error("UPL1721", f"{what} is declared f64, the machine computes in f32", span_of(at),
+                        help="declare it real or f32")  # fmt: skip
+
+
+def _narrow(t: Attribute) -> Attribute:
+    """The machine's type for a type of the body."""
+    if isinstance(t, Float64Type):
+        return f32
+    return i32 if isinstance(t, IntegerType) and t.width.data == 64 else t
+
+
+class _Lowering:
+    """One program."""
+
+    def __init__(self, program: upl.ProgramOp):
+        self.program = program
+        self.sets = ProgramSets(program)
+        self.reals = real_constants(program)
+        if self.sets.ctx.params:
+            names = ", ".join(f"`{p}`" for p in self.sets.ctx.params)
+            raise error(
+                "UPL1720", f"the parameter {names} is open: the widths of index fields depend on it", span_of(program),
+                help=f"bind it, for instance with -D {self.sets.ctx.params[0]}=2",
+            )  # fmt: skip
+
+    def run(self, machine: str | None) -> ttm.ProgramOp:
+        ops: list[Operation] = []
+        for op in self.program.body.block.ops:
+            new: Operation | None = None
+            match op:
+                case upl.ArrayOp():
+                    values = op.values
+                    assert isinstance(values, DenseArrayBase)
+                    integer = isinstance(values.elt_type, IntegerType)
+                    new = ttm.TableOp(op.symbol, op.base.value.data, values, i32 if integer else f32)
+                case upl.OutputOp():
+                    new = ttm.OutputOp(op.symbol, op.fields, _element(op.type, op, f"`{op.symbol}`"))
+                case upl.InputOp():
+                    inputs = [ttm.Input(op.symbol, _element(op.type, op, f"`{op.symbol}`"))]
+                    new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), host=True)
+                case upl.NodeOp():
+                    new = ttm.NodeOp(op.symbol, self._fields(op), self._inputs(op), self._body(op))
+                    ops += self._boot(op)
+                case _:
+                    continue
+            new.location = op.location
+            ops.append(new)
+        out = ttm.ProgramOp(self.program.sym_name.data, ops, machine)
+        out.location = self.program.location
+        return out
+
+    def _fields(self, op: Endpoint) -> list[ttm.Field]:
+        domain = self.sets.domain(op.symbol)
+        out: list[ttm.Field] = []
+        for f in op.fields:
+            lo, hi = domain.extent(f)
+            if lo is None or hi is None:
+                if domain.is_empty():
+                    lo = hi = 0
+                else:
+                    raise error("UPL1722", f"the field `{f}` of `{op.symbol}` has no bound", span_of(op))
+            out.append(ttm.Field(f, lo, max(0, hi - lo).bit_length()))
+        return out
+
+    def _inputs(self, op: upl.NodeOp) -> list[ttm.Input]:
+        out: list[ttm.Input] = []
+        for p in op.ports:
+            what = f"`{op.symbol}.{p.name}`"
+            if p.gather is not None and isinstance(p.count, IndexExpr) and p.count.name and op.port(p.count.name):
+                raise error("UPL1722", f"{what} counts its summands by the input `{p.count}`: not built yet", span_of(op))
+            out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather.value if p.gather else ""))
+        return out
+
+    def _boot(self, op: upl.NodeOp) -> list[Operation]:
+        """Gathers without summands are complete from the start (LANGUAGE 3.3)."""
+        out: list[Operation] = []
+        for p in op.ports:
+            if p.gather is None or not isinstance(p.count, IndexExpr):
+                continue
+            none = self.sets.domain(op.symbol).constrain(Formula.compare(p.count, CmpOp.LE, 0))
+            for n, point in enumerate(none.points()):
+                if n >= MAX_BOOT_TOKENS:
+                    raise error("UPL1722", f"`{op.symbol}.{p.name}` has too many gathers without summands", span_of(op))
+                out.append(ttm.BootOp(upl.port_ref(op.symbol, p.name), point))
+        return out
+
+    # -- code --------------------------------------------------------------------------------------------------------
+    def _body(self, op: upl.InputOp | upl.NodeOp) -> Region:
+        block = Block(arg_types=[_narrow(a.type) for a in op.block.args])
+        env: dict[SSAValue, SSAValue] = {}
+        for old, new in zip(op.block.args, block.args, strict=True):
+            new.name_hint = old.name_hint
+            env[old] = new
+        names = {a.name_hint or "": env[a] for a in op.block.args}
+        names |= dict(zip(op.fields, block.args, strict=False))
+        if isinstance(op, upl.NodeOp):
+            names |= dict(zip([p.name for p in op.ports], block.args[len(op.fields) :], strict=True))
+        code = _Code(self, Body(block), names)
+        for o in op.block.ops:
+            code.body.location = o.location
+            if isinstance(o, upl.SendOp):
+                self._send(code, o, env)
+            else:
+                env[o.results[0]] = code.operation(o, env)
+        return Region(block)
+
+    def _send(self, code: _Code, send: upl.SendOp, env: Mapping[SSAValue, SSAValue]) -> None:
+        guard: SSAValue | None = code.condition(send.when) if not send.when.is_true else None
+        if send.predicate is not None:
+            data = env[send.predicate]
+            guard = data if guard is None else code.body.add(arith.AndIOp(guard, data))
+        inner = code
+        if guard is not None:
+            inner = code.nested(lambda region: ttm.WhenOp(guard, region), ())
+        for it in send.loops:
+            lo, hi = inner.index(it.lo), inner.index(it.hi)
+            inner = inner.nested(lambda region, lo=lo, hi=hi: ttm.ForOp(lo, hi, region), (it.name,))
+        if not send.when_point.is_true:
+            point = inner.condition(send.when_point)
+            inner = inner.nested(lambda region: ttm.WhenOp(point, region), ())
+        tag = [None if e is None else inner.index(e) for e in send.index.data]
+        count = self._count(send)
+        times = None if isinstance(count, Special) or count.constant == 1 else inner.index(count)
+        inner.body.emit(
+            ttm.SendOp(env[send.value], send.target, tag, times, unbounded=count is Special.UNBOUNDED)
+        )
+
+    def _count(self, send: upl.SendOp) -> IndexExpr | Special:
+        """The multiplicity on the machine: every summand carries the number of summands (MACHINE section 1)."""
+        target = endpoints(self.program)[send.target_name]
+        port = target_port(target, send.target_port)
+        if port.gather is None or not isinstance(port.count, IndexExpr):
+            return send.multiplicity
+        index = {f: e for f, e in zip(target.fields, send.index.data, strict=True) if e is not None}
+        return port.count.substitute(index)
+
+
+class _Code:
+    """Writes one block; names of fields, iterators and inputs are values, constants are numbers."""
+
+    def __init__(self, lowering: _Lowering, body: Body, names: Mapping[str, SSAValue]):
+        self.lowering = lowering
+        self.body = body
+        self.names = dict(names)
+
+    def nested(self, make: object, iterators: tuple[str, ...]) -> _Code:
+        """A block inside this one."""
+        assert callable(make)
+        block = Block(arg_types=[i32] * len(iterators))
+        for arg, name in zip(block.args, iterators, strict=True):
+            arg.name_hint = name
+        self.body.emit(make(Region(block)))
+        return _Code(self.lowering, Body(block, self.body.location), self.names | dict(zip(iterators, block.args, strict=True)))
+
+    def index(self, e: IndexExpr) -> SSAValue:
+        """An index expression as i32 code."""
+        folded = self._folded(e)
+        return self._written(folded.names, lambda body, env: index_value(body, folded, env))
+
+    def condition(self, f: Formula) -> SSAValue:
+        """A formula as i1 code."""
+        return self._written(f.names, lambda body, env: condition(body, f, env))
+
+    def _folded(self, e: IndexExpr) -> IndexExpr:
+        ctx = self.lowering.sets.ctx
+        return e.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
+
+    def _written(
+        self, names: Iterable[str], write: Callable[[Body, Mapping[str, SSAValue]], SSAValue]
+    ) -> SSAValue:
+        """Write code over i64 stand-ins for the names, then copy it into the body in the machine's types."""
+        used = sorted(n for n in names if n in self.names)
+        block = Block(arg_types=[i64] * len(used))
+        value = write(Body(block), dict(zip(used, block.args, strict=True)))
+        env: dict[SSAValue, SSAValue] = {a: self.names[n] for a, n in zip(block.args, used, strict=True)}
+        for op in block.ops:
+            env[op.results[0]] = self.operation(op, env)
+        return env[value]
+
+    def operation(self, op: Operation, env: Mapping[SSAValue, SSAValue]) -> SSAValue:
+        """One operation of a UPL body in the machine's types."""
+        args = [env.get(o, o) for o in op.operands]
+        add = self.body.add
+        match op:
+            case upl.LetOp() | upl.StopGradientOp():
+                args[0].name_hint = op.results[0].name_hint or args[0].name_hint
+                return args[0]
+            case arith.ExtFOp() | arith.TruncFOp():
+                return args[0]
+            case upl.RefOp():
+                return self._constant(op)
+            case upl.LookupOp():
+                return add(ttm.LoadOp(op.symbol.root_reference.data, args[0], _narrow(op.results[0].type)))
+            case upl.ModOp():
+                return add(ttm.ModOp(args[0], args[1]))
+            case upl.SigmoidOp():
+                return add(ttm.SigmoidOp(args[0]))
+            case arith.ConstantOp():
+                return self._literal(op)
+            case _:
+                types = [_narrow(r.type) for r in op.results]
+                copy = type(op).create(operands=args, result_types=types, properties=dict(op.properties))
+                copy.results[0].name_hint = op.results[0].name_hint
+                return add(copy)
+
+    def _literal(self, op: arith.ConstantOp) -> SSAValue:
+        value = op.value
+        if isinstance(value, FloatAttr):
+            return self.body.constant(value.value.data, f32)
+        assert isinstance(value, IntegerAttr)
+        return self._integer(value.value.data, _narrow(value.type), op)
+
+    def _integer(self, value: int, type_: Attribute, at: Operation) -> SSAValue:
+        if type_ == i32 and not -(2**31) <= value < 2**31:
+            raise error("UPL1721", f"the constant {value} does not fit the machine's 32-bit integers", span_of(at))
+        return self.body.constant(value, type_)
+
+    def _constant(self, op: upl.RefOp) -> SSAValue:
+        name = op.symbol.root_reference.data
+        if isinstance(op.results[0].type, AnyFloat):
+            return self.body.constant(self.lowering.reals[name], f32)
+        return self._integer(self.lowering.sets.ctx.constants[name], i32, op)
+
