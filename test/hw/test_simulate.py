@@ -1,4 +1,4 @@
-"""The whole machine on hand-written program images: results bit for bit, figures, and every error a program can cause."""
+"""The whole machine on hand-written program images: results bit for bit, figures, the errors a program can cause."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def test_too_large_a_multiplicity_is_stranded() -> None:
 
 def test_a_full_store_names_the_limit() -> None:
     a, x = problem()
-    text = failure(matrix_vector(), matrix_vector_tokens(a, x), Machine(matching=Matching(capacity=8)))
-    assert "error[UPL1702]: the matching store is full: all 8 entries are in use when Mul." in text
+    text = failure(matrix_vector(), matrix_vector_tokens(a, x), Machine(matching=Matching(capacity=4)))
+    assert "error[UPL1702]: the matching store is full: all 4 entries are in use when " in text
     assert "matching.capacity" in text
 
 
@@ -197,9 +197,9 @@ def test_a_run_may_be_cut_short() -> None:
     ],
 )
 def test_a_token_must_fit(token: HostToken, message: str) -> None:
-    assert f"error[UPL1712]: {message}" in failure(matrix_vector(), [token]) or message in failure(
-        matrix_vector(), [token]
-    )
+    text = failure(matrix_vector(), [token])
+    assert "error[UPL1712]: " in text
+    assert message in text
 
 
 @pytest.mark.parametrize(

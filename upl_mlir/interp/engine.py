@@ -66,7 +66,7 @@ class Stats:
     peak_waiting: int
     seconds: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
         return {
             "engine": self.engine, "firings": self.firings, "tokens": self.tokens, "tokens_sent": self.tokens_sent,

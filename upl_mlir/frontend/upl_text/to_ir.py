@@ -32,6 +32,7 @@ from upl_mlir.frontend.upl_text.adjoint import read_adjoint
 from upl_mlir.frontend.upl_text.arrows import ArrowBuilder, Endpoint
 from upl_mlir.frontend.upl_text.bodies import BodyBuilder
 from upl_mlir.frontend.upl_text.declarations import GLOBALS, Declarations, Override, Problems
+from upl_mlir.frontend.upl_text.depth import too_deep
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.frontend.upl_text.ranks import UPL_RANK, Rank
 from upl_mlir.frontend.upl_text.scope import VALUES, Role, Scope, Symbol, clash, declare, declared_at, loc
@@ -52,8 +53,10 @@ def to_ir(program: ast.Program, text: str, file: str, overrides: Mapping[str, Ov
     Raises UplError (UPL11xx, UPL15xx) with one diagnostic for each statement that has an error.
     """
     problems = Problems()
-    translator = _Translator(program, overrides or {}, problems)
-    module = translator.run(program_name(program, file))
+    problems.found += too_deep(program)
+    module = ModuleOp([])
+    if not problems.found:
+        module = _Translator(program, overrides or {}, problems).run(program_name(program, file))
     if problems.found:
         sources = Sources()
         sources.add(file, text)
@@ -236,7 +239,7 @@ class _Translator:
         for decl in node.inputs:  # counts may name other inputs, so they come last
             with self.problems.statement():
                 node.endpoint.ports[decl.name.name] = self._port(node, decl)
-        if not node.inputs:
+        if not any(isinstance(s, ast.Inputs) for b in node.blocks for s in b.body):
             with self.problems.statement():
                 help = "declare what it waits for: `in x`"
                 raise error(

@@ -123,6 +123,34 @@ class GoldUnit:
             self.stored.append(mine)
         return firings
 
+    def follow(self, token: GoldToken, firings: Sequence[Firing]) -> None:
+        """Check that the rule allows exactly these firings when a token is joined, and take them.
+
+        Which of several partners a token meets that has not enough multiplicity for all is left open by the rule, so
+        this accepts any choice.  AssertionError if a firing has no stored tokens to make it or comes twice, or if the
+        token could have made another one.
+        """
+        mine = _Stored(token, token.multiplicity)
+        choices = list(self._combinations(token, 0, token.index))
+        for firing in firings:
+            for number, (partners, index) in enumerate(choices):
+                values = {s.token.input: s.token.value for s in (mine, *partners)}
+                wanted = dict(enumerate(firing.values[: len(values)]))
+                live = mine.left != 0 and all(s.left != 0 for s in partners)
+                if live and firing.node == token.node and firing.index == index and values == wanted:
+                    for used in (mine, *partners):
+                        used.use()
+                    del choices[number]
+                    break
+            else:
+                raise AssertionError(f"{token} cannot cause {firing}")
+        for partners, index in choices:
+            if mine.left != 0 and all(s.left != 0 for s in partners):
+                raise AssertionError(f"{token} should also have fired at {index}")
+        self.stored = [s for s in self.stored if s.left != 0]
+        if mine.left != 0:
+            self.stored.append(mine)
+
     def leftovers(self) -> list[GoldToken]:
         """Stored tokens, except unbounded ones, and incomplete sums: what must not be there at the end."""
         tokens = [s.token for s in self.stored if s.left is not None]
