@@ -54,7 +54,7 @@ def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cyc
 
 def _plain(s: Dependence) -> isl.Set:
     """The relation with facts, and without array entries: they mean different values at different points of a path."""
-    r = s.relation.with_isl(s.relation.isl.intersect(s.relation.facts()))
+    r = s.relation.known()
     out = r.isl
     for pid, atom in r.params.items():
         at = out.find_dim_by_name(PARAM, pid)

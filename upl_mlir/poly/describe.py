@@ -54,6 +54,10 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
         others = Formula.any(parts[:i] + parts[i + 1 :])
         if len(parts) > 1 and target <= context.constrain(others):
             del parts[i]
+    common = [f for f in parts[0].conjuncts if all(f in p.conjuncts for p in parts)]
+    if common and len(parts) > 1:
+        rest = Formula.any(Formula.all(f for f in p.conjuncts if f not in common) for p in parts)
+        return Formula.all((*common, rest))
     return Formula.any(parts)
 
 
@@ -208,8 +212,20 @@ def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) 
     """
     if not over:
         return IndexExpr.of(1)
+    n = _fibre_count(s, over, prefer)
+    if n is None and len((plain := s.numeric()).params) < len(s.params):
+        n = _fibre_count(plain, over, prefer)
+    return n
+
+
+def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> IndexExpr | None:
     outer = [d for d in s.dims if d not in over]
-    s = s.in_terms_of(outer)
+    free: list[str] = []  # the others follow from them: projecting those out keeps the count
+    for d in over:
+        if s.express(IndexExpr.of(d), (*outer, *free)) is None:
+            free.append(d)
+    over = free
+    s = s.in_terms_of((*outer, *free)).project((*outer, *free)).in_terms_of(outer)
     pieces = disjoint_pieces(s)
     if len(pieces) != 1:
         return None
@@ -269,15 +285,16 @@ def _count_piece(p: PSet) -> IndexExpr | None:
     ctx = p.ctx
     symbolic = [a for a in p.params.values() if isinstance(a, Var) and a.name in ctx.params]
     if not p.dims:
-        whole = ctx.set(()).known() if not symbolic else ctx.set((), ctx.param_condition)
+        whole = ctx.set((), ctx.param_condition)
         return IndexExpr.of(1) if whole <= p else None
     n = fibre_count(p, p.dims)
     if n is not None:
         n = n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
         ever = ctx.set((), ctx.param_condition)
-        if n.constant is not None or ever <= p.project(()):
-            return n
-        return None
+        if n.constant is not None:
+            return n if ever <= p.project(()) else None
+        never = ever - p.project(())  # sizes for which there is no point: the polynomial must be 0 there
+        return n if same_value(never, n, IndexExpr()) else None
     used = [a for a in symbolic if p.involves(a)]
     if not used:
         flat = p.numeric().isl.project_out_all_params()

@@ -194,6 +194,11 @@ class PSet:
                     parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.LE, max(table)))
         return self.ctx.set(self.dims, Formula.all(parts)).isl
 
+    def known(self) -> PSet:
+        """This set together with the facts."""
+        symbols = {param_id(Var(n)): Var(n) for n in self.ctx.param_condition.names}
+        return self.with_isl(self.isl.intersect(self.facts()), symbols | self.params)
+
     def numeric(self) -> PSet:
         """The same set with known constants as numbers: less to read, but more that isl can decide."""
         out, rest = self, dict(self.params)
@@ -209,7 +214,7 @@ class PSet:
     # -- decisions ---------------------------------------------------------------------------------------------
     def slices(self) -> Iterator[PSet]:
         """Disjoint parts, together this set, in which every array entry has a known value (and no symbol is left for it)."""
-        s = self.with_isl(self.isl.intersect(self.facts()))
+        s = self.known()
         if s.isl.is_empty():
             return
         atom = next((a for a in s.params.values() if isinstance(a, Lookup)), None)
@@ -278,8 +283,7 @@ class PSet:
 
     def extent(self, dim: str) -> tuple[int | None, int | None]:
         """Least and greatest value of a dimension for all parameters; None where there is no bound."""
-        facts = self.with_isl(self.isl.intersect(self.facts()))
-        lo, hi = facts._range(IndexExpr.of(dim))
+        lo, hi = self.known()._range(IndexExpr.of(dim))
         return (None if lo == -(2**62) else lo), (None if hi == 2**62 else hi)
 
     def is_empty(self) -> bool:

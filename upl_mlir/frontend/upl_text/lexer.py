@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\f]+)
     | (?P<newline>\r?\n)
-    | (?P<comment>//[^\r\n]* | /\*(?:[^*]|\*(?!/))*\*/)
+    | (?P<comment>//[^\r\n]* | /\*[\s\S]*?\*/)
     | (?P<open_comment>/\*)
     | (?P<number>[0-9]+(?:\.(?!\.)[0-9]*)?(?:[eE][+-]?[0-9]+)?(?P<junk>[.]?\w[\w.]*|\.(?!\.))?)
     | (?P<name>[^\W\d][\w\u0300-\u036f]*)
@@ -113,6 +113,7 @@ class _Lexer:
     def run(self) -> None:
         """Fill `tokens` and `comments`."""
         text, position = self.text, 1 if self.text.startswith("\ufeff") else 0
+        self._line_start = position
         while position < len(text):
             match = _TOKEN.match(text, position)
             end = match.end() if match else position + 1
