@@ -334,9 +334,9 @@ def compile(  # noqa: A001 - the name users expect
         if value not in allowed:
             raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
     if engine == Engine.RTL and real == "f64":
-        raise error("UPL1711", "the machine computes in f32", help="compare with the interpreter under --real f32")
+        raise error("UPL1733", "the machine computes in f32", help="compare with the interpreter under --real f32")
     if engine == Engine.RTL and gather == "ordered":
-        raise error("UPL1711", "the machine adds summands in arrival order", help="use gather=relaxed")
+        raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
     return Compiled(
         program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs)
 """What the programs of the language's text mean as IR: splits, defaults, types, positions, glued nodes."""
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ def test_a_glued_node_is_one_node() -> None:
 
 def test_declarations_come_first_and_directives_stay() -> None:
     made = program(
-        "adjoint of R wrt A.x\nnode A { in x; y = x*K; -> R }\nconst K = 2\noutput R\ninput X { -> A.x }\n".replace("y = x*K; ", "")
+        "adjoint of R wrt A.x\nnode A { in x; y = x*K; -> R }\nconst K = 2\noutput R\ninput X { -> A.x }\n".replace(
+            "y = x*K; ", ""
+        )
     )
     assert [o.name for o in made.body.block.ops] == ["upl.const", "upl.adjoint", "upl.node", "upl.output", "upl.input"]
 
@@ -223,7 +226,9 @@ def test_integer_inputs_count_summands() -> None:
 
 
 def test_values_in_a_host_input() -> None:
-    made = endpoints(program("const c = 2.5\ninput X<i> in 0<=i<3 { c*X + i -> A.x }\noutput R<i>\nnode A<i> { in x; -> R }"))
+    made = endpoints(
+        program("const c = 2.5\ninput X<i> in 0<=i<3 { c*X + i -> A.x }\noutput R<i>\nnode A<i> { in x; -> R }")
+    )
     found = made["X"]
     assert isinstance(found, InputOp)
     assert [o.name for o in found.block.ops][:2] == ["upl.ref", "arith.mulf"]
@@ -234,5 +239,3 @@ def test_everything_verifies_and_prints_as_mlir() -> None:
     assert isinstance(module, ModuleOp)
     module.verify()
     assert "upl.program @string" in str(module)
-
-

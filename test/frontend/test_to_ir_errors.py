@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (one case, one line)
 """Programs with an error: code, position and words of the message, and of the help where there is one."""
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ CASES = [
     ("real constant in an index", "node A<d,i> { in x; x -> B.s<eta> }", "UPL1108", 1, 30, "`eta` is real", None),
     ("unknown name in an index", "node A<d,i> { in x; x -> B.s<dd> }", "UPL1108", 1, 30, "unknown name `dd`", "`d`"),
     ("division in an index", "node A<d,i> { in x; x -> B.s<d/2> }", "UPL1108", 1, 30, "`/`", "floordiv"),
-    ("divisor zero", "node A<d,i> { in x; x -> B.s<d mod (K-3)> }", "UPL1108", 1, 37, "divisor of `mod` is 0", None),
+    ("divisor zero", "node A<d,i> { in x; x -> B.s<d mod 0> }", "UPL1108", 1, 36, "divisor of `mod` is 0", None),
     ("data in a bound", "node A<d,i> { in x, n: int; x -> B.s<d> for a in 0..n }", "UPL1108", 1, 53, "input `n`", None),
     ("unknown name in a domain", "node A<d,i> in d<=M { in x }", "UPL1108", 1, 19, "unknown name `M`", None),
     ("input in a domain", "node A<d,i> in 0<=d<x { in x }", "UPL1108", 1, 21, "`x`", "index fields"),

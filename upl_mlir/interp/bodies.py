@@ -8,7 +8,7 @@ without an integer value, an entry outside a constant array) is evaluated only w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -425,22 +425,12 @@ class Body:
         text = self.text(s.value, want if want.is_float and given.is_float else None)
         if given is want or (given is Kind.F32 and want is Kind.F64):
             return text
-        conversion = _CONVERSIONS.get((given, want))
-        if conversion is None:
+        if not (given is Kind.F64 and want is Kind.F32):  # the verifier has seen to all else
             raise error("UPL1607", f"a value of type `{given.value}` goes into `{want.value}`", span_of(s))
-        if isinstance(_resolve(s.value).owner, arith.ConstantOp | RefOp) and given.is_float:
-            return text  # a literal already in the precision wanted
-        return conversion(text)
+        literal = isinstance(_resolve(s.value).owner, arith.ConstantOp | RefOp)
+        return text if literal else f"round_f32({text})"
 
 
-_CONVERSIONS: Mapping[tuple[Kind, Kind], Callable[[str], str]] = {
-    (Kind.BOOL, Kind.INT): "int({})".format,
-    (Kind.BOOL, Kind.F32): "float({})".format,
-    (Kind.BOOL, Kind.F64): "float({})".format,
-    (Kind.INT, Kind.F32): "round_f32({})".format,
-    (Kind.INT, Kind.F64): "float({})".format,
-    (Kind.F64, Kind.F32): "round_f32({})".format,
-}
 _CAN_TRAP = re.compile(r"\bT\d+\[|\b(?:floordiv|ceildiv|mod)\(")
 _FIELD = re.compile(r"\bf(\d+)\b")
 

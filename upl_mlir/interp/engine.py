@@ -105,8 +105,10 @@ class Engine:
         max_firings: int = MAX_FIRINGS,
         trace: Trace | None = None,
     ):
+        if not Kind(real).is_float:
+            raise ValueError(f"real={real!r}: expected f32 or f64")
         self.order, self.seed, self.max_firings = Order(order), seed, max_firings
-        self._real = np.dtype(Kind(real).value.replace("f", "float"))
+        self._real = np.dtype(np.float32 if Kind(real) is Kind.F32 else np.float64)
         ctx = poly_context(program, params or {})
         self.plan = make_plan(program, ctx, Kind(real), GatherOrder(gather))
         self.ports: dict[str, HostPort] = {
@@ -210,7 +212,8 @@ class Engine:
 
     def _values(self, port: HostPort, array: NDArray[Any]) -> list[Any]:
         """The elements of the domain, in lexicographic order, as Python values."""
-        return np.asarray(array, port.dtype)[port.inside].tolist()
+        with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
+            return np.asarray(array)[port.inside].astype(port.dtype).tolist()
 
     def _boot(self, code: dict[str, Any]) -> None:
         """Fire the instances all of whose inputs are gathers of no summands (LANGUAGE 3.3)."""

@@ -61,7 +61,7 @@ class LowerHwPass(ModulePass):
 
 
 def lower_hw(program: upl.ProgramOp, machine: str | None = None) -> ttm.ProgramOp:
-    """The machine's program.  Raises UplError (UPL1720–UPL1722)."""
+    """The machine's program.  Raises UplError (UPL1730–UPL1732)."""
     return _Lowering(program).run(machine)
 
 
@@ -74,7 +74,7 @@ def _element(t: UplType, at: Operation, what: str) -> str:
         case UplType.BOOL:
             return "i1"
         case UplType.F64:
-            raise error("UPL1721", f"{what} is declared f64, the machine computes in f32", span_of(at),
+            raise error("UPL1731", f"{what} is declared f64, the machine computes in f32", span_of(at),
                         help="declare it real or f32")  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class _Lowering:
         if self.sets.ctx.params:
             names = ", ".join(f"`{p}`" for p in self.sets.ctx.params)
             raise error(
-                "UPL1720", f"the parameter {names} is open: the widths of index fields depend on it", span_of(program),
+                "UPL1730", f"the parameter {names} is open: the widths of index fields depend on it", span_of(program),
                 help=f"bind it, for instance with -D {self.sets.ctx.params[0]}=2",
             )  # fmt: skip
 
@@ -134,7 +134,7 @@ class _Lowering:
                 if domain.is_empty():
                     lo = hi = 0
                 else:
-                    raise error("UPL1722", f"the field `{f}` of `{op.symbol}` has no bound", span_of(op))
+                    raise error("UPL1732", f"the field `{f}` of `{op.symbol}` has no bound", span_of(op))
             out.append(ttm.Field(f, lo, max(0, hi - lo).bit_length()))
         return out
 
@@ -143,7 +143,7 @@ class _Lowering:
         for p in op.ports:
             what = f"`{op.symbol}.{p.name}`"
             if p.gather is not None and isinstance(p.count, IndexExpr) and p.count.name and op.port(p.count.name):
-                raise error("UPL1722", f"{what} counts its summands by the input `{p.count}`: not built yet", span_of(op))
+                raise error("UPL1732", f"{what} counts its summands by the input `{p.count}`: not built yet", span_of(op))
             out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather.value if p.gather else ""))
         return out
 
@@ -156,7 +156,7 @@ class _Lowering:
             none = self.sets.domain(op.symbol).constrain(Formula.compare(p.count, CmpOp.LE, 0))
             for n, point in enumerate(none.points()):
                 if n >= MAX_BOOT_TOKENS:
-                    raise error("UPL1722", f"`{op.symbol}.{p.name}` has too many gathers without summands", span_of(op))
+                    raise error("UPL1732", f"`{op.symbol}.{p.name}` has too many gathers without summands", span_of(op))
                 out.append(ttm.BootOp(upl.port_ref(op.symbol, p.name), point))
         return out
 
@@ -288,7 +288,7 @@ class _Code:
 
     def _integer(self, value: int, type_: Attribute, at: Operation) -> SSAValue:
         if type_ == i32 and not -(2**31) <= value < 2**31:
-            raise error("UPL1721", f"the constant {value} does not fit the machine's 32-bit integers", span_of(at))
+            raise error("UPL1731", f"the constant {value} does not fit the machine's 32-bit integers", span_of(at))
         return self.body.constant(value, type_)
 
     def _constant(self, op: upl.RefOp) -> SSAValue:

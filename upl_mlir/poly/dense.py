@@ -152,7 +152,7 @@ def mask(ctx: PolyContext, fields: Sequence[str], domain: Formula, box: Box) -> 
         env[field] = np.arange(lo, lo + n, dtype=np.int64).reshape(along)
     tables = {name: np.array(t.values, dtype=np.int64) for name, t in ctx.arrays.items()}
     found = _Evaluator(ctx, env, tables).formula(guarded(domain, ctx))
-    return np.ascontiguousarray(np.broadcast_to(found, box.shape))
+    return np.array(np.broadcast_to(found, box.shape))
 
 
 @dataclass(frozen=True)

@@ -269,5 +269,3 @@ def _fits(t: Attribute, wanted: UplType) -> bool:
             return isinstance(t, Float64Type)
         case UplType.REAL:
             return isinstance(t, Float32Type | Float64Type)
-
-

@@ -1,596 +1,479 @@
-"""From tokens to the tree of `ast.py`: recursive descent for items and statements, precedence climbing for expressions.
+"""From `.upl` text to the tree of `ast.py`: items and statements.  The expressions are in `grammar.py`.
 
-Written by hand rather than generated: a statement of UPL may begin like an expression and turn out to be an arrow, and
-the messages can say in the language's own words what is missing.  It is also quick to start (no tables to build).
+Written by hand, because importing lark alone takes longer (about 90 ms) than all that a command has for its start, and
+because messages in the user's words, which depend on what was being read, are simple here and not in an LALR table.
+
+    program   ::= [program NAME] {item}                        items and statements end at a line end or `;`
+    item      ::= param NAME [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]
+                | input NAME [fields] [: TYPE] [in e, ...] [{ arrows }]
+                | output NAME [fields] [: TYPE] [in e, ...]
+                | node NAME [fields] [in e, ...] { statements }
+                | adjoint of PORT [seed PORT] wrt PORT, ... [-> PORT, ...]
+    fields    ::= <NAME, ...>  |  <>
+    statement ::= in input, ...  |  NAME [: TYPE] = e  |  arrow
+    input     ::= NAME [: TYPE]  |  @(OP) NAME[e | #] [: TYPE]
+    arrow     ::= [if e :] [e] [# e | ##] -> PORT [<(e | *), ...>] [for NAME in e..e, ... [if e]]
+    PORT      ::= NAME [. NAME]
+
+A line end before `->` does not end an arrow that has a condition, value or multiplicity but no `->` yet; one before
+`for` does not end an arrow without `for` (no statement begins with `for`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from upl_mlir.diagnostics import Note, Span, UplError, did_you_mean, error
-from upl_mlir.frontend.upl_text import ast
-from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, RESERVED, TYPE_WORDS, Kind, Token, tokenize
+from upl_mlir.frontend.upl_text.ast import (
+    Adjoint,
+    Arrow,
+    Assign,
+    Compare,
+    CompareOp,
+    Const,
+    ConstArray,
+    Expr,
+    GatherOp,
+    HostInput,
+    HostOutput,
+    Ident,
+    IndexElement,
+    InputDecl,
+    Inputs,
+    Item,
+    Iterator,
+    Name,
+    NodeBlock,
+    Param,
+    PortRef,
+    Program,
+    Star,
+    Statement,
+    StatedBySummands,
+    TypeRef,
+    Unbounded,
+)
+from upl_mlir.frontend.upl_text.grammar import Cursor, begins_operand, describe, is_one_of
+from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, Kind, Token
 
-MAX_DEPTH = 100
-_T = TypeVar("_T")
+_S = TypeVar("_S", bound=Statement)
+_R = TypeVar("_R")
 
-_COMPARE = {op.value: op for op in ast.CompareOp}
-_SUM = {"+": ast.BinaryOp.ADD, "-": ast.BinaryOp.SUB}
-_PRODUCT = {
-    "*": ast.BinaryOp.MUL, "/": ast.BinaryOp.DIV, "floordiv": ast.BinaryOp.FLOORDIV, "ceildiv": ast.BinaryOp.CEILDIV,
-    "mod": ast.BinaryOp.MOD,
-}  # fmt: skip
-_GATHER = {op.value: op for op in ast.GatherOp}
-_TYPES = {t.value: t for t in ast.ScalarType}
+_ITEMS = "`param`, `const`, `input`, `output`, `node` or `adjoint`"
+_COMPARISONS = tuple(op.value for op in CompareOp)
 
 
-def parse_text(text: str, file: str = "<string>") -> ast.Program:
-    """The tree of a whole program.  Raises UplError (UPL10xx), which knows the text."""
-    return _with_text(text, file, lambda p: p.program())
+def parse_text(text: str, file: str = "<string>") -> Program:
+    """The tree of the text of a whole program; `file` is the name its positions get.
+
+    Raises UplError (UPL1002 to UPL1013), which knows the text and shows the line.
+    """
+    return _read(text, file, lambda parser: parser.program())
 
 
-def parse_expression(text: str, file: str = "<string>") -> ast.Expr:
-    """The tree of one expression.  Raises UplError (UPL10xx)."""
-
-    def whole(p: _Parser) -> ast.Expr:
-        out = p.expression()
-        p.skip_newlines()
-        if p.here.kind is not Kind.END:
-            p.fail("the end of the expression")
-        return out
-
-    return _with_text(text, file, whole)
+def parse_expression(text: str, file: str = "<string>") -> Expr:
+    """The tree of a text that is one expression.  Raises UplError (UPL1002 to UPL1011)."""
+    return _read(text, file, lambda parser: parser.whole_expression())
 
 
-def parse_file(path: str | Path) -> tuple[ast.Program, str]:
-    """The tree of a file, and its text.  Raises UplError: UPL1001 if the file cannot be read or is not UTF-8."""
-    name = str(path)
+def parse_file(path: str | Path) -> tuple[Program, str]:
+    """The tree of the program in a file, and its text.
+
+    Raises UplError: UPL1001 if the file cannot be read or is not UTF-8, else as `parse_text`.
+    """
+    file = str(path)
+    nowhere = Span(file, 0, 0)
     try:
         data = Path(path).read_bytes()
-    except IsADirectoryError:
-        raise error("UPL1001", "this is a directory, not a program", Span(name, 0, 0)) from None
     except FileNotFoundError:
-        raise error("UPL1001", "there is no such file", Span(name, 0, 0)) from None
+        raise error("UPL1001", "there is no such file", nowhere) from None
+    except IsADirectoryError:
+        raise error("UPL1001", "this is a directory, not a file", nowhere) from None
     except OSError as e:
-        raise error("UPL1001", f"cannot read the file: {e.strerror}", Span(name, 0, 0)) from None
+        raise error("UPL1001", f"cannot read this file: {e.strerror or e}", nowhere) from None
+    except ValueError:
+        raise error("UPL1001", "no file can have this name", nowhere) from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
-        before = data[: e.start]
-        line, col = before.count(b"\n") + 1, e.start - (before.rfind(b"\n") + 1) + 1
-        raise error(
-            "UPL1001", f"the file is not UTF-8: byte {e.start} is 0x{data[e.start]:02x}", Span(name, line, col),
-            help="save it as UTF-8",
-        ) from None  # fmt: skip
-    return parse_text(text, name), text
+        before = data[: e.start].decode("utf-8").rpartition("\n")
+        span = Span(file, before[0].count("\n") + (2 if before[1] else 1), len(before[2]) + 1)
+        message = f"this file is not UTF-8 text: the byte 0x{data[e.start]:02X} cannot stand here"
+        raise error("UPL1001", message, span, help="save it with the encoding UTF-8") from None
+    return parse_text(text, file), text
 
 
-def _with_text(text: str, file: str, parse: Callable[[_Parser], _T]) -> _T:
+def _read(text: str, file: str, read: Callable[[_Parser], _R]) -> _R:
     try:
-        return parse(_Parser(text, file))
+        return read(_Parser(text, file))
     except UplError as e:
         e.sources.add(file, text)
         raise
 
 
-class _Parser:
-    """A cursor over the tokens; each method reads one construct and leaves the cursor behind it."""
+class _Parser(Cursor):
+    """Items and statements.  Each method reads the construct of its name and leaves the cursor behind it."""
 
-    def __init__(self, text: str, file: str):
-        self.tokens, self.comments = tokenize(text, file)
-        self.pos = 0
-        self.depth = 0
-        self.open: list[Token] = []  # braces and brackets that are not closed yet
+    # --- the whole text ----------------------------------------------------------------------------------------------
 
-    # -- tokens ------------------------------------------------------------------------------------------------------
-    @property
-    def here(self) -> Token:
-        token = self.tokens[self.pos]
-        if token.kind is Kind.ERROR:
-            assert isinstance(token.value, UplError)
-            raise token.value
-        return token
-
-    @property
-    def last(self) -> Token:
-        return self.tokens[max(0, self.pos - 1)]
-
-    def peek(self, ahead: int) -> Token:
-        return self.tokens[min(self.pos + ahead, len(self.tokens) - 1)]
-
-    def at(self, *texts: str) -> bool:
-        token = self.here
-        return token.kind in (Kind.SYMBOL, Kind.WORD) and token.text in texts
-
-    def advance(self) -> Token:
-        token = self.here
-        if token.kind is not Kind.END:
-            self.pos += 1
-        return token
-
-    def take(self, *texts: str) -> Token | None:
-        return self.advance() if self.at(*texts) else None
-
-    def expect(self, text: str, why: str = "") -> Token:
-        return self.take(text) or self.fail(f"`{text}`{why}")
-
-    def skip_newlines(self) -> None:
-        while self.here.kind is Kind.NEWLINE or self.at(";"):
-            self.pos += 1
-
-    def span(self, start: Token | ast.Node) -> Span:
-        """From the start to the last token read."""
-        s, e = start.span, self.last.span
-        return Span(s.file, s.line, s.col, e.end_line, e.end_col)
-
-    def shown(self) -> str:
-        token = self.here
-        match token.kind:
-            case Kind.END:
-                return "the end of the text"
-            case Kind.NEWLINE:
-                return "the end of the line"
-            case Kind.WORD:
-                return f"the reserved word `{token.text}`"
-            case _:
-                return f"`{token.text}`"
-
-    def fail(self, expected: str, help: str | None = None) -> NoReturn:
-        notes = []
-        if self.here.kind is Kind.END or (self.here.kind is Kind.WORD and self.here.text in ITEM_WORDS):
-            notes = [Note(f"`{t.text}` is opened here", t.span) for t in self.open[-1:]]
-        raise error(
-            "UPL1002", f"expected {expected}, found {self.shown()}", self.here.span, notes=notes,
-            help=help or self._hint(expected),
-        )  # fmt: skip
-
-    def _hint(self, expected: str) -> str | None:
-        token = self.here
-        if token.text == "=" and token.kind is Kind.SYMBOL:
-            return "equality is written `==`"
-        if "name" in expected and token.kind is Kind.WORD and token.text in RESERVED:
-            return f"`{token.text}` is reserved; choose another name, such as `{token.text}_`"
-        return None
-
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise error(
-                "UPL1007", f"expression nested more than {MAX_DEPTH} deep", self.here.span,
-                help="name a part of it with an assignment",
-            )  # fmt: skip
-
-    def bracketed(self, opening: Token, closing: str, kind: Kind = Kind.SYMBOL) -> None:
-        """Read the closing bracket of `opening`."""
-        if self.here.kind is kind and self.here.text == closing:
-            self.pos += 1
-            self.open.pop()
-            return
-        help_ = None
-        if kind is Kind.INDEX_CLOSE and self.at(*_COMPARE):
-            help_ = "inside an index a comparison needs parentheses"
-        raise error(
-            "UPL1002", f"expected `{closing}`, found {self.shown()}", self.here.span,
-            notes=[Note(f"`{opening.text}` is opened here", opening.span)], help=help_ or self._hint(""),
-        )  # fmt: skip
-
-    def ident(self, what: str) -> ast.Ident:
-        if self.here.kind is not Kind.NAME:
-            self.fail(what)
-        token = self.advance()
-        return ast.Ident(token.span, token.text)
-
-    # -- items -------------------------------------------------------------------------------------------------------
-    def program(self) -> ast.Program:
-        first = self.tokens[0]
-        self.skip_newlines()
-        name: ast.Ident | None = None
-        if self.take("program"):
-            name = self.ident("the program's name")
-            self.end_of_item()
-        items: list[ast.Item] = []
-        while True:
-            self.skip_newlines()
-            if self.here.kind is Kind.END:
-                break
+    def program(self) -> Program:
+        self.skip_separators()
+        name: Ident | None = None
+        if self.accept("program"):
+            name = self.ident("the name of the program")
+            self.end_of_item("a name")
+        items: list[Item] = []
+        self.skip_separators()
+        while self.token.kind is not Kind.END:
             items.append(self.item())
-            self.end_of_item()
-        if not items and name is None:
-            raise error("UPL1008", "there is no program in this text", first.span, help="a program begins with `program NAME`")
-        return ast.Program(self.span(first), name, tuple(items), tuple(self.comments))
+            self.skip_separators()
+        end = self.token.span
+        if name is None and not items:
+            raise error("UPL1013", "there is no program in this text", end, help="begin with `program NAME`")
+        span = Span(end.file, 1, 1, end.end_line, end.end_col)
+        return Program(span, name, tuple(items), tuple(self.comments))
 
-    def end_of_item(self) -> None:
-        if self.last.text == "}" or self.here.kind in (Kind.END, Kind.NEWLINE) or self.at(";"):
-            return
-        self.fail("the end of the line")
+    def whole_expression(self) -> Expr:
+        self.skip_separators()
+        out = self.expression()
+        self.skip_separators()
+        if self.token.kind is not Kind.END:
+            self.fail("an operator or the end of the expression")
+        return out
 
-    def item(self) -> ast.Item:
-        start = self.here
-        readers: dict[str, Callable[[Token], ast.Item]] = {
-            "param": self.param, "const": self.const, "input": self.host_input, "output": self.host_output,
-            "node": self.node, "adjoint": self.adjoint,
-        }  # fmt: skip
-        if start.kind is Kind.WORD and start.text in readers:
-            self.pos += 1
-            return readers[start.text](start)
-        if self.at("program"):
-            self.fail("a declaration", "a text holds one program; `program` stands at its beginning")
-        hint = did_you_mean(start.text, readers) if start.kind is Kind.NAME else None
-        if self.at("}"):
-            hint = "there is no open `{`"
-        self.fail("`param`, `const`, `input`, `output`, `node` or `adjoint`", hint)
+    # --- items -------------------------------------------------------------------------------------------------------
 
-    def param(self, start: Token) -> ast.Param:
-        name = self.ident("the parameter's name")
-        condition: ast.Compare | None = None
-        if self.at(*_COMPARE):
-            condition = self.comparison_after(ast.Name(name.span, name.name))
-        elif self.at("="):
-            self.fail("a condition such as `>= 1`", "a parameter has no value in the text: use `const`, or -D on the command line")
-        return ast.Param(self.span(start), name, condition)
+    def item(self) -> Item:
+        token = self.token
+        if token.kind is not Kind.WORD or token.text not in ITEM_WORDS:
+            self._no_item()
+        if token.text == "program":
+            message = "`program` stands once, at the beginning of the text"
+            raise error("UPL1012", message, token.span)
+        self.advance()
+        match token.text:
+            case "param":
+                return self.param(token)
+            case "const":
+                return self.const(token)
+            case "input":
+                return self.host_input(token)
+            case "output":
+                return self.host_output(token)
+            case "node":
+                return self.node(token)
+            case _:
+                return self.adjoint(token)
 
-    def const(self, start: Token) -> ast.Const | ast.ConstArray:
-        name = self.ident("the constant's name")
-        if opening := self.take("["):
-            self.open.append(opening)
-            lo = self.expression()
-            self.expect(":", " between the bounds")
-            hi = self.expression()
-            self.bracketed(opening, "]")
-            self.expect("=")
-            values = self.array_values()
-            return ast.ConstArray(self.span(start), name, lo, hi, values)
+    def _no_item(self) -> NoReturn:
+        token = self.token
+        if is_one_of(token, ("}",)):
+            raise error("UPL1008", "there is no open `{` that this `}` closes", token.span)
+        if is_one_of(token, ("->", "if", "in", "for", "#", "##")):
+            help = "only nodes and inputs have statements, in `{ }`"
+            if token.text == "->" and isinstance(self.previous_item, Adjoint):
+                help = "the `->` of a directive stands on the line of its `wrt`"
+            raise error("UPL1012", f"`{token.text}` stands outside of every block", token.span, help=help)
+        help = None
+        if token.kind is Kind.NAME:
+            help = did_you_mean(token.text, ITEM_WORDS)
+            if help is None and self.following().text == "=":
+                help = f"a constant is declared by `const {token.text} = …`; variables belong to nodes"
+        self.fail(_ITEMS, help=help)
+
+    def end_of_item(self, before: str, *, help: str | None = None) -> None:
+        """Check that an item ends here; `before` is what could go on, in words."""
+        if self.token.kind not in (Kind.NEWLINE, Kind.END) and not self.at(";"):
+            self.fail("a new line or `;`" + (f" after {before}" if before else ""), help=help)
+
+    previous_item: Item | None = None
+
+    def param(self, start: Token) -> Param:
+        name = self.ident("the name of a parameter")
+        condition: Compare | None = None
+        if self.at(*_COMPARISONS):
+            condition = self.comparisons(Name(name.span, name.name), name.span)
+        help = None
+        if self.at("="):
+            help = "a value makes it a constant: write `const`, or give the value on the command line"
+        elif self.at("in"):
+            help = f"a bound is written `param {name.name} >= 1`"
+        elif self.at(","):
+            help = "write one `param` for each"
+        self.end_of_item("" if condition else "the name of a parameter", help=help)
+        return Param(self.since(start), name, condition)
+
+    def const(self, start: Token) -> Const | ConstArray:
+        name = self.ident("the name of a constant")
+        opening = self.accept("[")
+        if opening is None:
+            help = f"the type of a constant follows from its value: `const {name.name} = …`" if self.at(":") else None
+            self.expect("=", help=help)
+            if self.at("["):
+                self.fail("an expression", help=f"an array has bounds: `const {name.name}[0:n-1] = […]`")
+            value = self.expression()
+            self.end_of_item("")
+            return Const(self.since(start), name, value)
+        lo = self.expression()
+        self.expect(":", after="the lower bound", help=f"give both bounds: `const {name.name}[0:n-1] = […]`")
+        hi = self.expression()
+        self.close(opening, "an operator")
         self.expect("=")
-        if self.at("["):
-            self.fail("a number", f"an array says its bounds: `const {name.name}[0:n-1] = [...]`")
-        return ast.Const(self.span(start), name, self.expression())
+        opening = self.expect("[")
+        values = self.list_of(self.expression)
+        self.close(opening, "`,`")
+        self.end_of_item("")
+        return ConstArray(self.since(start), name, lo, hi, values)
 
-    def array_values(self) -> tuple[ast.Expr, ...]:
-        opening = self.expect("[", " before the values")
-        self.open.append(opening)
-        values: list[ast.Expr] = []
-        while not self.at("]"):
-            values.append(self.expression())
-            if not self.take(","):
-                break
-        self.bracketed(opening, "]")
-        return tuple(values)
+    def host_input(self, start: Token) -> HostInput:
+        name, fields, kind, domain = self.host_header("input")
+        arrows: tuple[Arrow, ...] = ()
+        if self.at("{"):
+            arrows = self.block(self.host_statement)
+        self.end_of_item("")
+        return HostInput(self.since(start), name, fields, kind, domain, arrows)
 
-    def fields(self) -> tuple[ast.Ident, ...] | None:
-        if self.here.kind is not Kind.INDEX_OPEN:
+    def host_output(self, start: Token) -> HostOutput:
+        name, fields, kind, domain = self.host_header("output")
+        if self.at("{"):
+            raise error("UPL1012", "an output has no block: tokens end in it", self.token.span)
+        self.end_of_item("")
+        return HostOutput(self.since(start), name, fields, kind, domain)
+
+    def host_header(self, what: str) -> tuple[Ident, tuple[Ident, ...] | None, TypeRef | None, tuple[Expr, ...] | None]:
+        name = self.ident(f"the name of an {what}")
+        fields = self.fields(f"{what} {name.name}")
+        kind = self.type_after_colon()
+        domain = self.domain()
+        if domain and self.at(":"):
+            self.fail("`{` or the end of the line", help="the type stands before `in`")
+        return name, fields, kind, domain
+
+    def node(self, start: Token) -> NodeBlock:
+        name = self.ident("the name of a node")
+        fields = self.fields(f"node {name.name}")
+        domain = self.domain()
+        if not self.at("{"):
+            help = "a node has no type; its inputs have" if self.at(":") else None
+            self.fail("`{`" if domain else "`in` or `{`", help=help)
+        body = self.block(self.statement)
+        self.end_of_item("")
+        return NodeBlock(self.since(start), name, fields, domain, body)
+
+    def adjoint(self, start: Token) -> Adjoint:
+        self.expect("of")
+        of = self.port_ref("the name of an output or node")
+        seed = self.port_ref("the name of a node") if self.accept("seed") else None
+        self.expect("wrt")
+        wrt = self.list_of(lambda: self.port_ref("the name of an input or node"))
+        targets = self.list_of(lambda: self.port_ref("the name of a node")) if self.accept("->") else ()
+        self.end_of_item("")
+        out = Adjoint(self.since(start), of, seed, wrt, targets)
+        self.previous_item = out
+        return out
+
+    def fields(self, head: str) -> tuple[Ident, ...] | None:
+        """`<field, …>`, or None if there is none."""
+        if self.token.kind is not Kind.INDEX_OPEN:
+            if self.at("(", "["):
+                self.fail("index fields in `< >`, `in` or `{`", help=f"fields are written `{head}<i,j>`")
             return None
         opening = self.advance()
-        self.open.append(opening)
-        out: list[ast.Ident] = []
-        while self.here.kind is not Kind.INDEX_CLOSE:
-            out.append(self.ident("a field name"))
-            if not self.take(","):
-                break
-        self.bracketed(opening, ">", Kind.INDEX_CLOSE)
-        return tuple(out)
+        names: tuple[Ident, ...] = ()
+        if self.token.kind is not Kind.INDEX_CLOSE:
+            names = self.list_of(lambda: self.ident("a field name", help="bounds and conditions stand after `in`"))
+        self.close(opening, "`,`")
+        return names
 
-    def type_ref(self) -> ast.TypeRef | None:
-        if not self.take(":"):
-            return None
-        token = self.here
-        if token.kind is not Kind.WORD or token.text not in TYPE_WORDS:
-            self.fail("a type: `real`, `f32`, `f64`, `int` or `bool`", did_you_mean(token.text, TYPE_WORDS))
-        self.pos += 1
-        return ast.TypeRef(token.span, _TYPES[token.text])
+    def domain(self) -> tuple[Expr, ...] | None:
+        """`in condition, …`, or None if there is none."""
+        return self.list_of(self.expression) if self.accept("in") else None
 
-    def domain(self) -> tuple[ast.Expr, ...] | None:
-        if not self.take("in"):
-            return None
-        out = [self.expression()]
-        while self.take(","):
-            out.append(self.expression())
-        return tuple(out)
+    def port_ref(self, what: str) -> PortRef:
+        start = self.token
+        port = self.ident(what)
+        member = self.ident(f"the name of an input of `{port.name}`") if self.accept(".") else None
+        if self.at("."):
+            self.fail("one `.` at most", help="write `NODE.input`")
+        return PortRef(self.since(start), port, member)
 
-    def host_input(self, start: Token) -> ast.HostInput:
-        name = self.ident("the input's name")
-        fields, type_, domain = self.fields(), self.type_ref(), self.domain()
-        arrows: list[ast.Arrow] = []
-        if self.at("{"):
-            for s in self.block():
-                if not isinstance(s, ast.Arrow):
-                    what = "an assignment" if isinstance(s, ast.Assign) else "a declaration of inputs"
-                    raise error("UPL1009", f"the block of a host input holds only arrows, this is {what}", s.span,
-                                help="put it into a node")  # fmt: skip
-                arrows.append(s)
-        return ast.HostInput(self.span(start), name, fields, type_, domain, tuple(arrows))
+    # --- statements --------------------------------------------------------------------------------------------------
 
-    def host_output(self, start: Token) -> ast.HostOutput:
-        name = self.ident("the output's name")
-        out = ast.HostOutput(start.span, name, self.fields(), self.type_ref(), self.domain())
-        if self.at("{"):
-            self.fail("the end of the line", "a host output sends nothing: it has no block")
-        return replace(out, span=self.span(start))
-
-    def node(self, start: Token) -> ast.NodeBlock:
-        name = self.ident("the node's name")
-        fields, domain = self.fields(), self.domain()
-        if not self.at("{"):
-            self.fail("`{` before the node's body")
-        body = self.block()
-        return ast.NodeBlock(self.span(start), name, fields, domain, body)
-
-    def adjoint(self, start: Token) -> ast.Adjoint:
-        self.expect("of", " after `adjoint`")
-        of = self.port_ref()
-        seed = self.port_ref() if self.take("seed") else None
-        self.expect("wrt", " and what to differentiate by")
-        wrt = [self.port_ref()]
-        while self.take(","):
-            wrt.append(self.port_ref())
-        targets: list[ast.PortRef] = []
-        if self.take("->"):
-            targets.append(self.port_ref())
-            while self.take(","):
-                targets.append(self.port_ref())
-        return ast.Adjoint(self.span(start), of, seed, tuple(wrt), tuple(targets))
-
-    def port_ref(self) -> ast.PortRef:
-        start = self.here
-        port = self.ident("the name of a node or port")
-        member = self.ident("the name of an input") if self.take(".") else None
-        return ast.PortRef(self.span(start), port, member)
-
-    # -- statements --------------------------------------------------------------------------------------------------
-    def block(self) -> tuple[ast.Statement, ...]:
-        opening = self.expect("{")
-        self.open.append(opening)
-        out: list[ast.Statement] = []
+    def block(self, read: Callable[[], _S]) -> tuple[_S, ...]:
+        """`{ statements }`."""
+        opening = self.advance()
+        out: list[_S] = []
         while True:
-            self.skip_newlines()
-            if self.at("}"):
-                self.pos += 1
-                self.open.pop()
+            self.skip_separators()
+            if self.accept("}"):
                 return tuple(out)
-            if self.here.kind is Kind.END or (self.here.kind is Kind.WORD and self.here.text in ITEM_WORDS):
-                self.fail("`}`")
-            out.append(self.statement())
-            if not (self.here.kind is Kind.NEWLINE or self.at(";", "}")):
-                self.fail("the end of the statement", self._statement_hint(out[-1]))
+            if self.token.kind is Kind.END or self.at(*ITEM_WORDS):
+                help = "the inputs of a node are declared with `in`" if self.at("input") else None
+                self.fail("a statement or `}`", opening=opening, help=help)
+            out.append(read())
+            if not (self.token.kind in (Kind.NEWLINE, Kind.END) or self.at(";", "}")):
+                self._no_end(out[-1])
 
-    def _statement_hint(self, before: ast.Statement) -> str | None:
-        if isinstance(before, ast.Arrow) and self.at("if"):
-            return "a condition stands before the arrow: `if c: v -> Target.input<...>`"
-        if self.here.kind is Kind.NAME:
-            return "statements are separated by `;` or a new line"
-        return self._hint("")
+    def host_statement(self) -> Arrow:
+        if self.at("in") or self._assigns():
+            what = "inputs are declared" if self.at("in") else "variables are assigned"
+            raise error("UPL1012", "the block of an input holds only arrows", self.token.span, help=f"{what} in nodes")
+        return self.arrow()
 
-    def statement(self) -> ast.Statement:
-        start = self.here
+    def statement(self) -> Statement:
         if self.at("in"):
-            self.pos += 1
-            return self.inputs(start)
-        if start.kind is Kind.NAME:
-            following = self.peek(1)
-            if following.kind is Kind.SYMBOL and following.text in ("=", ":"):
-                return self.assign(start)
-        return self.arrow(start)
-
-    def inputs(self, start: Token) -> ast.Inputs:
-        out = [self.input_decl()]
-        while self.take(","):
-            out.append(self.input_decl())
-        return ast.Inputs(self.span(start), tuple(out))
-
-    def input_decl(self) -> ast.InputDecl:
-        start = self.here
-        if not self.take("@"):
-            name = self.ident("the name of an input")
-            if self.at("["):
-                self.fail("`,` or the end of the line", f"a gathering input says how: `@(+) {name.name}[...]`")
-            return ast.InputDecl(self.span(start), name, self.type_ref())
-        self.expect("(", " and the operator of the gather")
-        op = self.here
-        if op.text not in _GATHER:
-            self.fail("a gather operator: `+ * min max && ||`")
-        self.pos += 1
-        self.expect(")")
-        name = self.ident("the name of an input")
-        opening = self.expect("[", " and the number of summands: `[#]` or `[n]`")
-        self.open.append(opening)
-        count: ast.Expr | ast.StatedBySummands
-        if mark := self.take("#"):
-            count = ast.StatedBySummands(mark.span)
-        else:
-            count = self.expression()
-        self.bracketed(opening, "]")
-        end = self.type_ref()
-        return ast.InputDecl(self.span(start), name, end, _GATHER[op.text], count)
-
-    def assign(self, start: Token) -> ast.Assign:
-        name = self.ident("the name of a variable")
-        type_ = self.type_ref()
-        self.expect("=")
-        return ast.Assign(self.span(start), name, type_, self.expression())
-
-    def continues(self, *texts: str) -> bool:
-        """Whether one of the texts comes next, perhaps on the next line: it continues a statement that has no arrow."""
-        if self.here.kind is Kind.NEWLINE:
-            following = self.peek(1)
-            if following.kind in (Kind.SYMBOL, Kind.WORD) and following.text in texts:
-                self.pos += 1
-        return self.at(*texts)
-
-    def arrow(self, start: Token) -> ast.Arrow:
-        condition: ast.Expr | None = None
-        if self.take("if"):
-            condition = self.expression()
-            self.expect(":", " after the condition")
-            while self.here.kind is Kind.NEWLINE:  # a condition without its arrow goes on
-                self.pos += 1
-        value: ast.Expr | None = None
-        if not self.at("->", "#", "##"):
+            start = self.advance()
+            inputs = self.list_of(self.input_decl)
+            return Inputs(self.since(start), inputs)
+        if self._assigns():
+            start = self.token
+            name = self.ident("the name of a variable")
+            kind = self.type_after_colon()
+            self.expect("=")
             value = self.expression()
-        multiplicity: ast.Expr | ast.Unbounded | None = None
-        if self.continues("->", "#", "##") and (mark := self.take("#", "##")):
-            multiplicity = ast.Unbounded(mark.span) if mark.text == "##" else self.multiplicity()
-        if not self.continues("->"):
-            self.fail("`->` and the arrow's target", self._arrow_hint(value))
-        self.pos += 1
-        target = self.port_ref()
-        index = self.index() if self.here.kind is Kind.INDEX_OPEN else None
-        iterators: list[ast.Iterator] = []
-        iterator_condition: ast.Expr | None = None
-        if self.take("for"):
-            iterators.append(self.iterator())
-            while self.take(","):
-                iterators.append(self.iterator())
-            if self.take("if"):
+            return Assign(self.since(start), name, kind, value)
+        return self.arrow()
+
+    def _assigns(self) -> bool:
+        """Whether `NAME =` or `NAME :` comes next, or a reserved word is taken for such a name."""
+        named = self.token.kind is Kind.NAME or (self.token.kind is Kind.WORD and not self.at("if", "in"))
+        return named and is_one_of(self.following(), ("=", ":"))
+
+    def _no_end(self, before: Statement) -> NoReturn:
+        """Raise the error that a statement does not end here."""
+        token, help = self.token, None
+        if isinstance(before, Inputs):
+            expected = "`,` or the end of the statement"
+            if self.at("["):
+                help = "a gathering input has an operation: `@(+) s[n]`"
+        elif isinstance(before, Assign):
+            expected = "an operator or the end of the statement"
+            if self.at("->", "#", "##"):
+                help = "write two statements: the assignment; then the arrow"
+        else:
+            expected = "the end of the statement"
+            if self.at("if"):
+                help = "a condition stands before the value, `if condition: value -> …`, or after `for`"
+            elif self.at("->"):
+                help = "write one arrow for each target, with `;` between them"
+            elif self.at("#", "##"):
+                help = "a multiplicity stands before `->`"
+            elif self.at("(", "["):
+                help = "an index is written `-> NODE.input<i,j>`"
+            elif self.previous.kind is Kind.INDEX_CLOSE and token.kind is not Kind.NEWLINE:
+                help = "the index ended at `>`; inside an index a comparison needs parentheses"
+        self.fail(expected, help=help)
+
+    def input_decl(self) -> InputDecl:
+        start = self.token
+        if not self.accept("@"):
+            name = self.ident("the name of an input, or `@(op)`")
+            kind = self.type_after_colon()
+            return InputDecl(self.since(start), name, kind)
+        opening = self.expect("(")
+        gather = next((op for op in GatherOp if op.value == self.token.text), None)
+        if gather is None or self.token.kind not in (Kind.SYMBOL, Kind.NAME):
+            known = ", ".join(f"`{op.value}`" for op in GatherOp)
+            self.fail("the operation of a gathering input", help=f"one of {known}")
+        self.advance()
+        self.close(opening, "nothing else")
+        name = self.ident("the name of an input")
+        if not self.at("["):
+            self.fail("`[`", help=f"give the number of summands, `{name.name}[n]`, or `{name.name}[#]`")
+        opening = self.advance()
+        mark = self.accept("#")
+        if self.at("]") and not mark:
+            self.fail("the number of summands", help=f"`{name.name}[#]` if the summands state it by their `#`")
+        count = StatedBySummands(mark.span) if mark else self.expression()
+        self.close(opening, "an operator" if not mark else "nothing else")
+        kind = self.type_after_colon()
+        return InputDecl(self.since(start), name, kind, gather, count)
+
+    def arrow(self) -> Arrow:
+        start = self.token
+        condition: Expr | None = None
+        if self.accept("if"):
+            condition = self.expression()
+            self.expect(":", after="the condition")
+        value: Expr | None = None
+        if begins_operand(self.token):
+            value = self.expression()
+        elif not self.at("#", "##", "->"):
+            self._no_statement(condition)
+        self._join_line("->")
+        multiplicity: Expr | Unbounded | None = None
+        if mark := self.accept("##"):
+            multiplicity = Unbounded(mark.span)
+        elif self.accept("#"):
+            multiplicity = self.expression()
+        self._join_line("->")
+        if not self.accept("->"):
+            self._no_arrow(start, value, multiplicity)
+        target = self.port_ref("the name of a node or output")
+        index: tuple[IndexElement, ...] | None = None
+        if self.token.kind is Kind.INDEX_OPEN:
+            index = self.index()
+        self._join_line("for")
+        iterators: tuple[Iterator, ...] = ()
+        iterator_condition: Expr | None = None
+        if self.accept("for"):
+            iterators = self.list_of(self.iterator)
+            if self.accept("if"):
                 iterator_condition = self.expression()
-        return ast.Arrow(
-            self.span(start), condition, value, multiplicity, target, index, tuple(iterators), iterator_condition
+        return Arrow(
+            self.since(start), condition, value, multiplicity, target, index, iterators, iterator_condition
         )
 
-    def _arrow_hint(self, value: ast.Expr | None) -> str | None:
-        if self.at("="):
-            return "a variable is assigned as `name = value`; equality is written `==`"
-        if isinstance(value, ast.Compare) and self.here.kind is not Kind.NEWLINE:
-            return "a condition begins with `if` and ends with `:`"
-        return None
+    def _join_line(self, text: str) -> None:
+        """Step over a line end before `text`."""
+        if self.token.kind is Kind.NEWLINE and is_one_of(self.following(), (text,)):
+            self.advance()
 
-    def multiplicity(self) -> ast.Expr:
-        return self.expression()
+    def _no_statement(self, condition: Expr | None) -> NoReturn:
+        if self.at("for"):
+            raise error("UPL1012", "`for` without an arrow", self.token.span, help="it ends an arrow: `-> T for i in …`")
+        help = "a statement has at most one `if`; join conditions by `&&`" if condition and self.at("if") else None
+        self.fail("a value, `#` or `->`" if condition else "a statement", help=help)
 
-    def index(self) -> tuple[ast.IndexElement, ...]:
+    def _no_arrow(self, start: Token, value: Expr | None, multiplicity: Expr | Unbounded | None) -> NoReturn:
+        """Raise the error that a value or multiplicity is not followed by `->`."""
+        token = self.token
+        help = None
+        if token.kind in (Kind.NEWLINE, Kind.END) or self.at(";", "}"):
+            help = "send it, `-> NODE.input`, or give it a name, `t = …`"
+            if is_one_of(self.following(), ("#", "##")):
+                help = f"`{self.following().text}` stands on the line of the value"
+            message = f"this statement has no arrow: expected `->`, found {describe(token)}"
+            raise error("UPL1012", message, self.since(start), notes=[Note("expected here", token.span)], help=help)
+        if self.at(":") and value and not multiplicity:
+            help = "a condition begins with `if`"
+        elif self.at("for"):
+            help = "`for` stands after the target: `-> NODE.input<…> for i in lo..hi`"
+        elif multiplicity is None and begins_operand(token):
+            help = "a multiplicity is written with `#`: `value #n -> NODE.input`"
+        expected = "an operator or `->`" if multiplicity else "an operator, `#` or `->`"
+        self.fail(expected, help=help)
+
+    def index(self) -> tuple[IndexElement, ...]:
+        """`<element, …>`, or `<>`."""
         opening = self.advance()
-        self.open.append(opening)
-        out: list[ast.IndexElement] = []
-        while self.here.kind is not Kind.INDEX_CLOSE:
-            if self.at("*"):
-                out.append(ast.Star(self.advance().span))
-            else:
-                out.append(self.sum())  # a comparison inside an index needs parentheses
-            if not self.take(","):
-                break
-        self.bracketed(opening, ">", Kind.INDEX_CLOSE)
-        return tuple(out)
+        elements: tuple[IndexElement, ...] = ()
+        if self.token.kind is not Kind.INDEX_CLOSE:
+            elements = self.list_of(lambda: self._element(opening))
+        self.close(opening, "`,`")
+        return elements
 
-    def iterator(self) -> ast.Iterator:
-        start = self.here
+    def _element(self, opening: Token) -> IndexElement:
+        if self.at("*"):
+            return Star(self.advance().span)
+        return self.index_element(opening)
+
+    def iterator(self) -> Iterator:
         name = self.ident("the name of an iterator")
-        self.expect("in", " and the iterator's range `lo..hi`")
+        self.expect("in", after="the iterator")
         lo = self.expression()
-        self.expect("..", " between the bounds")
-        return ast.Iterator(self.span(start), name, lo, self.expression())
-
-    # -- expressions -------------------------------------------------------------------------------------------------
-    def expression(self) -> ast.Expr:
-        self.deeper()
-        start = self.here
-        out = self.disjunction()
-        if self.take("?"):
-            then = self.expression()
-            self.expect(":", " of the conditional expression")
-            out = ast.Conditional(self.span(start), out, then, self.expression())
-            out = replace(out, span=self.span(start))
-        self.depth -= 1
-        return out
-
-    def disjunction(self) -> ast.Expr:
-        return self._logical("||", ast.LogicalOp.OR, lambda: self._logical("&&", ast.LogicalOp.AND, self.comparison))
-
-    def _logical(self, text: str, op: ast.LogicalOp, operand: Callable[[], ast.Expr]) -> ast.Expr:
-        start = self.here
-        out = operand()
-        while self.take(text):
-            right = operand()
-            out = ast.Logical(self.span(start), op, out, right)
-        return out
-
-    def comparison(self) -> ast.Expr:
-        first = self.sum()
-        return self.comparison_after(first) if self.at(*_COMPARE) else first
-
-    def comparison_after(self, first: ast.Expr) -> ast.Compare:
-        rest: list[tuple[ast.CompareOp, ast.Expr]] = []
-        while op := self.take(*_COMPARE):
-            rest.append((_COMPARE[op.text], self.sum()))
-        return ast.Compare(self.span(first), first, tuple(rest))
-
-    def _left(self, ops: dict[str, ast.BinaryOp], operand: Callable[[], ast.Expr]) -> ast.Expr:
-        start = self.here
-        out = operand()
-        while op := self.take(*ops):
-            right = operand()
-            out = ast.Binary(self.span(start), ops[op.text], out, right)
-        return out
-
-    def sum(self) -> ast.Expr:
-        return self._left(_SUM, lambda: self._left(_PRODUCT, self.unary))
-
-    def unary(self) -> ast.Expr:
-        start = self.here
-        if op := self.take("-", "!"):
-            self.deeper()
-            operand = self.unary()
-            self.depth -= 1
-            return ast.Unary(self.span(start), ast.UnaryOp(op.text), operand)
-        return self.power()
-
-    def power(self) -> ast.Expr:
-        start = self.here
-        base = self.primary()
-        if self.take("**"):
-            self.deeper()
-            exponent = self.unary()  # right-associative; a minus may follow
-            self.depth -= 1
-            return ast.Binary(self.span(start), ast.BinaryOp.POW, base, exponent)
-        return base
-
-    def primary(self) -> ast.Expr:
-        token = self.here
-        match token.kind:
-            case Kind.INT | Kind.REAL:
-                self.pos += 1
-                assert isinstance(token.value, int | float)
-                return ast.Number(token.span, token.value, token.kind is Kind.REAL)
-            case Kind.NAME:
-                return self.name()
-            case Kind.WORD if token.text in ("true", "false"):
-                self.pos += 1
-                return ast.BoolLit(token.span, token.text == "true")
-            case Kind.WORD if token.text in TYPE_WORDS and self.peek(1).text == "(":
-                self.pos += 1
-                return self.call(ast.Ident(token.span, token.text))
-            case Kind.SYMBOL if token.text == "(":
-                self.pos += 1
-                self.open.append(token)
-                out = self.expression()
-                self.bracketed(token, ")")
-                return replace(out, span=self.span(token))
-            case _:
-                self.fail("an expression")
-
-    def name(self) -> ast.Expr:
-        token = self.advance()
-        ident = ast.Ident(token.span, token.text)
-        if self.at("("):
-            return self.call(ident)
-        if opening := self.take("["):
-            self.open.append(opening)
-            index = self.expression()
-            self.bracketed(opening, "]")
-            return ast.Lookup(self.span(token), ident, index)
-        return ast.Name(token.span, token.text)
-
-    def call(self, function: ast.Ident) -> ast.Call:
-        opening = self.expect("(")
-        self.open.append(opening)
-        arguments: list[ast.Expr] = []
-        while not self.at(")"):
-            arguments.append(self.expression())
-            if not self.take(","):
-                break
-        self.bracketed(opening, ")")
-        return ast.Call(self.span(function), function, tuple(arguments))
-
-
-__all__: Sequence[str] = ("parse_expression", "parse_file", "parse_text")
+        self.expect("..", after="the lower bound")
+        hi = self.expression()
+        return Iterator(self.since(name.span), name, lo, hi)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise, product
-from typing import cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
@@ -22,8 +21,8 @@ from upl_mlir.dialects.upl import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, Stop
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, power, rank_of, real_valued
 
-MAX_DEPTH = 150
-"""Expressions deeper than this are broken up."""
+MAX_DEPTH, MAX_NESTING = 150, 30
+"""Expressions with more operators or brackets inside one another are broken up."""
 
 
 class Strength(IntEnum):
@@ -34,10 +33,11 @@ class Strength(IntEnum):
     AND = 2
     COMPARISON = 3
     SUM = 4
-    PRODUCT = 5
-    UNARY = 6
-    POWER = 7
-    ATOM = 8
+    DIVISION = 5  # `floordiv` and its like: as strong as a product, but in parentheses where it is a factor
+    PRODUCT = 6
+    UNARY = 7
+    POWER = 8
+    ATOM = 9
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ _BINARY: dict[str, tuple[str, Strength]] = {
     arith.AddfOp.name: (" + ", Strength.SUM), arith.AddiOp.name: (" + ", Strength.SUM),
     arith.SubfOp.name: (" - ", Strength.SUM), arith.SubiOp.name: (" - ", Strength.SUM),
     arith.MulfOp.name: ("*", Strength.PRODUCT), arith.MuliOp.name: ("*", Strength.PRODUCT),
-    arith.DivfOp.name: ("/", Strength.PRODUCT), arith.FloorDivSIOp.name: (" floordiv ", Strength.PRODUCT),
-    arith.CeilDivSIOp.name: (" ceildiv ", Strength.PRODUCT), ModOp.name: (" mod ", Strength.PRODUCT),
+    arith.DivfOp.name: ("/", Strength.PRODUCT), arith.FloorDivSIOp.name: (" floordiv ", Strength.DIVISION),
+    arith.CeilDivSIOp.name: (" ceildiv ", Strength.DIVISION), ModOp.name: (" mod ", Strength.DIVISION),
 }  # fmt: skip
 _FUNCTIONS = {
     math.SqrtOp.name: "sqrt", math.ExpOp.name: "exp", math.LogOp.name: "log", math.SinOp.name: "sin",
@@ -99,11 +99,16 @@ def _power(texts: Sequence[Text]) -> Rank:
 
 @dataclass(frozen=True)
 class Chain:
-    """``a < b <= c``: operands, each with whether it is written exactly; tests; the last operand written once for two."""
+    """``a < b <= c``: operands, each with whether it is written exactly; tests; the last operand that serves two."""
 
     operands: list[tuple[SSAValue, bool]]
     tests: list[str]
     shared: SSAValue
+
+    @property
+    def is_crooked(self) -> bool:
+        """Whether the tests do not all lead one way; a person writes that with `&&`."""
+        return not any(set(self.tests) <= way for way in ({"<", "<="}, {">", ">="}, {"=="}))
 
 
 class ValuePrinter:
@@ -138,7 +143,7 @@ class ValuePrinter:
         if isinstance(op, _WIDENING) or (narrow and isinstance(op, arith.TruncFOp)):
             return self.texts[op.operands[0]]
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr):
-            number = cast("FloatAttr", op.value).value.data
+            number = op.value.value.data
             if _is_short(number):
                 return _integer(int(number))
             if narrow and pymath.isfinite(number) and rank_of(value.type) is Rank.F32:
@@ -190,8 +195,9 @@ class ValuePrinter:
                 symbol, strength = _BINARY[name]
                 rule = _real_valued if isinstance(op, arith.DivfOp) else _arithmetic
                 left, right = self.fitted(op.operands, rule, rank)
-                tighter = Strength(strength + 1)
-                return Text(f"{left.at(strength)}{symbol}{right.at(tighter, right=True)}", strength, rank)
+                first = Strength.PRODUCT if strength is Strength.DIVISION else strength
+                second = Strength.DIVISION if strength is Strength.SUM else Strength.UNARY
+                return Text(f"{left.at(first)}{symbol}{right.at(second, right=True)}", strength, rank)
             case _ if name in _EXTREMA:
                 return _call(_EXTREMA[name], self.fitted(self._flat(op, name), _arithmetic, rank), rank)
             case _ if name in _ABS:
@@ -239,7 +245,7 @@ class ValuePrinter:
             text = f"{left.at(Strength.SUM)} != {right.at(Strength.SUM)}"
             return Text(text, Strength.COMPARISON, Rank.BOOL)
         chain = self.chain(op)
-        if chain is not None:
+        if chain is not None and not (chain.is_crooked and all(v in self.named for v, _ in chain.operands[1:-1])):
             shown = [(self.texts[v] if exact else self.bare(v)).at(Strength.SUM) for v, exact in chain.operands]
             parts = [shown[0], *[f" {test} {t}" for test, t in zip(chain.tests, shown[1:], strict=True)]]
             return Text("".join(parts), Strength.COMPARISON, Rank.BOOL)
@@ -330,7 +336,7 @@ class ValuePrinter:
         if isinstance(op, _WIDENING):
             return rank_of(op.operands[0].type)
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr):
-            return Rank.INT if _is_short(cast("FloatAttr", op.value).value.data) else rank_of(value.type)
+            return Rank.INT if _is_short(op.value.value.data) else rank_of(value.type)
         return rank_of(value.type)
 
 
@@ -361,13 +367,13 @@ def _integer(number: int) -> Text:
 def _constant(op: arith.ConstantOp) -> Text:
     rank = rank_of(op.result.type)
     if isinstance(op.value, IntegerAttr):
-        number = cast("IntegerAttr", op.value).value.data
+        number = op.value.value.data
         if rank is Rank.BOOL:
             return Text("true" if number else "false", Strength.ATOM, rank)
         return _integer(number)
     if not isinstance(op.value, FloatAttr):
         raise _no_text(op)
-    real = cast("FloatAttr", op.value).value.data
+    real = op.value.value.data
     text = real_text(real, single=rank is Rank.F32)
     if rank is Rank.F32:
         return Text(f"f32({text})", Strength.ATOM, rank)
@@ -398,7 +404,7 @@ def _is_zero(value: SSAValue) -> bool:
     op = value.owner
     if not isinstance(op, arith.ConstantOp) or not isinstance(op.value, IntegerAttr):
         return False
-    return cast("IntegerAttr", op.value).value.data == 0
+    return op.value.value.data == 0
 
 
 def is_trivial(value: SSAValue, named: set[SSAValue]) -> bool:
@@ -407,6 +413,17 @@ def is_trivial(value: SSAValue, named: set[SSAValue]) -> bool:
     if value in named or not isinstance(op, Operation) or isinstance(op, arith.ConstantOp | RefOp | LetOp):
         return True
     return isinstance(op, _WIDENING) and is_trivial(op.operands[0], named)
+
+
+def is_deep(text: Text) -> bool:
+    """Whether an expression is too deep to be printed in one piece."""
+    if text.depth <= MAX_NESTING:
+        return False
+    nesting = deepest = 0
+    for c in text.text:
+        nesting += (c in "([") - (c in ")]")
+        deepest = max(deepest, nesting)
+    return text.depth > MAX_DEPTH or deepest > MAX_NESTING
 
 
 def _no_text(op: Operation) -> Exception:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -26,7 +26,7 @@ from upl_mlir.dialects.upl import (
 from upl_mlir.dialects.upl.attributes import count_text, index_text
 from upl_mlir.dialects.upl.query import array_values, is_integer_array, span_of
 from upl_mlir.frontend.upl_text.lexer import RESERVED
-from upl_mlir.frontend.upl_text.print_values import MAX_DEPTH, Strength, ValuePrinter, is_trivial, real_text
+from upl_mlir.frontend.upl_text.print_values import Strength, ValuePrinter, is_deep, is_trivial, real_text
 from upl_mlir.frontend.upl_text.ranks import rank_of
 from upl_mlir.poly.expr import TRUE, Connective, Formula, IndexExpr
 
@@ -40,7 +40,10 @@ def print_program(program: ProgramOp, *, domains: bool = False) -> str:
     Raises UplError (UPL1113) for what a pass has made of operations that UPL has no text for.
     """
     ops = list(program.body.block.ops)
-    taken = {op.sym_name.data for op in ops if not isinstance(op, AdjointOp) and hasattr(op, "sym_name")}
+    taken: set[str] = set()
+    for op in ops:
+        if isinstance(op, ParamOp | ConstOp | ArrayOp | InputOp | OutputOp | NodeOp):
+            taken.add(op.symbol)
     sections: list[list[str]] = [[f"program {program.sym_name.data}"], [], [], []]
     for op in ops:
         match op:
@@ -68,8 +71,8 @@ def _declaration(op: ParamOp | ConstOp | ArrayOp) -> str:
             if op.expr is not None:
                 return f"const {name} = {op.expr.data}"
             if isinstance(op.value, IntegerAttr):
-                return f"const {name} = {_integer(cast('IntegerAttr', op.value).value.data)}"
-            return f"const {name} = {real_text(cast('FloatAttr', op.value).value.data)}"
+                return f"const {name} = {_integer(op.value.value.data)}"
+            return f"const {name} = {real_text(op.value.value.data)}"
         case ArrayOp():
             show = _integer if is_integer_array(op) else real_text
             values = ", ".join(show(v) for v in cast("Sequence[int]", array_values(op)))
@@ -175,7 +178,7 @@ class _Body:
                 self.values.define(op)
                 value = op.results[0]
                 shared = uses.get(value, 0) > 1 and not is_trivial(value, self.values.named)
-                if named and (shared or self.values.exact(value).depth > MAX_DEPTH) and not self._let_first(value):
+                if named and (shared or is_deep(self.values.exact(value))) and not self._let_first(value):
                     name = self._fresh()
                     yield f"{name} = {self.values.exact(value).text}", ""
                     self.values.name(value, name)
@@ -242,4 +245,3 @@ class _Body:
             if op.when_point != TRUE:
                 parts.append(f"if {op.when_point}")
         return " ".join(parts)
-

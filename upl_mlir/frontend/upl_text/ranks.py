@@ -1,7 +1,7 @@
 """The types of values in bodies and how they promote: the one table that `to_ir` and the printer share.
 
-LANGUAGE section 2: promotion bool → int → f32 → f64 (`real` is f64 here).  The printer leaves a conversion out of the text
-exactly where these rules put it back, so both must read them from one place.
+LANGUAGE section 2: promotion bool → int → f32 → f64 (`real` is f64 here).  The printer leaves a conversion out of the
+text exactly where these rules put it back, so both must read them from one place.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class StaticReader:
             if arg.constant is not None:
                 return IndexExpr.of(abs(arg.constant))
             return extremum(Extremum.MAX, [arg, -arg])
-        if name == "int" and len(args) == 1:
+        if name in ("int", "floor") and len(args) == 1:
             return self._index(args[0])
         raise _not_static(f"`{name}` with {len(args)} argument(s) in {self.what}", e.span, "use `min`, `max` or `abs`")
 

@@ -1,0 +1,1 @@
+"""Frontends: from what users write (`.upl` text, einsums, Python) to the dialect."""

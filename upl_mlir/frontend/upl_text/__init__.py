@@ -1,0 +1,1 @@
+"""The text form `.upl`: its tree (`ast`) and its parser."""

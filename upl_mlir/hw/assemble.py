@@ -1,0 +1,286 @@
+"""From a `ttm` module to a program image: symbols become numbers, SSA values become registers.
+
+The image's node table, microcode and send descriptors are what the module says, one for one; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects import ttm
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.hw.image import BootToken, GatherOp, HostOutput, Input, Node, ProgramImage, Table, layout_fields
+from upl_mlir.hw.microcode import (
+    Constant,
+    FromRegister,
+    Instruction,
+    Loop,
+    Multiplicity,
+    Op,
+    Register,
+    Send,
+    ToHost,
+    ToNode,
+    Unbounded,
+    ValueType,
+)
+
+_TYPES = {"f32": ValueType.F32, "i32": ValueType.I32, "i1": ValueType.BOOL}
+
+_OPERATIONS: dict[type[Operation], Op] = {
+    arith.AddfOp: Op.ADD_F32, arith.SubfOp: Op.SUB_F32, arith.MulfOp: Op.MUL_F32, arith.DivfOp: Op.DIV_F32,
+    arith.NegfOp: Op.NEG_F32, arith.MinimumfOp: Op.MIN_F32, arith.MaximumfOp: Op.MAX_F32,
+    math.SqrtOp: Op.SQRT_F32, math.ExpOp: Op.EXP_F32, math.LogOp: Op.LOG_F32, math.SinOp: Op.SIN_F32,
+    math.CosOp: Op.COS_F32, math.TanOp: Op.TAN_F32, math.TanhOp: Op.TANH_F32, math.ErfOp: Op.ERF_F32,
+    math.Atan2Op: Op.ATAN2_F32, math.PowFOp: Op.POW_F32, math.AbsFOp: Op.ABS_F32, math.FloorOp: Op.FLOOR_F32,
+    ttm.SigmoidOp: Op.SIGMOID_F32,
+    arith.AddiOp: Op.ADD_I32, arith.SubiOp: Op.SUB_I32, arith.MuliOp: Op.MUL_I32,
+    arith.FloorDivSIOp: Op.FLOORDIV_I32, arith.CeilDivSIOp: Op.CEILDIV_I32, ttm.ModOp: Op.MOD_I32,
+    arith.MinSIOp: Op.MIN_I32, arith.MaxSIOp: Op.MAX_I32, math.AbsIOp: Op.ABS_I32,
+    arith.AndIOp: Op.AND_BOOL, arith.OrIOp: Op.OR_BOOL, arith.XOrIOp: Op.XOR_BOOL,
+    arith.SelectOp: Op.SELECT, arith.SIToFPOp: Op.I32_TO_F32, arith.FPToSIOp: Op.F32_TO_I32,
+    arith.ExtUIOp: Op.BOOL_TO_I32, arith.UIToFPOp: Op.BOOL_TO_F32,
+}  # fmt: skip
+
+# by the numbers that `arith` gives its predicates
+_CMPI = (Op.EQ_I32, Op.NE_I32, Op.LT_I32, Op.LE_I32, Op.GT_I32, Op.GE_I32)
+_CMPF = {1: Op.EQ_F32, 2: Op.GT_F32, 3: Op.GE_F32, 4: Op.LT_F32, 5: Op.LE_F32, 13: Op.NE_F32}
+
+
+def ttm_program(module: ModuleOp) -> ttm.ProgramOp:
+    """The machine program of a module.  Raises UplError (UPL1734) if it has not been lowered."""
+    for op in module.body.block.ops:
+        if isinstance(op, ttm.ProgramOp):
+            return op
+    raise error("UPL1734", "the module holds no program for the machine", help="run --lower-hw first")
+
+
+def assemble(program: ttm.ProgramOp) -> tuple[ProgramImage, dict[str, Node]]:
+    """The image, and the host inputs by name: nodes with one input whose code the host runs for every element."""
+    assembler = _Assembler(program)
+    return assembler.image(), assembler.hosts()
+
+
+class _Assembler:
+    def __init__(self, program: ttm.ProgramOp):
+        self.program = program
+        ops = list(program.body.block.ops)
+        all_nodes = [op for op in ops if isinstance(op, ttm.NodeOp)]
+        self.nodes = [op for op in all_nodes if op.host is None]
+        self.host_inputs = [op for op in all_nodes if op.host is not None]
+        self.outputs = [op for op in ops if isinstance(op, ttm.OutputOp)]
+        self.tables = [op for op in ops if isinstance(op, ttm.TableOp)]
+        self.boots = [op for op in ops if isinstance(op, ttm.BootOp)]
+        self.node_number = {op.sym_name.data: n for n, op in enumerate(self.nodes)}
+        self.output_number = {op.sym_name.data: n for n, op in enumerate(self.outputs)}
+        self.table_number = {op.sym_name.data: n for n, op in enumerate(self.tables)}
+
+    def image(self) -> ProgramImage:
+        return ProgramImage(
+            self.program.sym_name.data,
+            tuple(self._node(op) for op in self.nodes),
+            tuple(self._output(op) for op in self.outputs),
+            tuple(self._table(op) for op in self.tables),
+            tuple(self._boot(op) for op in self.boots),
+        )
+
+    def hosts(self) -> dict[str, Node]:
+        return {op.sym_name.data: self._node(op) for op in self.host_inputs}
+
+    @staticmethod
+    def _output(op: ttm.OutputOp) -> HostOutput:
+        fields = tuple(f for f in op.fields.data.split(",") if f)
+        return HostOutput(op.sym_name.data, fields, _TYPES[op.element.data])
+
+    @staticmethod
+    def _table(op: ttm.TableOp) -> Table:
+        values = tuple(cast("DenseArrayBase[IntegerType]", op.values).get_values())
+        return Table(op.sym_name.data, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
+
+    def _boot(self, op: ttm.BootOp) -> BootToken:
+        node = self.node_number[op.target.root_reference.data]
+        inputs = ttm.inputs_of(self.nodes[node].inputs.data)
+        number = [i.name for i in inputs].index(op.target.nested_references.data[0].data)
+        index = tuple(cast("DenseArrayBase[IntegerType]", op.index).get_values())
+        return BootToken(node, number, index, _identity(GatherOp(inputs[number].gather), _TYPES[inputs[number].type]))
+
+    def _node(self, op: ttm.NodeOp) -> Node:
+        fields = ttm.fields_of(op.layout.data)
+        ranges = [(f.name, f.bias, f.bias + (1 << f.bits) - 1) for f in fields]
+        inputs = tuple(
+            Input(i.name, _TYPES[i.type], GatherOp(i.gather) if i.gather else None) for i in ttm.inputs_of(op.inputs.data)
+        )
+        code = _Code(self)
+        for n in range(len(fields)):
+            code.register(op.body.block.args[n], Op.FIELD, n)
+        for n in range(len(inputs)):
+            code.register(op.body.block.args[len(fields) + n], Op.INPUT, n)
+        sends = code.block(op.body.block)
+        return Node(op.sym_name.data, layout_fields(ranges), inputs, tuple(code.written), tuple(sends))
+
+
+@dataclass
+class _Code:
+    """Registers of one node and the code of the block being read; nested blocks share the registers."""
+
+    assembler: _Assembler
+    registers: dict[SSAValue, Register] = field(default_factory=dict[SSAValue, Register])
+    written: list[Instruction] = field(default_factory=list[Instruction])
+
+    def register(self, value: SSAValue, op: Op, immediate: int | float | bool | None, *operands: Register) -> None:
+        number = len(self.registers)
+        self.registers[value] = number
+        self.written.append(Instruction(number, op, operands, immediate))
+
+    def block(self, block: Block) -> list[Send]:
+        """Read a block: its instructions go to `written`, its arrows come back."""
+        sends: list[Send] = []
+        for op in block.ops:
+            match op:
+                case ttm.SendOp():
+                    sends.append(self._send(op))
+                case ttm.WhenOp():
+                    sends += self._when(op)
+                case ttm.ForOp():
+                    sends += self._for(op)
+                case _:
+                    self._instruction(op)
+        return sends
+
+    def _nested(self, block: Block) -> tuple[list[Instruction], list[Send]]:
+        inner = _Code(self.assembler, self.registers)
+        sends = inner.block(block)
+        return inner.written, sends
+
+    def _when(self, op: ttm.WhenOp) -> list[Send]:
+        """A condition round arrows: the guard of each; inside a loop nest it is the condition of the point."""
+        written, sends = self._nested(op.body.block)
+        condition = self.registers[op.condition]
+        inside = isinstance(op.parent_op(), ttm.ForOp)
+        out: list[Send] = []
+        for s in sends:
+            if inside:
+                out.append(replace(s, predicate=condition, code=(*written, *s.code)))
+            elif s.loops:
+                first = replace(s.loops[0], code=(*written, *s.loops[0].code))
+                out.append(replace(s, guard=condition, loops=(first, *s.loops[1:])))
+            else:
+                out.append(replace(s, guard=condition, code=(*written, *s.code)))
+        return out
+
+    def _for(self, op: ttm.ForOp) -> list[Send]:
+        iterator = len(self.registers)
+        self.registers[op.body.block.args[0]] = iterator
+        written, sends = self._nested(op.body.block)
+        loop = Loop(iterator, self.registers[op.lo], self.registers[op.hi])
+        out: list[Send] = []
+        for s in sends:
+            if s.loops:  # what is computed between two loops belongs to the inner one
+                inner = replace(s.loops[0], code=(*written, *s.loops[0].code))
+                out.append(replace(s, loops=(loop, inner, *s.loops[1:])))
+            elif s.predicate is not None:
+                out.append(replace(s, loops=(loop,), condition_code=tuple(written)))
+            else:
+                out.append(replace(s, loops=(loop,), code=(*written, *s.code)))
+        return out
+
+    def _send(self, op: ttm.SendOp) -> Send:
+        a = self.assembler
+        name = op.target.root_reference.data
+        nested = op.target.nested_references.data
+        target: ToNode | ToHost
+        if nested:
+            node = a.node_number[name]
+            ports = [i.name for i in ttm.inputs_of(a.nodes[node].inputs.data)]
+            target = ToNode(node, ports.index(nested[0].data))
+        else:
+            target = ToHost(a.output_number[name])
+        tag = iter(op.tag)
+        index = tuple(None if c == "*" else self.registers[next(tag)] for c in op.pattern.data)
+        times: Multiplicity = Constant(1)
+        if op.unbounded is not None:
+            times = Unbounded()
+        elif op.multiplicity is not None:
+            times = FromRegister(self.registers[op.multiplicity])
+        return Send(target, self.registers[op.value], index, times)
+
+    def _instruction(self, op: Operation) -> None:
+        result = op.results[0]
+        operands = [self.registers[o] for o in op.operands]
+        match op:
+            case arith.ConstantOp():
+                self._constant(op)
+            case arith.CmpiOp():
+                self._compare_integers(op, operands)
+            case arith.CmpfOp():
+                self.register(result, _CMPF[op.predicate.value.data], None, *operands)
+            case ttm.LoadOp():
+                table = self.assembler.table_number[op.table.root_reference.data]
+                self.register(result, Op.LDTAB, table, *operands)
+            case _:
+                if type(op) not in _OPERATIONS:
+                    raise error("UPL1735", f"the machine has no operation for `{op.name}` yet", span_of(op))
+                self.register(result, _OPERATIONS[type(op)], None, *operands)
+
+    def _constant(self, op: arith.ConstantOp) -> None:
+        value = op.value
+        assert isinstance(value, FloatAttr | IntegerAttr)
+        kind = _value_type(value.type)
+        ops = {ValueType.F32: Op.CONST_F32, ValueType.I32: Op.CONST_I32, ValueType.BOOL: Op.CONST_BOOL}
+        number = value.value.data
+        self.register(op.result, ops[kind], bool(number) if kind is ValueType.BOOL else number)
+
+    def _compare_integers(self, op: arith.CmpiOp, operands: list[Register]) -> None:
+        n = op.predicate.value.data
+        if n >= len(_CMPI):
+            raise error("UPL1735", "the machine has no unsigned comparison", span_of(op))
+        if op.lhs.type == IntegerType(1):  # on booleans: == and != are xor
+            if _CMPI[n] not in (Op.EQ_I32, Op.NE_I32):
+                raise error("UPL1735", "the machine has no order on booleans", span_of(op))
+            if _CMPI[n] is Op.NE_I32:
+                self.register(op.result, Op.XOR_BOOL, None, *operands)
+                return
+            differ = len(self.registers)
+            self.written.append(Instruction(differ, Op.XOR_BOOL, tuple(operands)))
+            self.registers[_Anonymous().result] = differ
+            self.register(op.result, Op.NOT_BOOL, None, differ)
+            return
+        self.register(op.result, _CMPI[n], None, *operands)
+
+
+class _Anonymous:
+    """A register that no SSA value of the module names."""
+
+    def __init__(self) -> None:
+        self.result: SSAValue = Block(arg_types=[IntegerType(1)]).args[0]
+
+
+def _value_type(t: Attribute) -> ValueType:
+    if isinstance(t, AnyFloat):
+        return ValueType.F32
+    assert isinstance(t, IntegerType)
+    return ValueType.BOOL if t.width.data == 1 else ValueType.I32
+
+
+def _identity(op: GatherOp, kind: ValueType) -> float | int | bool:
+    """The value of a gather without summands."""
+    match op:
+        case GatherOp.ADD:
+            return 0.0 if kind is ValueType.F32 else 0
+        case GatherOp.MUL:
+            return 1.0 if kind is ValueType.F32 else 1
+        case GatherOp.MIN:
+            return float("inf") if kind is ValueType.F32 else 2**31 - 1
+        case GatherOp.MAX:
+            return float("-inf") if kind is ValueType.F32 else -(2**31)
+        case GatherOp.AND:
+            return True
+        case GatherOp.OR:
+            return False
+

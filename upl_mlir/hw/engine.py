@@ -1,0 +1,103 @@
+"""The engine "rtl": a program with its sizes fixed, on the simulated matching unit, arrays in and arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.host.arrays import HostPort, host_ports
+from upl_mlir.hw.assemble import assemble
+from upl_mlir.hw.execute import Scalar, run_activation
+from upl_mlir.hw.image import Node, ProgramImage
+from upl_mlir.hw.machine import Machine, load_machine
+from upl_mlir.hw.matching_unit.interface import Fault
+from upl_mlir.hw.microcode import ToNode
+from upl_mlir.hw.simulate import HostToken, OutputElement, Stats, simulate
+from upl_mlir.passes.bind_parameters import bind_parameters
+from upl_mlir.passes.infer_domains import infer_domains
+from upl_mlir.passes.lower_hw import lower_hw
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RtlResult:
+    """Outputs as dense arrays, and the figures of the run."""
+
+    outputs: dict[str, Array]
+    stats: Stats
+
+
+class RtlEngine:
+    """A program lowered for a machine.  Raises UplError (UPL17xx) if it does not fit."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        params: Mapping[str, int],
+        *,
+        machine: str | Path | None = None,
+        fault: Fault | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        copy = module.clone()
+        program = program_of(copy)
+        bind_parameters(program, params)
+        infer_domains(program)
+        self.ports = host_ports(program, {}, np.dtype(np.float32))
+        self.machine = load_machine(machine) if machine is not None else Machine()
+        self.fault = fault
+        self.progress = progress
+        self.image, self.hosts = assemble(lower_hw(program, str(machine) if machine is not None else None))
+        self.image.validate(self.machine)
+
+    def run(self, inputs: Mapping[str, Array]) -> RtlResult:
+        """Run once; `inputs` are dense arrays as the host ports have them."""
+        tokens = [t for name, node in self.hosts.items() for t in self._inject(self.ports[name], node, inputs[name])]
+        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress)
+        return RtlResult(self._collect(result.outputs), result.stats)
+
+    def _inject(self, port: HostPort, node: Node, values: Array) -> list[HostToken]:
+        """The tokens that a host input sends: its code, run for every element of its domain."""
+        image = ProgramImage(self.image.name, self.image.nodes, self.image.outputs, self.image.tables)
+        out: list[HostToken] = []
+        for point in port.points():
+            value: Scalar = values[port.box.place(point)].item() if values.dtype != np.float32 else values[port.box.place(point)]
+            for sent in run_activation(image, node, point, (value,)):
+                if not isinstance(sent.target, ToNode):
+                    raise error("UPL1736", f"the host input `{port.name}` sends to a host output: not built yet", port.span)
+                out.append(HostToken(sent.target.node, sent.target.input, sent.index, sent.value, sent.multiplicity))
+        return out
+
+    def _collect(self, elements: list[OutputElement]) -> dict[str, Array]:
+        outputs = {o.name: self.ports[o.name].zeros() for o in self.image.outputs}
+        seen = {name: np.zeros(a.shape, np.bool_) for name, a in outputs.items()}
+        for name, index, value in elements:
+            port = self.ports[name]
+            if not port.box.contains(index) or not port.inside[port.box.place(index)]:
+                raise error("UPL1602", f"{name}<{_text(index)}> is outside the domain of `{name}`", port.span)
+            place = port.box.place(index)
+            if seen[name][place]:
+                raise error("UPL1602", f"{name}<{_text(index)}> was sent twice", port.span)
+            seen[name][place] = True
+            outputs[name][place] = value
+        for name, there in seen.items():
+            port = self.ports[name]
+            missing = np.argwhere(port.inside & ~there)
+            if len(missing):
+                first = tuple(int(i + o) for i, o in zip(missing[0], port.origin, strict=True))
+                more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+                raise error("UPL1603", f"the output `{name}` got no token at <{_text(first)}>{more}", port.span)
+        return outputs
+
+
+def _text(index: tuple[int, ...]) -> str:
+    return ",".join(map(str, index))
