@@ -148,7 +148,6 @@ const big = -9223372036854775807 - 1
 const inf = 1/0
 const nothing = 0/0
 const M[-1:1] = [0.5, -2.0, 1e-9]
-const none[0:-1] = []
 input P<i>: int in 0<=i<D, i!=3 || i>10 { if i>0 || i<-3: 1 -> A.x<P> }
 input Q
 output S<i>: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,6 +129,14 @@ def test_an_output_is_reported_as_it_goes() -> None:
     assert calls == sorted(calls)
 
 
+def test_waveforms_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "run.vcd"
+    simulate(matrix_vector(), SMALL, [HostToken(1, 0, (1,), 1e300, 1)], vcd=file)
+    text = file.read_text(encoding="utf-8")
+    assert "activation__valid" in text
+    assert "\n#" in text
+
+
 # ----------------------------------------------------------------------------------------------------------- errors
 
 
@@ -194,10 +203,16 @@ def test_a_run_may_be_cut_short() -> None:
         (HostToken(0, 0, (9, 1), 1.0), "a token to Mul.a<9,1>: i = 9 does not fit in its 3 bits (1..8)"),
         (HostToken(0, 0, (1, 1), 1.0, 0), "a token to Mul.a<1,1> has multiplicity 0; the machine has 1..65534"),
         (HostToken(0, 0, (1, 1), 1.0, 65535), "has multiplicity 65535"),
+        (HostToken(0, 0, (1, 1), 10**400), "a token to Mul.a<1,1> has the value 1000"),
+        (HostToken(2, 0, (), 2**31), "a token to Int.n<> has the value 2147483648, which is no i32"),
+        (HostToken(2, 0, (), float("nan")), "a token to Int.n<> has the value nan, which is no i32"),
+        (HostToken(2, 1, (), 2), "a token to Int.b<> has the value 2, which is no bool"),
     ],
 )
 def test_a_token_must_fit(token: HostToken, message: str) -> None:
-    text = failure(matrix_vector(), [token])
+    image = matrix_vector()
+    image = replace(image, nodes=(*image.nodes, Node("Int", (), (Input("n", I32), Input("b", BOOL)))))
+    text = failure(image, [token])
     assert "error[UPL1712]: " in text
     assert message in text
 

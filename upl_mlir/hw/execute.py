@@ -52,9 +52,20 @@ class Sent:
 def to_bits(value: Scalar, kind: ValueType) -> int:
     """A value as the 32 bits that travel; every NaN becomes the canonical one."""
     if kind is ValueType.F32:
-        real = np.float32(value)
+        with np.errstate(over="ignore"):
+            real = np.float32(value)
         return _CANONICAL_NAN if np.isnan(real) else int(real.view(np.uint32))
     return int(value) & 0xFFFFFFFF
+
+
+def is_value(value: object, kind: ValueType) -> bool:
+    """Whether a value from outside may become one of the type: any number an f32, a bool an i32, never a real an i32."""
+    if isinstance(value, (bool, np.bool_)):
+        return True
+    if isinstance(value, (int, np.integer)):
+        low, high = {ValueType.BOOL: (0, 1), ValueType.I32: (_I32_MIN, _I32_MAX)}.get(kind, (-(1 << 127), 1 << 127))
+        return low <= int(value) <= high
+    return kind is ValueType.F32 and isinstance(value, (float, np.floating))
 
 
 def from_bits(bits: int, kind: ValueType) -> Scalar:

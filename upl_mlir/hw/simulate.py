@@ -14,7 +14,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.hw.execute import Scalar, Sent, from_bits, run_activation, to_bits
+from upl_mlir.hw.execute import Scalar, Sent, from_bits, is_value, run_activation, to_bits
 from upl_mlir.hw.image import Node, ProgramImage, input_mode, pack, unpack
 from upl_mlir.hw.machine import Machine, require_built
 from upl_mlir.hw.matching_unit.interface import (
@@ -129,13 +131,14 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     max_cycles: int = 10_000_000,
     patience_cycles: int = 20_000,
+    vcd: str | Path | None = None,
 ) -> SimulationResult:
     """Run a program to its end.
 
     `host_tokens` are sent one a cycle, in their order, whenever no token of the program itself waits; all of them are
     drawn when the simulation begins.  `add_latency_cycles` (default: the machine's) is the time of an addition,
     `execute_latency_cycles` the time from an activation to its first token.  `progress(cycles, firings)` is called now
-    and then.  `fault` builds a defect in.
+    and then.  `fault` builds a defect in.  `vcd` is a file for the waveforms of all signals of the matching unit.
 
     Raises `UplError`: UPL1701 tokens are stranded; UPL1702 the matching store is full; UPL1703 a fault of the machine
     (`patience_cycles` without progress); UPL1704 an activation whose index is open; UPL1705 summands that disagree on
@@ -156,7 +159,7 @@ def simulate(
         raw = bench.encode(target, token.index, token.value, token.multiplicity)
         bench.host.append(_Queued(token.node, raw))
     started = time.perf_counter()
-    bench.run()
+    bench.run(vcd)
     return SimulationResult(bench.outputs, bench.stats(time.perf_counter() - started))
 
 
@@ -209,6 +212,9 @@ class _Bench:
         """A token as the bits of the token port."""
         node = self.image.nodes[target.node]
         what = f"a token to {place(node, target.input, index)}"
+        kind = node.inputs[target.input].type
+        if not is_value(value, kind):
+            raise error("UPL1712", f"{what} has the value {value}, which is no {kind.value}")
         tag, wild = pack(node.fields, index, what)
         if multiplicity is None:
             multiplicity = self.dim.unbounded
@@ -222,11 +228,11 @@ class _Bench:
             "tag": tag,
             "wild": wild,
             "multiplicity": multiplicity,
-            "value": to_bits(value, node.inputs[target.input].type),
+            "value": to_bits(value, kind),
         }
         return token_layout(self.dim).const(parts).as_bits()
 
-    def run(self) -> None:
+    def run(self, vcd: str | Path | None) -> None:
         """Simulate until the machine has come to rest; raises what `simulate` says."""
         unit = MatchingUnit(self.dim, self.fault)
         simulator = Simulator(unit)
@@ -242,7 +248,8 @@ class _Bench:
                 failures.append(failure)
 
         simulator.add_testbench(bench)
-        simulator.run()
+        with simulator.write_vcd(str(vcd)) if vcd is not None else nullcontext():
+            simulator.run()
         if failures:
             raise failures[0]
 

@@ -213,7 +213,7 @@ class ArrowBuilder:
 
 
 def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[ast.Expr]) -> None:
-    """Sort the parts of a conjunction; a chain is taken apart if some of its comparisons are static."""
+    """Sort the parts of a conjunction; a chain stays whole only if it is all data and computes a middle operand."""
     match e:
         case ast.Logical(op=ast.LogicalOp.AND, left=left, right=right):
             _split(left, reader, static, data)
@@ -222,7 +222,8 @@ def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[
             lefts = [first, *[r for _, r in rest]]
             pairs = [ast.Compare(e.span, left, (link,)) for left, link in zip(lefts, rest, strict=False)]
             formulas = [_try_formula(p, reader) for p in pairs]
-            if all(f is None for f in formulas) and all(literal_value(m) is None for m in lefts[1:-1]):
+            simple = all(isinstance(m, ast.Name) or literal_value(m) is not None for m in lefts[1:-1])
+            if not simple and all(f is None for f in formulas):
                 data.append(e)
                 return
             static += [f for f in formulas if f is not None]

@@ -133,6 +133,10 @@ class Cursor:
         """Whether the current token is one of these symbols or reserved words."""
         return is_one_of(self.token, texts)
 
+    def at_index_close(self) -> bool:
+        """Whether the current token is the `>` that closes an index."""
+        return self.token.kind is Kind.INDEX_CLOSE
+
     def accept(self, *texts: str) -> Token | None:
         """Step over one of these symbols or reserved words, if it is there."""
         return self.advance() if self.at(*texts) else None
@@ -188,27 +192,31 @@ class Cursor:
     def ident(self, what: str, *, help: str | None = None) -> Ident:
         """A name that is declared or refers to a port; `what` is what it names, such as "a field name"."""
         token = self.token
-        if token.kind is Kind.NAME:
-            self.advance()
-            return Ident(token.span, token.text)
         if token.kind is Kind.WORD and (not token.leads or self.following().text in ("<", "{", "=", ":")):
             message = f"expected {what}, but `{token.text}` is a reserved word"
             raise error("UPL1007", message, token.span, help=help or f"choose another name, such as `{token.text}_`")
-        self.fail(what, help=help)
+        if token.kind is not Kind.NAME:
+            self.fail(what, help=help)
+        self.advance()
+        return Ident(token.span, token.text)
 
     def type_after_colon(self) -> TypeRef | None:
         """`: type`, or None if there is no colon."""
         if not self.accept(":"):
             return None
         token = self.token
-        if token.kind is Kind.WORD and token.text in TYPE_WORDS:
-            self.advance()
-            return TypeRef(token.span, ScalarType(token.text))
-        if is_one_of(token, ("=",)):
-            raise error("UPL1002", "expected a type, found `=`", token.span, help="an assignment is written with `=`")
+        if token.kind is not Kind.WORD or token.text not in TYPE_WORDS:
+            self._no_type()
+        self.advance()
+        return TypeRef(token.span, ScalarType(token.text))
+
+    def _no_type(self) -> NoReturn:
+        text = self.token.text
         known = {"float": "f32", "double": "f64", "integer": "int", "boolean": "bool", "i64": "int", "i1": "bool"}
-        near = f"did you mean `{known[token.text]}`?" if token.text in known else did_you_mean(token.text, TYPE_WORDS)
-        self.fail("a type (`real`, `f32`, `f64`, `int` or `bool`)", help=near)
+        help = f"did you mean `{known[text]}`?" if text in known else did_you_mean(text, TYPE_WORDS)
+        if self.at("="):
+            help = "an assignment is written with `=`"
+        self.fail("a type (`real`, `f32`, `f64`, `int` or `bool`)", help=help)
 
     # --- expressions -------------------------------------------------------------------------------------------------
 

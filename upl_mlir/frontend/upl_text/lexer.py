@@ -3,8 +3,8 @@
 1. A line break becomes a `NEWLINE` token only where it may end a statement: not inside `( )`, `[ ]` or an index, not
    after an operator or comma, not before `{`.  (That `->` and `for` may continue a statement is the parser's part: it
    depends on what the statement is.)  A line break inside `/* */` counts like any other.
-2. `<` opens an index, `INDEX_OPEN`, exactly after ``node|input|output NAME`` and ``-> NAME[.NAME]``; the next `>` that is
-   not inside parentheses closes it, `INDEX_CLOSE`.  Every other `<` and `>` is a comparison.
+2. `<` opens an index, `INDEX_OPEN`, exactly after ``node|input|output NAME`` and ``-> NAME[.NAME]``; the next `>` that
+   is not inside parentheses closes it, `INDEX_CLOSE`.  Every other `<` and `>` is a comparison.
 3. A number's dot is not followed by a second one: `0..2` is three tokens.
 
 An error of this stage is an `ERROR` token, raised when the parser comes to it: so the first error in the text is
@@ -26,7 +26,8 @@ ITEM_WORDS = ("program", "param", "const", "input", "output", "node", "adjoint")
 WORD_OPERATORS = frozenset({"floordiv", "ceildiv", "mod"})
 TYPE_WORDS = frozenset(t.value for t in ScalarType)
 LITERAL_WORDS = frozenset({"true", "false"})
-RESERVED = frozenset(ITEM_WORDS) | {"in", "if", "for", "of", "wrt", "seed"} | WORD_OPERATORS | TYPE_WORDS | LITERAL_WORDS
+_OTHER_WORDS = frozenset({"in", "if", "for", "of", "wrt", "seed"})
+RESERVED = frozenset(ITEM_WORDS) | _OTHER_WORDS | WORD_OPERATORS | TYPE_WORDS | LITERAL_WORDS
 
 INT_MAX = 2**63 - 1
 
@@ -108,7 +109,7 @@ class _Lexer:
         self._line_start = 0
         self._brackets: list[str] = []
         self._newline: Span | None = None  # where the line break before the next token is
-        self._recent = ("", "", "", "")  # the last four tokens, a name as "NAME"
+        self._recent: tuple[str, str, str, str] = ("", "", "", "")  # the last four tokens, a name as "NAME"
 
     def run(self) -> None:
         """Fill `tokens` and `comments`."""

@@ -50,8 +50,8 @@ from upl_mlir.frontend.upl_text.ast import (
     PortRef,
     Program,
     Star,
-    Statement,
     StatedBySummands,
+    Statement,
     TypeRef,
     Unbounded,
 )
@@ -222,7 +222,7 @@ class _Parser(Cursor):
         self.close(opening, "an operator")
         self.expect("=")
         opening = self.expect("[")
-        values = self.list_of(self.expression)
+        values = () if self.at("]") else self.list_of(self.expression)
         self.close(opening, "`,`")
         self.end_of_item("")
         return ConstArray(self.since(start), name, lo, hi, values)
@@ -282,7 +282,7 @@ class _Parser(Cursor):
             return None
         opening = self.advance()
         names: tuple[Ident, ...] = ()
-        if self.token.kind is not Kind.INDEX_CLOSE:
+        if not self.at_index_close():
             names = self.list_of(lambda: self.ident("a field name", help="bounds and conditions stand after `in`"))
         self.close(opening, "`,`")
         return names
@@ -422,9 +422,7 @@ class _Parser(Cursor):
             iterators = self.list_of(self.iterator)
             if self.accept("if"):
                 iterator_condition = self.expression()
-        return Arrow(
-            self.since(start), condition, value, multiplicity, target, index, iterators, iterator_condition
-        )
+        return Arrow(self.since(start), condition, value, multiplicity, target, index, iterators, iterator_condition)
 
     def _join_line(self, text: str) -> None:
         """Step over a line end before `text`."""
@@ -433,7 +431,8 @@ class _Parser(Cursor):
 
     def _no_statement(self, condition: Expr | None) -> NoReturn:
         if self.at("for"):
-            raise error("UPL1012", "`for` without an arrow", self.token.span, help="it ends an arrow: `-> T for i in …`")
+            help = "it ends an arrow: `-> NODE.input<…> for i in lo..hi`"
+            raise error("UPL1012", "`for` without an arrow", self.token.span, help=help)
         help = "a statement has at most one `if`; join conditions by `&&`" if condition and self.at("if") else None
         self.fail("a value, `#` or `->`" if condition else "a statement", help=help)
 
@@ -460,7 +459,7 @@ class _Parser(Cursor):
         """`<element, …>`, or `<>`."""
         opening = self.advance()
         elements: tuple[IndexElement, ...] = ()
-        if self.token.kind is not Kind.INDEX_CLOSE:
+        if not self.at_index_close():
             elements = self.list_of(lambda: self._element(opening))
         self.close(opening, "`,`")
         return elements
