@@ -13,7 +13,6 @@ PYTEST_ARGS ?=
 LIT_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
-COMMA := ,
 
 # Installs `.[$(1)]` with one line per package in place of pip's output; errors are shown in full.
 define install
@@ -45,7 +44,7 @@ lint: .venv/.installed ## ruff and basedpyright
 	@echo "==> basedpyright"
 	@$(BIN)/basedpyright --level error
 
-bench: .venv/.bench ## benchmarks, with peers beside us
+bench: .venv/.installed ## benchmarks, with peers beside us
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 clean: ## remove what builds and tests leave behind
@@ -77,9 +76,5 @@ distclean: clean ## the same, and .venv
 .venv/.installed: pyproject.toml | .venv/bin/python
 	@echo "==> installing upl-mlir and its tools into .venv (a minute or two the first time)"
 	@$(call install,dev)
-	@touch $@
-
-.venv/.bench: .venv/.installed
-	@echo "==> installing the benchmarks' peers into .venv"
-	@$(call install,dev$(COMMA)bench)
+	@$(BIN)/python -m compileall -q upl_mlir
 	@touch $@

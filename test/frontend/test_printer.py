@@ -259,7 +259,7 @@ def _test(r: random.Random, depth: int) -> str:
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_read_back(seed: int) -> None:
     r = random.Random(seed)
-    for _ in range(8):
+    for _ in range(4):
         text = (
             "param D\nconst K = 3\nconst eta = 0.5\nconst N[0:3] = [1,2,3,4]\nconst M[0:1] = [0.5, 2.0]\n"
             "node A<k> {\n  in x, y, f: f32, n: int, m: int, p: bool, q: bool\n"

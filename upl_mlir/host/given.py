@@ -126,9 +126,9 @@ def cast_values(name: str, type_: UplType, dtype: np.dtype[Any], values: Array, 
 def _plain(values: Array, refuse: Any) -> Array:
     """An array of Python objects as one of numbers."""
     found = values.ravel().tolist()
-    bad = next((v for v in found if not isinstance(v, bool | int | float | np.number | np.bool_)), None)
-    if bad is not None:
-        raise refuse(f"the array given holds {type(bad).__name__}, expected numbers")
+    bad = [v for v in found if not isinstance(v, bool | int | float | np.number | np.bool_)]
+    if bad:
+        raise refuse(f"the array given holds {type(bad[0]).__name__}, expected numbers")
     if all(isinstance(v, bool | int | np.integer | np.bool_) for v in found):
         try:
             return np.array([int(v) for v in found], dtype=np.int64).reshape(values.shape)

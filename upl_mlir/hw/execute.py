@@ -59,7 +59,7 @@ def to_bits(value: Scalar, kind: ValueType) -> int:
 
 
 def is_value(value: object, kind: ValueType) -> bool:
-    """Whether a value from outside may become one of the type: any number an f32, a bool an i32, never a real an i32."""
+    """Whether a value from outside may become one of the type: any number an f32, never a real an i32."""
     if isinstance(value, (bool, np.bool_)):
         return True
     if isinstance(value, (int, np.integer)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, IntegerType, SymbolRefAttr
+from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, SymbolRefAttr, i1, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
@@ -262,7 +262,7 @@ def _fits(t: Attribute, wanted: UplType) -> bool:
     """Whether an MLIR type is that of values of a UPL type; `real` may be either float."""
     match wanted:
         case UplType.BOOL | UplType.INT:
-            return isinstance(t, IntegerType) and t.width.data == (1 if wanted is UplType.BOOL else 64)
+            return t == (i1 if wanted is UplType.BOOL else i64)
         case UplType.F32:
             return isinstance(t, Float32Type)
         case UplType.F64:

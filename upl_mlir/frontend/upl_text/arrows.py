@@ -25,7 +25,7 @@ from upl_mlir.frontend.upl_text.scope import (
     loc,
 )
 from upl_mlir.frontend.upl_text.static import NotStatic, StaticReader
-from upl_mlir.frontend.upl_text.typing_rules import check_conversion
+from upl_mlir.frontend.upl_text.typing_rules import CASTS, check_conversion
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 
@@ -222,8 +222,7 @@ def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[
             lefts = [first, *[r for _, r in rest]]
             pairs = [ast.Compare(e.span, left, (link,)) for left, link in zip(lefts, rest, strict=False)]
             formulas = [_try_formula(p, reader) for p in pairs]
-            simple = all(isinstance(m, ast.Name) or literal_value(m) is not None for m in lefts[1:-1])
-            if not simple and all(f is None for f in formulas):
+            if not all(map(_is_simple, lefts[1:-1])) and all(f is None for f in formulas):
                 data.append(e)
                 return
             static += [f for f in formulas if f is not None]
@@ -234,6 +233,15 @@ def _split(e: ast.Expr, reader: StaticReader, static: list[Formula], data: list[
                 data.append(e)
             else:
                 static.append(formula)
+
+
+def _is_simple(e: ast.Expr) -> bool:
+    """Whether an expression costs nothing to compute twice: a name or literal, perhaps converted."""
+    match e:
+        case ast.Call(function=function, arguments=(argument,)) if function.name in ("floor", *CASTS):
+            return _is_simple(argument)
+        case _:
+            return isinstance(e, ast.Name) or literal_value(e) is not None
 
 
 def _try_formula(e: ast.Expr, reader: StaticReader) -> Formula | None:

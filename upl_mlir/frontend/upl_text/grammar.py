@@ -129,6 +129,15 @@ class Cursor:
         """The token after the current one, or `END`."""
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
+    def on_this_line(self, text: str) -> bool:
+        """Whether this symbol or reserved word comes before the end of the statement."""
+        for token in self._tokens[self._at :]:
+            if token.kind in (Kind.NEWLINE, Kind.END) or is_one_of(token, (";", "}")):
+                return False
+            if is_one_of(token, (text,)):
+                return True
+        return False
+
     def at(self, *texts: str) -> bool:
         """Whether the current token is one of these symbols or reserved words."""
         return is_one_of(self.token, texts)
@@ -168,16 +177,15 @@ class Cursor:
     def fail(self, expected: str, *, help: str | None = None, opening: Token | None = None) -> NoReturn:
         """Raise the error that something else is expected; `opening` is the bracket that should be closed here."""
         token = self.token
-        notes = [Note(f"the `{opening.text}` is here", opening.span)] if opening else []
+        notes = [Note(f"this `{opening.text}` is still open", opening.span)] if opening else []
         if help is None and is_one_of(token, ("=",)) and ends_operand(self.previous):
             help = "compare with `==`; an assignment is a statement of its own, `name = value`"
             raise error("UPL1010", f"expected {expected}, found `=`", token.span, notes=notes, help=help)
-        if opening and (token.kind is Kind.END or is_one_of(token, ("{", "}", ";", *ITEM_WORDS))):
-            message = f"this `{opening.text}` is not closed: expected {expected}, found {describe(token)}"
-            raise error("UPL1008", message, opening.span, notes=[Note("found here", token.span)], help=help)
-        if token.kind is Kind.NAME and not help:
-            help = _FOREIGN_WORDS.get(token.text)
-        raise error("UPL1002", f"expected {expected}, found {describe(token)}", token.span, notes=notes, help=help)
+        if token.kind is Kind.NAME:
+            help = _FOREIGN_WORDS.get(token.text, help)
+        open_still = opening and (token.kind is Kind.END or is_one_of(token, ("{", "}", ";", *ITEM_WORDS)))
+        code = "UPL1008" if open_still else "UPL1002"
+        raise error(code, f"expected {expected}, found {describe(token)}", token.span, notes=notes, help=help)
 
     def close(self, opening: Token, expected: str) -> None:
         """Step over the bracket that closes `opening`; `expected` tells what else might follow, in words."""

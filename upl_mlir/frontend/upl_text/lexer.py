@@ -191,7 +191,7 @@ class _Lexer:
         elif name.isidentifier():
             self._add(Kind.NAME, name, span)
         else:
-            bad = next(c for i, c in enumerate(name) if not name[: i + 1].isidentifier())
+            bad = next(c for i, c in enumerate(name) if not ("_" + c if i else c).isidentifier())
             shown = f"`{bad}` (U+{ord(bad):04X})"
             text = "a name consists of letters, digits and `_`"
             self._error(error("UPL1003", f"the character {shown} cannot stand in a name", span, help=text), span)

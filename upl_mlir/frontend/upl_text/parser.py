@@ -4,7 +4,7 @@ Written by hand, because importing lark alone takes longer (about 90 ms) than al
 because messages in the user's words, which depend on what was being read, are simple here and not in an LALR table.
 
     program   ::= [program NAME] {item}                        items and statements end at a line end or `;`
-    item      ::= param NAME [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]
+    item      ::= param NAME [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]  (also empty)
                 | input NAME [fields] [: TYPE] [in e, ...] [{ arrows }]
                 | output NAME [fields] [: TYPE] [in e, ...]
                 | node NAME [fields] [in e, ...] { statements }
@@ -56,7 +56,7 @@ from upl_mlir.frontend.upl_text.ast import (
     Unbounded,
 )
 from upl_mlir.frontend.upl_text.grammar import Cursor, begins_operand, describe, is_one_of
-from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, Kind, Token
+from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, TYPE_WORDS, Kind, Token
 
 _S = TypeVar("_S", bound=Statement)
 _R = TypeVar("_R")
@@ -123,7 +123,7 @@ class _Parser(Cursor):
         name: Ident | None = None
         if self.accept("program"):
             name = self.ident("the name of the program")
-            self.end_of_item("a name")
+            self.end_of_item("the name of the program")
         items: list[Item] = []
         self.skip_separators()
         while self.token.kind is not Kind.END:
@@ -169,8 +169,8 @@ class _Parser(Cursor):
 
     def _no_item(self) -> NoReturn:
         token = self.token
-        if is_one_of(token, ("}",)):
-            raise error("UPL1008", "there is no open `{` that this `}` closes", token.span)
+        if self.at("}"):
+            self._not_open()
         if is_one_of(token, ("->", "if", "in", "for", "#", "##")):
             help = "only nodes and inputs have statements, in `{ }`"
             if token.text == "->" and isinstance(self.previous_item, Adjoint):
@@ -183,9 +183,14 @@ class _Parser(Cursor):
                 help = f"a constant is declared by `const {token.text} = …`; variables belong to nodes"
         self.fail(_ITEMS, help=help)
 
+    def _not_open(self) -> NoReturn:
+        raise error("UPL1008", "there is no open `{` that this `}` closes", self.token.span)
+
     def end_of_item(self, before: str, *, help: str | None = None) -> None:
-        """Check that an item ends here; `before` is what could go on, in words."""
+        """Check that an item ends here; `before` is what it consists of, in words."""
         if self.token.kind not in (Kind.NEWLINE, Kind.END) and not self.at(";"):
+            if self.at("}"):
+                self._not_open()
             self.fail("a new line or `;`" + (f" after {before}" if before else ""), help=help)
 
     previous_item: Item | None = None
@@ -209,7 +214,7 @@ class _Parser(Cursor):
         name = self.ident("the name of a constant")
         opening = self.accept("[")
         if opening is None:
-            help = f"the type of a constant follows from its value: `const {name.name} = …`" if self.at(":") else None
+            help = f"write `const {name.name} = …`" + ("; its type follows from its value" if self.at(":") else "")
             self.expect("=", help=help)
             if self.at("["):
                 self.fail("an expression", help=f"an array has bounds: `const {name.name}[0:n-1] = […]`")
@@ -330,6 +335,9 @@ class _Parser(Cursor):
         if self._assigns():
             start = self.token
             name = self.ident("the name of a variable")
+            if name.name in ("else", "elif") and self.following().text not in ("=", *TYPE_WORDS):
+                help = "there is no `else`: write a second arrow with the opposite condition"
+                raise error("UPL1012", f"`{name.name}` begins no statement", name.span, help=help)
             kind = self.type_after_colon()
             self.expect("=")
             value = self.expression()
@@ -450,7 +458,7 @@ class _Parser(Cursor):
             help = "a condition begins with `if`"
         elif self.at("for"):
             help = "`for` stands after the target: `-> NODE.input<…> for i in lo..hi`"
-        elif multiplicity is None and begins_operand(token):
+        elif multiplicity is None and begins_operand(token) and self.on_this_line("->"):
             help = "a multiplicity is written with `#`: `value #n -> NODE.input`"
         expected = "an operator or `->`" if multiplicity else "an operator, `#` or `->`"
         self.fail(expected, help=help)
@@ -471,7 +479,7 @@ class _Parser(Cursor):
 
     def iterator(self) -> Iterator:
         name = self.ident("the name of an iterator")
-        self.expect("in", after="the iterator")
+        self.expect("in", after="the iterator", help=f"write `for {name.name} in lo..hi`")
         lo = self.expression()
         self.expect("..", after="the lower bound")
         hi = self.expression()

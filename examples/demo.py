@@ -1,0 +1,156 @@
+"""The main job on one screen: a perceptron from UPL text to its adjoint to the matching unit, then trained on real data.
+
+`make demo` runs this.  Every stage prints what it did and asserts what it claims; a stage that fails ends the program with
+a message and status 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import upl_mlir as upl
+from upl_mlir.dialects import ttm
+from upl_mlir.passes.lower_hw import lower_hw
+from upl_mlir.training import Training
+
+HERE = Path(__file__).parent
+LAYERS = [4, 4, 5, 6, 4, 3, 3]
+console = Console(highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def stage(number: int, title: str) -> Iterator[None]:
+    """Print a stage's title before it and its time after it."""
+    console.print(f"[bold]{number}. {title}[/bold]")
+    start = time.perf_counter()
+    yield
+    console.print(f"   [dim]{time.perf_counter() - start:.2f} s[/dim]")
+
+
+def say(text: str) -> None:
+    """One line of a stage's result."""
+    console.print(f"   {text}", markup=False)
+
+
+def require(condition: bool, claim: str) -> None:
+    """Print a claim that holds; stop at one that does not."""
+    if not condition:
+        console.print(f"   FAILED: {claim}", markup=False)
+        sys.exit(1)
+    say(f"ok: {claim}")
+
+
+def small_integers(examples: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, weights and seeds of which every intermediate result is a small integer: exact in float32."""
+    random = np.random.default_rng(seed)
+    weights = np.zeros((examples, len(LAYERS) - 1, max(LAYERS), max(LAYERS)))
+    for k in range(len(LAYERS) - 1):
+        weights[:, k, : LAYERS[k], : LAYERS[k + 1]] = random.integers(-1, 3, (examples, LAYERS[k], LAYERS[k + 1]))
+    x = random.integers(1, 4, (examples, LAYERS[0])).astype(float)
+    return x, weights, random.integers(-2, 3, (examples, LAYERS[-1])).astype(float)
+
+
+def by_hand(x: np.ndarray, w: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forward pass and weight gradient in numpy, layer by layer: the independent reference."""
+    out, grad = np.zeros(seed.shape), np.zeros(w.shape)
+    for d in range(len(x)):
+        values, active = [x[d]], []
+        for k in range(len(LAYERS) - 1):
+            s = values[-1] @ w[d, k, : LAYERS[k], : LAYERS[k + 1]]
+            active.append(s > 0)
+            values.append(np.where(s > 0, s, 0.0))
+        out[d] = values[-1]
+        delta = seed[d]
+        for k in reversed(range(len(LAYERS) - 1)):
+            delta = delta * active[k]
+            grad[d, k, : LAYERS[k], : LAYERS[k + 1]] = np.outer(values[k], delta)
+            delta = w[d, k, : LAYERS[k], : LAYERS[k + 1]] @ delta
+    return out, grad
+
+
+def main() -> None:
+    """Run all stages."""
+    with stage(1, "Check: no token strands, nothing deadlocks, for any number of examples"):
+        primal = upl.load(HERE / "perceptron.upl")
+        report = primal.check()
+        for name, count in report.firings.items():
+            say(f"{name:8} fires {count} times")
+        require(report.ok and all(o.status.value == "proved" for o in report.obligations),
+                f"{len(report.obligations)} obligations proved")  # fmt: skip
+
+    with stage(2, "Differentiate: the program of the derivatives by W, dead derivatives removed by instance"):
+        adjoint = upl.vjp(primal, of="R", wrt=["W"])
+        text = str(adjoint)
+        for line in text[text.index("node DAF_ReLU") :].splitlines():
+            say(line)
+        require(adjoint.check().ok, "the derivative is an ordinary program, and passes the same check")
+
+    with stage(3, "Lower to hardware: tag layouts, routes and microcode of the tagged-token machine"):
+        sized = upl.load(HERE / "perceptron.upl", D=1)
+        module = upl.vjp(sized, of="R", wrt=["W"]).infer_domains().module
+        program = lower_hw(upl.Program(module.clone()).op)
+        for op in program.body.block.ops:
+            if isinstance(op, ttm.NodeOp) and op.host is None:
+                say(f"{op.sym_name.data:9} tag {op.layout.data:30} inputs {op.inputs.data}")
+
+    with stage(4, "Run on the interpreter and on the simulated matching unit"):
+        exact(adjoint)
+
+    with stage(5, "Train on Fisher's Iris, example by example and in mini-batches"):
+        for file, batch, epochs, target in (("iris.upl", 150, 15, 0.95), ("iris_batch.upl", 10, 12, 0.95)):
+            train(file, batch, epochs, target)
+
+
+def exact(adjoint: upl.Program) -> None:
+    """Gradients of both engines on data where float32 is exact, and of the interpreter in float64 on any data."""
+    found = next(s for s in range(1000) if np.any(by_hand(*small_integers(1, s))[1]) and by_hand(*small_integers(1, s))[0].all())
+    x, w, seed = small_integers(1, found)
+    interpreter = upl.compile(adjoint, real="f32")
+    machine = upl.compile(adjoint, engine="rtl")
+    soft, hard = interpreter(X=x, W=w, d_R=seed), machine(X=x, W=w, d_R=seed)
+    reference, gradient = by_hand(x, w, seed)
+    s = machine.stats
+    say(f"matching unit: {s['cycles']} cycles, {s['matches']} matches, at most {s['occupancy']['peak']} tokens waiting, "
+        f"{sum(s['firings'].values())} firings")  # fmt: skip
+    require(all(soft[n].tobytes() == hard[n].tobytes() for n in soft), "interpreter = matching unit, bit for bit")
+    require(np.array_equal(hard["d_W"], gradient) and np.array_equal(hard["R"], reference), "both = numpy by hand")
+    random = np.random.default_rng(7)
+    x, w, seed = small_integers(3, found)
+    w = w * random.normal(1.0, 0.1, w.shape)
+    out = upl.compile(adjoint)(X=x, W=w, d_R=seed)
+    gradient = by_hand(x, w, seed)[1]
+    worst = float(np.max(np.abs(out["d_W"] - gradient)) / np.max(np.abs(gradient)))
+    require(worst <= 1e-12, f"interpreter in float64 against numpy: relative difference {worst:.1e}")
+
+
+def train(file: str, batch: int, epochs: int, target: float) -> None:
+    """Train with one of the Iris programs and print the last epoch."""
+    data = dict(np.load(HERE / "data" / "iris.npz"))
+    training = Training(upl.load(HERE / file), data, {"W_out": "W"}, batch=batch, seed=1)
+    columns = (TextColumn("   {task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} epochs"), TimeElapsedColumn())
+    best = 0.0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(file, total=epochs)
+        for epoch in training.epochs(epochs):
+            best = epoch.accuracy
+            progress.advance(task)
+    say(f"{file}: {epochs} epochs in calls of {batch} examples, loss {epoch.loss:.4f}, accuracy {100 * best:.1f} %")
+    require(best >= target, f"training accuracy at least {100 * target:.0f} %")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except upl.UplError as e:
+        print(e, file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
