@@ -77,8 +77,11 @@ def interpreter() -> list[Row]:
         per_second(upl.compile(program)), per_second(upl.compile(program, order="random"))
     )
     return [
-        Row("interpreter, 64-32-10 perceptron, value and gradient", fifo / 1e6, "M firings/s", ">= 0.3", "same in random order", shuffled / 1e6)
-    ]
+        Row(
+            "interpreter, 64-32-10 perceptron, value and gradient", fifo / 1e6, "M firings/s", ">= 0.3",
+            "same in random order", shuffled / 1e6,
+        )
+    ]  # fmt: skip
 
 
 def process(*command: str) -> Callable[[], float]:
@@ -123,7 +126,8 @@ def compile_times() -> list[Row]:
     rows: list[Row] = []
     for what, action in (("check", lambda p: p.check()), ("differentiate", lambda p: upl.vjp(p, of="R", wrt=["W"]))):
         small, large = interleaved(timed(action), timed(action, **wide))
-        rows.append(Row(f"{what} the perceptron with layers ten times as wide", large, "s", "independent of sizes", "as in the paper", small))
+        title = f"{what} the perceptron with layers ten times as wide"
+        rows.append(Row(title, large, "s", "independent of sizes", "as in the paper", small))
     return rows
 
 
@@ -132,7 +136,8 @@ def main() -> None:
     rows = [*interpreter(), *start(), *compile_times()]
     head = "| what | measured | aim | beside it, same run | ratio |\n|---|---|---|---|---|"
     table = "\n".join([head, *(r.text for r in rows)])
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, medians of {RUNS} interleaved runs"
+    python = platform.python_version()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {python}, medians of {RUNS} interleaved runs"
     print(f"{table}\n\n{machine}")
     (HERE / "RESULTS.md").write_text(
         f"# Measured\n\nWritten by `make bench`. {machine}.\n\n{table}\n", encoding="utf-8"

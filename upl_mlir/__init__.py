@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report, compile, grad, load, vjp  # noqa: A004
+    from upl_mlir.api import Program, Report, compile, grad, load, vjp
     from upl_mlir.diagnostics import UplError
     from upl_mlir.host.arrays import ragged
 

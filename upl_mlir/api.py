@@ -306,7 +306,7 @@ class Compiled:
         return result.outputs, result.stats.to_dict()
 
 
-def compile(  # noqa: A001 - the name users expect
+def compile(
     p: Program,
     engine: Literal["interp", "rtl"] = "interp",
     *,

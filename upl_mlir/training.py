@@ -65,18 +65,20 @@ class Training:
         for out, into in self.carry.items():
             for name, ports, what in ((out, program.outputs, "output"), (into, program.inputs, "input")):
                 if name not in ports:
-                    raise error("UPL1502", f"--carry {out}={into}: there is no {what} `{name}`", help=did_you_mean(name, ports))
+                    message = f"--carry {out}={into}: there is no {what} `{name}`"
+                    raise error("UPL1502", message, help=did_you_mean(name, ports))
         if self.outputs not in program.outputs:
             raise error("UPL1502", f"there is no output `{self.outputs}`", help="say which holds the predictions: --outputs")
         if self.targets not in data:
             raise error("UPL1501", f"the data hold no `{self.targets}`", help="say which input holds the targets: --targets")
         missing = [n for n in program.inputs if n not in data and n not in self.carry.values()]
         if missing:
-            raise error("UPL1501", f"the data hold nothing for the input `{missing[0]}`", help=f"they have {', '.join(data)}")
+            has = f"they have {', '.join(data)}"
+            raise error("UPL1501", f"the data hold nothing for the input `{missing[0]}`", help=has)
 
     def _initial(self, name: str) -> Array:
         """Small random weights for a carried input that the data do not give."""
-        params = {p: self.batch for p in self.call.program.params}
+        params = dict.fromkeys(self.call.program.params, self.batch)
         shape = self.call.program.inputs[name].shape(**params)
         return self.random.normal(0.0, 1.0 / np.sqrt(max(1, shape[-1])), shape)
 

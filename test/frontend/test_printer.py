@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (programs)
+
 """Printing and reading back: the same program, and text that a person would write."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (one case, one line)
+
 """Structural faults of programs given as MLIR text: the message, and the operation at fault."""
 
 from __future__ import annotations

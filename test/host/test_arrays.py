@@ -152,8 +152,8 @@ def test_values_outside_the_domain_are_not_looked_at():
     ("given", "why"),
     [
         (np.ones((2, 4)), "expected shape (2, 3) over <d,i>, found shape (2, 4)"),
-        (np.ones(6), "2 fields"), (1.0, "found shape ()"),
-        ([np.ones(3)] * 3, "found shape (3, 3)"), ([np.ones(3), np.ones(2)], "fits no field"),
+        (np.ones(6), "found shape (6,)"), (1.0, "found shape ()"),
+        ([np.ones(3)] * 3, "along `d`: 2 slices"), ([np.ones(3), np.ones(2)], "fits no field"),
         ({(1, 1, 1): 0}, "is not an index of `X`"), ({"a": 0}, "is not an index of `X`"),
         ([np.ones(3), [np.ones(2), 1]], "not a list of arrays"),
     ],
@@ -181,6 +181,15 @@ def test_parameters_from_shapes():
     ragged = [np.ones(3), np.ones(3)]
     assert host.bind_parameters(program(X), {"X": ragged})["D"] == 2
     assert host.bind_parameters(program(X), {"X": {(d, i): 0 for d in (1, 2, 3, 4) for i in (1, 2, 3)}})["D"] == 4
+
+
+def test_parameters_are_told_apart():
+    p = program(
+        ("Y<i>", "real", "0<=i<2*n+1"), ("Z<i>", "real", "0<=i<m"), params=('upl.param @n where <"n>=1">', "upl.param @m")
+    )  # fmt: skip
+    assert host.bind_parameters(p, {"Y": np.ones(7), "Z": np.ones(4)}) == {"n": 3, "m": 4}
+    with pytest.raises(UplError, match="`m` does not follow"):  # an empty array leaves every m <= 0
+        host.bind_parameters(p, {"Y": np.ones(7), "Z": np.ones(0)})
 
 
 @pytest.mark.parametrize(

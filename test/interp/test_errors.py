@@ -72,6 +72,20 @@ def test_too_small_a_multiplicity_strands_a_later_token(ir):
     assert missing.code == "UPL1603"
 
 
+@pytest.mark.parametrize(("order", "seed"), [("fifo", 0), *(("random", s) for s in range(10))])
+def test_a_token_used_up_half_way_through_a_join_is_not_used_again(ir, order, seed):
+    program = ir.program(
+        ir.input("B<j>", "0<=j<2", 'upl.send %B -> @M::@b <"*,j,*"> count <"1"> : f64'),  # 2 would be right
+        ir.input("C<k>", "0<=k<2", 'upl.send %C -> @M::@c <"*,*,k"> count <"2"> : f64'),
+        ir.input("A", "", 'upl.send %A -> @M::@a <"0,*,*"> count <"4"> : f64'),
+        ir.node("M<i,j,k>", "a, b, c", 'upl.send %a -> @R <"i,j,k"> : f64'),
+        ir.output("R<i,j,k>", "i==0 && 0<=j<2 && 0<=k<2"),
+    )
+    stranded, missing = failing(program, {"A": 1.0, "B": [1.0, 1], "C": [1.0, 1]}, order=order, seed=seed)
+    assert "M.a⟨0,*,*⟩ (2 activations left)" in stranded.message
+    assert missing.message.startswith("2 of 4 elements")
+
+
 def test_two_tokens_on_one_input(ir):
     program = pairs(
         ir,
@@ -194,5 +208,5 @@ def test_an_entry_outside_an_array(ir):
 
 def test_an_output_without_a_domain(ir):
     program = ir.program(ir.input("X<i>", "0<=i<4", 'upl.send %X -> @R <"i"> : f64'), 'upl.output @R <"i"> "real"')
-    with pytest.raises(UplError, match="UPL1507.*domain of `R` is not known"):
+    with pytest.raises(UplError, match=r"UPL1507.*domain of `R` is not known"):
         Engine(program)

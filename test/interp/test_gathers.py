@@ -61,7 +61,8 @@ def test_every_operator(ir, op, type_, mlir, values, expected, carried):
     ("op", "type_", "mlir", "expected"),
     [
         ("+", "real", "f64", 0.0), ("*", "real", "f64", 1.0), ("min", "real", "f64", INF), ("max", "real", "f64", -INF),
-        ("+", "int", "i64", 0), ("*", "int", "i64", 1), ("min", "int", "i64", 2**63 - 1), ("max", "int", "i64", -(2**63)),
+        ("+", "int", "i64", 0), ("*", "int", "i64", 1),
+        ("min", "int", "i64", 2**63 - 1), ("max", "int", "i64", -(2**63)),
         ("&&", "bool", "i1", True), ("||", "bool", "i1", False),
     ],
 )  # fmt: skip
@@ -92,14 +93,14 @@ def test_instances_without_summands_fire_once_at_the_start(ir):
         assert result.stats.firings == {"S": 6}
 
 
-def by_name(ir, where="<i>", index="i", count=None, multiplicity=""):
+def by_name(ir):
     """Node S counts its summands by the value of its input n."""
     return ir.program(
-        ir.input(f"N{where}", "0<=i<4" if where else "", f'upl.send %N -> @S::@n <"{index}">{multiplicity} : i64', "int"),
+        ir.input("N<i>", "0<=i<4", 'upl.send %N -> @S::@n <"i"> : i64', "int"),
         ir.input("X<i,j>", "0<=i<4 && 0<=j<i", 'upl.send %X -> @S::@s <"i"> : f64'),
         ir.input("Y<i>", "0<=i<4", 'upl.send %Y -> @S::@y <"i"> : f64'),
         ir.node(
-            "S<i>", f"@(+) s[{count or 'n'}], n: int, y",
+            "S<i>", "@(+) s[n], n: int, y",
             '%t = arith.addf %s, %y : f64\nupl.send %t -> @R <"i"> : f64',
         ),
         ir.output("R<i>", "0<=i<4"),

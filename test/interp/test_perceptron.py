@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ def data(rng, sizes, examples, dtype=np.float64):
     result = np.zeros((examples, sizes[-1]), dtype)
     for d in range(examples):
         h = x[d]
-        for k, (n, m) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for k, (n, m) in enumerate(pairwise(sizes)):
             w[d, k, :n, :m] = rng.standard_normal((n, m)) + 0.3
             total = h[0] * w[d, k, 0, :m]
             for i in range(1, n):

@@ -113,14 +113,18 @@ def test_functions_of_two_integers(ir, op):
 )  # fmt: skip
 def test_comparisons_of_reals(ir, predicate, test):
     a, b = np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL))
-    got = evaluate(ir, {"a": "real", "b": "real"}, f"%r = arith.cmpf {predicate}, %a, %b : f64", {"a": a, "b": b}, "bool")
+    text = f"%r = arith.cmpf {predicate}, %a, %b : f64"
+    got = evaluate(ir, {"a": "real", "b": "real"}, text, {"a": a, "b": b}, "bool")
     assert np.array_equal(got, test(a, b))
 
 
 @pytest.mark.parametrize("op", ["addf", "subf", "mulf", "divf"])
 def test_f32_rounds_every_operation(ir, rng, op):
-    a = np.concatenate([rng.standard_normal(200) * 10.0 ** rng.integers(-30, 30, 200), [3e38, 1e-45, np.inf]]).astype("f")
-    b = np.concatenate([rng.standard_normal(200) * 10.0 ** rng.integers(-30, 30, 200), [3e38, 0.5, 1e-40]]).astype("f")
+    def values(*special):
+        wide = rng.standard_normal(200) * 10.0 ** rng.integers(-30, 30, 200)
+        return np.concatenate([wide, special]).astype("f")
+
+    a, b = values(3e38, 1e-45, np.inf), values(3e38, 0.5, 1e-40)
     with np.errstate(all="ignore"):
         expected = BINARY[f"arith.{op}"](a, b)
     got = evaluate(ir, {"a": "real", "b": "real"}, f"%r = arith.{op} %a, %b : f64", {"a": a, "b": b}, real="f32")
@@ -146,6 +150,14 @@ def test_declared_f64_stays_f64_among_f32(ir):
     assert np.array_equal(got, (a + b.astype("f").astype("d")) * 0.1)
     narrow = evaluate(ir, {"a": "real", "b": "real"}, body, {"a": a, "b": b}, real="f32")
     assert np.array_equal(narrow, (a.astype("f") + b.astype("f")) * np.float32(0.1))
+
+
+def test_an_integer_joins_f64_without_a_detour_by_f32(ir):
+    body = "%x = arith.sitofp %n : i64 to f64\n%r = arith.addf %a, %x : f64"
+    n = 2**24 + 1  # has no f32
+    got = evaluate(ir, {"a": "f64", "n": "int"}, body, {"a": [0.0], "n": [n]}, "f64", real="f32")
+    assert got.tolist() == [n]
+    assert evaluate(ir, {"a": "real", "n": "int"}, body, {"a": [0.0], "n": [n]}, real="f32").tolist() == [2**24]
 
 
 def test_reals_take_the_precision_of_the_input_they_go_to(ir):
@@ -236,12 +248,12 @@ def test_the_sum_of_integers_overflows(ir):
         ir.node("S", "@(+) s[2]: int", 'upl.send %s -> @R <""> : i64'),
         ir.output("R", "", "int"),
     )
-    with pytest.raises(UplError, match="UPL1604.*overflow"):
+    with pytest.raises(UplError, match=r"UPL1604.*overflow"):
         Engine(program).run({"X": np.array([2**62, 2**62])})
 
 
 def test_an_unknown_operation_is_refused_before_running(ir):
-    with pytest.raises(UplError, match="UPL1607.*arith.shli"):
+    with pytest.raises(UplError, match=r"UPL1607.*arith\.shli"):
         Engine(pointwise(ir, {"a": "int"}, "%r = arith.shli %a, %a : i64", "int", 1))
 
 

@@ -70,7 +70,8 @@ class RtlEngine:
         image = ProgramImage(self.image.name, self.image.nodes, self.image.outputs, self.image.tables)
         out: list[HostToken] = []
         for point in port.points():
-            value: Scalar = values[port.box.place(point)].item() if values.dtype != np.float32 else values[port.box.place(point)]
+            element = values[port.box.place(point)]
+            value: Scalar = element if values.dtype == np.float32 else element.item()
             for sent in run_activation(image, node, point, (value,)):
                 if not isinstance(sent.target, ToNode):
                     raise error("UPL1736", f"the host input `{port.name}` sends to a host output: not built yet", port.span)

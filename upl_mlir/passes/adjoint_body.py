@@ -44,7 +44,7 @@ class AdjointBody:
 
     def _steps(self, values: Sequence[SSAValue]) -> list[tuple[Operation, int]]:
         """The (operation, operand) pairs that a derivative passes through, last operation first."""
-        live = {v for v in values}
+        live = set(values)
         out: list[tuple[Operation, int]] = []
         for op in reversed(list(self.op.block.ops)):
             if not op.results or op.results[0] not in live:

@@ -6,11 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, LocationAttr, i1, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import LookupOp, ModOp, RefOp, SigmoidOp
-from upl_mlir.poly.expr import Atom, CmpOp, Connective, Div, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.expr import (
+    Atom,
+    CmpOp,
+    Connective,
+    Div,
+    DivKind,
+    Extremum,
+    Formula,
+    IndexExpr,
+    Lookup,
+    MinMax,
+    Select,
+    Var,
+)
 
 
 @dataclass
@@ -36,8 +49,9 @@ class Body:
     def constant(self, value: float, type_: Attribute) -> SSAValue:
         """A literal of a float or integer type."""
         if isinstance(type_, AnyFloat):
-            return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))
-        return self.add(arith.ConstantOp(IntegerAttr(int(value), type_)))  # pyright: ignore[reportArgumentType]
+            return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))  # pyright: ignore
+        assert isinstance(type_, IntegerType)
+        return self.add(arith.ConstantOp(IntegerAttr(int(value), type_)))
 
     def val(self, value: SSAValue) -> Val:
         """A value with operators."""

@@ -26,7 +26,7 @@ def cheapest_cut(
         if v not in below:
             below[v] = is_input(v)
             if isinstance(v.owner, Operation):
-                below[v] = any([depends(o) for o in v.owner.operands])
+                below[v] = sum(map(depends, v.owner.operands)) > 0  # all of them, not only the first
             if below[v]:
                 order.append(v)
         return below[v]

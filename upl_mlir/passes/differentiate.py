@@ -7,7 +7,7 @@ adjoint node (inputs, domain, counts), then its body; last, every active arrow i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -33,15 +33,15 @@ from upl_mlir.dialects.upl import (
     upl_type,
 )
 from upl_mlir.dialects.upl.query import program_of, span_of
-from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports, key_of
-from upl_mlir.passes.build import Body
+from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody
+from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total, unused
+from upl_mlir.passes.build import Body
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.reverse import Inverse, invert
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Select
-from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 PRIMAL = "upl.primal"  # on an adjoint node: the node whose adjoint it is
 COMMENT = "upl.comment"  # printed as a comment
@@ -108,36 +108,6 @@ def differentiate(program: ProgramOp, of: str, wrt: Sequence[str]) -> None:
     _Differentiator(program, Request(of, tuple(wrt)), program).run()
 
 
-@dataclass
-class ActiveValue:
-    """A value of a body that is sent along active arrows, and the adjoint input that takes its derivative."""
-
-    ssa: SSAValue
-    arrows: list[Arrow]
-    port: Port
-    ordinary: bool
-    where: PSet  # instances at which it is sent
-    terms: list[tuple[PSet, IndexExpr]]  # (instances, number of summands), to be added up
-
-
-@dataclass
-class Plan:
-    """An adjoint node in the making."""
-
-    primal: InputOp | NodeOp
-    name: str
-    domain: PSet
-    formula: Formula
-    values: list[ActiveValue] = field(default_factory=list[ActiveValue])
-    seed: Port | None = None
-    node: NodeOp | None = None
-    deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
-
-    def value_of(self, arrow: Arrow) -> ActiveValue:
-        """The active value that an arrow sends."""
-        return next(v for v in self.values if any(a is arrow for a in v.arrows))
-
-
 class _Differentiator:
     """One derivative request on one program."""
 
@@ -196,10 +166,11 @@ class _Differentiator:
         self.activity: Activity = analyse(self.sets, of, wrt)
         self.of, self.wrt = of, wrt
         self._refuse_unsupported()
+        self.planner = Planner(self.sets, self.activity)
         self.plans: dict[str, Plan] = {}
         for op in self.sets.ends.values():
             if not isinstance(op, OutputOp) and (instances := self.activity.instances(op)) is not None:
-                self.plans[op.symbol] = self._plan(op, instances)
+                self.plans[op.symbol] = self.planner.plan(op, instances)
         self.seed_input = self._seed_input()
         for plan in reversed(self.plans.values()):
             if not self._direct(plan):
@@ -229,73 +200,6 @@ class _Differentiator:
                     help="only `@(+)` gathers can be differentiated",
                 )
 
-    # -- plans ---------------------------------------------------------------------------------------------------
-    def _plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
-        whole = self.sets.domain(op.symbol)
-        attr = op.domain or op.declared
-        own = attr.data if attr else TRUE
-        formula = own if instances.equals(whole) else describe(instances)
-        domain = self.sets.set(op.fields, formula, op)
-        plan = Plan(op, f"D{op.symbol}", domain, formula)
-        used: set[str] = set(op.fields)
-        if self.of[0] == op.symbol:
-            plan.seed = Port(_unused(f"d_{self.of[1]}", used), UplType.REAL)
-        groups: dict[SSAValue, list[Arrow]] = {}
-        for a in self.sets.out_of(op.symbol):
-            if self.activity.carries(a):
-                groups.setdefault(a.send.value, []).append(a)
-        for ssa, arrows in groups.items():
-            plan.values.append(self._active_value(plan, ssa, arrows, used))
-        return plan
-
-    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], used: set[str]) -> ActiveValue:
-        terms: list[tuple[PSet, IndexExpr]] = []
-        for a in arrows:
-            terms += self._count_terms(a)
-        where = self.sets.ctx.empty(plan.primal.fields)
-        disjoint = True
-        for s, _ in terms:
-            disjoint = disjoint and (where & s).is_empty()
-            where = where | s
-        everywhere = plan.domain <= where
-        ordinary = everywhere and disjoint and all(n.constant == 1 for _, n in terms)
-        name = _unused(f"d_{_value_name(ssa, plan.primal, arrows[0])}", used)
-        type_ = upl_type(ssa.type)
-        if ordinary:
-            port = Port(name, type_)
-        elif everywhere:
-            port = Port(name, type_, Gather.SUM, Special.CARRIED)
-        else:
-            port = Port(name, type_, Gather.SUM, _total(terms, plan.domain))
-        return ActiveValue(ssa, arrows, port, ordinary, where, terms)
-
-    def _pruned(self, a: Arrow) -> PSet:
-        """R' = R restricted to active targets (rule 3)."""
-        target = self.activity.active[key_of(a)]
-        inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
-        return (self.sets.relation(a) & inside).in_terms_of(a.src)
-
-    def _count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
-        """|R'(x)| as a sum of expressions, each on its own set of source instances."""
-        r = self._pruned(a)
-        over = (*a.loops, *a.dst)
-        m = a.send.multiplicity
-        prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []
-        n = fibre_count(r, over, prefer)
-        if n is not None:
-            return [(r.project(a.src), n)]
-        out: list[tuple[PSet, IndexExpr]] = []
-        for piece in disjoint_pieces(r):
-            n = fibre_count(piece, over)
-            if n is None:
-                raise error(
-                    "UPL1403",
-                    f"cannot count how often a value of {a.text} is used as an expression of the index",
-                    span_of(a.send),
-                )
-            out.append((piece.project(a.src), n))
-        return out
-
     # -- nodes ---------------------------------------------------------------------------------------------------
     def _direct(self, plan: Plan) -> bool:
         """Whether the derivative by a host input needs no node: one token for each element, sent as it came in."""
@@ -312,10 +216,10 @@ class _Differentiator:
         body = AdjointBody(op, self.activity.dependence[op.symbol], [v.ssa for v in plan.values], active)
         used = {*op.fields, *(v.port.name for v in plan.values), *([plan.seed.name] if plan.seed else [])}
         ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
-        stash = [(v, Port(_unused(_stash_name(v, op, n), used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        stash = [(v, Port(unused(_stash_name(v, op, n), used), upl_type(v.type))) for n, v in enumerate(body.stash)]
         ports += [p for _, p in stash]
         if not ports:  # nothing reaches this input: its derivative is 0 everywhere
-            ports.append(Port(_unused("d_none", used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+            ports.append(Port(unused("d_none", used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
         node = NodeOp(plan.name, op.fields, ports, plan.formula)
         node.domain = FormulaAttr(plan.formula)
         node.location = op.location
@@ -430,7 +334,7 @@ class _Differentiator:
     # -- arrows --------------------------------------------------------------------------------------------------
     def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
         """Rule 2: the arrow, from its target's adjoint to its source's."""
-        relation = self._pruned(a)
+        relation = self.planner.pruned(a)
         target = self.plans.get(a.target.symbol)
         direct = plan.node is None
         ref = self.result[(plan.primal.symbol, plan.primal.symbol)] if direct else port_ref(plan.name, value.port.name)
@@ -457,7 +361,7 @@ class _Differentiator:
                 count = None
                 if value.port.count is Special.CARRIED:
                     here = relation.project(a.src)
-                    count = _total(value.terms, here).substitute(inverse.names)
+                    count = total(value.terms, here).substitute(inverse.names)
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
                 rule = "reversed arrow, gather to multicast"
@@ -472,32 +376,8 @@ class _Differentiator:
         here = tuple(IndexExpr.of(f) for f in a.src)
         count = None
         if value.port.count is Special.CARRIED:
-            count = _total(value.terms, self._pruned(a).project(a.src))
+            count = total(value.terms, self.planner.pruned(a).project(a.src))
         self._send(a.source, one, ref, here, rule="seed", origin=a.send, condition=a.send.when, count=count)
-
-
-def _total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
-    """The sum of the terms at the points of `inside`; a term that holds only on a part is guarded by its condition."""
-    out = IndexExpr()
-    for s, n in terms:
-        if (s & inside).is_empty():
-            continue
-        if inside <= s:
-            out = out + n
-        else:
-            out = out + IndexExpr.of(Select(describe(s, inside), n, IndexExpr()))
-    return out
-
-
-def _value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:
-    """What a value is called: its variable, its input, else the input that a bare expression is sent to."""
-    if isinstance(v.owner, LetOp):
-        return v.owner.var.data
-    if not isinstance(v.owner, Operation):
-        at = list(op.block.args).index(v) - len(op.fields)  # pyright: ignore[reportArgumentType]
-        if at >= 0:
-            return input_ports(op)[at]
-    return arrow.port.name
 
 
 def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
@@ -506,14 +386,6 @@ def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
     if not isinstance(v.owner, Operation):
         return input_ports(op)[list(op.block.args).index(v) - len(op.fields)]  # pyright: ignore[reportArgumentType]
     return f"v{n + 1}"
-
-
-def _unused(name: str, used: set[str]) -> str:
-    out, n = name, 2
-    while out in used:
-        out, n = f"{name}_{n}", n + 1
-    used.add(out)
-    return out
 
 
 def _convert(sender: InputOp | NodeOp, delta: SSAValue, like: SSAValue) -> SSAValue:

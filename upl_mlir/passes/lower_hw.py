@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -13,7 +15,6 @@ from xdsl.dialects.builtin import (
     Float64Type,
     FloatAttr,
     IntegerAttr,
-    IntegerType,
     ModuleOp,
     f32,
     i32,
@@ -25,7 +26,15 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects import ttm, upl
 from upl_mlir.dialects.upl import Special, UplType
-from upl_mlir.dialects.upl.query import Endpoint, endpoints, program_of, real_constants, span_of, target_port
+from upl_mlir.dialects.upl.query import (
+    Endpoint,
+    endpoints,
+    is_integer_array,
+    program_of,
+    real_constants,
+    span_of,
+    target_port,
+)
 from upl_mlir.passes.build import Body, condition, index_value
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import ProgramSets
@@ -82,7 +91,7 @@ def _narrow(t: Attribute) -> Attribute:
     """The machine's type for a type of the body."""
     if isinstance(t, Float64Type):
         return f32
-    return i32 if isinstance(t, IntegerType) and t.width.data == 64 else t
+    return i32 if t == i64 else t
 
 
 class _Lowering:
@@ -105,10 +114,8 @@ class _Lowering:
             new: Operation | None = None
             match op:
                 case upl.ArrayOp():
-                    values = op.values
-                    assert isinstance(values, DenseArrayBase)
-                    integer = isinstance(values.elt_type, IntegerType)
-                    new = ttm.TableOp(op.symbol, op.base.value.data, values, i32 if integer else f32)
+                    element = i32 if is_integer_array(op) else f32
+                    new = ttm.TableOp(op.symbol, op.base.value.data, cast(DenseArrayBase, op.values), element)
                 case upl.OutputOp():
                     new = ttm.OutputOp(op.symbol, op.fields, _element(op.type, op, f"`{op.symbol}`"))
                 case upl.InputOp():
@@ -187,13 +194,13 @@ class _Lowering:
             guard = data if guard is None else code.body.add(arith.AndIOp(guard, data))
         inner = code
         if guard is not None:
-            inner = code.nested(lambda region: ttm.WhenOp(guard, region), ())
+            inner = code.nested(partial(ttm.WhenOp, guard), ())
         for it in send.loops:
             lo, hi = inner.index(it.lo), inner.index(it.hi)
-            inner = inner.nested(lambda region, lo=lo, hi=hi: ttm.ForOp(lo, hi, region), (it.name,))
+            inner = inner.nested(partial(ttm.ForOp, lo, hi), (it.name,))
         if not send.when_point.is_true:
             point = inner.condition(send.when_point)
-            inner = inner.nested(lambda region: ttm.WhenOp(point, region), ())
+            inner = inner.nested(partial(ttm.WhenOp, point), ())
         tag = [None if e is None else inner.index(e) for e in send.index.data]
         count = self._count(send)
         times = None if isinstance(count, Special) or count.constant == 1 else inner.index(count)
@@ -219,14 +226,14 @@ class _Code:
         self.body = body
         self.names = dict(names)
 
-    def nested(self, make: object, iterators: tuple[str, ...]) -> _Code:
+    def nested(self, make: Callable[[Region], Operation], iterators: tuple[str, ...]) -> _Code:
         """A block inside this one."""
-        assert callable(make)
         block = Block(arg_types=[i32] * len(iterators))
         for arg, name in zip(block.args, iterators, strict=True):
             arg.name_hint = name
         self.body.emit(make(Region(block)))
-        return _Code(self.lowering, Body(block, self.body.location), self.names | dict(zip(iterators, block.args, strict=True)))
+        names = self.names | dict(zip(iterators, block.args, strict=True))
+        return _Code(self.lowering, Body(block, self.body.location), names)
 
     def index(self, e: IndexExpr) -> SSAValue:
         """An index expression as i32 code."""

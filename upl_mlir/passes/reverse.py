@@ -44,7 +44,7 @@ def invert(arrow: Arrow, relation: PSet, context: PSet, *, star_inside: PSet | N
     r = relation.rename({**fresh, **dict(zip(arrow.dst, fields, strict=True))})
     src = tuple(fresh[d] for d in arrow.src)
     loops = tuple(fresh[d] for d in arrow.loops)
-    if all((e := r.express(IndexExpr.of(d), fields)) is not None for d in (*src, *loops)):
+    if all(r.express(IndexExpr.of(d), fields) is not None for d in (*src, *loops)):
         names = {d: _known(r, fresh[d], fields) for d in (*arrow.src, *arrow.loops)}
         when = describe(r.project(fields), context)
         return [Inverse(when, tuple(names[d] for d in arrow.src), IndexExpr.of(1), (), TRUE, names)]

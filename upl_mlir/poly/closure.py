@@ -46,7 +46,7 @@ def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cyc
     params: dict[str, int] = {}
     known = {pid: a for s in steps for pid, a in s.relation.params.items()}
     for i in range(loops.dim(PARAM)):
-        atom = known.get(loops.get_dim_name(PARAM, i))
+        atom = known.get(loops.get_dim_name(PARAM, i) or "")
         if isinstance(atom, Var) and atom.name in ctx.params:
             params[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
     return n, at, params
@@ -66,11 +66,12 @@ def _plain(s: Dependence) -> isl.Set:
 def _padded(s: Dependence, width: int) -> isl.Map:
     """The relation on (space number, point padded with zeros)."""
     m = as_map(_plain(s), s.n_source)
-    for kind, have, space in ((isl.dim_type.in_, s.n_source, s.source), (isl.dim_type.out, len(s.relation.dims) - s.n_source, s.target)):
-        m = m.insert_dims(kind, 0, 1).fix_si(kind, 0, space)
+    ends = ((isl.dim_type.in_, s.n_source, s.source), (isl.dim_type.out, len(s.relation.dims) - s.n_source, s.target))
+    for kind, have, space in ends:
+        m = m.insert_dims(kind, 0, 1).fix_val(kind, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, space))
         m = m.insert_dims(kind, have + 1, width - have)
         for k in range(have + 1, width + 1):
-            m = m.fix_si(kind, k, 0)
+            m = m.fix_val(kind, k, isl.Val.zero(isl.DEFAULT_CONTEXT))
     return m
 
 

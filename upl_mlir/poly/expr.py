@@ -4,6 +4,8 @@ An `IndexExpr` is an integer polynomial over *atoms* (names, array entries, inte
 in one normal form so that equal polynomials are equal objects.  A `Formula` is a Boolean combination of comparisons of
 such expressions.  Both print as UPL text (LANGUAGE section 2) and are what dialect attributes store; `sets.py` turns
 them into isl objects.  Nothing here knows any IR.
+
+Over 500 lines because the two refer to each other: a conditional expression holds a formula.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from upl_mlir.poly.expr import (
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([^\W\d]\w*)|(<=|>=|==|!=|&&|\|\||[-+*()\[\],<>!?:]))")
 _CMP = {op.value for op in CmpOp}
-_MAX_DEPTH = 200
+_MAX_DEPTH = 80  # of brackets and prefix operators together; each level takes seven Python frames at most
 
 
 @dataclass
@@ -109,10 +109,13 @@ class _Parser:
             raise PolySyntaxError("expected a condition, found an integer expression", col)
         return value
 
-    def conditional(self) -> IndexExpr | Formula:
+    def deeper(self) -> None:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise PolySyntaxError("expression nested too deeply", self.col)
+
+    def conditional(self) -> IndexExpr | Formula:
+        self.deeper()
         col = self.col
         value = self.disjunction()
         if self.take("?"):
@@ -140,7 +143,10 @@ class _Parser:
     def comparison(self) -> IndexExpr | Formula:
         col = self.col
         if self.take("!"):
-            return self.formula(self.comparison(), col).negate()
+            self.deeper()
+            value = self.formula(self.comparison(), col).negate()
+            self.depth -= 1
+            return value
         first = self.sum()
         if self.here not in _CMP:
             return first
@@ -176,7 +182,10 @@ class _Parser:
             self.expect(")")
             return value
         if self.take("-"):
-            return -self.index(self.factor(), col)
+            self.deeper()
+            value = -self.index(self.factor(), col)
+            self.depth -= 1
+            return value
         if not token or not (token[0].isalnum() or token[0] == "_"):
             raise PolySyntaxError(f"expected an integer expression, found {self.shown}", col)
         self.pos += 1

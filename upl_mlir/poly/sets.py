@@ -174,7 +174,7 @@ class PSet:
         Convex, so that it costs little.  That entries at equal indices are equal is not among it: `in_terms_of` names them
         alike where it matters, and `slices` knows their values."""
         used = self.isl.drop_unused_params()
-        ids = tuple(sorted(used.get_dim_name(PARAM, i) for i in range(used.dim(PARAM))))
+        ids = tuple(sorted(used.get_dim_name(PARAM, i) or "" for i in range(used.dim(PARAM))))
         key = (self.dims, ids)
         if key not in self.ctx.facts_cache:
             self.ctx.facts_cache[key] = self._compute_facts([self.params[i] for i in ids])
@@ -275,11 +275,10 @@ class PSet:
     def points(self) -> Iterator[tuple[int, ...]]:
         """All points, in isl's order.  The set must be bounded and free of parameters."""
         for part in self.slices():
-            found: list[tuple[int, ...]] = []
-            part.numeric().isl.foreach_point(
-                lambda p: found.append(tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims))))
-            )
-            yield from found
+            found: list[isl.Point] = []
+            part.numeric().isl.foreach_point(found.append)
+            for p in found:
+                yield tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims)))
 
     def extent(self, dim: str) -> tuple[int | None, int | None]:
         """Least and greatest value of a dimension for all parameters; None where there is no bound."""
@@ -301,9 +300,9 @@ class PSet:
     def _has_point_near(self, known: isl.Set, entries: Sequence[Lookup]) -> bool:
         """Whether the set has a point where the entries' indices are as at some sample: a quick proof of non-emptiness."""
         point = known.sample_point()
-        values = dict(zip(self.dims, (point.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims))), strict=True))
+        values = {d: point.get_coordinate_val(DIM, i).to_python() for i, d in enumerate(self.dims)}
         for i in range(known.dim(PARAM)):
-            atom = self.params.get(known.get_dim_name(PARAM, i))
+            atom = self.params.get(known.get_dim_name(PARAM, i) or "")
             if isinstance(atom, Var):
                 values[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
         for atom in entries:
@@ -343,8 +342,7 @@ class PSet:
             point = s.isl.sample_point()
             out: dict[str, int] = {}
             for i in range(point.get_space().dim(PARAM)):
-                pid = point.get_space().get_dim_name(PARAM, i)
-                atom = s.params.get(pid)
+                atom = s.params.get(point.get_space().get_dim_name(PARAM, i) or "")
                 if isinstance(atom, Var) and atom.name in self.ctx.params:
                     out[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
             for i, d in enumerate(self.dims):

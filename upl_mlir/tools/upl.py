@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
@@ -162,7 +162,7 @@ def _open(path: str) -> Any:
         raise error("UPL1001", f"there is no file {path}") from None
     except (OSError, ValueError, EOFError) as e:
         raise error("UPL1504", f"{path} is not an array file of numpy: {e}") from None
-    return data if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
+    return cast(Any, data) if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -185,7 +185,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def save_arrays(path: str, arrays: dict[str, Any]) -> None:
     """Write arrays to an .npz file, or one .npy file for each into a directory; whole or not at all."""
-    import os
     import tempfile
 
     import numpy as np
@@ -194,7 +193,7 @@ def save_arrays(path: str, arrays: dict[str, Any]) -> None:
     if target.suffix == ".npz":
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".npz", delete=False) as f:
             np.savez(f, **arrays)
-        os.replace(f.name, target)
+        Path(f.name).replace(target)
         return
     target.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():

@@ -194,7 +194,7 @@ class UplOptMain(xDSLOptMain):
         write_whole(path, f"// upl-opt -p '{failed.pipeline_pass_spec()}'\n{before}\n")
         print(f"wrote {path}, which reproduces the failure of {failed.name}", file=sys.stderr)
 
-    def run(self) -> int:
+    def process(self) -> int:
         """Process every chunk; returns the exit status.  Output is written whole at the end, or not at all."""
         chunks, kind = self.prepare_input()
         out: list[str] = []
@@ -235,7 +235,7 @@ def _first_line(e: BaseException) -> str:
 
 
 def _main(argv: Sequence[str]) -> int:
-    return UplOptMain(argv).run()
+    return UplOptMain(argv).process()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

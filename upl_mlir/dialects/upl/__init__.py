@@ -22,19 +22,14 @@ from upl_mlir.dialects.upl.ops import (
     ArrayOp,
     ConstOp,
     InputOp,
-    LetOp,
-    LookupOp,
-    ModOp,
     NodeOp,
     OutputOp,
     ParamOp,
     ProgramOp,
-    RefOp,
     SendOp,
-    SigmoidOp,
-    StopGradientOp,
     port_ref,
 )
+from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 
 __all__ = [
     "UPL", "AdjointOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index", "IndexAttr",

@@ -16,7 +16,6 @@ of `poly.expr`, because they are polyhedral; conditions on data are SSA operands
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -35,17 +34,15 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    VarConstraint,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
 )
-from xdsl.traits import HasParent, NoTerminator, Pure, SymbolTable
+from xdsl.traits import HasParent, NoTerminator, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from upl_mlir.dialects.upl.attributes import (
@@ -62,6 +59,7 @@ from upl_mlir.dialects.upl.attributes import (
     Special,
     UplType,
 )
+from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 TYPES = {t.value for t in UplType}
@@ -304,94 +302,6 @@ class NodeOp(_Body):
         """The block argument of an input."""
         at = [p.name for p in self.ports].index(port)
         return self.block.args[len(self.fields) + at]
-
-
-@irdl_op_definition
-class LetOp(IRDLOperation):
-    """Names a value of a body: the assignment ``var = value``."""
-
-    name = "upl.let"
-    T: ClassVar = VarConstraint("T", AnyAttr())
-    var = prop_def(StringAttr)
-    value = operand_def(T)
-    result = result_def(T)
-    traits = traits_def(Pure())
-    assembly_format = "$var $value attr-dict `:` type($value)"
-
-    def __init__(self, var: str, value: SSAValue):
-        super().__init__(operands=[value], result_types=[value.type], properties={"var": StringAttr(var)})
-        self.result.name_hint = var
-
-
-@irdl_op_definition
-class RefOp(IRDLOperation):
-    """The value of a constant (i64 or f64) or of a parameter (i64)."""
-
-    name = "upl.ref"
-    symbol = prop_def(SymbolRefAttr)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-    assembly_format = "$symbol attr-dict `:` type($result)"
-
-    def __init__(self, symbol: str, type_: Attribute):
-        super().__init__(properties={"symbol": SymbolRefAttr(symbol)}, result_types=[type_])
-
-
-@irdl_op_definition
-class LookupOp(IRDLOperation):
-    """An entry of a constant array."""
-
-    name = "upl.lookup"
-    symbol = prop_def(SymbolRefAttr)
-    at = operand_def(i64)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-    assembly_format = "$symbol `[` $at `]` attr-dict `:` type($result)"
-
-    def __init__(self, symbol: str, at: SSAValue, type_: Attribute):
-        super().__init__(operands=[at], properties={"symbol": SymbolRefAttr(symbol)}, result_types=[type_])
-
-
-@irdl_op_definition
-class ModOp(IRDLOperation):
-    """``a mod b``: the remainder that `floordiv` leaves; never negative for positive `b`, as MLIR's affine `mod`."""
-
-    name = "upl.mod"
-    lhs = operand_def(i64)
-    rhs = operand_def(i64)
-    result = result_def(i64)
-    traits = traits_def(Pure())
-    assembly_format = "$lhs `,` $rhs attr-dict"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[i64])
-
-
-class _Unary(IRDLOperation):
-    """A function of one real value."""
-
-    T: ClassVar = VarConstraint("T", AnyAttr())
-    value = operand_def(T)
-    result = result_def(T)
-    traits = traits_def(Pure())
-    assembly_format = "$value attr-dict `:` type($value)"
-
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value], result_types=[value.type])
-
-
-@irdl_op_definition
-class SigmoidOp(_Unary):
-    """The logistic function ``1/(1+exp(-x))``."""
-
-    name = "upl.sigmoid"
-
-
-@irdl_op_definition
-class StopGradientOp(_Unary):
-    """Its operand, through which no derivative passes."""
-
-    name = "upl.stop_gradient"
 
 
 @irdl_op_definition

@@ -118,14 +118,14 @@ class Declarations:
         free = sorted(condition.names & self.constants.parameters)
         if free:
             message = f"`{condition}` cannot be checked for `{name}` while `{free[0]}` is free"
-            raise error("UPL1502", message, item.span, help=f"bind `{free[0]}`, too")
+            raise error("UPL1512", message, item.span, help=f"bind `{free[0]}`, too")
         env = {n: int(v) for n in condition.names if isinstance(v := self.constants.scalars.get(n), int)}
         if not all(n in env for n in condition.names):
             raise Poisoned
         lookup = {k: self.constants.known(IndexExpr.of(k)) for k in condition.lookups()}
         if None not in lookup.values() and not condition.evaluate(env, self.constants.entry):
             message = f"`{name}` is {env[name]}, which contradicts `{condition}`"
-            raise error("UPL1502", message, item.span)
+            raise error("UPL1512", message, item.span)
 
     # -- constants ---------------------------------------------------------------------------------------------
     def _const(self, item: ast.Const) -> None:
@@ -185,7 +185,7 @@ class Declarations:
             count = f"{len(values)} value{'s' * (len(values) != 1)}"
             if given is not None:
                 message = f"`{name}` is given {count}, but `{name}{shown}` has {max(length, 0)}"
-                raise error("UPL1502", message, item.name.span)
+                raise error("UPL1512", message, item.name.span)
             help = "both bounds are included" if len(values) == length - 1 else None
             if any(n in self.overrides for n in lo.names | hi.names):
                 help = f"give `{name}`, too"
@@ -222,21 +222,21 @@ class Declarations:
             elif help is None and known:
                 help = f"it has {', '.join(f'`{n}`' for n in known)}"
             notes = declared_at(symbol) if symbol else ()
-            wrong.append(Diagnostic("UPL1501", message, None, notes, help))
+            wrong.append(Diagnostic("UPL1511", message, None, notes, help))
         if wrong:
             raise UplError(*wrong)
 
     def _integer_override(self, name: str, value: Any, span: Span) -> int:
         if _is_number(value, numbers.Integral):
             if not INT_MIN <= int(value) <= INT_MAX:
-                raise error("UPL1502", f"the value {value} for `{name}` does not fit into 64 bits", span)
+                raise error("UPL1512", f"the value {value} for `{name}` does not fit into 64 bits", span)
             return int(value)
-        raise error("UPL1502", f"`{name}` takes an integer, not {_shown(value)}", span)
+        raise error("UPL1512", f"`{name}` takes an integer, not {_shown(value)}", span)
 
     def _real_override(self, name: str, value: Any, span: Span) -> float:
         if _is_number(value, numbers.Real):
             return float(value)
-        raise error("UPL1502", f"`{name}` takes a number, not {_shown(value)}", span)
+        raise error("UPL1512", f"`{name}` takes a number, not {_shown(value)}", span)
 
 
 def _bound_text(expr: IndexExpr, value: int) -> str:
@@ -270,4 +270,4 @@ def _as_list(name: str, value: object, span: Span) -> list[object]:
     if isinstance(value, list | tuple):
         return list(cast("Sequence[object]", value))
     help = f"write {name}=[…]"
-    raise error("UPL1502", f"`{name}` is an array: it takes a list, not {_shown(value)}", span, help=help)
+    raise error("UPL1512", f"`{name}` is an array: it takes a list, not {_shown(value)}", span, help=help)

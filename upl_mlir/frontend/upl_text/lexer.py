@@ -225,15 +225,13 @@ class _Lexer:
             kind = Kind.INDEX_OPEN
         elif text == ">" and self._brackets and self._brackets[-1] == "<":
             kind = Kind.INDEX_CLOSE
-            self._brackets.pop()
-        elif text in (")", "]"):
-            if self._brackets and self._brackets[-1] == ("(" if text == ")" else "["):
-                self._brackets.pop()
-        elif text in ("{", "}", ";"):
-            self._brackets.clear()
-        self._add(kind, text, span)
+        self._add(kind, text, span)  # before the bracket is closed: a line break just before `)` is inside
         if text in ("(", "[") or kind is Kind.INDEX_OPEN:
             self._brackets.append(text)
+        elif text in ("{", "}", ";"):
+            self._brackets.clear()
+        elif self._brackets and (kind is Kind.INDEX_CLOSE or self._brackets[-1] + text in ("()", "[]")):
+            self._brackets.pop()
 
     def _opens_index(self) -> bool:
         """Whether `<` here comes after ``node|input|output NAME`` or ``-> NAME[.NAME]``.

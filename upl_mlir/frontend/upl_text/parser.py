@@ -1,7 +1,8 @@
 """From `.upl` text to the tree of `ast.py`: items and statements.  The expressions are in `grammar.py`.
 
-Written by hand, because importing lark alone takes longer (about 90 ms) than all that a command has for its start, and
-because messages in the user's words, which depend on what was being read, are simple here and not in an LALR table.
+Written by hand: importing lark alone takes 60 to 90 ms, before any grammar is built, which is more than importing and
+running this parser; and messages in the user's words, which depend on what was being read, are simple here and not in
+an LALR table.
 
     program   ::= [program NAME] {item}                        items and statements end at a line end or `;`
     item      ::= param NAME [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]  (also empty)
@@ -129,6 +130,9 @@ class _Parser(Cursor):
         while self.token.kind is not Kind.END:
             items.append(self.item())
             self.skip_separators()
+            if self.at("->") and isinstance(items[-1], Adjoint):
+                help = "the `->` of a directive stands on the line of its `wrt`"
+                raise error("UPL1012", "`->` stands outside of every block", self.token.span, help=help)
         end = self.token.span
         if name is None and not items:
             raise error("UPL1013", "there is no program in this text", end, help="begin with `program NAME`")
@@ -173,8 +177,6 @@ class _Parser(Cursor):
             self._not_open()
         if is_one_of(token, ("->", "if", "in", "for", "#", "##")):
             help = "only nodes and inputs have statements, in `{ }`"
-            if token.text == "->" and isinstance(self.previous_item, Adjoint):
-                help = "the `->` of a directive stands on the line of its `wrt`"
             raise error("UPL1012", f"`{token.text}` stands outside of every block", token.span, help=help)
         help = None
         if token.kind is Kind.NAME:
@@ -192,8 +194,6 @@ class _Parser(Cursor):
             if self.at("}"):
                 self._not_open()
             self.fail("a new line or `;`" + (f" after {before}" if before else ""), help=help)
-
-    previous_item: Item | None = None
 
     def param(self, start: Token) -> Param:
         name = self.ident("the name of a parameter")
@@ -275,9 +275,7 @@ class _Parser(Cursor):
         wrt = self.list_of(lambda: self.port_ref("the name of an input or node"))
         targets = self.list_of(lambda: self.port_ref("the name of a node")) if self.accept("->") else ()
         self.end_of_item("")
-        out = Adjoint(self.since(start), of, seed, wrt, targets)
-        self.previous_item = out
-        return out
+        return Adjoint(self.since(start), of, seed, wrt, targets)
 
     def fields(self, head: str) -> tuple[Ident, ...] | None:
         """`<field, …>`, or None if there is none."""

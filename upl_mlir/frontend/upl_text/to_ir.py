@@ -50,7 +50,7 @@ def to_ir(program: ast.Program, text: str, file: str, overrides: Mapping[str, Ov
     """The program as a module with one `upl.program`.
 
     `overrides` gives parameters, constants and arrays other values; a parameter that is given one becomes a constant.
-    Raises UplError (UPL11xx, UPL15xx) with one diagnostic for each statement that has an error.
+    Raises UplError (UPL11xx, UPL151x) with one diagnostic for each statement that has an error.
     """
     problems = Problems()
     problems.found += too_deep(program)

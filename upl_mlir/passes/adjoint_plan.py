@@ -1,0 +1,153 @@
+"""Plans of adjoint nodes: their inputs, domains and counts (AUTODIFF rules 1, 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import Gather, InputOp, LetOp, NodeOp, Port, Special, UplType, upl_type
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.activity import Activity, input_ports, key_of
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Select
+from upl_mlir.poly.sets import PSet
+
+
+@dataclass
+class ActiveValue:
+    """A value of a body that is sent along active arrows, and the adjoint input that takes its derivative."""
+
+    ssa: SSAValue
+    arrows: list[Arrow]
+    port: Port
+    ordinary: bool
+    where: PSet  # instances at which it is sent
+    terms: list[tuple[PSet, IndexExpr]]  # (instances, number of summands), to be added up
+
+
+@dataclass
+class Plan:
+    """An adjoint node in the making."""
+
+    primal: InputOp | NodeOp
+    name: str
+    domain: PSet
+    formula: Formula
+    values: list[ActiveValue] = field(default_factory=list[ActiveValue])
+    seed: Port | None = None
+    node: NodeOp | None = None
+    deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+
+    def value_of(self, arrow: Arrow) -> ActiveValue:
+        """The active value that an arrow sends."""
+        return next(v for v in self.values if any(a is arrow for a in v.arrows))
+
+
+@dataclass
+class Planner:
+    """Makes the plans of one derivative request."""
+
+    sets: ProgramSets
+    activity: Activity
+
+    def plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
+        whole = self.sets.domain(op.symbol)
+        attr = op.domain or op.declared
+        own = attr.data if attr else TRUE
+        formula = own if instances.equals(whole) else describe(instances)
+        domain = self.sets.set(op.fields, formula, op)
+        plan = Plan(op, f"D{op.symbol}", domain, formula)
+        used: set[str] = set(op.fields)
+        if self.activity.of[0] == op.symbol:
+            plan.seed = Port(unused(f"d_{self.activity.of[1]}", used), UplType.REAL)
+        groups: dict[SSAValue, list[Arrow]] = {}
+        for a in self.sets.out_of(op.symbol):
+            if self.activity.carries(a):
+                groups.setdefault(a.send.value, []).append(a)
+        for ssa, arrows in groups.items():
+            plan.values.append(self._active_value(plan, ssa, arrows, used))
+        return plan
+
+    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], used: set[str]) -> ActiveValue:
+        terms: list[tuple[PSet, IndexExpr]] = []
+        for a in arrows:
+            terms += self._count_terms(a)
+        where = self.sets.ctx.empty(plan.primal.fields)
+        disjoint = True
+        for s, _ in terms:
+            disjoint = disjoint and (where & s).is_empty()
+            where = where | s
+        everywhere = plan.domain <= where
+        ordinary = everywhere and disjoint and all(n.constant == 1 for _, n in terms)
+        name = unused(f"d_{value_name(ssa, plan.primal, arrows[0])}", used)
+        type_ = upl_type(ssa.type)
+        if ordinary:
+            port = Port(name, type_)
+        elif everywhere:
+            port = Port(name, type_, Gather.SUM, Special.CARRIED)
+        else:
+            port = Port(name, type_, Gather.SUM, total(terms, plan.domain))
+        return ActiveValue(ssa, arrows, port, ordinary, where, terms)
+
+    def pruned(self, a: Arrow) -> PSet:
+        """R' = R restricted to active targets (rule 3)."""
+        target = self.activity.active[key_of(a)]
+        inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+        return (self.sets.relation(a) & inside).in_terms_of(a.src)
+
+    def _count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
+        """|R'(x)| as a sum of expressions, each on its own set of source instances."""
+        r = self.pruned(a)
+        over = (*a.loops, *a.dst)
+        m = a.send.multiplicity
+        prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []
+        n = fibre_count(r, over, prefer)
+        if n is not None:
+            return [(r.project(a.src), n)]
+        out: list[tuple[PSet, IndexExpr]] = []
+        for piece in disjoint_pieces(r):
+            n = fibre_count(piece, over)
+            if n is None:
+                raise error(
+                    "UPL1403",
+                    f"cannot count how often a value of {a.text} is used as an expression of the index",
+                    span_of(a.send),
+                )
+            out.append((piece.project(a.src), n))
+        return out
+
+
+def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
+    """The sum of the terms at the points of `inside`; a term that holds only on a part is guarded by its condition."""
+    out = IndexExpr()
+    for s, n in terms:
+        if (s & inside).is_empty():
+            continue
+        if inside <= s:
+            out = out + n
+        else:
+            out = out + IndexExpr.of(Select(describe(s, inside), n, IndexExpr()))
+    return out
+
+
+def value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:
+    """What a value is called: its variable, its input, else the input that a bare expression is sent to."""
+    if isinstance(v.owner, LetOp):
+        return v.owner.var.data
+    if not isinstance(v.owner, Operation):
+        at = list(op.block.args).index(v) - len(op.fields)  # pyright: ignore[reportArgumentType]
+        if at >= 0:
+            return input_ports(op)[at]
+    return arrow.port.name
+
+
+def unused(name: str, used: set[str]) -> str:
+    out, n = name, 2
+    while out in used:
+        out, n = f"{name}_{n}", n + 1
+    used.add(out)
+    return out
