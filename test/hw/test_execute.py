@@ -133,6 +133,27 @@ def test_tables_and_multiplicities() -> None:
         run_activation(image, node, (0,), (np.float32(0),))
 
 
+def test_a_false_guard_evaluates_nothing_else() -> None:
+    body = (
+        Instruction(0, Op.FIELD, immediate=0),
+        Instruction(1, Op.CONST_I32, immediate=0),
+        Instruction(2, Op.GT_I32, (0, 1)),
+    )
+    # Without the guard the multiplicity at i = 0 would be an error, and so would the division.
+    send = Send(
+        ToHost(0),
+        value=3,
+        index=(0,),
+        multiplicity=FromRegister(0),
+        guard=2,
+        code=(Instruction(3, Op.FLOORDIV_I32, (0, 0)),),
+    )
+    node = Node("N", layout_fields([("i", 0, 7)]), (Input("x", F32),), body, (send,))
+    image = ProgramImage("p", (node,), (HostOutput("O", ("i",), I32),))
+    assert [t.value for t in run_activation(image, node, (5,), (np.float32(0),))] == [1]
+    assert run_activation(image, node, (0,), (np.float32(0),)) == []
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "bits"),
     [(np.float32(-0.0), F32, 0x80000000), (-1, I32, 0xFFFFFFFF), (True, BOOL, 1), (np.float32(1), F32, 0x3F800000)],

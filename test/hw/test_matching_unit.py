@@ -76,6 +76,8 @@ class Log:
     peak: int = 0
     error: MatchingError = MatchingError.NONE
     matches: int = 0
+    stalls: tuple[int, ...] = ()
+    """Cycles that waited for the taker of activations, for the adder, for a sum to come back."""
 
 
 def run(
@@ -179,6 +181,8 @@ def run(
                 context.set(unit.token.valid, 0)
             elif idle and not waiting and not sums and not offered:
                 log.matches = context.get(unit.matches)
+                stalls = (unit.stalls_activation, unit.stalls_addition, unit.stalls_credit)
+                log.stalls = tuple(context.get(counter) for counter in stalls)
                 return
 
     simulator = Simulator(unit)
@@ -280,7 +284,7 @@ def any_tokens(draw: st.DrawFn) -> tuple[list[Shape], list[tuple[GoldToken, bool
     inputs = draw(st.integers(1, 4))
     fields = layout_fields([("i", 0, 0), ("j", 0, 1)])
     tokens: list[tuple[GoldToken, bool]] = []
-    for value in range(draw(st.integers(4, 20))):
+    for value in range(draw(st.integers(4, 12))):
         number = draw(st.integers(0, inputs - 1))
         index: list[int | None] = [0, draw(st.integers(0, 1))]
         if number:
@@ -336,6 +340,38 @@ def test_a_used_up_partner_is_left_in_the_middle_of_a_walk() -> None:
     gold = check_against_gold(shapes, full_tokens([r, *w, v]), log)
     assert log.matches == 1
     assert len(gold.leftovers()) == 2
+
+
+def test_a_slow_adder_is_never_given_more_than_it_can_hold() -> None:
+    # Eight sums of two summands each; `run` checks that at most `adder_depth` additions are under way.
+    shapes = [Shape(IJK[1:], (F32,))]
+    tokens = full_tokens([GoldToken(0, 0, (j, k), bits_of(j + k), 2) for _ in "ab" for j in range(4) for k in range(2)])
+    log = run(shapes, tokens, latency=200)
+    assert check_against_gold(shapes, tokens, log).leftovers() == []
+    assert log.matches == 8
+
+
+SUMS = [GoldToken(0, 0, (i,), bits_of(8 * n + i), 4) for n in range(4) for i in range(8)]
+SUMS_NODE = [Shape(layout_fields([("i", 0, 7)]), (F32,))]
+
+
+def test_no_more_additions_are_under_way_than_the_adder_takes() -> None:
+    log = run(SUMS_NODE, full_tokens(SUMS), latency=200)  # `run` checks the bound
+    assert check_against_gold(SUMS_NODE, full_tokens(SUMS), log).leftovers() == []
+    assert log.stalls[0] == log.stalls[1] == 0
+    assert log.stalls[2] > 200
+
+
+def test_stalls_are_counted() -> None:
+    assert run(SUMS_NODE, full_tokens(SUMS), dim=replace(DIM, adder_depth=16)).stalls == (0, 0, 0)
+    stalls = run(SUMS_NODE, full_tokens(SUMS), dim=replace(DIM, adder_depth=16), stall=0.5).stalls
+    assert stalls[0] > 0
+    assert stalls[1] > 0
+
+
+def test_a_summand_too_many_while_the_sum_is_under_way() -> None:
+    tokens = full_tokens([GoldToken(0, 0, (0,), bits_of(1), 2)] * 3)
+    assert run(SUMS_NODE, tokens, latency=100).error is MatchingError.COUNT
 
 
 def test_match_lines_stuck_at_0() -> None:

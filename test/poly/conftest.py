@@ -15,7 +15,7 @@ from upl_mlir.poly.sets import PolyContext, PSet, Table
 Point = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Naive:
     """One context and one box; `n` ranges over `sizes`, as the context's parameter condition says."""
 

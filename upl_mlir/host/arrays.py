@@ -149,9 +149,7 @@ class _MathErrors:
         raise error("UPL1507", f"the domain of `{self.op.symbol}` has no bounding box: {why}", span_of(self.op))
 
 
-def host_ports(
-    program: ProgramOp, params: Mapping[str, int], real: np.dtype[Any] | None = None
-) -> dict[str, HostPort]:
+def host_ports(program: ProgramOp, params: Mapping[str, int], real: np.dtype[Any] | None = None) -> dict[str, HostPort]:
     """The layouts of all host ports, inputs first, in text order.  `params` binds every parameter.
 
     Raises UplError (UPL1506, UPL1507).
@@ -258,9 +256,7 @@ def check_names(program: ProgramOp, arrays: Mapping[str, object]) -> None:
             raise error("UPL1502", f"`{name}` {what}", span_of(program), help=did_you_mean(name, names))
 
 
-def bind_arrays(
-    program: ProgramOp, ports: Mapping[str, HostPort], arrays: Mapping[str, object]
-) -> dict[str, Array]:
+def bind_arrays(program: ProgramOp, ports: Mapping[str, HostPort], arrays: Mapping[str, object]) -> dict[str, Array]:
     """The inputs as dense arrays in the types of their ports, shape ``port.shape``; elements outside a domain are 0.
 
     Raises UplError (UPL1501, UPL1502, UPL1503, UPL1504).

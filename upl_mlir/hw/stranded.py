@@ -62,6 +62,5 @@ def _reason(image: ProgramImage, token: Leftover, leftovers: Sequence[Leftover])
             absent.append(f"input `{port.name}`, whose sum is incomplete" if incomplete else f"input `{port.name}`")
     times = "" if token.left == 1 else f" (for {token.left} activations)"
     if absent:
-        came = "never came" if len(absent) == 1 else "never came (each)"
-        return f"waits{times} for {' and '.join(absent)}: it {came}"
+        return f"waits{times} for {' and '.join(absent)}: {'it' if len(absent) == 1 else 'they'} never came"
     return f"is left over{times}: its multiplicity is larger than the number of activations it took part in"

@@ -188,7 +188,7 @@ class Engine:
         """
         start = time.perf_counter()
         code, collecting = self._make(), gc.isenabled()
-        gc.disable()  # tokens are tuples without cycles; looking for cycles among millions costs a third of the time
+        gc.disable()  # tokens are tuples without cycles: there is nothing to look for among millions of them
         try:
             flight: list[Any] = []
             code["begin"](flight)
@@ -291,7 +291,7 @@ class Engine:
         return Stats("interp", firings, tokens, sum(tokens.values()), peak, seconds)
 
 
-_LOOPS = '''
+_LOOPS = """
 def begin(flight):
     nonlocal put
     put = flight.append
@@ -324,5 +324,5 @@ def shuffled(flight, limit, every, choose):
             steps = 0
             if TOTAL > limit: runaway(TOTAL, limit)
     if TOTAL > limit: runaway(TOTAL, limit)
-'''
+"""
 """The loops over tokens in flight.  A batch of the FIFO queue is what the batch before has sent, so order is kept."""

@@ -71,9 +71,7 @@ class NodeMatching:
 
     node: NodePlan
     scope: Scope
-    indices: dict[tuple[int, Pattern], set[Pattern]] = field(
-        default_factory=dict[tuple[int, Pattern], set[Pattern]]
-    )
+    indices: dict[tuple[int, Pattern], set[Pattern]] = field(default_factory=dict[tuple[int, Pattern], set[Pattern]])
 
     # -- what is written once --------------------------------------------------------------------------------------
     def write(self, w: Writer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, i1, i64
@@ -50,8 +51,7 @@ class Body:
         """A literal of a float or integer type."""
         if isinstance(type_, AnyFloat):
             return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))  # pyright: ignore
-        assert isinstance(type_, IntegerType)
-        return self.add(arith.ConstantOp(IntegerAttr(int(value), type_)))
+        return self.add(arith.ConstantOp(IntegerAttr(int(value), cast("IntegerType[int]", type_))))
 
     def val(self, value: SSAValue) -> Val:
         """A value with operators."""

@@ -410,7 +410,8 @@ class PSet:
         domain = m.domain()
         for ma in pieces:  # one affine function may serve all pieces
             if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
-                return FromIsl(dims, both.params).aff(ma.get_at(0))
+                found = FromIsl(dims, both.params).aff(ma.get_at(0))
+                return None if found.names & (set(self.dims) - set(dims)) else found  # an entry N[i] still reads i
         return None
 
     def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:

@@ -56,9 +56,9 @@ def describe_exception(e: BaseException) -> str:
             where = Span(str(e.filename), 0, 0) if e.filename else None
             return str(UplError(Diagnostic("UPL1001", e.strerror or str(e), where)))
         case RecursionError():
-            return str(UplError(Diagnostic("UPL1003", "the input is nested too deeply")))
+            return str(UplError(Diagnostic("UPL1009", "the input is nested too deeply")))
         case MemoryError():
-            return str(UplError(Diagnostic("UPL1004", "out of memory")))
+            return str(UplError(Diagnostic("UPL1020", "out of memory")))
         case _:
             note = "this is a defect of upl-mlir; run again with --debug and report what it prints"
             return f"error[UPL1000]: internal error: {type(e).__name__}: {e}\n  note: {note}"
