@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
@@ -66,13 +67,27 @@ def verify(module: ModuleOp) -> None:
     try:
         module.verify()
     except DiagnosticException as e:
-        raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e))) from e
+        raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e) or _find_culprit(module))) from e
 
 
 def culprit_span(e: BaseException) -> Span | None:
     """The position of the operation that a verifier complained about, where it is known."""
     op = getattr(e, "culprit", None)
     return span_of(op) if op is not None else None
+
+
+def _find_culprit(module: ModuleOp) -> Span | None:
+    """The position of the innermost operation that does not verify: xDSL's own checks do not say which one it was."""
+    found = [op for op in module.walk() if _is_faulty(op)]
+    return span_of(found[-1]) if found else None
+
+
+def _is_faulty(op: Operation) -> bool:
+    try:
+        op.verify(verify_nested_ops=False)
+    except Exception:  # a verifier may stumble over what is wrong inside: then that is found first
+        return True
+    return False
 
 
 def _first_line(e: BaseException) -> str:

@@ -26,11 +26,16 @@ class UplTarget(Target):
 
 @dataclass(frozen=True)
 class VerilogTarget(Target):
-    """The matching unit of the machine that the module was lowered for, as Verilog."""
+    """The matching unit of the machine that the module was lowered for, as Verilog; lowers it first if it was not."""
 
     name = "verilog"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.dialects.upl import ProgramOp
         from upl_mlir.hw.verilog import verilog_of
+        from upl_mlir.passes.lower_hw import LowerHwPass
 
+        if any(isinstance(op, ProgramOp) for op in module.body.block.ops):
+            module = module.clone()
+            LowerHwPass().apply(ctx, module)
         output.write(verilog_of(module))

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 @dataclass(frozen=True)
 class Epoch:
     """One pass over the data: mean squared error (halved, per example) and the share of right answers, both as predicted
-    before each call's update."""
+    before each call's update.  The share is NaN where a prediction is one number and not one for each class."""
 
     number: int
     loss: float
@@ -49,7 +49,9 @@ class Training:
         self.random = np.random.default_rng(seed)
         self.call = compile(program, engine)  # pyright: ignore[reportArgumentType]
         self._check_names(program, data)
-        rows = len(data[targets])
+        rows = len(data[targets]) if np.ndim(data[targets]) else 0
+        if not rows:
+            raise error("UPL1503", f"the data hold no examples: `{targets}` has shape {np.shape(data[targets])}")
         if batch < 0 or batch > rows:
             raise error("UPL1505", f"a batch of {batch} examples: there are {rows}")
         self.batch = batch or rows
@@ -71,6 +73,9 @@ class Training:
             raise error("UPL1502", f"there is no output `{self.outputs}`", help="say which holds the predictions: --outputs")
         if self.targets not in data:
             raise error("UPL1501", f"the data hold no `{self.targets}`", help="say which input holds the targets: --targets")
+        if self.targets not in program.inputs or self.targets in self.carry.values():
+            message = f"`{self.targets}` is not an input of the program that gets its values from the data"
+            raise error("UPL1502", message, help="say which input holds the targets: --targets")
         missing = [n for n in program.inputs if n not in data and n not in self.carry.values()]
         if missing:
             has = f"they have {', '.join(data)}"
@@ -80,22 +85,26 @@ class Training:
         """Small random weights for a carried input that the data do not give."""
         params = dict.fromkeys(self.call.program.params, self.batch)
         shape = self.call.program.inputs[name].shape(**params)
-        return self.random.normal(0.0, 1.0 / np.sqrt(max(1, shape[-1])), shape)
+        return self.random.normal(0.0, 1.0 / np.sqrt(max(1, shape[-1] if shape else 1)), shape)
 
     def epochs(self, count: int, *, progress: bool = False) -> Iterator[Epoch]:
         """Train for `count` epochs, the examples in a new random order each time."""
         for number in range(1, count + 1):
             order = self.random.permutation(self.rows)
             starts = range(0, self.rows - self.batch + 1, self.batch)
-            loss, right, seen = 0.0, 0, 0
+            loss, right, seen = 0.0, 0.0, 0
             for start in self._tracked(starts, number, progress):
                 rows = order[start : start + self.batch]
                 out = self.call(**{n: v[rows] for n, v in self.examples.items()}, **self.state)
                 for name, into in self.carry.items():
                     self.state[into] = out[name]
                 wanted, got = self.examples[self.targets][rows], out[self.outputs]
+                if got.shape != wanted.shape:
+                    message = f"`{self.outputs}` has shape {got.shape}, but `{self.targets}` {wanted.shape}"
+                    raise error("UPL1503", message, help="say which belong together: --outputs and --targets")
                 loss += 0.5 * float(np.sum((got - wanted) ** 2))
-                right += int(np.sum(np.argmax(got, axis=-1) == np.argmax(wanted, axis=-1)))
+                answers = np.argmax(got, axis=-1) == np.argmax(wanted, axis=-1) if got.ndim > 1 else np.nan
+                right += float(np.sum(answers))
                 seen += len(rows)
             yield Epoch(number, loss / seen, right / seen)
 

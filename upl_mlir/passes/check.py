@@ -13,6 +13,7 @@ from upl_mlir.diagnostics import Diagnostic, UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import program_of, target_port
 from upl_mlir.passes.cycles import of_cycles
+from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.obligations import (
     Obligation,
@@ -84,6 +85,7 @@ def _code(o: Obligation) -> str:
     return f"UPL13{list(Kind).index(o.kind) + 1:02d}"
 
 
+@bounded("the proof")
 def check(program: ProgramOp) -> Report:
     """Prove or refute every obligation of a program; infers domains first if they are not known."""
     if not domains_known(program):
@@ -92,12 +94,13 @@ def check(program: ProgramOp) -> Report:
     report = Report(list(obligations(sets)))
     total: IndexExpr | None = IndexExpr()
     waiting: IndexExpr | None = IndexExpr()
+    dynamic = dynamic_nodes(sets)
     for name, op in sets.ends.items():
         if isinstance(op, NodeOp):
-            report.firings[name] = count(sets.domain(name)) if not _dynamic(sets, name) else None
+            report.firings[name] = None if name in dynamic else count(sets.domain(name))
         report.field_bits[name] = field_bits(sets, name)
     for a in sets.arrows:
-        n = count(sets.tokens(a)) if a.exact else None
+        n = count(sets.tokens(a)) if a.exact and a.source.symbol not in dynamic else None
         total = None if n is None or total is None else total + n
         joins = isinstance(a.target, NodeOp) and (len(a.target.ports) > 1 or a.port.gather is not None)
         if joins:
@@ -106,19 +109,16 @@ def check(program: ProgramOp) -> Report:
     return report
 
 
-def _dynamic(sets: ProgramSets, name: str) -> bool:
-    """Whether data decide which instances of a node fire."""
-    seen: set[str] = set()
-    stack = [name]
+def dynamic_nodes(sets: ProgramSets) -> set[str]:
+    """The nodes of which data decide what instances fire: reached by a dynamic arrow, or fed by such a node."""
+    stack = [a.target.symbol for a in sets.arrows if not a.exact]
+    found: set[str] = set()
     while stack:
         at = stack.pop()
-        for a in sets.into(at):
-            if not a.exact:
-                return True
-            if a.source.symbol not in seen:
-                seen.add(a.source.symbol)
-                stack.append(a.source.symbol)
-    return False
+        if at not in found:
+            found.add(at)
+            stack += [a.target.symbol for a in sets.out_of(at)]
+    return found
 
 
 def obligations(sets: ProgramSets) -> Iterator[Obligation]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, ModuleOp, StringAttr, SymbolRefAttr, f64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
@@ -32,11 +32,12 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.dialects.upl.query import endpoints, program_of, span_of, target_port
 from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total, unused
 from upl_mlir.passes.build import Body
+from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.reverse import Inverse, invert
@@ -74,6 +75,7 @@ class AutodiffPass(ModulePass):
             differentiate(program, self.of, self.wrt)
 
 
+@bounded("differentiation")
 def expand_directives(program: ProgramOp) -> None:
     """Replace every `adjoint of` directive by the derivatives that it asks for."""
     for op in [op for op in program.body.block.ops if isinstance(op, AdjointOp)]:
@@ -103,6 +105,7 @@ class Request:
     into: tuple[SymbolRefAttr, ...] = ()
 
 
+@bounded("differentiation")
 def differentiate(program: ProgramOp, of: str, wrt: Sequence[str]) -> None:
     """Add the derivatives of `of` by each of `wrt` to the program.  Raises UplError (UPL14xx)."""
     _Differentiator(program, Request(of, tuple(wrt)), program).run()
@@ -252,6 +255,9 @@ class _Differentiator:
         count: IndexExpr | None = None,
         inverse: Inverse | None = None,
     ) -> None:
+        op = endpoints(self.program)[target.root_reference.data]
+        names = [n.data for n in target.nested_references.data]
+        value = _convert(source, value, target_port(op, names[0] if names else None).type.mlir())
         send = SendOp(
             value, target, tuple(index), count=count, condition=condition,
             iterators=inverse.iterators if inverse else (),
@@ -354,7 +360,7 @@ class _Differentiator:
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
             raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
-        delta = _convert(sender, delta, value.ssa)
+        delta = _convert(sender, delta, value.ssa.type)
         for inverse in inverses:
             count: IndexExpr | None = inverse.multiplicity
             if value.port.gather is not None:
@@ -388,10 +394,9 @@ def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
     return f"v{n + 1}"
 
 
-def _convert(sender: InputOp | NodeOp, delta: SSAValue, like: SSAValue) -> SSAValue:
-    """The derivative in the type of the value that it belongs to."""
-    if delta.type == like.type or not isinstance(like.type, AnyFloat):
+def _convert(sender: InputOp | NodeOp, delta: SSAValue, wanted: Attribute) -> SSAValue:
+    """A derivative in the type of what takes it."""
+    if delta.type == wanted or not isinstance(wanted, AnyFloat):
         return delta
-    wider = like.type == f64
-    op = arith.ExtFOp(delta, like.type) if wider else arith.TruncFOp(delta, like.type)
+    op = arith.ExtFOp(delta, wanted) if wanted == f64 else arith.TruncFOp(delta, wanted)
     return Body(sender.block).add(op)

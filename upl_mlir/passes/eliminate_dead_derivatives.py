@@ -31,6 +31,7 @@ from upl_mlir.dialects.upl import (
 from upl_mlir.dialects.upl.query import nodes, program_of
 from upl_mlir.passes.activity import MAX_PIECES, MAX_ROUNDS, preimage
 from upl_mlir.passes.differentiate import PRIMAL
+from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe, fibre_count
@@ -60,6 +61,7 @@ class EliminateDeadDerivativesPass(ModulePass):
         eliminate_dead_derivatives(program)
 
 
+@bounded("the elimination of dead derivatives")
 def eliminate_dead_derivatives(program: ProgramOp) -> None:
     """Prune the adjoint nodes of a program in place."""
     while _prune_instances(program) | _prune_bodies(program):

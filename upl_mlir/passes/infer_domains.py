@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Note, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of
+from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.sets import DIM, PSet
@@ -51,6 +52,7 @@ def domains_known(program: ProgramOp) -> bool:
     )
 
 
+@bounded("the inference of domains")
 def infer_domains(program: ProgramOp) -> ProgramSets:
     """Set `domain` everywhere; returns the sets for reuse.  Raises UplError (UPL1201–UPL1204)."""
     for op in program.body.block.ops:

@@ -89,6 +89,11 @@ class ProgramSets:
         self.ends: dict[str, Endpoint] = endpoints(program)
         self.arrows: list[Arrow] = [self._arrow(s, source_of(s)) for s in arrows(program)]
         self.arrows += self._directives()
+        self._into: dict[str, list[Arrow]] = {}
+        self._out_of: dict[str, list[Arrow]] = {}
+        for a in self.arrows:
+            self._into.setdefault(a.target.symbol, []).append(a)
+            self._out_of.setdefault(a.source.symbol, []).append(a)
         self._domains: dict[str, PSet] = {}
         self._relations: dict[int, PSet] = {}  # by arrow; valid once the domains are known
 
@@ -193,11 +198,11 @@ class ProgramSets:
 
     def into(self, name: str, port: str | None = None) -> list[Arrow]:
         """The arrows that enter a port or node (one of its inputs, if given), in text order."""
-        return [a for a in self.arrows if a.target.symbol == name and port in (None, a.port.name)]
+        return [a for a in self._into.get(name, ()) if port in (None, a.port.name)]
 
     def out_of(self, name: str) -> list[Arrow]:
         """The arrows that leave a host input or node, in text order."""
-        return [a for a in self.arrows if a.source.symbol == name]
+        return list(self._out_of.get(name, ()))
 
     def received(self, op: Endpoint, port: Port) -> PSet:
         """The instances at which an input is served: the union of images, and for a counted gather also n <= 0."""

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import islpy as isl
 
 from upl_mlir.poly.expr import Lookup, Var
 from upl_mlir.poly.sets import DIM, PARAM, PolyContext, PSet, as_map
+
+_MAX_STEPS = 12  # round a cycle that is looked for step by step
+_MAX_PIECES = 100  # of a power of the relation on that way
 
 Cycle = tuple[int, tuple[int, ...], dict[str, int]]
 """(space, point, parameter values)"""
@@ -30,16 +34,21 @@ def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cyc
     """None if no point depends on itself; a point that does; or the reason why neither could be shown."""
     if _ranked(width, list(steps)):
         return None
-    total = isl.Map.empty(isl.Space.create_from_names(isl.DEFAULT_CONTEXT, [f"i{k}" for k in range(width + 1)],
-                                                      [f"o{k}" for k in range(width + 1)]))  # fmt: skip
+    total = isl.Map.empty(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, width + 1, width + 1))
     for s in steps:
         total = total.union(_padded(s, width))
-    closure, exact = total.coalesce().transitive_closure()
+    total = total.coalesce()
+    closure, exact = total.transitive_closure()
     loops = closure.intersect(isl.Map.identity(closure.get_space())).domain()
     if loops.is_empty():
         return None
     if not exact:
-        return "the transitive closure of the dependences is not exact"
+        short = _short_loops(total)
+        if short is None:
+            return "the transitive closure of the dependences is not exact"
+        loops = short
+        if loops.is_empty():
+            return None
     point = loops.sample_point()
     n = point.get_coordinate_val(DIM, 0).to_python()
     at = tuple(point.get_coordinate_val(DIM, k + 1).to_python() for k in range(width))
@@ -52,9 +61,33 @@ def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cyc
     return n, at, params
 
 
+def _short_loops(total: isl.Map) -> isl.Set | None:
+    """Points that come back to themselves in a few steps; empty if no path is longer than that, None if undecided."""
+    same = isl.Map.identity(total.get_space())
+    power = total
+    for _ in range(_MAX_STEPS):
+        loops = power.intersect(same).domain()
+        if power.is_empty() or not loops.is_empty():
+            return loops
+        power = power.apply_range(total).coalesce()
+        if power.n_basic_map() > _MAX_PIECES:
+            break
+    return None
+
+
 def _plain(s: Dependence) -> isl.Set:
-    """The relation with facts, and without array entries: they mean different values at different points of a path."""
+    """The relation with facts, and without array entries: enough to prove an order, too much to refute one."""
     r = s.relation.known()
+    return _without_entries(r)
+
+
+def _exact(s: Dependence) -> isl.Set:
+    """The relation with its array entries as numbers."""
+    parts = [_without_entries(part) for part in s.relation.slices()]
+    return reduce(lambda a, b: a.union(b), parts, isl.Set.empty(s.relation.isl.get_space()))
+
+
+def _without_entries(r: PSet) -> isl.Set:
     out = r.isl
     for pid, atom in r.params.items():
         at = out.find_dim_by_name(PARAM, pid)
@@ -65,7 +98,7 @@ def _plain(s: Dependence) -> isl.Set:
 
 def _padded(s: Dependence, width: int) -> isl.Map:
     """The relation on (space number, point padded with zeros)."""
-    m = as_map(_plain(s), s.n_source)
+    m = as_map(_exact(s), s.n_source)
     ends = ((isl.dim_type.in_, s.n_source, s.source), (isl.dim_type.out, len(s.relation.dims) - s.n_source, s.target))
     for kind, have, space in ends:
         m = m.insert_dims(kind, 0, 1).fix_val(kind, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, space))

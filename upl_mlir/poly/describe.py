@@ -41,6 +41,8 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
             return _minimal(list(f.conjuncts), target, context)
     if (context - target).is_empty():
         return Formula.all(())
+    if target.is_empty():
+        return Formula.any(())
     pieces = _pieces(target)
     if len(pieces) > 1 and len(simpler := _pieces(target.numeric().coalesce())) < len(pieces):
         pieces = simpler  # symbols kept cases apart that cannot both occur
@@ -56,6 +58,8 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
             del parts[i]
     common = [f for f in parts[0].conjuncts if all(f in p.conjuncts for p in parts)]
     if common and len(parts) > 1:
+        if context.constrain(Formula.all(common)) <= target:
+            return Formula.all(common)  # the context's own cases were all that kept the pieces apart
         rest = Formula.any(Formula.all(f for f in p.conjuncts if f not in common) for p in parts)
         return Formula.all((*common, rest))
     return Formula.any(parts)

@@ -393,7 +393,13 @@ class PSet:
 
     def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
-        if not (e.names & (set(self.dims) - set(dims))):
+        gone = set(self.dims) - set(dims)
+        if not (e.names & gone):
+            return e
+        for entry in e.lookups():  # innermost first
+            if entry.index.names & gone and (index := self.express(entry.index, dims)) is not None:
+                e = e.rewrite(lambda a, old=entry, new=Lookup(entry.array, index): IndexExpr.of(new) if a == old else None)
+        if not (e.names & gone):
             return e
         try:
             both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
@@ -411,7 +417,7 @@ class PSet:
         for ma in pieces:  # one affine function may serve all pieces
             if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
                 found = FromIsl(dims, both.params).aff(ma.get_at(0))
-                return None if found.names & (set(self.dims) - set(dims)) else found  # an entry N[i] still reads i
+                return None if found.names & gone else found  # an entry N[i] still reads i
         return None
 
     def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from typing import IO
 
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
@@ -25,13 +27,16 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     """Run a tool's main function behind the boundary; returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        return main(args)
+        status = main(args)
+        sys.stdout.flush()  # here, where a reader that has gone away is no surprise
+        return status
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 2
     except UsageError as e:
         print(f"error[UPL1801]: {e}", file=sys.stderr)
         return 2
     except BrokenPipeError:
+        _forget_output()
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -41,6 +46,12 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
             raise
         print(describe_exception(e), file=sys.stderr)
         return 1
+
+
+def _forget_output() -> None:
+    """Nobody reads the standard output any more: keep Python from complaining about that when it exits."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def describe_exception(e: BaseException) -> str:
@@ -61,19 +72,48 @@ def describe_exception(e: BaseException) -> str:
             return str(UplError(Diagnostic("UPL1020", "out of memory")))
         case _:
             note = "this is a defect of upl-mlir; run again with --debug and report what it prints"
-            return f"error[UPL1000]: internal error: {type(e).__name__}: {e}\n  note: {note}"
+            what = (str(e).strip().splitlines() or [""])[0]
+            return f"error[UPL1000]: internal error: {type(e).__name__}: {what}\n  note: {note}"
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Generator[IO[bytes]]:
+    """A file to write into that becomes `path` when the block ends well; else there is no trace of it.
+
+    What is not a regular file (a device, a pipe) is written as it is; through a symbolic link goes to what it means.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(21, "this is a directory, not a file", str(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as stream:
+            yield stream
+        return
+    target = target.resolve()
+    part = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    try:
+        try:
+            stream = part.open("xb")
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, str(path)) from None
+        with stream:
+            if target.exists():
+                part.chmod(target.stat().st_mode)
+            yield stream
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: str | None, text: str) -> None:
-    """Write a file whole or not at all; None and `-` are the standard output."""
+    """Write a file as UTF-8, whole or not at all; None and `-` are the standard output."""
     if path is None or path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    target = Path(path)
-    with NamedTemporaryFile("w", encoding="utf-8", dir=target.parent or ".", delete=False) as f:
-        f.write(text)
-    Path(f.name).replace(target)
+    with whole_file(path) as stream:
+        stream.write(text.encode("utf-8"))
 
 
 def definitions(pairs: Sequence[str]) -> dict[str, int | float | list[int | float]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools.boundary import UsageError, definitions, guarded, write_whole
+from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
     from upl_mlir.api import Program, Report
@@ -114,9 +116,11 @@ def _print_report(file: str, report: Report) -> None:
             print(f"{where}unproved: {o.kind.value}, {o.where}: {o.message}")
     width = max((len(n) for n in report.firings), default=0)
     for name, n in report.firings.items():
-        print(f"  {name:<{width}}  {n if n is not None else '? (decided by data)'}")
+        print(f"  {name:<{width}}  {n if n is not None else '?'}")
     total = [n for n in report.firings.values() if n is not None]
-    if total and len(total) == len(report.firings):
+    if len(total) < len(report.firings):
+        print("  ?: decided by data, or no polynomial found")
+    elif total:
         print(f"firings: {sum(total[1:], total[0])}   tokens: {report.tokens}   waiting at most: {report.waiting_bound}")
     counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
     print(f"{file}: {counts}")
@@ -154,15 +158,20 @@ def _arrays(items: Sequence[str]) -> dict[str, Any]:
 
 def _open(path: str) -> Any:
     """The array of a .npy file, or the arrays of an .npz file by name."""
+    import zipfile
+    import zlib
+
     import numpy as np
 
     try:
-        data = np.load(path, allow_pickle=False)
+        with Path(path).open("rb") as stream:
+            data = np.load(stream, allow_pickle=False)
+            return cast(Any, data) if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
     except FileNotFoundError:
         raise error("UPL1001", f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError) as e:
-        raise error("UPL1504", f"{path} is not an array file of numpy: {e}") from None
-    return cast(Any, data) if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+        why = "it holds Python objects" if "allow_pickle" in str(e) else e
+        raise error("UPL1504", f"{path} is not an array file of numpy: {why}") from None
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -173,31 +182,31 @@ def _run(args: argparse.Namespace) -> int:
         machine=args.machine,
     )  # fmt: skip
     out = f(**_arrays(args.input))
+    with ExitStack() as files:  # all of them, or none
+        if args.stats:
+            text = json.dumps(f.stats, indent=2, ensure_ascii=False) + "\n"
+            files.enter_context(whole_file(args.stats)).write(text.encode("utf-8"))
+        if args.output is not None:
+            save_arrays(args.output, out)
     if args.output is None:
         for name, values in out.items():
             print(f"{name} =\n{values}" if values.ndim else f"{name} = {values}")
-    else:
-        save_arrays(args.output, out)
-    if args.stats:
-        write_whole(args.stats, json.dumps(f.stats, indent=2, ensure_ascii=False) + "\n")
     return 0
 
 
 def save_arrays(path: str, arrays: dict[str, Any]) -> None:
-    """Write arrays to an .npz file, or one .npy file for each into a directory; whole or not at all."""
-    import tempfile
-
+    """Write arrays to an .npz file, or one .npy file for each into a directory; all of them or none."""
     import numpy as np
 
     target = Path(path)
     if target.suffix == ".npz":
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".npz", delete=False) as f:
-            np.savez(f, **arrays)
-        Path(f.name).replace(target)
+        with whole_file(target) as stream:
+            np.savez(stream, **arrays)
         return
     target.mkdir(parents=True, exist_ok=True)
-    for name, values in arrays.items():
-        np.save(target / f"{name}.npy", values)
+    with ExitStack() as files:
+        for name, values in arrays.items():
+            np.save(files.enter_context(whole_file(target / f"{name}.npy")), values)
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -209,12 +218,18 @@ def _train(args: argparse.Namespace) -> int:
         if not sep:
             raise UsageError(f"--carry {item}: expected OUTPUT=INPUT")
         carry[out] = into
+    if args.epochs < 0:
+        raise UsageError(f"--epochs {args.epochs}: expected a number of passes over the data")
+    data = _open(args.data)
+    if not isinstance(data, dict):
+        raise error("UPL1504", f"{args.data} holds one array: expected an .npz file with one for each input")
     training = Training(
-        _load(args), _open(args.data), carry, engine=args.engine, batch=args.batch, seed=args.seed,
+        _load(args), cast("dict[str, Any]", data), carry, engine=args.engine, batch=args.batch, seed=args.seed,
         outputs=args.outputs, targets=args.targets,
     )  # fmt: skip
     for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty()):
-        print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}   accuracy {100 * epoch.accuracy:5.1f} %", flush=True)
+        right = "" if math.isnan(epoch.accuracy) else f"   accuracy {100 * epoch.accuracy:5.1f} %"
+        print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}{right}", flush=True)
     if args.output:
         save_arrays(args.output, training.state)
     return 0

@@ -20,10 +20,12 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.arg_spec import parse_pipeline, parse_spec
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir import __version__
+from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
@@ -83,10 +85,16 @@ def _quoted(value: str) -> str:
 class UplOptMain(xDSLOptMain):
     """The driver: xDSL's, with UPL text, our passes as flags, and errors with positions."""
 
-    version_format = "upl-opt, built on xDSL {xdsl_version}"
+    version_format = f"upl-opt {__version__}, built on xDSL {{xdsl_version}}"
 
     def __init__(self, args: Sequence[str]):
-        super().__init__(description="UPL compiler driver", args=args)
+        self.sources = Sources()  # what positions in messages refer to
+        # The options of a pass stand behind `=`: in `--check f.upl`, f.upl is the input.
+        flags = {f"--{name}" for name in PASSES}
+        try:
+            super().__init__(description="UPL compiler driver", args=[f"{a}=" if a in flags else a for a in args])
+        except ArgSpecParseError as e:  # a BaseException; the pipeline's is caught where it is read
+            raise UsageError(f"-t: {_spec_fault(e)}") from e
 
     def register_all_frontends(self) -> None:
         """`.mlir` by the locating parser, `.upl` by ours."""
@@ -94,7 +102,10 @@ class UplOptMain(xDSLOptMain):
         self.available_frontends["upl"] = self._parse_upl
 
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
-        return LocatingParser(self.ctx, _text(stream, self.get_input_name()), self.get_input_name()).parse_module()
+        if self.args.define:
+            raise error("UPL1505", "constants of MLIR text cannot be overridden", help="give -D where the .upl text is read")
+        name = self.get_input_name()
+        return LocatingParser(self.ctx, _text(stream, name), name).parse_module(not self.args.no_implicit_module)
 
     def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text
@@ -141,19 +152,19 @@ class UplOptMain(xDSLOptMain):
     def setup_pipeline(self) -> None:
         """The passes of `-p`, `--pass-pipeline` or the flags, in that order of precedence."""
         flags: list[str] = getattr(self.args, "flag_passes", [])
-        spec: str = self.args.passes
-        if self.args.pass_pipeline:
-            spec = self.args.pass_pipeline.strip()
-            if spec.startswith("builtin.module(") and spec.endswith(")"):
-                spec = spec[len("builtin.module(") : -1]
-        if spec and flags:
-            raise UsageError("give passes either as flags or as a pipeline, not both")
+        if bool(self.args.passes) + bool(self.args.pass_pipeline) + bool(flags) > 1:
+            raise UsageError("give passes either as flags, or by -p, or by --pass-pipeline")
+        spec = (self.args.passes or self.args.pass_pipeline or ",".join(flags)).strip()
+        if spec.startswith("builtin.module(") and spec.endswith(")"):
+            spec = spec[len("builtin.module(") : -1]
         try:
-            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec or ",".join(flags))
-        except Exception as e:
-            if isinstance(e, DiagnosticException | ParseError | ValueError | TypeError):
-                raise UsageError(f"pass pipeline `{spec or ','.join(flags)}`: {_first_line(e)}") from e
-            raise
+            for p in parse_pipeline(spec):
+                if p.name not in self.available_passes:
+                    hint = did_you_mean(p.name, self.available_passes)
+                    raise ValueError(f"there is no pass `{p.name}`" + (f"; {hint}" if hint else ""))
+            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec)
+        except (ArgSpecParseError, DiagnosticException, ParseError, ValueError, TypeError) as e:
+            raise UsageError(f"pass pipeline `{spec}`: {_spec_fault(e)}") from e
 
     def get_input_stream(self) -> tuple[IO[bytes], str]:
         """The input and its kind; `-` and nothing mean the standard input."""
@@ -163,7 +174,28 @@ class UplOptMain(xDSLOptMain):
         kind = path.suffix.removeprefix(".")
         if not self.args.frontend and kind not in self.available_frontends:
             raise UsageError(f"{path}: unknown kind of file `.{kind}`; expected .upl or .mlir, or say -f upl")
+        if path.is_dir():
+            raise error("UPL1001", f"{path} is a directory, not a file")
         return io.BytesIO(path.read_bytes()), kind
+
+    def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
+        """Parse a part of a split file; empty lines in front of it give positions as in the whole file."""
+        data = b"\n" * start_offset + chunk.read()
+        name = self.get_input_name()
+        self.sources.add(name, data.decode("utf-8", "replace"))
+        return super().parse_chunk(io.BytesIO(data), file_extension)
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        """The text in the target's form.  Faults of targets that are not ours are faults of the request."""
+        name = parse_spec(self.args.target).name
+        try:
+            return super().output_resulting_program(prog)
+        except UplError:
+            raise
+        except Exception as e:
+            if name in UPL_UNIVERSE.all_targets:
+                raise
+            raise error("UPL1803", f"the target `{name}` of xDSL cannot write this: {_brief(e)}") from e
 
     def apply_passes(self, prog: ModuleOp) -> None:
         """Run the pipeline, verifying between passes."""
@@ -172,7 +204,7 @@ class UplOptMain(xDSLOptMain):
             before = str(prog) if self.args.mlir_pass_pipeline_crash_reproducer else ""
             start = time.perf_counter()
             try:
-                p.apply(self.ctx, prog)
+                self._apply(p, prog)
                 self._verify(prog)
             except Exception:
                 if before:
@@ -184,6 +216,17 @@ class UplOptMain(xDSLOptMain):
                 print(f"// -----// IR after {p.name} //----- //", file=sys.stderr)
                 Printer(stream=sys.stderr).print_op(prog)
                 print(file=sys.stderr)
+
+    def _apply(self, p: ModulePass, prog: ModuleOp) -> None:
+        """Apply a pass.  A fault of one that is not ours is a fault of the request."""
+        try:
+            p.apply(self.ctx, prog)
+        except (UplError, DiagnosticException):
+            raise
+        except Exception as e:
+            if p.name in PASSES:
+                raise
+            raise error("UPL1803", f"the pass `{p.name}` of xDSL failed: {_brief(e)}") from e
 
     def _verify(self, prog: ModuleOp) -> None:
         if not self.args.disable_verify:
@@ -209,6 +252,8 @@ class UplOptMain(xDSLOptMain):
                     text = self.output_resulting_program(module)
                     out.append(text if text.endswith("\n") else text + "\n")
             except (UplError, ParseError, DiagnosticException) as e:
+                if isinstance(e, UplError):
+                    e.sources.texts = {**self.sources.texts, **e.sources.texts}
                 if self.args.verify_diagnostics:
                     out.append(describe_exception(e) + "\n")
                 elif self.args.split_input_file and not self.args.debug:
@@ -229,9 +274,15 @@ def _text(stream: IO[bytes], name: str) -> str:
         raise error("UPL1001", f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}") from None
 
 
-def _first_line(e: BaseException) -> str:
-    text = e.msg if isinstance(e, ParseError) else str(e)
-    return text.strip().splitlines()[0]
+def _brief(e: BaseException) -> str:
+    lines = str(e).strip().splitlines()
+    return f"{type(e).__name__}: {lines[0]}" if lines else type(e).__name__
+
+
+def _spec_fault(e: BaseException) -> str:
+    """What is wrong with a pipeline or a target: xDSL's message without the text, which the caller shows."""
+    lines = (e.msg if isinstance(e, ParseError) else str(e)).strip().splitlines()
+    return lines[-1].strip() if isinstance(e, ArgSpecParseError) else lines[0]
 
 
 def _main(argv: Sequence[str]) -> int:

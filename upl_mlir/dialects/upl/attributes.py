@@ -47,7 +47,7 @@ def upl_type(t: Attribute) -> UplType:
     """The UPL type that a body value of an MLIR type prints as."""
     if isinstance(t, IntegerType):
         return UplType.BOOL if t.width.data == 1 else UplType.INT
-    return UplType.REAL
+    return UplType.F32 if isinstance(t, Float32Type) else UplType.REAL
 
 
 class Special(Enum):

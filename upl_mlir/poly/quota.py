@@ -1,0 +1,48 @@
+# pyright: reportUnknownMemberType=false
+# (islpy ships no usable types)
+"""A limit on how long isl may work: some questions about sets take exponential time, and a compiler must answer.
+
+isl counts its own operations; beyond the limit every call fails.  The count is of one analysis, from entering `limited` to
+leaving it; nested uses belong to the outermost.  The limit is raised by the environment variable `UPL_MAX_OPERATIONS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import islpy as isl
+
+DEFAULT_OPERATIONS = 12_000_000
+"""Three to five seconds of isl's work."""
+
+VARIABLE = "UPL_MAX_OPERATIONS"
+
+
+class TooComplex(Exception):
+    """isl gave up; the argument says why."""
+
+
+def limit() -> int:
+    """The number of operations in force."""
+    text = os.environ.get(VARIABLE, "")
+    return int(text) if text.isdigit() else DEFAULT_OPERATIONS
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Bound isl's work inside the block.  Raises TooComplex where it does not suffice."""
+    context = isl.DEFAULT_CONTEXT
+    if context.get_max_operations():
+        yield
+        return
+    context.reset_operations()
+    context.set_max_operations(limit())
+    try:
+        yield
+    except isl.Error as e:
+        raise TooComplex(str(e).splitlines()[0]) from e
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
