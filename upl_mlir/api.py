@@ -193,8 +193,6 @@ def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
 
     from upl_mlir.pipeline import new_context, parse_error
 
-    if overrides:
-        raise error("UPL1505", f"{path}: constants of an .mlir file cannot be overridden", help="load the .upl text")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as e:
@@ -206,6 +204,10 @@ def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
     except ParseError as e:
         raise parse_error(e) from None
     verify(module)
+    if overrides:
+        from upl_mlir.passes.bind_parameters import bind_definitions
+
+        bind_definitions(program_of(module), overrides)
     return Program(module, Sources({str(path): text}))
 
 

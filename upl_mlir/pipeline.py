@@ -91,9 +91,10 @@ def _is_faulty(op: Operation) -> bool:
 
 
 def _first_line(e: BaseException) -> str:
-    text = str(e).strip()
+    """The message without the IR that xDSL prints round it; a heading is joined with the line that it announces."""
     marker = "Operation does not verify: "
-    return text[text.rindex(marker) + len(marker) :].splitlines()[0] if marker in text else text.splitlines()[0]
+    lines = str(e).strip().rpartition(marker)[2].splitlines() or [type(e).__name__]
+    return " ".join(line.strip() for line in lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def parse_error(e: ParseError) -> UplError:

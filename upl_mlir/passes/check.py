@@ -45,14 +45,46 @@ class CheckPass(ModulePass):
             raise UplError(*report.diagnostics())
 
 
+Count = int | IndexExpr | None
+"""A number, a polynomial in the parameters, or None where data decide or the polynomial is not known."""
+
+
+def number(n: IndexExpr | None) -> Count:
+    """A polynomial without parameters as a plain integer."""
+    return n if n is None or n.constant is None else n.constant
+
+
+class Counts(dict[str, Count]):
+    """Counts by name of a node or host output."""
+
+    @property
+    def total(self) -> Count:
+        """Their sum; None if one of them is not known."""
+        out = IndexExpr()
+        for n in self.values():
+            if n is None:
+                return None
+            out = out + n
+        return number(out)
+
+    def at(self, **params: int) -> dict[str, int | None]:
+        """The counts for given parameters."""
+        return {k: n.evaluate(params, _no_arrays) if isinstance(n, IndexExpr) else n for k, n in self.items()}
+
+
+def _no_arrays(array: str, i: int) -> int:
+    raise KeyError(f"{array}[{i}] in a count")
+
+
 @dataclass
 class Report:
-    """The outcome: obligations, firings and tokens per node (polynomials in the parameters, None where not counted)."""
+    """The outcome: obligations; firings of each node; tokens that each node and host output receives, a multicast once
+    (so that `tokens.total` is the number of tokens sent); a bound on the tokens that wait for partners at any time."""
 
     obligations: list[Obligation] = field(default_factory=list[Obligation])
-    firings: dict[str, IndexExpr | None] = field(default_factory=dict[str, "IndexExpr | None"])
-    tokens: IndexExpr | None = None
-    waiting_bound: IndexExpr | None = None
+    firings: Counts = field(default_factory=Counts)
+    tokens: Counts = field(default_factory=Counts)
+    waiting_bound: Count = None
     field_bits: dict[str, dict[str, int | None]] = field(default_factory=dict[str, dict[str, "int | None"]])
 
     @property
@@ -92,20 +124,23 @@ def check(program: ProgramOp) -> Report:
         infer_domains(program)
     sets = ProgramSets(program)
     report = Report(list(obligations(sets)))
-    total: IndexExpr | None = IndexExpr()
-    waiting: IndexExpr | None = IndexExpr()
+    waiting = Counts()
     dynamic = dynamic_nodes(sets)
     for name, op in sets.ends.items():
         if isinstance(op, NodeOp):
-            report.firings[name] = None if name in dynamic else count(sets.domain(name))
+            report.firings[name] = None if name in dynamic else number(count(sets.domain(name)))
         report.field_bits[name] = field_bits(sets, name)
-    for a in sets.arrows:
-        n = count(sets.tokens(a)) if a.exact and a.source.symbol not in dynamic else None
-        total = None if n is None or total is None else total + n
-        joins = isinstance(a.target, NodeOp) and (len(a.target.ports) > 1 or a.port.gather is not None)
-        if joins:
-            waiting = None if n is None or waiting is None else waiting + n
-    report.tokens, report.waiting_bound = total, waiting
+    for name, op in sets.ends.items():
+        if isinstance(op, InputOp):
+            continue
+        sent = Counts({
+            str(k): None if not a.exact or a.source.symbol in dynamic else number(count(sets.tokens(a)))
+            for k, a in enumerate(sets.into(name))
+        })  # fmt: skip
+        report.tokens[name] = sent.total
+        if isinstance(op, NodeOp) and any(p.gather is not None or len(op.ports) > 1 for p in op.ports):
+            waiting[name] = sent.total
+    report.waiting_bound = waiting.total
     return report
 
 

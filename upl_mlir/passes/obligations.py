@@ -330,6 +330,8 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
     if op.declared is None or any(not a.exact for a in sets.into(op.symbol)):
         return
     declared, computed = sets.domain(op.symbol), sets.served(op)
+    if (idle := _never_called(sets, op)) is not None:
+        computed = computed - (idle - declared)
     span = span_of(op)
     for extra, verb in ((declared - computed, "is declared but never served"), (computed - declared, "is not declared")):
         if not extra.is_empty():
@@ -338,3 +340,16 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
             yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point)
             return
     yield Obligation(Kind.DOMAIN, Status.PROVED, op.symbol, "declared = computed", span)
+
+
+def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:
+    """Where no token makes a node of counted gathers fire: of these instances those fire (at the start) that are declared
+    (LANGUAGE 3.3).  None for other nodes."""
+    if not isinstance(op, NodeOp):
+        return None
+    nothing: list[Formula] = []
+    for p in op.ports:
+        if p.gather is None or not isinstance(p.count, IndexExpr) or any(op.port(n) for n in p.count.names):
+            return None
+        nothing.append(Formula.compare(p.count, CmpOp.LE, 0))
+    return sets.set(op.fields, Formula.all(nothing), op)

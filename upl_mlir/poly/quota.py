@@ -9,7 +9,7 @@ leaving it; nested uses belong to the outermost.  The limit is raised by the env
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import islpy as isl
@@ -31,7 +31,7 @@ def limit() -> int:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def limited() -> Generator[None]:
     """Bound isl's work inside the block.  Raises TooComplex where it does not suffice."""
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():

@@ -339,7 +339,7 @@ class PSet:
     def sample(self) -> dict[str, int] | None:
         """A point, with values for the parameters among its keys; None if the set is empty."""
         for s in self.slices():
-            point = s.isl.sample_point()
+            point = _least(s.isl)
             out: dict[str, int] = {}
             for i in range(point.get_space().dim(PARAM)):
                 atom = s.params.get(point.get_space().get_dim_name(PARAM, i) or "")
@@ -429,6 +429,20 @@ class PSet:
 
 def _val(i: int) -> isl.Val:
     return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, i)
+
+
+def _least(s: isl.Set) -> isl.Point:
+    """The lexicographically least point, parameters first, of a set that is not empty; any point if there is none."""
+    n = s.dim(PARAM)
+    flat = s.move_dims(DIM, 0, PARAM, 0, n)
+    if not all(flat.dim_has_lower_bound(DIM, i) for i in range(flat.dim(DIM))):
+        return s.sample_point()
+    point = flat.lexmin().sample_point()
+    for i in range(n):
+        s = s.fix_val(PARAM, i, point.get_coordinate_val(DIM, i))
+    for i in range(s.dim(DIM)):
+        s = s.fix_val(DIM, i, point.get_coordinate_val(DIM, n + i))
+    return s.sample_point()
 
 
 def _permute(s: isl.Set, order: Sequence[int]) -> isl.Set:

@@ -86,8 +86,8 @@ def _check(args: argparse.Namespace) -> int:
 def report_json(report: Report) -> dict[str, Any]:
     """The report as `upl check --json` prints it."""
 
-    def number(e: Any) -> int | str | None:
-        return None if e is None else e.constant if e.constant is not None else str(e)
+    def number(n: Any) -> int | str | None:
+        return n if n is None or isinstance(n, int) else str(n)
 
     return {
         "ok": report.ok,
@@ -99,7 +99,9 @@ def report_json(report: Report) -> dict[str, Any]:
             for o in report.obligations
         ],
         "firings": {n: number(e) for n, e in report.firings.items()},
-        "tokens": number(report.tokens),
+        "tokens": {n: number(e) for n, e in report.tokens.items()},
+        "total_firings": number(report.firings.total),
+        "total_tokens": number(report.tokens.total),
         "field_bits": report.field_bits,
         "waiting_bound": number(report.waiting_bound),
     }  # fmt: skip
@@ -117,11 +119,10 @@ def _print_report(file: str, report: Report) -> None:
     width = max((len(n) for n in report.firings), default=0)
     for name, n in report.firings.items():
         print(f"  {name:<{width}}  {n if n is not None else '?'}")
-    total = [n for n in report.firings.values() if n is not None]
-    if len(total) < len(report.firings):
+    if report.firings.total is not None:
+        print(f"firings: {report.firings.total}   tokens: {report.tokens.total}   waiting at most: {report.waiting_bound}")
+    elif report.firings:
         print("  ?: decided by data, or no polynomial found")
-    elif total:
-        print(f"firings: {sum(total[1:], total[0])}   tokens: {report.tokens}   waiting at most: {report.waiting_bound}")
     counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
     print(f"{file}: {counts}")
 

@@ -26,6 +26,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
+from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
@@ -102,10 +103,14 @@ class UplOptMain(xDSLOptMain):
         self.available_frontends["upl"] = self._parse_upl
 
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
-        if self.args.define:
-            raise error("UPL1505", "constants of MLIR text cannot be overridden", help="give -D where the .upl text is read")
         name = self.get_input_name()
-        return LocatingParser(self.ctx, _text(stream, name), name).parse_module(not self.args.no_implicit_module)
+        module = LocatingParser(self.ctx, _text(stream, name), name).parse_module(not self.args.no_implicit_module)
+        if self.args.define:
+            from upl_mlir.passes.bind_parameters import bind_definitions
+
+            verify(module)
+            bind_definitions(program_of(module), definitions(self.args.define))
+        return module
 
     def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text

@@ -91,6 +91,8 @@ class _Verifier:
     def _fields(self, op: InputOp | OutputOp | NodeOp, inputs: Iterable[str]) -> None:
         from upl_mlir.dialects.upl import ops
 
+        if not isinstance(op, ops.NodeOp) and op.dtype.data not in {t.value for t in UplType}:
+            raise ProgramVerifyError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
         values = {n for n, s in self.symbols.items() if isinstance(s, ops.ParamOp | ops.ConstOp | ops.ArrayOp)}
         seen: set[str] = set()
         for kind, names in (("index field", op.fields), ("input", inputs)):
