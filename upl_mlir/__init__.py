@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report, compile, grad, load, vjp
+    from upl_mlir.api import Program, Report, compile, grad, hvp, jvp, load, vjp
     from upl_mlir.diagnostics import UplError
     from upl_mlir.host.arrays import ragged
 
 _FROM = {
-    "Program": "api", "Report": "api", "compile": "api", "grad": "api", "load": "api", "vjp": "api",
+    "Program": "api", "Report": "api", "compile": "api", "grad": "api", "hvp": "api",
+    "jvp": "api", "load": "api", "vjp": "api",
     "UplError": "diagnostics", "ragged": "host.arrays",
 }  # fmt: skip
 
-__all__ = ["Program", "Report", "UplError", "__version__", "compile", "grad", "load", "ragged", "vjp"]
+__all__ = ["Program", "Report", "UplError", "__version__", "compile", "grad", "hvp", "jvp", "load", "ragged", "vjp"]
 
 
 def __getattr__(name: str) -> object:

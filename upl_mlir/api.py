@@ -241,6 +241,32 @@ def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     return _differentiated(p, of, _names(wrt))
 
 
+def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """The program with tangents added: an extra input ``t_W`` for each `wrt` and an extra output ``t_R``, the derivative
+    of `of` along them.  Source: AUTODIFF section 4.  Raises UplError (UPL14xx).
+    """
+    return _with_tangent(p.expanded(), (of,), _names(wrt))
+
+
+def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
+    from upl_mlir.passes.infer_domains import InferDomainsPass
+    from upl_mlir.passes.tangent import TangentPass
+
+    out = p.clone()
+    with p.errors():
+        run(out.module, [InferDomainsPass(), TangentPass(of, wrt)])
+    return out
+
+
+def hvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """Hessian times vector, forward over reverse: for each `wrt` an extra input ``t_W`` (the vector) and output ``t_d_W``.
+
+    `of` has one instance.  Raises UplError (UPL14xx).
+    """
+    names = _names(wrt)
+    return _with_tangent(grad(p, of, names), tuple(f"d_{n.replace('.', '_')}" for n in names), names)
+
+
 class Compiled:
     """A program ready to run on an engine.  Call it with arrays by input name; parameters follow from them or are given."""
 
@@ -345,4 +371,4 @@ def compile(
     )
 
 
-__all__ = ["Compiled", "Engine", "PortView", "Program", "Report", "UplType", "compile", "grad", "load", "vjp"]
+__all__ = ["Compiled", "Engine", "PortView", "Program", "Report", "UplType", "compile", "grad", "hvp", "jvp", "load", "vjp"]

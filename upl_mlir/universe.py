@@ -29,6 +29,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("infer-domains", "infer_domains", "InferDomainsPass"),
         ("check", "check", "CheckPass"),
         ("autodiff", "differentiate", "AutodiffPass"),
+        ("tangent", "tangent", "TangentPass"),
         ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
         ("lower-hw", "lower_hw", "LowerHwPass"),

@@ -314,7 +314,7 @@ input n: int { -> C.n }
 output L
 output B: int
 node M { in @(max) v[#]; -> L }
-node C { in n; -> B }
+node C { in n: int; -> B }
 """
 CORNER = "program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i>\nnode A<i> { in x; x -> Y }\n"
 ERRORS = [

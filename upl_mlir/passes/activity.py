@@ -106,14 +106,14 @@ def analyse(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...]) -> Activit
     dependence = {
         op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
     }
-    ports = _reach(sets, dependence, of, wrt)
+    ports = reach(sets, dependence, of, wrt)
     active = _fixpoint(sets, dependence, of, wrt, ports)
     for key in wrt:
         active[key] = sets.domain(key[0])
     return Activity(sets, of, wrt, dependence, active)
 
 
-def _reach(
+def reach(
     sets: ProgramSets, dependence: dict[str, Dependence], of: PortKey, wrt: tuple[PortKey, ...]
 ) -> set[PortKey]:
     """Inputs between `wrt` and `of`, without regard to instances."""
@@ -148,8 +148,8 @@ def _fixpoint(
     """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
     if of not in ports:
         return {}
-    reach = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in ports}
-    reach[of] = sets.domain(of[0])
+    found = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in ports}
+    found[of] = sets.domain(of[0])
     steps = [
         (a, [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))])
         for a in sets.arrows
@@ -160,17 +160,17 @@ def _fixpoint(
     for round_ in range(MAX_ROUNDS):
         changed = False
         for a, into in steps:
-            target = reach[key_of(a)]
+            target = found[key_of(a)]
             if stable.get(id(a)) is target:
                 continue
             stable[id(a)] = target
             back = preimage(relations[id(a)], a, target)
             for k in into:
-                if k in ports and not back <= reach[k]:
-                    reach[k] = _widen(sets, k, (reach[k] | back).coalesce(), round_)
+                if k in ports and not back <= found[k]:
+                    found[k] = _widen(sets, k, (found[k] | back).coalesce(), round_)
                     changed = True
         if not changed:
-            return {k: s for k, s in reach.items() if not s.is_empty()}
+            return {k: s for k, s in found.items() if not s.is_empty()}
     return {k: sets.domain(k[0]) for k in ports}
 
 
@@ -189,4 +189,4 @@ def preimage(relation: PSet, arrow: Arrow, target: PSet) -> PSet:
     return (relation & inside).project(arrow.src)
 
 
-__all__ = ["Activity", "Dependence", "PortKey", "SendOp", "analyse", "input_ports", "key_of", "preimage"]
+__all__ = ["Activity", "Dependence", "PortKey", "SendOp", "analyse", "input_ports", "key_of", "preimage", "reach"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, f64
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import InputOp, NodeOp, upl_type
@@ -108,7 +107,7 @@ class AdjointBody:
                 continue
             used = needs(op, i)
             values = {v: primal(v) for v in used}
-            d = _like(body, apply(entry(op, i), body, op, adjoint[result], values), op.operands[i])
+            d = body.like(apply(entry(op, i), body, op, adjoint[result], values), op.operands[i].type)
             g = guard[result]
             if g is not None and used:
                 d = body.add(arith.SelectOp(g, d, body.constant(0.0, d.type)))
@@ -147,10 +146,3 @@ class AdjointBody:
 
     def _argument(self, port: str) -> SSAValue:
         return self.op.block.args[len(self.op.fields) + input_ports(self.op).index(port)]
-
-
-def _like(body: Body, d: SSAValue, v: SSAValue) -> SSAValue:
-    """Convert between f32 and f64 where a conversion stood in the primal."""
-    if d.type == v.type or not isinstance(v.type, AnyFloat):
-        return d
-    return body.add(arith.ExtFOp(d, v.type) if v.type == f64 else arith.TruncFOp(d, v.type))

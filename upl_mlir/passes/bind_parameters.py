@@ -27,10 +27,10 @@ def bind_definitions(program: ProgramOp, values: Mapping[str, object]) -> None:
             raise error("UPL1512", f"the parameter `{name}` must be an integer, not {value!r}", span_of(params[name]))
         bound[name] = value
     ctx = poly_context(program, bound)
-    for name in bound:
+    for name, value in bound.items():
         condition = params[name].condition
         if condition is not None and ctx.set((), condition.data).is_empty():
-            raise error("UPL1512", f"{name} = {bound[name]} breaks the condition `{condition.data}`", span_of(params[name]))
+            raise error("UPL1512", f"{name} = {value} breaks the condition `{condition.data}`", span_of(params[name]))
     bind_parameters(program, bound)
 
 

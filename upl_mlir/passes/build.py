@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, i1, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import LookupOp, ModOp, RefOp, SigmoidOp
@@ -52,6 +52,12 @@ class Body:
         if isinstance(type_, AnyFloat):
             return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))  # pyright: ignore
         return self.add(arith.ConstantOp(IntegerAttr(int(value), cast("IntegerType[int]", type_))))
+
+    def like(self, d: SSAValue, wanted: Attribute) -> SSAValue:
+        """A derivative in the type of what takes it: f32 or f64."""
+        if d.type == wanted or not isinstance(wanted, AnyFloat):
+            return d
+        return self.add(arith.ExtFOp(d, wanted) if wanted == f64 else arith.TruncFOp(d, wanted))
 
     def val(self, value: SSAValue) -> Val:
         """A value with operators."""

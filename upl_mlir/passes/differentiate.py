@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, ModuleOp, StringAttr, SymbolRefAttr, f64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
@@ -40,6 +39,7 @@ from upl_mlir.passes.build import Body
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
@@ -121,49 +121,15 @@ class _Differentiator:
         self.sets = ProgramSets(program)
         self.taken = {op.sym_name.data for op in program.body.block.ops if hasattr(op, "sym_name")}  # pyright: ignore
 
-    # -- names ---------------------------------------------------------------------------------------------------
-    def _key(self, text: str, role: str) -> PortKey:
-        name, _, port = text.partition(".")
-        op = self.sets.ends.get(name)
-        span = span_of(self.asked_at) if isinstance(self.asked_at, AdjointOp) else None
-        if op is None:
-            raise error(
-                "UPL1401", f"`{role} {text}`: there is no port or node `{name}`", span,
-                help=did_you_mean(name, self.sets.ends),
-            )  # fmt: skip
-        wanted = "a host output or a node input" if role == "of" else "a host input or a node input"
-        wrong = isinstance(op, InputOp) if role == "of" else isinstance(op, OutputOp)
-        if wrong or (port and not isinstance(op, NodeOp)):
-            raise error("UPL1401", f"`{role} {text}`: expected {wanted}", span)
-        if isinstance(op, NodeOp):
-            if not port:
-                names = ", ".join(f"`{name}.{p.name}`" for p in op.ports)
-                raise error("UPL1401", f"`{role} {text}` names a node; say which input", span, help=f"one of {names}")
-            found = op.port(port)
-            if found is None:
-                raise error(
-                    "UPL1401", f"`{role} {text}`: `{name}` has no input `{port}`", span,
-                    help=did_you_mean(port, [p.name for p in op.ports]),
-                )  # fmt: skip
-            type_, key = found.type, (name, port)
-        else:
-            type_, key = op.type, (name, name)
-        if type_ in (UplType.INT, UplType.BOOL):
-            raise error("UPL1401", f"`{role} {text}` is of type {type_.value}: derivatives are of reals", span)
-        return key
-
     def _fresh(self, name: str) -> str:
-        out, n = name, 2
-        while out in self.taken:
-            out, n = f"{name}_{n}", n + 1
-        self.taken.add(out)
-        return out
+        return unused(name, self.taken)
 
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Differentiate."""
-        of = self._key(self.request.of, "of")
-        wrt = tuple(dict.fromkeys(self._key(w, "wrt") for w in self.request.wrt))
+        span = span_of(self.asked_at) if isinstance(self.asked_at, AdjointOp) else None
+        of = port_key(self.sets, self.request.of, "of", span)
+        wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", span) for w in self.request.wrt))
         if not wrt:
             raise error("UPL1401", "nothing to differentiate by", help="name at least one port with wrt=...")
         self.activity: Activity = analyse(self.sets, of, wrt)
@@ -257,7 +223,8 @@ class _Differentiator:
     ) -> None:
         op = endpoints(self.program)[target.root_reference.data]
         names = [n.data for n in target.nested_references.data]
-        value = _convert(source, value, target_port(op, names[0] if names else None).type.mlir())
+        wanted = target_port(op, names[0] if names else None).type.mlir()
+        value = Body(source.block, origin.location).like(value, wanted)
         send = SendOp(
             value, target, tuple(index), count=count, condition=condition,
             iterators=inverse.iterators if inverse else (),
@@ -360,7 +327,6 @@ class _Differentiator:
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
             raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
-        delta = _convert(sender, delta, value.ssa.type)
         for inverse in inverses:
             count: IndexExpr | None = inverse.multiplicity
             if value.port.gather is not None:
@@ -392,11 +358,3 @@ def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
     if not isinstance(v.owner, Operation):
         return input_ports(op)[list(op.block.args).index(v) - len(op.fields)]  # pyright: ignore[reportArgumentType]
     return f"v{n + 1}"
-
-
-def _convert(sender: InputOp | NodeOp, delta: SSAValue, wanted: Attribute) -> SSAValue:
-    """A derivative in the type of what takes it."""
-    if delta.type == wanted or not isinstance(wanted, AnyFloat):
-        return delta
-    op = arith.ExtFOp(delta, wanted) if wanted == f64 else arith.TruncFOp(delta, wanted)
-    return Body(sender.block).add(op)

@@ -109,6 +109,9 @@ class _Lowering:
             )  # fmt: skip
 
     def run(self, machine: str | None) -> ttm.ProgramOp:
+        for op in self.program.body.block.ops:
+            if isinstance(op, upl.NodeOp):
+                self._inputs(op)  # what cannot be built is said before anything uses it
         ops: list[Operation] = []
         for op in self.program.body.block.ops:
             new: Operation | None = None

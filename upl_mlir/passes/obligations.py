@@ -311,16 +311,17 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
         here = r & part.rename(to).extend(a.dims).reorder(a.dims)
         if here.is_empty():
             continue
-        there = total.substitute({f: IndexExpr.of(d) for f, d in to.items()})
-        if same_value(here, m, there):
+        summands = total.substitute({f: IndexExpr.of(d) for f, d in to.items()})
+        if same_value(here, m, summands):
             continue
-        bad = _where_differ(here, m, there)
+        bad = _where_differ(here, m, summands)
         if bad is None:
             message = f"cannot show that the carried count {m} is the number of summands {total}"
             return Obligation(Kind.GATHER, Status.UNPROVED, where, message, span, a.text)
         env = {**sets.ctx.constants, **bad}
-        has, needs = m.evaluate(env, sets.ctx.read), there.evaluate(env, sets.ctx.read)
-        message = f"{instance(a.source, bad)} says that {instance(op, bad)} gets {m} = {has} summands, but {needs} come"
+        has, needs = m.evaluate(env, sets.ctx.read), summands.evaluate(env, sets.ctx.read)
+        there = {k: v for k, v in bad.items() if k not in (*a.src, *a.loops)}
+        message = f"{instance(a.source, bad)} says that {instance(op, there)} gets {m} = {has} summands, but {needs} come"
         return Obligation(Kind.GATHER, Status.REFUTED, where, message, span, a.text, _unprime(bad))
     return Obligation(Kind.GATHER, Status.PROVED, where, f"{a.text} carries the number of summands", span, a.text)
 

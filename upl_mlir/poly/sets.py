@@ -174,7 +174,8 @@ class PSet:
         Convex, so that it costs little.  That entries at equal indices are equal is not among it: `in_terms_of` names them
         alike where it matters, and `slices` knows their values."""
         used = self.isl.drop_unused_params()
-        ids = tuple(sorted(used.get_dim_name(PARAM, i) or "" for i in range(used.dim(PARAM))))
+        names = (used.get_dim_name(PARAM, i) or "" for i in range(used.dim(PARAM)))
+        ids = tuple(sorted(n for n in names if n in self.params))  # others came in with facts added before
         key = (self.dims, ids)
         if key not in self.ctx.facts_cache:
             self.ctx.facts_cache[key] = self._compute_facts([self.params[i] for i in ids])

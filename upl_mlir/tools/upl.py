@@ -37,7 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     p = command("grad", "the program of the derivatives, as .upl text")
     p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
-    p.add_argument("--mode", choices=["reverse"], default="reverse", help="reverse is the only mode so far")
+    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse",
+                   help="reverse: d_R in, d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     p = command("run", "run a program")
     _run_options(p)
@@ -128,10 +129,11 @@ def _print_report(file: str, report: Report) -> None:
 
 
 def _grad(args: argparse.Namespace) -> int:
-    from upl_mlir.api import vjp
+    from upl_mlir.api import jvp, vjp
 
     wrt = [w for item in args.wrt for w in item.split(",")]
-    write_whole(args.output, str(vjp(_load(args), of=args.of, wrt=wrt)))
+    mode = jvp if args.mode == "forward" else vjp
+    write_whole(args.output, str(mode(_load(args), of=args.of, wrt=wrt)))
     return 0
 
 

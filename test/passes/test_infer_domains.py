@@ -1,0 +1,148 @@
+"""Domains: the facts of the language definition, cycles and their limits, declared ones as claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.parse import parse_formula
+
+
+def same(p: upl.Program, name: str, formula: str) -> bool:
+    """Whether a domain is the set of a formula."""
+    sets = ProgramSets(p.infer_domains().op)
+    domain = sets.domain(name)
+    return domain.equals(sets.ctx.set(domain.dims, parse_formula(formula)))
+
+
+def fails(text: str) -> upl.UplError:
+    """The error of inference."""
+    with pytest.raises(upl.UplError) as e:
+        upl.load(text).infer_domains()
+    return e.value
+
+
+def test_the_perceptron(examples: Path):
+    p = upl.load(examples / "perceptron.upl")
+    for name in ("Sum", "AF_ReLU"):
+        assert same(p, name, "1<=d<=D && 1<=k<K && 1<=i<=N[k]")
+    assert same(p, "Link", "1<=d<=D && 1<=k<K && 1<=i<=N[k-1] && 1<=j<=N[k]")
+    assert same(p, "R", "1<=d<=D && 1<=i<=N[K-1]")
+    assert p.outputs["R"].shape(D=3) == (3, 3) and p.outputs["R"].origin(D=3) == (1, 1)
+
+
+def test_the_perceptron_without_the_declared_domain(examples: Path):
+    """Res is on the cycle Res -> Link -> Sum -> AF_ReLU; its length is a known constant, so the iteration ends."""
+    text = (examples / "perceptron.upl").read_text().replace(" in 1<=d<=D, 1<=k<=K, 1<=i<=N[k-1] {", " {")
+    p = upl.load(text, K=4, N=[2, 3, 1, 2])
+    assert same(p, "Res", "1<=d<=D && 1<=k<=K && 1<=i<=N[k-1]")
+    assert same(p, "Sum", "1<=d<=D && 1<=k<K && 1<=i<=N[k]")
+
+
+def test_training_with_a_symbolic_number_of_examples(examples: Path):
+    p = upl.load(examples / "training.upl")
+    assert same(p, "Upd", "1<=d<=D && 1<=k<K && 1<=i<=N[k-1] && 1<=j<=N[k]")
+    assert same(p, "Link", "1<=d<=D && 1<=k<K && 1<=i<=N[k-1] && 1<=j<=N[k]")
+    assert same(p, "W_out", "1<=k<K && 1<=i<=N[k-1] && 1<=j<=N[k]")
+    assert same(p, "Err", "1<=d<=D && 1<=i<=N[K-1]")
+
+
+STENCIL = """program stencil
+param T >= 1
+param n >= 3
+input U0<i> in 0<=i<n { -> U.u<0,i> }
+output Y<i>
+node U<t,i> DOMAIN{
+  in u
+  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
+  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
+  if t<T && i>=2: u -> Upd.r<t+1,i-1>
+  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
+  if t==T: -> Y<i>
+}
+node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
+"""
+
+
+def test_a_stencil_with_a_declared_domain():
+    p = upl.load(STENCIL.replace("DOMAIN", "in 0<=t<=T, 0<=i<n "))
+    assert same(p, "Upd", "1<=t<=T && 1<=i<=n-2") and same(p, "Y", "0<=i<n")
+
+
+def test_a_stencil_of_known_size_needs_none():
+    p = upl.load(STENCIL.replace("DOMAIN", ""), T=2, n=5)
+    assert same(p, "U", "0<=t<=2 && 0<=i<5") and same(p, "Upd", "1<=t<=2 && 1<=i<=3")
+
+
+def test_a_cycle_whose_limit_can_be_guessed():
+    p = upl.load("""program chain
+param n >= 1
+input X { -> A.x<0> }
+output Y
+node A<i> { in x; if i<n: x -> B.x<i>; if i==n: x -> Y }
+node B<i> { in x; 2*x -> A.x<i+1> }
+""")
+    assert same(p, "A", "0<=i<=n") and same(p, "B", "0<=i<n")
+    assert p.check().ok
+
+
+def test_a_cycle_that_cannot_be_guessed_is_named():
+    e = fails("""program doubling
+param n >= 1
+input X { -> A.x<1> }
+output Y
+node A<i> { in x; if i<n: x -> B.x<i>; if n<=i<2*n: x -> Y }
+node B<i> { in x; x -> A.x<2*i> }
+""")
+    (found,) = e.diagnostics
+    assert found.code == "UPL1202" and "A -> B -> A" in found.message
+    assert found.span.line == 5 and [n.span.line for n in found.notes] == [6]
+    assert "declare one" in found.help
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "line"),
+    [
+        ("program p\ninput X<i> in i>=0 { -> A.x }\noutput Y<i>\nnode A<i> { in x; -> Y }\n", "i", 2),
+        ("program p\ninput X { -> A.x<*> ## }\noutput Y<i>\nnode A<i> { in x; -> Y }\n", "i", 3),
+        ("program p\nparam n >= 1\ninput X<i> in 0<=i<n { -> A.x<i,*> }\noutput Y<i,j>\nnode A<i,j> { in x; -> Y }\n", "j", 4),
+        ("program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i> in i<=2\nnode A<i> { in x; -> Y }\n", "i", 3),
+    ],
+)
+def test_an_unbounded_domain(text, field, line):
+    e = fails(text.replace("-> A.x<*> ##", "## -> A.x<*>"))
+    (found,) = e.diagnostics
+    assert found.code == "UPL1203" and f"no bound in `{field}`" in found.message and found.span.line == line
+
+
+def test_a_host_input_needs_a_domain():
+    (found,) = fails("program p\ninput X<i> { -> Y }\noutput Y<i>\n").diagnostics
+    assert found.code == "UPL1201"
+
+
+def test_a_domain_that_is_not_affine():
+    (found,) = fails("program p\ninput X<i,j> in 0<=i*j<4, 0<=i<4, 0<=j<4 { -> Y }\noutput Y<i,j>\n").diagnostics
+    assert found.code == "UPL1204"
+
+
+def test_a_node_that_nothing_reaches_has_an_empty_domain():
+    p = upl.load("program p\ninput X<i> in 0<=i<3 { if i>5: -> A.x; -> Y }\noutput Y<i>\nnode A<i> { in x }\n")
+    assert same(p, "A", "false") and p.check().ok
+    assert upl.compile(upl.load(str(p)))(X=[1.0, 2.0, 3.0])["Y"].tolist() == [1, 2, 3]
+
+
+def test_a_declared_domain_is_taken_as_it_is():
+    """A claim, not a filter: inference believes it, `check` refutes it."""
+    p = upl.load("program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i>\nnode A<i> in 0<=i<2 { in x; -> Y }\n")
+    assert same(p, "A", "0<=i<2") and same(p, "Y", "0<=i<2")
+    assert not p.check().ok
+
+
+def test_inference_again_changes_nothing(examples: Path):
+    p = upl.load(examples / "perceptron.upl").infer_domains()
+    again = upl.load(str(p)).infer_domains()
+    for name in ("Sum", "Link", "Res", "R"):
+        assert str(ProgramSets(p.op).domain(name).isl) == str(ProgramSets(again.op).domain(name).isl)

@@ -1,0 +1,276 @@
+"""`tangent`: forward mode (AUTODIFF section 4).  Every active input gets a twin that carries its tangent.
+
+Arrows keep their direction, index, count and conditions; the twin arrow sends the tangent of the value.  A source whose
+value does not depend on the independent variables sends 0 to the twin of an active input, so counts stay what they are.
+Conditions and indices that depend on data are copied: a branch or a loop differentiates as it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import (
+    Gather,
+    InputOp,
+    NodeOp,
+    OutputOp,
+    Port,
+    PortsAttr,
+    ProgramOp,
+    SendOp,
+    UplType,
+    port_ref,
+)
+from upl_mlir.dialects.upl.query import nodes, program_of, span_of
+from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
+from upl_mlir.passes.adjoint_plan import unused
+from upl_mlir.passes.build import Body
+from upl_mlir.passes.derivative_table import apply, entry
+from upl_mlir.passes.differentiate import COMMENT
+from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.request import port_key
+from upl_mlir.poly.expr import IndexExpr
+
+
+@dataclass(frozen=True)
+class TangentPass(ModulePass):
+    """Add the tangents of each `of` along all `wrt` together.
+
+    Requires: all domains known (`infer-domains` is run if they are not).
+    Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``.
+    Source: AUTODIFF section 4; rows of the derivative table are linear in ``d``, so the same row serves.
+
+        node Sum { in @(+) s[#]; s -> F.x }      ->      node Sum { in @(+) s[#], @(+) t_s[#]; s -> F.x; t_s -> F.t_x }
+    """
+
+    name = "tangent"
+    of: tuple[str, ...]
+    wrt: tuple[str, ...]
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        if not domains_known(program):
+            infer_domains(program)
+        tangent(program, self.of, self.wrt)
+
+
+@bounded("differentiation")
+def tangent(program: ProgramOp, of: Sequence[str], wrt: Sequence[str]) -> None:
+    """Add the tangents to the program in place.  Raises UplError (UPL14xx)."""
+    _Tangent(program, of, wrt).run()
+
+
+class _Tangent:
+    """One forward-mode request."""
+
+    def __init__(self, program: ProgramOp, of: Sequence[str], wrt: Sequence[str]):
+        self.program = program
+        self.sets = ProgramSets(program)
+        self.of = tuple(dict.fromkeys(port_key(self.sets, o, "of", None) for o in of))
+        self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in wrt))
+        self.taken = {op.sym_name.data for op in program.body.block.ops if hasattr(op, "sym_name")}  # pyright: ignore
+        self.dependence = {
+            op.symbol: Dependence(op) for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)
+        }
+        self.active: set[PortKey] = set().union(
+            *(reach(self.sets, self.dependence, key, self.wrt) for key in self.of)
+        )
+        self.twins: dict[PortKey, str] = {}  # of node inputs
+        self.tangents: dict[str, dict[SSAValue, SSAValue]] = {}
+
+    def run(self) -> None:
+        """Differentiate."""
+        self._refuse_unsupported()
+        arrows = list(self.sets.arrows)
+        for node in nodes(self.program):
+            self._add_twins(node)
+        self.inputs = {key: self._seed(key) for key in self.wrt}
+        self.outputs = {key: self._output(key) for key in self.of}
+        for a in arrows:
+            if not a.virtual and self._carries(a):
+                self._twin_arrow(a)
+        for key in self.wrt:
+            if isinstance(self.sets.ends[key[0]], NodeOp) and key in self.twins:
+                self._feed(key)
+        for key in self.of:
+            if isinstance(self.sets.ends[key[0]], NodeOp):
+                self._report(key)
+
+    def _refuse_unsupported(self) -> None:
+        for node in nodes(self.program):
+            for p in node.ports:
+                if (node.symbol, p.name) in self.active and p.gather not in (None, Gather.SUM):
+                    raise error(
+                        "UPL1404", f"the derivative through `@({p.gather.value})` is not supported yet", span_of(node),
+                        help="only `@(+)` gathers can be differentiated",
+                    )  # fmt: skip
+
+    def _carries(self, a: Arrow) -> bool:
+        """Whether the arrow's target has a twin that this arrow must serve."""
+        key = key_of(a)
+        if isinstance(a.target, OutputOp):
+            return key in self.of
+        return key in self.twins and key not in self.wrt
+
+    def _fresh(self, name: str) -> str:
+        return unused(name, self.taken)
+
+    # -- ports -------------------------------------------------------------------------------------------------------
+    def _add_twins(self, node: NodeOp) -> None:
+        used = {*node.fields, *(p.name for p in node.ports)}
+        new: list[Port] = []
+        for p in node.ports:
+            key = (node.symbol, p.name)
+            if key in self.active:
+                self.twins[key] = unused(f"t_{p.name}", used)
+                new.append(Port(self.twins[key], p.type, p.gather, p.count))
+        for p in new:
+            old = node.arg(next(q for (n, q), t in self.twins.items() if n == node.symbol and t == p.name))
+            arg = node.block.insert_arg(old.type, len(node.block.args))
+            arg.name_hint = p.name
+        node.inputs = PortsAttr((*node.ports, *new))
+
+    def _seed(self, key: PortKey) -> InputOp:
+        """The host input that brings the tangent of a `wrt`."""
+        op = self.sets.ends[key[0]]
+        name = self._fresh("t_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
+        attr = op.domain or op.declared
+        assert attr is not None
+        seed = InputOp(name, op.fields, UplType.REAL, attr.data)
+        seed.domain = attr
+        seed.location = op.location
+        seed.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")
+        last = [o for o in self.program.body.block.ops if isinstance(o, InputOp)]
+        if last:
+            self.program.body.block.insert_op_after(seed, last[-1])
+        else:
+            self.program.body.block.add_op(seed)
+        return seed
+
+    def _output(self, key: PortKey) -> OutputOp:
+        op = self.sets.ends[key[0]]
+        name = self._fresh("t_" + (key[0] if isinstance(op, OutputOp) else "_".join(key)))
+        attr = op.domain or op.declared
+        assert attr is not None
+        out = OutputOp(name, op.fields, UplType.REAL, attr.data)
+        out.domain = attr
+        out.location = op.location
+        out.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")
+        self.program.body.block.add_op(out)
+        return out
+
+    # -- arrows ------------------------------------------------------------------------------------------------------
+    def _twin_arrow(self, a: Arrow) -> None:
+        """The arrow's twin, from the body that knows the tangent of its value."""
+        key = key_of(a)
+        if isinstance(a.target, OutputOp):
+            target = port_ref(self.outputs[key].symbol)
+        else:
+            target = port_ref(key[0], self.twins[key])
+        source = a.source
+        if isinstance(source, InputOp) and (source.symbol, source.symbol) in self.wrt:
+            seed = self.inputs[(source.symbol, source.symbol)]
+            self._copy(a.send, seed, self._linear(a, source, seed), target)
+            return
+        self._copy(a.send, source, self._tangent(source, a.send.value), target)
+
+    @staticmethod
+    def _copy(send: SendOp, into: InputOp | NodeOp, value: SSAValue, target: SymbolRefAttr) -> None:
+        new = SendOp(
+            value, target, send.index.data, count=send.count.data if send.count else None, condition=send.when,
+            predicate=send.predicate, iterators=send.loops, point_condition=send.when_point, rule="tangent",
+        )  # fmt: skip
+        new.location = send.location
+        into.block.add_op(new)
+
+    def _linear(self, a: Arrow, source: InputOp, seed: InputOp) -> SSAValue:
+        """The tangent of what a host input sends; its own block knows the tangent alone, so the value must be linear."""
+        env = {source.value: seed.value}
+        body = Body(seed.block, a.send.location)
+
+        def visit(v: SSAValue) -> SSAValue | None:
+            if v in env:
+                return env[v]
+            op = v.owner
+            if not isinstance(op, Operation) or not self.dependence[source.symbol].of(v):
+                return None
+            raise error(
+                "UPL1407",
+                f"the tangent of an expression of the host input `{source.symbol}` is not supported",
+                span_of(a.send),
+                help="compute the expression in a node",
+            )
+
+        if a.send.predicate is not None:
+            raise error("UPL1407", f"an arrow of `{source.symbol}` depends on its data", span_of(a.send),
+                        help="put the condition into a node")  # fmt: skip
+        return visit(a.send.value) or body.constant(0.0, a.send.value.type)
+
+    def _tangent(self, source: InputOp | NodeOp, value: SSAValue) -> SSAValue:
+        """The tangent of a value of a body, 0 where it has none."""
+        memo = self.tangents.setdefault(source.symbol, {})
+        body = Body(source.block, value.owner.location if isinstance(value.owner, Operation) else source.location)
+        found = self._push(source, value, memo, body)
+        return found if found is not None else body.constant(0.0, value.type)
+
+    def _push(
+        self, source: InputOp | NodeOp, v: SSAValue, memo: dict[SSAValue, SSAValue], body: Body
+    ) -> SSAValue | None:
+        """Forward propagation; None is 0."""
+        if v in memo:
+            return memo[v]
+        if not any((source.symbol, p) in self.twins for p in self.dependence[source.symbol].of(v)):
+            return None
+        op = v.owner
+        if not isinstance(op, Operation):
+            assert isinstance(source, NodeOp)
+            at = list(source.block.args).index(v) - len(source.fields)  # pyright: ignore[reportArgumentType]
+            memo[v] = source.arg(self.twins[(source.symbol, input_ports(source)[at])])
+            return memo[v]
+        parts = [(i, self._push(source, o, memo, body)) for i, o in enumerate(op.operands)]
+        total: SSAValue | None = None
+        if isinstance(op, arith.SelectOp):
+            arms = [p if p is not None else body.constant(0.0, v.type) for _, p in parts[1:]]
+            total = body.add(arith.SelectOp(op.cond, arms[0], arms[1]))
+        else:
+            values = {x: x for x in (*op.operands, v)}
+            for i, d in parts:
+                rule = entry(op, i)
+                if d is None or rule is None:
+                    continue
+                term = body.like(apply(rule, body, op, body.like(d, v.type), values), v.type)
+                total = term if total is None else body.add(arith.AddfOp(total, term))
+        if total is not None:
+            memo[v] = total
+        return total
+
+    def _feed(self, key: PortKey) -> None:
+        """`wrt NODE.input`: the tangent arrives at every instance."""
+        seed = self.inputs[key]
+        index = tuple(IndexExpr.of(f) for f in seed.fields)
+        send = SendOp(seed.value, port_ref(key[0], self.twins[key]), index, rule="tangent")
+        send.location = seed.location
+        seed.block.add_op(send)
+
+    def _report(self, key: PortKey) -> None:
+        """`of NODE.input`: the node itself sends the tangent out."""
+        node = self.sets.ends[key[0]]
+        assert isinstance(node, NodeOp)
+        if key in self.twins:
+            value: SSAValue = node.arg(self.twins[key])
+        else:
+            value = Body(node.block, node.location).constant(0.0, node.arg(key[1]).type)
+        index = tuple(IndexExpr.of(f) for f in node.fields)
+        send = SendOp(value, port_ref(self.outputs[key].symbol), index, rule="tangent")
+        send.location = node.location
+        node.block.add_op(send)
