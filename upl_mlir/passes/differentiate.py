@@ -31,7 +31,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import endpoints, program_of, span_of, target_port
+from upl_mlir.dialects.upl.query import endpoints, program_of, span_of, symbols, target_port
 from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total, unused
@@ -119,7 +119,7 @@ class _Differentiator:
         self.request = request
         self.asked_at = asked_at
         self.sets = ProgramSets(program)
-        self.taken = {op.sym_name.data for op in program.body.block.ops if hasattr(op, "sym_name")}  # pyright: ignore
+        self.taken = symbols(program)
 
     def _fresh(self, name: str) -> str:
         return unused(name, self.taken)

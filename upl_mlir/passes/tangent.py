@@ -29,7 +29,7 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import nodes, program_of, span_of
+from upl_mlir.dialects.upl.query import nodes, program_of, span_of, symbols
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_plan import unused
 from upl_mlir.passes.build import Body
@@ -78,7 +78,7 @@ class _Tangent:
         self.sets = ProgramSets(program)
         self.of = tuple(dict.fromkeys(port_key(self.sets, o, "of", None) for o in of))
         self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in wrt))
-        self.taken = {op.sym_name.data for op in program.body.block.ops if hasattr(op, "sym_name")}  # pyright: ignore
+        self.taken = symbols(program)
         self.dependence = {
             op.symbol: Dependence(op) for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)
         }
@@ -195,7 +195,7 @@ class _Tangent:
 
     def _linear(self, a: Arrow, source: InputOp, seed: InputOp) -> SSAValue:
         """The tangent of what a host input sends; its own block knows the tangent alone, so the value must be linear."""
-        env = {source.value: seed.value}
+        env: dict[SSAValue, SSAValue] = {source.value: seed.value}
         body = Body(seed.block, a.send.location)
 
         def visit(v: SSAValue) -> SSAValue | None:

@@ -215,6 +215,10 @@ class IndexExpr:
             return self
         return self.rewrite(lambda a: IndexExpr.of(values[a.name]) if isinstance(a, Var) and a.name in values else None)
 
+    def replace(self, old: Atom, new: Atom) -> IndexExpr:
+        """The expression with one atom in place of another."""
+        return self.rewrite(lambda a: IndexExpr.of(new) if a == old else None)
+
     def evaluate(self, env: Mapping[str, int], lookup: Callable[[str, int], int]) -> int:
         """The value for given names; `lookup(array, i)` reads arrays and may raise."""
         total = 0

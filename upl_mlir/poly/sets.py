@@ -399,7 +399,7 @@ class PSet:
             return e
         for entry in e.lookups():  # innermost first
             if entry.index.names & gone and (index := self.express(entry.index, dims)) is not None:
-                e = e.rewrite(lambda a, old=entry, new=Lookup(entry.array, index): IndexExpr.of(new) if a == old else None)
+                e = e.replace(entry, Lookup(entry.array, index))
         if not (e.names & gone):
             return e
         try:

@@ -6,7 +6,15 @@ from collections.abc import Iterator as Iter
 from collections.abc import Mapping
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FileLineColLoc, FloatAttr, IntegerAttr, IntegerType, ModuleOp
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FileLineColLoc,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span, error
@@ -77,6 +85,16 @@ def real_constants(program: ProgramOp) -> dict[str, float]:
         for op in program.body.block.ops
         if isinstance(op, ConstOp) and isinstance(op.value, FloatAttr)
     }
+
+
+def symbols(program: ProgramOp) -> set[str]:
+    """All names that the program declares."""
+    found: set[str] = set()
+    for op in program.body.block.ops:
+        name = op.properties.get("sym_name")
+        if isinstance(name, StringAttr):
+            found.add(name.data)
+    return found
 
 
 def endpoints(program: ProgramOp) -> dict[str, Endpoint]:
