@@ -52,7 +52,8 @@ upl.program @all {
   }
   upl.node @G <"d"> <"@(max) s[n], n: int"> {
   ^bb0(%d_3: i64, %s: f64, %n_2: i64):
-    upl.send %s -> @R <"d"> rule "duality" : f64
+    %g = upl.let "g" %s : f64
+    upl.send %g -> @R <"d"> rule "duality" : f64
   }
   upl.node @B <"d,j"> <"@(*) v[#]"> in <"1<=d<=D && 0<=j<=D"> domain <"1<=d<=D && 0<=j<=D"> {
   ^bb0(%d_4: i64, %j: i64, %v: f64):
@@ -63,7 +64,7 @@ upl.program @all {
     %19 = arith.cmpf ogt, %p_1, %18 : f64
     upl.send %19 -> @S <""> : i1
   }
-  upl.adjoint of @R seed @A::@y wrt [@A::@x, @X] into [@A::@x, @Z::@p]
+  upl.adjoint of @R seed @G::@g wrt [@A::@x, @p] into [@A::@x, @Z::@p]
   upl.adjoint of @G::@s wrt [@p]
 }
 
@@ -116,7 +117,8 @@ upl.program @all {
 // CHECK-NEXT:    }
 // CHECK-NEXT:    upl.node @G <"d"> <"@(max) s[n], n: int"> {
 // CHECK-NEXT:    ^bb0(%d_3: i64, %s: f64, %n_2: i64):
-// CHECK-NEXT:      upl.send %s -> @R <"d"> rule "duality" : f64
+// CHECK-NEXT:      %g = upl.let "g" %s : f64
+// CHECK-NEXT:      upl.send %g -> @R <"d"> rule "duality" : f64
 // CHECK-NEXT:    }
 // CHECK-NEXT:    upl.node @B <"d,j"> <"@(*) v[#]"> in <"1<=d<=D && 0<=j<=D"> domain <"1<=d<=D && 0<=j<=D"> {
 // CHECK-NEXT:    ^bb0(%d_4: i64, %j: i64, %v: f64):
@@ -127,7 +129,7 @@ upl.program @all {
 // CHECK-NEXT:      %19 = arith.cmpf ogt, %p_1, %18 : f64
 // CHECK-NEXT:      upl.send %19 -> @S <""> : i1
 // CHECK-NEXT:    }
-// CHECK-NEXT:    upl.adjoint of @R seed @A::@y wrt [@A::@x, @X] into [@A::@x, @Z::@p]
+// CHECK-NEXT:    upl.adjoint of @R seed @G::@g wrt [@A::@x, @p] into [@A::@x, @Z::@p]
 // CHECK-NEXT:    upl.adjoint of @G::@s wrt [@p]
 // CHECK-NEXT:  }
 // CHECK-NEXT:}
@@ -138,4 +140,4 @@ upl.program @all {
 // GENERIC: "upl.node"() <{sym_name = "A", index = #upl.names<"d,i">, inputs = #upl.ports<"x, n: int">, declared = #upl.where<"1<=d<=D && 1<=i<=2">}> ({
 // GENERIC: "upl.let"(%{{.*}}) <{var = "y"}> : (f64) -> f64
 // GENERIC: iterators = #upl.iterators<"a in 0..1, b in 0..a">
-// GENERIC: "upl.adjoint"() <{of = @R, seed = @A::@y, wrt = [@A::@x, @X], into = [@A::@x, @Z::@p]}> : () -> ()
+// GENERIC: "upl.adjoint"() <{of = @R, seed = @G::@g, wrt = [@A::@x, @p], into = [@A::@x, @Z::@p]}> : () -> ()

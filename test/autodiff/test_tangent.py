@@ -1,0 +1,158 @@
+"""Forward mode: against reverse mode (the inner-product identity), against differences, and composed with reverse mode.
+
+Vectors are random, never all-ones: a transposed or permuted derivative must show.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+CONV = """
+program conv
+const H = 6
+const F = 3
+const O = H-F+1
+input X<i,j> in 0<=i<H, 0<=j<H { -> Mul.x<i-a,j-b,a,b> for a in 0..F-1, b in 0..F-1 if 0<=i-a<O && 0<=j-b<O }
+input W<a,b> in 0<=a<F, 0<=b<F { #O*O -> Mul.w<*,*,a,b> }
+output Y<i,j>
+node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
+node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
+"""
+
+HEAT = """
+program heat
+param T >= 1
+param n >= 3
+input U0<i> in 0<=i<n { -> U.u<0,i> }
+output Y<i>
+node U<t,i> in 0<=t<=T, 0<=i<n {
+  in u
+  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
+  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
+  if t<T && i>=2: u -> Upd.r<t+1,i-1>
+  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
+  if t==T: -> Y<i>
+}
+node Upd<t,i> { in l, c, r; (l + c*c + r)/3 -> U.u<t,i> }
+"""
+
+NEWTON = """
+program newton
+const Nmax = 30
+input A { -> It.a<0> }
+input X0 { -> It.x<0> }
+output Root
+node It<n> {
+  in a, x
+  y = x - (x*x - a)/(2*x)
+  more: bool = abs(y-x) > 1e-12
+  if more && n < Nmax-1: y -> It.x<n+1>
+  if more && n < Nmax-1: a -> It.a<n+1>
+  if !(more && n < Nmax-1): y -> Root
+}
+"""
+
+SCALAR = """
+program scalar
+input Z<i> in 0<=i<3 { -> N.z<i> }
+output L
+node N<i> { in z; exp(z)*z #3 -> S.s<> }
+node S { in @(+) s[#]; s*s*s -> E.u<> }
+node E { in u; u + sin(u) -> L }
+"""
+
+
+def _shapes(p: upl.Program, **sizes: int) -> dict[str, tuple[int, ...]]:
+    return {n: v.shape(**sizes) for n, v in p.inputs.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "wrt", "sizes"),
+    [(CONV, "Y", ["X", "W"], {}), (CONV, "Y", ["W"], {}), (HEAT, "Y", ["U0"], {"T": 3, "n": 6})],
+)
+def test_forward_and_reverse_agree(text: str, of: str, wrt: list[str], sizes: dict[str, int]) -> None:
+    """<J t, d> = <t, J^T d>, and J t is the difference quotient."""
+    random = np.random.default_rng(5)
+    p = upl.load(text)
+    inputs = {n: random.normal(0.0, 0.5, s) for n, s in _shapes(p, **sizes).items()}
+    tangents = {f"t_{n}": random.normal(size=inputs[n].shape) for n in wrt}
+    forward = upl.jvp(p, of=of, wrt=wrt)
+    assert forward.check().ok
+    pushed = upl.compile(forward, **sizes)(**inputs, **tangents)[f"t_{of}"]
+    d = random.normal(size=pushed.shape)
+    pulled = upl.compile(upl.vjp(p, of=of, wrt=wrt), **sizes)(**inputs, **{f"d_{of}": d})
+    left = float(np.sum(pushed * d))
+    right = sum(float(np.sum(pulled[f"d_{n}"] * tangents[f"t_{n}"])) for n in wrt)
+    assert left == pytest.approx(right, rel=1e-12)
+    run, step = upl.compile(p, **sizes), 1e-6
+    ahead, behind = (
+        run(**{n: v + s * tangents.get(f"t_{n}", 0.0) for n, v in inputs.items()})[of] for s in (step, -step)
+    )
+    np.testing.assert_allclose(pushed, (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_the_perceptron() -> None:
+    """Layers of different widths, multicast and gather."""
+    random = np.random.default_rng(2)
+    p = upl.load("examples/perceptron.upl", K=3, N=[3, 4, 2])
+    inputs = {n: np.abs(random.normal(size=s)) for n, s in _shapes(p, D=2).items()}
+    tangents = {f"t_{n}": random.normal(size=v.shape) for n, v in inputs.items()}
+    pushed = upl.compile(upl.jvp(p, of="R", wrt=["X", "W"]))(**inputs, **tangents)["t_R"]
+    d = random.normal(size=pushed.shape)
+    pulled = upl.compile(upl.vjp(p, of="R", wrt=["X", "W"]))(**inputs, d_R=d)
+    inside = {"d_X": np.ones_like(inputs["X"]), "d_W": pulled["d_W"] != 0}  # the box of W is larger than its domain
+    right = sum(float(np.sum(pulled[f"d_{n}"] * tangents[f"t_{n}"] * inside[f"d_{n}"])) for n in ("X", "W"))
+    assert float(np.sum(pushed * d)) == pytest.approx(right, rel=1e-12)
+
+
+def test_a_data_dependent_loop() -> None:
+    """The derivative of the square root through Newton's own exit test."""
+    f = upl.compile(upl.jvp(upl.load(NEWTON), of="Root", wrt="A"))
+    out = f(A=2.0, X0=1.0, t_A=1.0)
+    assert float(out["Root"]) == pytest.approx(np.sqrt(2.0), rel=1e-14)
+    assert float(out["t_Root"]) == pytest.approx(1 / (2 * np.sqrt(2.0)), rel=1e-12)
+
+
+def test_an_output_that_does_not_depend_has_tangent_zero() -> None:
+    """No path from `wrt` to `of`: the tangent is there, and 0."""
+    p = upl.load("program two\ninput A { -> N.a }\ninput B { -> M.b }\noutput P\noutput Q\n"
+                 "node N { in a; a*a -> P }\nnode M { in b; b*b -> Q }\n")  # fmt: skip
+    out = upl.compile(upl.jvp(p, of="Q", wrt="A"))(A=3.0, B=2.0, t_A=1.0)
+    assert float(out["Q"]) == 4.0
+    assert float(out["t_Q"]) == 0.0
+
+
+def test_hessian_times_vector_in_both_orders() -> None:
+    """Forward over reverse = reverse over reverse = a difference of gradients; the Hessian is symmetric."""
+    p = upl.load(SCALAR)
+    g = upl.grad(p, of="L", wrt="Z")
+    h = upl.hvp(p, of="L", wrt="Z")
+    again = upl.vjp(g, of="d_Z", wrt="Z")
+    assert h.check().ok and again.check().ok
+    z, v = np.array([0.1, 0.2, -0.3]), np.array([1.0, 0.5, -2.0])
+    forward = upl.compile(h)(Z=z, t_Z=v)["t_d_Z"]
+    reverse = upl.compile(again)(Z=z, d_d_Z=v)["d_Z_2"]
+    np.testing.assert_allclose(forward, reverse, rtol=1e-13)
+    run, step = upl.compile(g), 1e-5
+    quotient = (run(Z=z + step * v)["d_Z"] - run(Z=z - step * v)["d_Z"]) / (2 * step)
+    np.testing.assert_allclose(forward, quotient, rtol=1e-7)
+    rows = np.array([upl.compile(h)(Z=z, t_Z=e)["t_d_Z"] for e in np.eye(3)])
+    np.testing.assert_allclose(rows, rows.T, rtol=1e-13)
+
+
+def test_by_a_node_input() -> None:
+    """`wrt NODE.input` perturbs what arrives there; `of NODE.input` observes what arrives."""
+    p = upl.load(SCALAR)
+    out = upl.compile(upl.jvp(p, of="E.u", wrt="N.z"))(Z=np.array([0.1, 0.2, -0.3]), t_N_z=np.array([1.0, 0.0, 0.0]))
+    s = float(np.sum(np.exp([0.1, 0.2, -0.3]) * [0.1, 0.2, -0.3]))
+    assert float(out["t_E_u"]) == pytest.approx(3 * s * s * np.exp(0.1) * 1.1, rel=1e-12)
+
+
+def test_what_is_refused() -> None:
+    """An expression of a host input that is not linear needs a node."""
+    p = upl.load("program q\ninput A { A*A -> N.a }\noutput P\nnode N { in a; a -> P }\n")
+    with pytest.raises(upl.UplError, match="UPL1407"):
+        upl.jvp(p, of="P", wrt="A")
