@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def data(rng, sizes, examples):
     depth = len(sizes) - 1
     x = rng.standard_normal((examples, sizes[0]))
     w = np.zeros((examples, depth, max(sizes[:-1]), max(sizes[1:])))
-    for k, (n, m) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (n, m) in enumerate(pairwise(sizes)):
         w[:, k, :n, :m] = rng.standard_normal((examples, n, m)) + 0.3
     seed = rng.standard_normal((examples, sizes[-1]))
     return {"X": x, "W": w, "d_R": seed}
@@ -34,7 +35,7 @@ def backpropagation(sizes, x, w, seed):
     """(R, d_X, d_W) for one example, written without looking at the compiler."""
     layers = [x]
     sums = []
-    for k, (n, m) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (n, m) in enumerate(pairwise(sizes)):
         sums.append(layers[-1] @ w[k, :n, :m])
         layers.append(np.maximum(sums[-1], 0))
     d_w, d = np.zeros_like(w), seed
@@ -154,7 +155,7 @@ def test_a_carried_weight_gathers_its_derivative(tools, rng):
     inputs = data(rng, SIZES, 3)
     inputs["W"] = inputs["W"][0]
     every = {**inputs, "W": np.array([inputs["W"]] * 3)}
-    r, d_x, d_w = by_hand(SIZES, every)
+    r, _, d_w = by_hand(SIZES, every)
     forward = upl.compile(tools.load(shared))
     np.testing.assert_allclose(forward(X=inputs["X"], W=inputs["W"])["R"], r, rtol=1e-12)
     assert forward.stats["tokens"]["Link"] == 111 + 26 * 3, "111 weight tokens instead of 333"

@@ -282,7 +282,8 @@ def test_names_that_are_taken_get_a_number():
 
 
 def test_a_derivative_can_be_differentiated_again(tools):
-    text = "program p\nconst n = 3\ninput X<i> in 0<=i<n { X*X*X #n -> S.s<> }\noutput L\nnode S { in @(+) s[#]; s*s -> L }\n"
+    text = "program p\nconst n = 3\ninput X<i> in 0<=i<n { X*X*X #n -> S.s<> }\noutput L\n"
+    text += "node S { in @(+) s[#]; s*s -> L }\n"
     first = tools.vjp(text, "L", "X")
     second = upl.vjp(first, of="d_X", wrt=["X"])
     x, v = np.array([1.0, -0.5, 2.0]), np.array([0.5, 1.0, -1.0])

@@ -84,8 +84,8 @@ def test_a_row_in_both_operands(text, function, points):
     for a, b in points:
         value, by_a, by_b = at(a, b)
         assert value == pytest.approx(function(a, b), rel=1e-14)
-        assert by_a == pytest.approx(slope(lambda x: function(x, b), a), rel=1e-8, abs=1e-9), (a, b)
-        assert by_b == pytest.approx(slope(lambda x: function(a, x), b), rel=1e-8, abs=1e-9), (a, b)
+        assert by_a == pytest.approx(slope(lambda x, b=b: function(x, b), a), rel=1e-8, abs=1e-9), (a, b)
+        assert by_b == pytest.approx(slope(lambda x, a=a: function(a, x), b), rel=1e-8, abs=1e-9), (a, b)
 
 
 def test_every_row_that_passes_a_derivative_is_tried():
@@ -102,7 +102,8 @@ def test_every_row_that_passes_a_derivative_is_tried():
 
 
 def test_f32_passes_the_derivative_through_both_conversions():
-    program = upl.load("program p\ninput a { -> F.a }\noutput L\nnode F { in a: f32; a*a -> G.b }\nnode G { in b; b*b -> L }\n")
+    text = "program p\ninput a { -> F.a }\noutput L\nnode F { in a: f32; a*a -> G.b }\nnode G { in b; b*b -> L }\n"
+    program = upl.load(text)
     out = upl.compile(upl.grad(program, of="L", wrt=["a"]))(a=1.5)
     assert out["d_a"] == 4 * 1.5**3 and out["L"] == 1.5**4
 

@@ -187,17 +187,17 @@ def test_two_stars_that_meet_too_often():
     assert "UPL1601" in runs_wrong(p, {"n": 4})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "program ring\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<3 { in y; y -> A.y<(i+1) mod 3> }\n",
-        "program own\nparam D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; x -> A.x<i> }\n",
-        "program two\nparam D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; x -> B.x<i> }\nnode B<i> { in x; x -> A.x }\n",
-        "program both\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i>\nnode A<i> in 0<=i<3 { in x, b; x+b -> Y; b -> B.a }\n"
-        "node B<i> { in a; a -> A.b }\n",
-        "program mirror\ninput X<i> in 0<=i<5 { -> A.x }\noutput Y<i>\nnode A<i> in 0<=i<5 { in x, b; x+b -> Y; b -> A.b<4-i> }\n",
-    ],
-)
+COPY = "input X<i> in 0<=i<5 { -> A.x }\noutput Y<i>\n"
+RINGS = {
+    "modulo": "input X { -> Y }\noutput Y\nnode A<i> in 0<=i<3 { in y; y -> A.y<(i+1) mod 3> }\n",
+    "itself": "param D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; x -> A.x<i> }\n",
+    "two nodes": "param D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; -> B.x }\nnode B<i> { in x; -> A.x }\n",
+    "one input of two": COPY + "node A<i> in 0<=i<5 { in x, b; x+b -> Y; b -> B.a }\nnode B<i> { in a; a -> A.b }\n",
+    "mirror": COPY + "node A<i> in 0<=i<5 { in x, b; x+b -> Y; b -> A.b<4-i> }\n",
+}
+
+
+@pytest.mark.parametrize("text", ["program p\n" + text for text in RINGS.values()], ids=list(RINGS))
 def test_a_ring_without_entry_waits_for_itself(text):
     report = upl.load(text).check()
     found = [o for o in refuted(report) if o.kind is Kind.ACYCLIC]
@@ -254,9 +254,10 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "right", "wrong", "kind", "shows"), MISTAKES, ids=[f"{m[0]}: {m[1]} | {m[2]}".replace("\n", "") for m in MISTAKES]
-)
+IDS = [f"{m[0]}: {m[1]} | {m[2]}".replace("\n", "") for m in MISTAKES]
+
+
+@pytest.mark.parametrize(("name", "right", "wrong", "kind", "shows"), MISTAKES, ids=IDS)
 def test_a_mistake_is_refuted_with_a_witness_and_shows_in_a_run(name, right, wrong, kind, shows):
     text = text_of(name)
     assert text.count(right) >= 1

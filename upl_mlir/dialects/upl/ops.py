@@ -203,7 +203,7 @@ class InputOp(_Body):
         props: dict[str, Attribute] = {
             "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
         }  # fmt: skip
-        if declared is not None:
+        if declared is not None and not declared.is_true:
             props["declared"] = FormulaAttr(declared)
         super().__init__(properties=props, regions=[_body_region(fields, [(name, dtype.mlir())])])
 
@@ -243,7 +243,7 @@ class OutputOp(_Declaration):
         props: dict[str, Attribute] = {
             "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
         }  # fmt: skip
-        if declared is not None:
+        if declared is not None and not declared.is_true:
             props["declared"] = FormulaAttr(declared)
         super().__init__(properties=props)
 
@@ -276,7 +276,7 @@ class NodeOp(_Body):
         props: dict[str, Attribute] = {
             "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "inputs": PortsAttr(tuple(ports)),
         }  # fmt: skip
-        if declared is not None:
+        if declared is not None and not declared.is_true:
             props["declared"] = FormulaAttr(declared)
         region = _body_region(fields, [(p.name, p.type.mlir()) for p in ports])
         super().__init__(properties=props, regions=[region])
