@@ -18,15 +18,18 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from upl_mlir.api import Program, Report, compile, grad, hvp, jvp, load, vjp
     from upl_mlir.diagnostics import UplError
+    from upl_mlir.gradient_check import check_grads
     from upl_mlir.host.arrays import ragged
 
 _FROM = {
     "Program": "api", "Report": "api", "compile": "api", "grad": "api", "hvp": "api",
     "jvp": "api", "load": "api", "vjp": "api",
-    "UplError": "diagnostics", "ragged": "host.arrays",
+    "check_grads": "gradient_check", "UplError": "diagnostics", "ragged": "host.arrays",
 }  # fmt: skip
 
-__all__ = ["Program", "Report", "UplError", "__version__", "compile", "grad", "hvp", "jvp", "load", "ragged", "vjp"]
+__all__ = [
+    "Program", "Report", "UplError", "__version__", "check_grads", "compile", "grad", "hvp", "jvp", "load", "ragged", "vjp",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

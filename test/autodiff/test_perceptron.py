@@ -247,7 +247,9 @@ def test_training_is_gradient_descent(tools, rng):
     g = tools.load("training").expanded()
     out = tools.consistent(g, {"X": x, "Y": y, "W": w})
     np.testing.assert_allclose(out["W_out"], current, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(upl.compile(tools.load("training"))(X=x, Y=y, W=w)["W_out"], current, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        upl.compile(tools.load("training"))(X=x, Y=y, W=w)["W_out"], current, rtol=1e-12, atol=1e-13
+    )
 
 
 def test_training_counts(tools, rng):

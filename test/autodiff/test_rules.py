@@ -71,14 +71,12 @@ ROWS = [
     ("a > 0 ? (b > 0 ? a*b : a) : -b", lambda a, b: (a * b if b > 0 else a) if a > 0 else -b, BOTH),
     ("(a > 0)*a*b", lambda a, b: (a > 0) * a * b, BOTH),
     ("floor(a)*b + a", lambda a, b: math.floor(a) * b + a, BOTH),
-    ("f32(a)*b", None, [(1.5, 0.5), (-2.25, 3.0)]),
-    ("stop_gradient(a)*b", None, [(1.5, 0.5)]),
     ("a*a*a*b*b + a", lambda a, b: a**3 * b * b + a, BOTH),
     ("exp(-a*a)/(1 + exp(b))", lambda a, b: math.exp(-a * a) / (1 + math.exp(b)), BOTH),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "function", "points"), [r for r in ROWS if r[1]], ids=[r[0] for r in ROWS if r[1]])
+@pytest.mark.parametrize(("text", "function", "points"), [r for r in ROWS if r[2]], ids=[r[0] for r in ROWS if r[2]])
 def test_a_row_in_both_operands(text, function, points):
     at = derivative(f"y = {text}")
     for a, b in points:
@@ -91,13 +89,13 @@ def test_a_row_in_both_operands(text, function, points):
 def test_every_row_that_passes_a_derivative_is_tried():
     spoken = {
         "AddfOp": "a + b", "SubfOp": "a - b", "MulfOp": "a*b", "DivfOp": "a/b", "NegfOp": "-a*b", "MinimumfOp": "min(a, b)",
-        "MaximumfOp": "max(a, b)", "ExtFOp": "f32(a)*b", "TruncFOp": "f32(a)*b", "AbsFOp": "abs(a)*b",
+        "MaximumfOp": "max(a, b)", "AbsFOp": "abs(a)*b",
         "SqrtOp": "sqrt(a)*b", "ExpOp": "exp(a)*b", "LogOp": "log(a)*b", "SinOp": "sin(a)*b", "CosOp": "cos(a)*b",
         "TanOp": "tan(a)*b", "TanhOp": "tanh(a)*b", "Atan2Op": "atan2(a, b)", "ErfOp": "erf(a)*b",
         "SigmoidOp": "sigmoid(a)*b", "PowFOp": "a**b", "LetOp": "a*b", "SelectOp": "a > b ? a*a : b*b*b",
     }  # fmt: skip
     active = {op.__name__ for op, row in TABLE.items() if any(entry is not None for entry in row)}
-    assert active == spoken.keys()
+    assert active == spoken.keys() | {"ExtFOp", "TruncFOp"}  # the next test is about these two
     assert set(spoken.values()) <= {r[0] for r in ROWS}
 
 
@@ -109,10 +107,7 @@ def test_f32_passes_the_derivative_through_both_conversions():
 
 
 def test_stop_gradient_passes_nothing():
-    try:
-        at = derivative("y = stop_gradient(a)*b")
-    except upl.UplError:
-        pytest.skip("the text form has no stop_gradient")
+    at = derivative("y = stop_gradient(a)*b")
     assert at(1.5, 0.5) == (0.75, 0.0, 1.5)
 
 

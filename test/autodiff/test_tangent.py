@@ -156,3 +156,21 @@ def test_what_is_refused() -> None:
     p = upl.load("program q\ninput A { A*A -> N.a }\noutput P\nnode N { in a; a -> P }\n")
     with pytest.raises(upl.UplError, match="UPL1407"):
         upl.jvp(p, of="P", wrt="A")
+
+
+def test_check_grads_accepts_right_derivatives_and_refuses_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To second order, in both modes; a table row that is off by a factor is found."""
+    from xdsl.dialects import math
+
+    from upl_mlir.passes import derivative_table
+
+    p = upl.load(HEAT)
+    u0 = np.random.default_rng(3).normal(size=6)
+    upl.check_grads(p, of="Y", wrt=["U0"], inputs={"U0": u0}, params={"T": 3}, order=2)
+    q = upl.load(SCALAR)
+    z = np.array([0.1, 0.2, -0.3])
+    upl.check_grads(q, of="L", wrt="Z", inputs={"Z": z}, order=2, rtol=1e-4)
+    monkeypatch.setitem(derivative_table.TABLE, math.ExpOp, (lambda d, a, b, o: d * o * 1.01,))
+    for mode in ("fwd", "rev"):
+        with pytest.raises(upl.UplError, match="UPL1410"):
+            upl.check_grads(q, of="L", wrt="Z", inputs={"Z": z}, modes=(mode,))

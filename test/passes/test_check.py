@@ -111,7 +111,11 @@ def test_numbers_of_the_perceptron():
     report = report_of("perceptron")
     assert str(report.tokens.total) == "305*D"
     assert {n: str(f) for n, f in report.tokens.items()} == {
-        "Res": "29*D", "Link": "137*D", "Sum": "111*D", "AF_ReLU": "25*D", "R": "3*D",
+        "Res": "29*D",
+        "Link": "137*D",
+        "Sum": "111*D",
+        "AF_ReLU": "25*D",
+        "R": "3*D",
     }
     assert report.tokens.at(D=3)["Link"] == 411
     assert {n: str(f) for n, f in report.firings.items()} == {
@@ -191,7 +195,7 @@ COPY = "input X<i> in 0<=i<5 { -> A.x }\noutput Y<i>\n"
 RINGS = {
     "modulo": "input X { -> Y }\noutput Y\nnode A<i> in 0<=i<3 { in y; y -> A.y<(i+1) mod 3> }\n",
     "itself": "param D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; x -> A.x<i> }\n",
-    "two nodes": "param D >= 1\ninput X { -> Y }\noutput Y\nnode A<i> in 0<=i<D { in x; -> B.x }\nnode B<i> { in x; -> A.x }\n",
+    "two nodes": "input X { -> Y }\noutput Y\nnode A<i> in 0<=i<4 { in x; -> B.x }\nnode B<i> { in x; -> A.x }\n",
     "one input of two": COPY + "node A<i> in 0<=i<5 { in x, b; x+b -> Y; b -> B.a }\nnode B<i> { in a; a -> A.b }\n",
     "mirror": COPY + "node A<i> in 0<=i<5 { in x, b; x+b -> Y; b -> A.b<4-i> }\n",
 }

@@ -229,7 +229,9 @@ def test_what_is_not_affine_is_named(naive, text):
     assert e.value.what
 
 
-@pytest.mark.parametrize("text", ["i*K<4", "i floordiv M<1", "i mod (K+1)==0", "N[K]*j<2", "K*M*i<9", "(i<j ? i : 2*j)<2"])
+@pytest.mark.parametrize(
+    "text", ["i*K<4", "i floordiv M<1", "i mod (K+1)==0", "N[K]*j<2", "K*M*i<9", "(i<j ? i : 2*j)<2"]
+)
 def test_known_constants_keep_a_product_affine(naive, text):
     f = parse_formula(text)
     for n in naive.sizes:
