@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp, UplType
+from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, poly_context, program_of
 from upl_mlir.passes.check import Report
-from upl_mlir.pipeline import gradient_passes, run, verify
+from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
 
 Array = NDArray[Any]
 Value = int | float | Sequence[Any]
@@ -218,7 +218,7 @@ def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
 def _differentiated(p: Program, of: str | None, wrt: Sequence[str]) -> Program:
     out = p.clone()
     with p.errors():
-        run(out.module, gradient_passes(of, wrt))
+        run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt)}}))
     return out
 
 
@@ -249,12 +249,9 @@ def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
 
 
 def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
-    from upl_mlir.passes.infer_domains import InferDomainsPass
-    from upl_mlir.passes.tangent import TangentPass
-
     out = p.clone()
     with p.errors():
-        run(out.module, [InferDomainsPass(), TangentPass(of, wrt)])
+        run(out.module, passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}}))
     return out
 
 
@@ -370,5 +367,3 @@ def compile(
         program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params
     )
 
-
-__all__ = ["Compiled", "Engine", "PortView", "Program", "Report", "UplType", "compile", "grad", "hvp", "jvp", "load", "vjp"]

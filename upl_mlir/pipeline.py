@@ -9,7 +9,7 @@ The way of the data (README has the same table for users):
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -31,20 +31,12 @@ class Pipeline:
     reason: str
 
 
-PIPELINES = (
-    Pipeline("analyse", ("infer-domains",), "everything else asks for domains"),
-    Pipeline(
-        "gradient",
-        ("infer-domains", "autodiff", "eliminate-dead-derivatives", "simplify"),
-        "autodiff works on whole domains; what nobody asked for goes before it is simplified and counted",
-    ),
-    Pipeline(
-        "hardware",
-        ("infer-domains", "lower-hw"),
-        "field widths come from the domains",
-    ),
+GRADIENT = Pipeline(
+    "gradient",
+    ("infer-domains", "autodiff", "eliminate-dead-derivatives", "simplify"),
+    "autodiff works on whole domains; what nobody asked for goes before it is simplified and counted",
 )
-"""The pipelines behind `upl` commands and the Python API."""
+TANGENT = Pipeline("tangent", ("infer-domains", "tangent"), "a tangent copies arrows: the domains are those of the primal")
 
 
 def new_context() -> Context:
@@ -138,11 +130,8 @@ def run(
     return seconds
 
 
-def gradient_passes(of: str | None, wrt: Sequence[str]) -> list[ModulePass]:
-    """The pipeline `gradient`; without `of`, the program's own `adjoint of` directives are expanded."""
-    from upl_mlir.passes.differentiate import AutodiffPass
-    from upl_mlir.passes.eliminate_dead_derivatives import EliminateDeadDerivativesPass
-    from upl_mlir.passes.infer_domains import InferDomainsPass
-    from upl_mlir.passes.simplify import SimplifyPass
+def passes_of(pipeline: Pipeline, options: Mapping[str, Mapping[str, object]]) -> list[ModulePass]:
+    """The passes of a named pipeline; `options` are the fields of a pass by its name."""
+    from upl_mlir.universe import PASSES
 
-    return [InferDomainsPass(), AutodiffPass(of, tuple(wrt)), EliminateDeadDerivativesPass(), SimplifyPass()]
+    return [PASSES[name]()(**options.get(name, {})) for name in pipeline.passes]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, NodeOp, SendOp
+from upl_mlir.dialects.upl import InputOp, NodeOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.derivative_table import entry
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -188,5 +188,3 @@ def preimage(relation: PSet, arrow: Arrow, target: PSet) -> PSet:
     inside = target.rename(dict(zip(arrow.target.fields, arrow.dst, strict=True))).extend(arrow.dims)
     return (relation & inside).project(arrow.src)
 
-
-__all__ = ["Activity", "Dependence", "PortKey", "SendOp", "analyse", "input_ports", "key_of", "preimage", "reach"]

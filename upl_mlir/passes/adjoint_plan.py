@@ -42,10 +42,6 @@ class Plan:
     node: NodeOp | None = None
     deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
 
-    def value_of(self, arrow: Arrow) -> ActiveValue:
-        """The active value that an arrow sends."""
-        return next(v for v in self.values if any(a is arrow for a in v.arrows))
-
 
 @dataclass
 class Planner:

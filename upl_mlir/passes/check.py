@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import Diagnostic, UplError
-from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp
+from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import program_of, target_port
 from upl_mlir.passes.cycles import of_cycles
 from upl_mlir.passes.effort import bounded
@@ -181,5 +181,3 @@ def field_bits(sets: ProgramSets, name: str) -> dict[str, int | None]:
         out[f] = None if lo is None or hi is None else max(1, (hi - lo).bit_length())
     return out
 
-
-__all__ = ["CheckPass", "OutputOp", "Report", "check", "field_bits", "obligations"]

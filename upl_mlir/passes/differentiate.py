@@ -85,9 +85,7 @@ def expand_directives(program: ProgramOp) -> None:
             seed=_ref_text(op.seed).partition(".")[2] if op.seed else None,
             into=tuple(op.into) if op.into else (),
         )
-        others = [o for o in program.body.block.ops if isinstance(o, AdjointOp)]
         op.detach()
-        others.remove(op)
         _Differentiator(program, request, op).run()
 
 

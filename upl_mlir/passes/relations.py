@@ -13,8 +13,8 @@ from functools import cached_property
 from xdsl.dialects.builtin import f64
 from xdsl.ir import Block
 
-from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import AdjointOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import AdjointOp, InputOp, NodeOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -225,5 +225,3 @@ class ProgramSets:
             out = out & self.received(op, p)
         return out.coalesce()
 
-
-__all__ = ["Arrow", "OutputOp", "ProgramSets", "UplError", "points", "primed"]
