@@ -40,7 +40,7 @@ def test_a_sound_program() -> None:
             'upl.send %x -> @B::@s <"d,b"> count <"n"> for <"a in 0..D, b in a..k"> when_point <"a!=b"> : f64 '
             'upl.send %n -> @C <"d"> : i64'
         )
-        + " upl.adjoint of @R seed @A::@y wrt [@A::@x] into [@B::@a]"
+        + " upl.adjoint of @A::@x seed @A::@y wrt [@A::@x] into [@B::@a]"
     ).verify()
 
 

@@ -59,7 +59,9 @@ def test_mutated_programs_in_passes(upl_opt: Tool, examples: Path, tmp_path: Pat
     rng = random.Random(seed)
     original = (examples / "perceptron.upl").read_bytes()
     path = tmp_path / "f.upl"
-    for old, new in ((b"K", b"k"), (b"k-1", b"k"), (b"k+1", b"k"), (b"<d,k,i>", b"<d,i,k>"), (b"<=", b"<"), (b"N[k]", b"2")):
+    for old, new in (
+        (b"K", b"k"), (b"k-1", b"k"), (b"k+1", b"k"), (b"<d,k,i>", b"<d,i,k>"), (b"<=", b"<"), (b"N[k]", b"2"),
+    ):  # fmt: skip
         places = [i for i in range(len(original)) if original.startswith(old, i)]
         at = rng.choice(places)
         text = original[:at] + new + original[at + len(old) :]
@@ -73,7 +75,9 @@ def test_mutated_mlir(upl_opt: Tool, tmp_path: Path, seed: int) -> None:
     """The same for MLIR text, which only the verifier guards."""
     rng = random.Random(seed)
     source, path = tmp_path / "p.upl", tmp_path / "f.mlir"
-    source.write_text("program p\nparam D >= 1\ninput X<d> in 1<=d<=D { -> A.x }\noutput R<d>\nnode A<d> { in x; b = x>0; b*x -> R }\n")
+    source.write_text(
+        "program p\nparam D >= 1\ninput X<d> in 1<=d<=D { -> A.x }\noutput R<d>\nnode A<d> { in x; b = x>0; b*x -> R }\n"
+    )
     original = upl_opt(source).out.encode()
     for _ in range(12):
         text = mutated(original, rng)
@@ -103,7 +107,9 @@ def test_extremes(upl_opt: Tool, tmp_path: Path, text: bytes) -> None:
     sane(upl_opt(path, "-t", "upl"), text[:80])
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"builtin.module {\n}\n", b"\xff", b"upl.program @p {", b"(" * 4000, b"#x", b'"a"()'])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"builtin.module {\n}\n", b"\xff", b"upl.program @p {", b"(" * 4000, b"#x", b'"a"()']
+)
 @pytest.mark.parametrize("kind", ["upl", "mlir"])
 def test_upl_on_garbage(upl: Tool, tmp_path: Path, text: bytes, kind: str) -> None:
     """The workbench too."""

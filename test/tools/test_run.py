@@ -120,7 +120,9 @@ def test_expands_directives(upl: Tool, examples: Path, tmp_path: Path) -> None:
 def test_stranded(upl: Tool, tmp_path: Path) -> None:
     """A run that ends with tokens left over is an error that names the instance, and writes nothing."""
     path = tmp_path / "stranded.upl"
-    path.write_text("program s\ninput X<i> in 0<=i<3 { if X > 0: -> M.x }\noutput R<i>\nnode M<i> in 0<=i<3 { in x; x -> R }\n")
+    path.write_text(
+        "program s\ninput X<i> in 0<=i<3 { if X > 0: -> M.x }\noutput R<i>\nnode M<i> in 0<=i<3 { in x; x -> R }\n"
+    )
     done = upl("run", path, "--input", "X=[1,-1,1]", "--output", tmp_path / "o.npz")
     assert (done.status, done.out) == (1, "")
     assert "error[UPL16" in done.err
@@ -165,7 +167,10 @@ def test_all_or_nothing(upl: Tool, scale: Path, tmp_path: Path, bad: str) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["scale.upl"]
 
 
-@pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': 1}    \n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"junk", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': 1}    \n"],
+)
 @pytest.mark.parametrize("kind", ["npy", "npz"])
 def test_broken_array_files(upl: Tool, scale: Path, tmp_path: Path, content: bytes, kind: str) -> None:
     """A file that is no array file is an error about that file."""
@@ -184,3 +189,17 @@ def test_objects_are_not_unpickled(upl: Tool, scale: Path, tmp_path: Path) -> No
     done = upl("run", scale, "--input", path, "--input", "n=1")
     assert (done.status, done.out) == (1, "")
     assert f"{path} is not an array file of numpy: it holds Python objects" in done.err
+
+
+def test_letters_of_any_alphabet(upl: Tool, upl_opt: Tool, tmp_path: Path) -> None:
+    """Names with Greek and Cyrillic letters: printed, differentiated, and run on both engines."""
+    path, again = tmp_path / "д.upl", tmp_path / "again.upl"
+    path.write_text(
+        "program дельта\nparam Ш >= 1\ninput δX<ж> in 1<=ж<=Ш { -> Узел.вход }\noutput Й<ж>\n"
+        "node Узел<ж> { in вход; δ = 2*вход; δ -> Й }\n", encoding="utf-8"
+    )  # fmt: skip
+    assert upl_opt(path, "-t", "upl", "-o", again).status == 0
+    assert upl_opt(again, "-t", "upl").out == again.read_text(encoding="utf-8")
+    assert "d_δ*2 -> d_δX<ж>" in upl("grad", path, "--of", "Й", "--wrt", "δX").out
+    for engine in ("interp", "rtl"):
+        assert upl("run", path, "--engine", engine, "--input", "δX=[1, 2]").out == "Й =\n[2. 4.]\n"

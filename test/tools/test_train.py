@@ -77,7 +77,9 @@ def test_gradient_step(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> No
     program, data = line
     x = np.load(data)["X"]
     np.savez(tmp_path / "d.npz", X=x, Y=3 * x, W=1.0)
-    assert upl("train", program, "--data", tmp_path / "d.npz", "--carry", "W_out=W", "--epochs", 1, "-o", tmp_path / "w.npz").status == 0
+    done = upl("train", program, "--data", tmp_path / "d.npz", "--carry", "W_out=W", "--epochs", 1, "-o",
+               tmp_path / "w.npz")  # fmt: skip
+    assert done.status == 0
     np.testing.assert_allclose(np.load(tmp_path / "w.npz")["W"], 1 - 0.1 * np.sum((x - 3 * x) * x), rtol=1e-12)
 
 
@@ -95,7 +97,9 @@ def test_gradient_step(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> No
         (("--carry", "W_out=W", "--outputs", "W_out"), 1, "error[UPL1503]: `W_out` has shape (), but `Y` (8,)"),
     ],
 )
-def test_refuses(upl: Tool, line: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], status: int, message: str) -> None:
+def test_refuses(
+    upl: Tool, line: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], status: int, message: str
+) -> None:
     """What is wrong is said; nothing is written."""
     program, data = line
     done = upl("train", program, "--data", data, *options, "-o", tmp_path / "w.npz")
@@ -114,7 +118,9 @@ def test_refuses(upl: Tool, line: tuple[Path, Path], tmp_path: Path, options: tu
         (None, "error[UPL1504]: {path} holds one array: expected an .npz file"),
     ],
 )
-def test_refuses_data(upl: Tool, line: tuple[Path, Path], tmp_path: Path, arrays: dict[str, Any] | None, message: str) -> None:
+def test_refuses_data(
+    upl: Tool, line: tuple[Path, Path], tmp_path: Path, arrays: dict[str, Any] | None, message: str
+) -> None:
     """Data without examples, of unequal lengths, or of the wrong kind."""
     path = tmp_path / ("d.npz" if arrays is not None else "d.npy")
     if arrays is None:

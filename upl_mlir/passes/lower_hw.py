@@ -35,6 +35,7 @@ from upl_mlir.dialects.upl.query import (
     span_of,
     target_port,
 )
+from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.build import Body, condition, index_value
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import ProgramSets
@@ -177,10 +178,11 @@ class _Lowering:
         for old, new in zip(op.block.args, block.args, strict=True):
             new.name_hint = old.name_hint
             env[old] = new
-        names = {a.name_hint or "": env[a] for a in op.block.args}
-        names |= dict(zip(op.fields, block.args, strict=False))
+        names: dict[str, SSAValue] = dict(zip(op.fields, block.args, strict=False))
         if isinstance(op, upl.NodeOp):
             names |= dict(zip([p.name for p in op.ports], block.args[len(op.fields) :], strict=True))
+        else:
+            names[op.symbol] = block.args[-1]
         code = _Code(self, Body(block), names)
         for o in op.block.ops:
             code.body.location = o.location
@@ -233,7 +235,7 @@ class _Code:
         """A block inside this one."""
         block = Block(arg_types=[i32] * len(iterators))
         for arg, name in zip(block.args, iterators, strict=True):
-            arg.name_hint = name
+            arg.name_hint = hint(name)
         self.body.emit(make(Region(block)))
         names = self.names | dict(zip(iterators, block.args, strict=True))
         return _Code(self.lowering, Body(block, self.body.location), names)

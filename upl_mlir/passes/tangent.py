@@ -30,6 +30,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import nodes, program_of, span_of, symbols
+from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_plan import unused
 from upl_mlir.passes.build import Body
@@ -137,7 +138,7 @@ class _Tangent:
         for p in new:
             old = node.arg(next(q for (n, q), t in self.twins.items() if n == node.symbol and t == p.name))
             arg = node.block.insert_arg(old.type, len(node.block.args))
-            arg.name_hint = p.name
+            arg.name_hint = hint(p.name)
         node.inputs = PortsAttr((*node.ports, *new))
 
     def _seed(self, key: PortKey) -> InputOp:

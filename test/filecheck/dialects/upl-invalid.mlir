@@ -172,18 +172,6 @@ upl.program @seed {
 
 // -----
 
-upl.program @seed_index {
-  upl.output @R <"i"> "real"
-  upl.node @M <"i,j"> <"x"> {
-  ^bb0(%i: i64, %j: i64, %x: f64):
-    upl.let "v" %x : f64
-  }
-  // CHECK: upl-invalid.mlir:[[# @LINE + 1]]:3: error[UPL1100]: `M.v` has 2 index fields, but `R` 1
-  upl.adjoint of @R seed @M::@v wrt [@M::@x]
-}
-
-// -----
-
 upl.program @wrt {
   upl.output @R <"i"> "real"
   // CHECK: upl-invalid.mlir:[[# @LINE + 1]]:3: error[UPL1100]: `wrt` names `R`, which is not such a port

@@ -122,7 +122,8 @@ class _TextAttr(Data[_T], Generic[_T]):
     def parse_parameter(cls, parser: AttrParser) -> _T:
         with parser.in_angle_brackets():
             pos = parser.pos
-            text = parser.parse_str_literal()
+            raw = parser.parse_optional_bytes_literal()  # xDSL takes text with letters beyond ASCII for bytes
+            text = parser.parse_str_literal() if raw is None else raw.decode("utf-8", "replace")
             try:
                 return cls._read(text)
             except PolySyntaxError as e:

@@ -59,7 +59,7 @@ from upl_mlir.dialects.upl.attributes import (
     Special,
     UplType,
 )
-from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp, hint
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 TYPES = {t.value for t in UplType}
@@ -179,7 +179,7 @@ class _Body(_Declaration):
 def _body_region(fields: Sequence[str], values: Sequence[tuple[str, Attribute]]) -> Region:
     block = Block(arg_types=[*[i64] * len(fields), *[t for _, t in values]])
     for arg, name in zip(block.args, [*fields, *[n for n, _ in values]], strict=True):
-        arg.name_hint = name
+        arg.name_hint = hint(name)
     return Region(block)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, OpResult, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -17,6 +17,11 @@ from xdsl.irdl import (
     traits_def,
 )
 from xdsl.traits import Pure
+
+
+def hint(name: str) -> str | None:
+    """A name as MLIR text can show it at a value; None for what cannot stand there, such as `δ`."""
+    return name if OpResult.is_valid_name(name) else None
 
 
 @irdl_op_definition
@@ -33,7 +38,7 @@ class LetOp(IRDLOperation):
 
     def __init__(self, var: str, value: SSAValue):
         super().__init__(operands=[value], result_types=[value.type], properties={"var": StringAttr(var)})
-        self.result.name_hint = var
+        self.result.name_hint = hint(var)
 
 
 @irdl_op_definition

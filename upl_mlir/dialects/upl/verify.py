@@ -226,26 +226,14 @@ class _Verifier:
         into = list(op.into) if op.into else []
         if into and len(into) != len(op.wrt):
             raise ProgramVerifyError("`into` must name one input for each port of `wrt`", op)
-        for ref, at in zip(into, op.wrt, strict=False):
+        for ref in into:
             self._port_of(op, ref, None, "into")
-            self._same_index(op, ref, at)
         if op.seed is not None:
             node, variable = self.symbols.get(op.seed.root_reference.data), _member(op.seed)
             body = node.block.ops if isinstance(node, ops.NodeOp) else ()
             lets = [x.var.data for x in body if isinstance(x, ops.LetOp)]
             if variable not in lets:
                 raise ProgramVerifyError(f"the seed `{op.seed.string_value()}` is not a variable of a node", op)
-            self._same_index(op, op.seed, op.of)
-
-    def _same_index(self, op: AdjointOp, ref: SymbolRefAttr, other: SymbolRefAttr) -> None:
-        """Values go from one to the other at the same index: both must have as many fields."""
-        from upl_mlir.dialects.upl import ops
-
-        ends = [self.symbols[r.root_reference.data] for r in (ref, other)]
-        given, wanted = [len(e.fields) for e in ends if isinstance(e, ops.InputOp | ops.OutputOp | ops.NodeOp)]
-        if given != wanted:
-            message = f"`{ref.string_value()}` has {given} index fields, but `{other.string_value()}` {wanted}"
-            raise ProgramVerifyError(message, op)
 
     def _port_of(self, op: AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
         """A reference of a directive: a node's input, or a host port of the given kind."""

@@ -165,9 +165,10 @@ class ArrowBuilder:
             message = f"this arrow names no value, and two could be meant: {both}"
         else:
             names = ", ".join(f"`{s.name}`" for s in inputs)
-            message = f"this arrow names no value: `{self.source.name}` has the inputs {names}"
+            has = f"the inputs {names}" if names else "no input"
+            message = f"this arrow names no value: `{self.source.name}` has {has}"
             message += f" and no variable `{port.name}` is assigned above"
-        help = f"write the value in front: `{(found or inputs)[0].name} -> …`"
+        help = f"write the value in front: `{next((s.name for s in found or inputs), '1')} -> …`"
         raise error("UPL1107", message, arrow.span, help=help)
 
     # -- index and count ---------------------------------------------------------------------------------------
