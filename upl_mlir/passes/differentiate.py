@@ -31,7 +31,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import endpoints, program_of, span_of, symbols, target_port
+from upl_mlir.dialects.upl.query import Endpoint, endpoints, program_of, span_of, symbols, target_port
 from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total, unused
@@ -43,6 +43,7 @@ from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.sets import PSet
 
 PRIMAL = "upl.primal"  # on an adjoint node: the node whose adjoint it is
 COMMENT = "upl.comment"  # printed as a comment
@@ -70,6 +71,9 @@ class AutodiffPass(ModulePass):
         if not domains_known(program):
             infer_domains(program)
         if self.of is None:
+            if self.wrt:
+                help_ = "give both, or neither to expand `adjoint of`"
+                raise error("UPL1401", "autodiff: `wrt` is given without `of`", help=help_)
             expand_directives(program)
         else:
             differentiate(program, self.of, self.wrt)
@@ -82,7 +86,7 @@ def expand_directives(program: ProgramOp) -> None:
         request = Request(
             of=_ref_text(op.of),
             wrt=tuple(_ref_text(w) for w in op.wrt),
-            seed=_ref_text(op.seed).partition(".")[2] if op.seed else None,
+            seed=_ref_text(op.seed) if op.seed else None,
             into=tuple(op.into) if op.into else (),
         )
         op.detach()
@@ -95,7 +99,7 @@ def _ref_text(ref: SymbolRefAttr) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed variable; where the derivatives go."""
+    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed ``NODE.variable``; where the derivatives go."""
 
     of: str
     wrt: tuple[str, ...]
@@ -138,7 +142,7 @@ class _Differentiator:
         for op in self.sets.ends.values():
             if not isinstance(op, OutputOp) and (instances := self.activity.instances(op)) is not None:
                 self.plans[op.symbol] = self.planner.plan(op, instances)
-        self.seed_input = self._seed_input()
+        self.seed = self._seed()
         for plan in reversed(self.plans.values()):
             if not self._direct(plan):
                 self._build(plan)
@@ -232,11 +236,11 @@ class _Differentiator:
         source.block.add_op(send)
 
     # -- seeds and results ---------------------------------------------------------------------------------------
-    def _seed_input(self) -> InputOp | None:
-        """What starts the derivative: a host input ``d_R``, or nothing where a node sends the seed itself."""
+    def _seed(self) -> tuple[InputOp | NodeOp, SSAValue] | None:
+        """What starts the derivative: a variable of a node, a host input ``d_R``, or None where it is the number 1."""
         op = self.sets.ends[self.of[0]]
         if self.request.seed is not None:
-            return None
+            return self._variable(op, self.request.seed)
         if isinstance(op, OutputOp) and not op.fields:
             return None
         name = self._fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(self.of)))
@@ -251,7 +255,7 @@ class _Differentiator:
             self.program.body.block.insert_op_after(seed, at[-1])
         else:
             self.program.body.block.add_op(seed)
-        return seed
+        return seed, seed.value
 
     def _results(self) -> None:
         """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`."""
@@ -283,24 +287,43 @@ class _Differentiator:
         if plan is not None and plan.seed is not None and plan.node is not None:
             ref = port_ref(plan.name, plan.seed.name)
             here = tuple(IndexExpr.of(f) for f in plan.primal.fields)
-            when = describe(plan.domain, self.sets.domain(plan.primal.symbol))
-            if self.seed_input is not None:
-                source: InputOp | NodeOp = self.seed_input
-                value: SSAValue = self.seed_input.value
-            else:
-                source, value = plan.primal, self._variable(plan.primal)
+            assert self.seed is not None, "`of` is a node input: there is a seed"
+            source, value = self.seed
+            when = describe(plan.domain, self._seed_domain(source))
             self._send(source, value, ref, here, rule="seed", origin=self.asked_at, condition=when)
 
-    def _variable(self, op: InputOp | NodeOp) -> SSAValue:
-        """The body variable that is the seed."""
-        variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, LetOp)}
-        wanted = self.request.seed or ""
-        if wanted not in variables:
+    def _seed_domain(self, source: InputOp | NodeOp) -> PSet:
+        """Where the seed exists; it must exist wherever it is wanted."""
+        wanted = self.sets.domain(self.of[0])
+        there = wanted if isinstance(source, InputOp) else self.sets.domain(source.symbol)
+        missing = wanted - there
+        if not missing.is_empty():
+            point = missing.sample() or {}
+            at = ",".join(str(point[f]) for f in wanted.dims)
             raise error(
-                "UPL1401", f"`seed {op.symbol}.{wanted}`: `{op.symbol}` has no variable `{wanted}`",
-                span_of(self.asked_at), help=did_you_mean(wanted, variables),
+                "UPL1408", f"the seed `{self.request.seed}` does not exist at `{self.request.of}<{at}>`",
+                span_of(self.asked_at), help="the seed's node must fire wherever `of` has an instance",
             )  # fmt: skip
-        return variables[wanted]
+        return there
+
+    def _variable(self, of: Endpoint, seed: str) -> tuple[NodeOp, SSAValue]:
+        """The node and body variable that ``NODE.variable`` names; its index fields must be those of `of`."""
+        name, _, wanted = seed.partition(".")
+        op = self.sets.ends.get(name)
+        if not isinstance(op, NodeOp):
+            nodes = [n for n, o in self.sets.ends.items() if isinstance(o, NodeOp)]
+            raise error("UPL1401", f"`seed {seed}`: there is no node `{name}`", span_of(self.asked_at),
+                        help=did_you_mean(name, nodes))  # fmt: skip
+        variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, LetOp)}
+        if wanted not in variables:
+            raise error("UPL1401", f"`seed {seed}`: `{name}` has no variable `{wanted}`", span_of(self.asked_at),
+                        help=did_you_mean(wanted, variables))  # fmt: skip
+        if op.fields != of.fields:
+            raise error(
+                "UPL1401", f"`seed {seed}` has the index <{','.join(op.fields)}>, `of {self.request.of}` has "
+                f"<{','.join(of.fields)}>", span_of(self.asked_at), help="the seed stands at the same index as `of`",
+            )  # fmt: skip
+        return op, variables[wanted]
 
     # -- arrows --------------------------------------------------------------------------------------------------
     def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
@@ -309,14 +332,13 @@ class _Differentiator:
         target = self.plans.get(a.target.symbol)
         direct = plan.node is None
         ref = self.result[(plan.primal.symbol, plan.primal.symbol)] if direct else port_ref(plan.name, value.port.name)
-        if target is None and self.seed_input is None:
+        if target is None and self.seed is None:
             self._unit_seed(plan, value, a, ref)
             return
         if target is None:
-            assert self.seed_input is not None
-            sender: InputOp | NodeOp = self.seed_input
-            delta: SSAValue = self.seed_input.value
-            context = self.sets.domain(a.target.symbol)
+            assert self.seed is not None
+            sender, delta = self.seed
+            context = self._seed_domain(sender)
         else:
             assert target.node is not None
             sender, delta, context = target.node, target.deltas[a.port.name], target.domain
@@ -351,8 +373,11 @@ class _Differentiator:
 
 
 def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
-    if isinstance(v.owner, LetOp):
-        return v.owner.var.data
+    """A stash keeps its name: the variable's, the input's, else a number."""
+    lets = [v.owner, *(use.operation for use in v.uses)]
+    name = next((o.var.data for o in lets if isinstance(o, LetOp)), None)
+    if name is not None:
+        return name
     if not isinstance(v.owner, Operation):
         return input_ports(op)[list(op.block.args).index(v) - len(op.fields)]  # pyright: ignore[reportArgumentType]
     return f"v{n + 1}"
