@@ -11,7 +11,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from upl_mlir.diagnostics import Span
@@ -226,7 +226,7 @@ def pieces(program: Program, tokens: Iterable[Token], text: str) -> list[Piece]:
         as_written = lines[span.line - 1][span.col - 1 : span.end_col - 1]
         out.append(Piece(as_written, begin(span), end(span), token, space, soft))
     out.sort(key=lambda p: p.start)
-    for before, piece in zip(out, out[1:], strict=False):
+    for before, piece in pairwise(out):
         if before.token is None:
             piece.hard, piece.space, piece.soft = piece.start[0] > before.start[0], True, None
         elif piece.token is None:
