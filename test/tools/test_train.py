@@ -139,7 +139,13 @@ def test_interrupt(line: tuple[Path, Path], tmp_path: Path) -> None:
     to.parent.mkdir()
     tool = Path(sys.executable).parent / "upl"
     command = [tool, "train", program, "--data", data, "--carry", "W_out=W", "--epochs", "1000000", "-o", to]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    # A background job of a shell ignores SIGINT, and hands that down: give the child the terminal's behaviour.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with child:
         try:
             assert child.stdout is not None
             assert child.stdout.readline().startswith("epoch   1 ")

@@ -1,4 +1,4 @@
-"""`upl`: the workbench.  Check a program, differentiate it, run it on an engine, train with it."""
+"""`upl`: the workbench.  Check a program, differentiate it, run it on an engine, train with it, format it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
+from upl_mlir.tools import fmt
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
+    text = "format .upl files in place: one layout, nothing of the text lost"
+    fmt.add_arguments(commands.add_parser("fmt", help=text, description=text, allow_abbrev=False))
     return top
 
 
@@ -238,7 +241,11 @@ def _train(args: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train}
+def _fmt(args: argparse.Namespace) -> int:
+    return fmt.run(args.files, check=args.check, stdout=args.stdout)
+
+
+_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train, "fmt": _fmt}
 
 
 def _main(argv: Sequence[str]) -> int:
