@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import lcm
+from typing import Any
 
 import islpy as isl
 
@@ -303,4 +305,37 @@ def _count_piece(p: PSet) -> IndexExpr | None:
     if not used:
         flat = p.numeric().isl.project_out_all_params()
         return IndexExpr.of(flat.count_val().to_python())
-    return None
+    return _card(p) if HAS_BARVINOK else None
+
+
+HAS_BARVINOK = hasattr(isl.Set, "card")
+"""Whether islpy is the build with barvinok (the package `islpy-barvinok`, GPL-2), which counts more than boxes."""
+
+
+def _card(p: PSet) -> IndexExpr | None:
+    """barvinok's count, where it is one polynomial for all admissible parameters."""
+    plain = p.numeric()
+    pieces: list[isl.QPolynomial] = []
+    counted: Any = plain.isl  # the stubs are of the build without barvinok
+
+    def keep(_domain: isl.Set, q: isl.QPolynomial) -> None:
+        pieces.append(q)
+
+    counted.card().foreach_piece(keep)
+    if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):
+        return None
+    terms: list[isl.Term] = []
+    pieces[0].foreach_term(terms.append)
+    scale = 1
+    for t in terms:
+        scale = lcm(scale, t.get_coefficient_val().get_den_val().to_python())
+    num = IndexExpr()
+    for t in terms:
+        part = IndexExpr.of(t.get_coefficient_val().mul(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, scale)).to_python())
+        for i in range(t.dim(isl.dim_type.param)):
+            for _ in range(t.get_exp(isl.dim_type.param, i)):
+                part = part * IndexExpr.of(plain.params[plain.isl.get_dim_name(isl.dim_type.param, i) or ""])
+        num = num + part
+    n = divide(DivKind.FLOORDIV, num, IndexExpr.of(scale)) if scale > 1 else num
+    ever = p.ctx.set((), p.ctx.param_condition)
+    return n if ever <= p.project(()) else None
