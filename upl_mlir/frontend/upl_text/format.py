@@ -139,10 +139,9 @@ class _Reader:
         keep = len(self._pending)
         while keep and self._elements[self._pending[keep - 1]].start[0] == first.start[0]:
             keep -= 1
-        begins = self._pending[keep] if keep < len(self._pending) else at
-        before = [self._elements[i] for i in self._pending[keep:]]
+        parts = [*(self._elements[i] for i in self._pending[keep:]), *self._elements[at:stop]]
         self._flush(keep)
-        entry = _Entry([*before, *self._elements[at:stop]], self._blank_before(begins))
+        entry = _Entry(parts, parts[0].blank)
         self._into.append(entry)
         self._tail = entry.tail
         return stop
@@ -169,11 +168,8 @@ class _Reader:
             if previous is not None and piece.start[0] == previous.end[0]:
                 self._into[-1].pieces.append(piece)
             else:
-                self._into.append(_Entry([piece], self._blank_before(at), comment=True))
+                self._into.append(_Entry([piece], piece.blank, comment=True))
             previous = piece
-
-    def _blank_before(self, at: int) -> bool:
-        return at > 0 and self._elements[at].start[0] - self._elements[at - 1].end[0] > 1
 
 
 def _units(program: Program) -> dict[Position, Position]:

@@ -44,7 +44,7 @@ class Piece:
     """A token or comment as it will be written.
 
     `space` tells whether a space stands before it, `soft` whether a line that is too long may be broken there (the
-    less, the better) and `hard` whether one must be, because of a comment.
+    less, the better), `hard` whether one must be, because of a comment, and `blank` whether an empty line was there.
     """
 
     text: str
@@ -54,6 +54,7 @@ class Piece:
     space: bool = True
     soft: int | None = None
     hard: bool = False
+    blank: bool = False
 
     def is_(self, *texts: str) -> bool:
         """Whether it is one of these symbols or reserved words."""
@@ -227,6 +228,7 @@ def pieces(program: Program, tokens: Iterable[Token], text: str) -> list[Piece]:
         out.append(Piece(as_written, begin(span), end(span), token, space, soft))
     out.sort(key=lambda p: p.start)
     for before, piece in pairwise(out):
+        piece.blank = piece.start[0] - before.end[0] > 1
         if before.token is None:
             piece.hard, piece.space, piece.soft = piece.start[0] > before.start[0], True, None
         elif piece.token is None:
