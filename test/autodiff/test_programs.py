@@ -296,19 +296,6 @@ def test_a_derivative_can_be_differentiated_again(tools):
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
-NEWTON = """program newton
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-node It<n> {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-9
-  if more && n < 19: y -> It.x<n+1>
-  if more && n < 19: a -> It.a<n+1>
-  if !(more && n < 19): y -> Root
-}
-"""
 MAXIMUM = """program maximum
 input X<i> in 0<=i<3 { #3 -> M.v<> }
 input n: int { -> C.n }
@@ -319,8 +306,6 @@ node C { in n: int; -> B }
 """
 CORNER = "program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i>\nnode A<i> { in x; x -> Y }\n"
 ERRORS = [
-    (NEWTON, "Root", ["A"], "UPL1405", "depends on data"),
-    (MAXIMUM, "L", ["X"], "UPL1404", "@(max)"),
     (MAXIMUM, "L", ["n"], "UPL1401", "of type int"),
     (MAXIMUM, "B", ["X"], "UPL1401", "of type int"),
     (MAXIMUM, "C.n", ["X"], "UPL1401", "of type int"),

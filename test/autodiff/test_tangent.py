@@ -151,11 +151,17 @@ def test_by_a_node_input() -> None:
     assert float(out["t_E_u"]) == pytest.approx(3 * s * s * np.exp(0.1) * 1.1, rel=1e-12)
 
 
-def test_what_is_refused() -> None:
-    """An expression of a host input that is not linear needs a node."""
-    p = upl.load("program q\ninput A { A*A -> N.a }\noutput P\nnode N { in a; a -> P }\n")
-    with pytest.raises(upl.UplError, match="UPL1407"):
-        upl.jvp(p, of="P", wrt="A")
+def test_a_host_input_that_computes() -> None:
+    """Expressions and conditions of a host input move to a node that has its element and its tangent."""
+    p = upl.load(
+        "program q\ninput A<i> in 0<=i<3 { A*A -> N.a<i>; if A > 0: A*A*A -> P<i>; if !(A > 0): sin(A) -> P<i> }\n"
+        "output P<i> in 0<=i<3\noutput Q<i>\nnode N<i> { in a; a*a -> Q<i> }\n"
+    )
+    a, v = np.array([0.5, -0.7, 2.0]), np.array([1.0, 2.0, -1.0])
+    out = upl.compile(upl.jvp(p, of="P", wrt="A"))(A=a, t_A=v)
+    np.testing.assert_allclose(out["t_P"], np.where(a > 0, 3 * a * a, np.cos(a)) * v, rtol=1e-14)
+    out = upl.compile(upl.jvp(p, of="Q", wrt="A"))(A=a, t_A=v)
+    np.testing.assert_allclose(out["t_Q"], 4 * a**3 * v, rtol=1e-14)
 
 
 def test_check_grads_accepts_right_derivatives_and_refuses_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:

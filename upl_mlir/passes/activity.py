@@ -7,6 +7,7 @@ does not settle (time loops of symbolic length) the whole domain is taken: still
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -101,13 +102,17 @@ class Activity:
         return out.coalesce()
 
 
-def analyse(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...]) -> Activity:
-    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path)."""
+def analyse(
+    sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...], whole: Callable[[str], bool] = lambda _: False
+) -> Activity:
+    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path), and so
+    does every active input of a node that is to be kept `whole`.
+    """
     dependence = {
         op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
     }
     ports = reach(sets, dependence, of, wrt)
-    active = _fixpoint(sets, dependence, of, wrt, ports)
+    active = _fixpoint(sets, dependence, of, wrt, ports, whole)
     for key in wrt:
         active[key] = sets.domain(key[0])
     return Activity(sets, of, wrt, dependence, active)
@@ -144,6 +149,7 @@ def _fixpoint(
     of: PortKey,
     wrt: tuple[PortKey, ...],
     ports: set[PortKey],
+    whole: Callable[[str], bool],
 ) -> dict[PortKey, PSet]:
     """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
     if of not in ports:
@@ -167,7 +173,8 @@ def _fixpoint(
             back = preimage(relations[id(a)], a, target)
             for k in into:
                 if k in ports and not back <= found[k]:
-                    found[k] = _widen(sets, k, (found[k] | back).coalesce(), round_)
+                    all_ = whole(k[0]) and not back.is_empty()
+                    found[k] = sets.domain(k[0]) if all_ else _widen(sets, k, (found[k] | back).coalesce(), round_)
                     changed = True
         if not changed:
             return {k: s for k, s in found.items() if not s.is_empty()}

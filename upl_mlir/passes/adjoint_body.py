@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -15,19 +16,42 @@ from upl_mlir.passes.derivative_table import apply, entry, needs
 from upl_mlir.poly.expr import Formula
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A derivative that comes in: of a value of the primal's body, as an argument of the adjoint node.
+
+    It exists where `guard` holds; `mask` is the value of the primal's body under which it counts, `tally` the argument
+    that says how many summands it has.
+    """
+
+    value: SSAValue
+    derivative: SSAValue
+    guard: Formula
+    mask: SSAValue | None = None
+    tally: SSAValue | None = None
+
+
 class AdjointBody:
     """Plans and writes the body.
 
-    `values` are the primal's values whose derivatives arrive; `active` the inputs whose derivatives are wanted.  `stash`
-    lists the forward values that must be sent to the adjoint node.
+    `values` are the primal's values whose derivatives arrive, `also` forward values that are read besides those of the
+    chain rule (masks); `active` the inputs whose derivatives are wanted.  `stash` lists the forward values
+    that must be sent to the adjoint node.
     """
 
-    def __init__(self, op: InputOp | NodeOp, dependence: Dependence, values: Sequence[SSAValue], active: Sequence[str]):
+    def __init__(
+        self,
+        op: InputOp | NodeOp,
+        dependence: Dependence,
+        values: Sequence[SSAValue],
+        active: Sequence[str],
+        also: Sequence[SSAValue] = (),
+    ):
         self.op = op
         self.dependence = dependence
         self.active = frozenset(active)
         self.steps = self._steps(values)
-        needed = [v for step, i in self.steps for v in needs(step, i)]
+        needed = [*also, *(v for step, i in self.steps for v in needs(step, i))]
         place = {v: n for n, v in enumerate(self._definitions())}
         self.stash = sorted(cheapest_cut(needed, self._is_input, lambda v: upl_type(v.type).bits), key=place.__getitem__)
 
@@ -57,15 +81,14 @@ class AdjointBody:
     def write(
         self,
         node: NodeOp,
-        seeds: Mapping[SSAValue, SSAValue],
-        guards: Mapping[SSAValue, Formula],
+        arrivals: Sequence[Arrival],
         stash: Mapping[SSAValue, SSAValue],
         extra: Mapping[str, SSAValue],
     ) -> dict[str, SSAValue]:
         """Fill the adjoint node's block; returns the derivative by each active input.
 
-        `seeds` gives the block argument that brings the derivative of each value, `guards` where it exists, `stash` the
-        argument of each stashed value, `extra` an additional derivative of an input (the seed of `of NODE.input`).
+        `stash` gives the argument of each stashed value, `extra` an additional derivative of an input (the seed of
+        `of NODE.input`).
         """
         body = Body(node.block, self.op.location)
         n = len(self.op.fields)
@@ -96,9 +119,19 @@ class AdjointBody:
             else:
                 adjoint[v], guard[v] = d, g
 
-        for v, d in seeds.items():
-            f = guards[v]
-            contribute(v, d, None if f.is_true or not self._scaled(v) else condition(body, f, fields))
+        for a in arrivals:
+            d, g = a.derivative, None
+            scaled = self._scaled(a.value)
+            if scaled and not a.guard.is_true:
+                g = condition(body, a.guard, fields)
+            if a.mask is not None:
+                sent = primal(a.mask)
+                d = body.add(arith.SelectOp(sent, d, body.constant(0.0, d.type)))
+                g = sent if g is None else body.add(arith.AndIOp(g, sent))
+            if a.tally is not None and scaled:
+                some = body.add(arith.CmpiOp(a.tally, body.constant(0, a.tally.type), "sgt"))
+                g = some if g is None else body.add(arith.AndIOp(g, some))
+            contribute(a.value, d, g if scaled else None)
         for port, d in extra.items():
             contribute(self._argument(port), d, None)
         for op, i in self.steps:

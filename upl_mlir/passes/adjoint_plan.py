@@ -11,22 +11,33 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, InputOp, LetOp, NodeOp, Port, Special, UplType, upl_type
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.activity import Activity, input_ports, key_of
+from upl_mlir.passes.build import unused
+from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Select
 from upl_mlir.poly.sets import PSet
 
+Terms = list[tuple[PSet, IndexExpr]]
+"""(instances, number of summands), to be added up."""
+
 
 @dataclass
 class ActiveValue:
-    """A value of a body that is sent along active arrows, and the adjoint input that takes its derivative."""
+    """A value of a body that is sent along active arrows, and the adjoint input that takes its derivative.
+
+    `mask` is the data condition under which it was sent (the derivative comes back in any case); `tally` the input that
+    brings the number of derivatives that will come, where data decide it.
+    """
 
     ssa: SSAValue
     arrows: list[Arrow]
     port: Port
     ordinary: bool
     where: PSet  # instances at which it is sent
-    terms: list[tuple[PSet, IndexExpr]]  # (instances, number of summands), to be added up
+    terms: Terms
+    mask: SSAValue | None = None
+    tally: Port | None = None
 
 
 @dataclass
@@ -37,10 +48,17 @@ class Plan:
     name: str
     domain: PSet
     formula: Formula
+    used: set[str]
     values: list[ActiveValue] = field(default_factory=list[ActiveValue])
     seed: Port | None = None
     node: NodeOp | None = None
+    traces: dict[str, Trace] = field(default_factory=dict[str, Trace])  # by primal input
     deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+
+    def arg(self, port: str) -> SSAValue:
+        """An input of the adjoint node as a value of its body."""
+        assert self.node is not None
+        return self.node.arg(port)
 
 
 @dataclass
@@ -49,6 +67,7 @@ class Planner:
 
     sets: ProgramSets
     activity: Activity
+    dynamics: Dynamics
 
     def plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
         whole = self.sets.domain(op.symbol)
@@ -56,38 +75,49 @@ class Planner:
         own = attr.data if attr else TRUE
         formula = own if instances.equals(whole) else describe(instances)
         domain = self.sets.set(op.fields, formula, op)
-        plan = Plan(op, f"D{op.symbol}", domain, formula)
-        used: set[str] = set(op.fields)
+        ctx = self.sets.ctx
+        plan = Plan(op, f"D{op.symbol}", domain, formula, {*op.fields, *ctx.params, *ctx.constants, *ctx.arrays})
         if self.activity.of[0] == op.symbol:
-            plan.seed = Port(unused(f"d_{self.activity.of[1]}", used), UplType.REAL)
-        groups: dict[SSAValue, list[Arrow]] = {}
+            plan.seed = Port(unused(f"d_{self.activity.of[1]}", plan.used), UplType.REAL)
+        groups: dict[tuple[SSAValue, SSAValue | None], list[Arrow]] = {}
         for a in self.sets.out_of(op.symbol):
             if self.activity.carries(a):
-                groups.setdefault(a.send.value, []).append(a)
-        for ssa, arrows in groups.items():
-            plan.values.append(self._active_value(plan, ssa, arrows, used))
+                mask = a.send.predicate if self.dynamics.flow(a) is Flow.MASKED else None
+                groups.setdefault((a.send.value, mask), []).append(a)
+        for (ssa, mask), arrows in groups.items():
+            plan.values.append(self._active_value(plan, ssa, arrows, mask))
         return plan
 
-    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], used: set[str]) -> ActiveValue:
-        terms: list[tuple[PSet, IndexExpr]] = []
+    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], mask: SSAValue | None) -> ActiveValue:
+        terms: Terms = []
         for a in arrows:
-            terms += self._count_terms(a)
+            terms += self.count_terms(a)
         where = self.sets.ctx.empty(plan.primal.fields)
         disjoint = True
         for s, _ in terms:
             disjoint = disjoint and (where & s).is_empty()
             where = where | s
         everywhere = plan.domain <= where
-        ordinary = everywhere and disjoint and all(n.constant == 1 for _, n in terms)
-        name = unused(f"d_{value_name(ssa, plan.primal, arrows[0])}", used)
         type_ = upl_type(ssa.type)
+        name = unused(f"d_{value_name(ssa, plan.primal, arrows[0])}", plan.used)
+        by_data = any(self.dynamics.flow(a) is Flow.COUNTED for a in arrows)
+        if by_data:
+            ordinary = self.dynamics.exactly_one(arrows, plan.domain)
+        else:
+            ordinary = everywhere and disjoint and all(n.constant == 1 for _, n in terms)
+        # a node that data make fire must not fire by counts alone
+        by_data = by_data or not (everywhere or plan.primal.symbol in self.dynamics.sure)
+        tally = None
         if ordinary:
             port = Port(name, type_)
+        elif by_data:
+            tally = Port(unused(f"n_{name.removeprefix('d_')}", plan.used), UplType.INT)
+            port = Port(name, type_, Gather.SUM, IndexExpr.of(tally.name))
         elif everywhere:
             port = Port(name, type_, Gather.SUM, Special.CARRIED)
         else:
             port = Port(name, type_, Gather.SUM, total(terms, plan.domain))
-        return ActiveValue(ssa, arrows, port, ordinary, where, terms)
+        return ActiveValue(ssa, arrows, port, ordinary, where, terms, mask, tally)
 
     def pruned(self, a: Arrow) -> PSet:
         """R' = R restricted to active targets (rule 3)."""
@@ -95,9 +125,11 @@ class Planner:
         inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
         return (self.sets.relation(a) & inside).in_terms_of(a.src)
 
-    def _count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
-        """|R'(x)| as a sum of expressions, each on its own set of source instances."""
+    def count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
+        """|R'(x)| as a sum of expressions, each on its own set of source instances; 1 where data choose the target."""
         r = self.pruned(a)
+        if self.dynamics.dynamic_index(a):
+            return [(r.project(a.src), IndexExpr.of(1))]
         over = (*a.loops, *a.dst)
         m = a.send.multiplicity
         prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []
@@ -139,11 +171,3 @@ def value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:
         if at >= 0:
             return input_ports(op)[at]
     return arrow.port.name
-
-
-def unused(name: str, used: set[str]) -> str:
-    out, n = name, 2
-    while out in used:
-        out, n = f"{name}_{n}", n + 1
-    used.add(out)
-    return out

@@ -27,6 +27,15 @@ from upl_mlir.poly.expr import (
 )
 
 
+def unused(name: str, used: set[str]) -> str:
+    """The name, with a number behind it if it is taken; takes it."""
+    out, n = name, 2
+    while out in used:
+        out, n = f"{name}_{n}", n + 1
+    used.add(out)
+    return out
+
+
 @dataclass
 class Body:
     """Appends operations to a block, giving each the same location."""
@@ -137,13 +146,15 @@ class Val:
 def index_value(body: Body, e: IndexExpr, env: Mapping[str, SSAValue]) -> SSAValue:
     """The i64 value of an index expression; names outside `env` are constants and parameters of the program."""
     total: SSAValue | None = None
-    for m, c in e.terms:
-        term: SSAValue | None = None if m and c == 1 else body.constant(c, i64)
+    for m, c in sorted(e.terms, key=lambda t: t[1] < 0):  # what is subtracted comes last
+        size = c if total is None else abs(c)
+        term: SSAValue | None = None if m and size == 1 else body.constant(size, i64)
         for atom in m:
             v = _atom(body, atom, env)
             term = v if term is None else body.add(arith.MuliOp(term, v))
         assert term is not None
-        total = term if total is None else body.add(arith.AddiOp(total, term))
+        make = arith.AddiOp if size == c else arith.SubiOp
+        total = term if total is None else body.add(make(total, term))
     return total if total is not None else body.constant(0, i64)
 
 

@@ -125,16 +125,15 @@ def check(program: ProgramOp) -> Report:
     sets = ProgramSets(program)
     report = Report(list(obligations(sets)))
     waiting = Counts()
-    dynamic = dynamic_nodes(sets)
     for name, op in sets.ends.items():
         if isinstance(op, NodeOp):
-            report.firings[name] = None if name in dynamic else number(count(sets.domain(name)))
+            report.firings[name] = None if name in sets.dynamic_nodes else number(count(sets.domain(name)))
         report.field_bits[name] = field_bits(sets, name)
     for name, op in sets.ends.items():
         if isinstance(op, InputOp):
             continue
         sent = Counts({
-            str(k): None if not a.exact or a.source.symbol in dynamic else number(count(sets.tokens(a)))
+            str(k): None if sets.dynamic(a) else number(count(sets.tokens(a)))
             for k, a in enumerate(sets.into(name))
         })  # fmt: skip
         report.tokens[name] = sent.total
@@ -142,18 +141,6 @@ def check(program: ProgramOp) -> Report:
             waiting[name] = sent.total
     report.waiting_bound = waiting.total
     return report
-
-
-def dynamic_nodes(sets: ProgramSets) -> set[str]:
-    """The nodes of which data decide what instances fire: reached by a dynamic arrow, or fed by such a node."""
-    stack = [a.target.symbol for a in sets.arrows if not a.exact]
-    found: set[str] = set()
-    while stack:
-        at = stack.pop()
-        if at not in found:
-            found.add(at)
-            stack += [a.target.symbol for a in sets.out_of(at)]
-    return found
 
 
 def obligations(sets: ProgramSets) -> Iterator[Obligation]:

@@ -1,23 +1,24 @@
 """`autodiff`: from a program to the program of its derivatives, arrow by arrow (reverse mode, AUTODIFF rules 1–9).
 
 The work is done in three steps: `activity` finds what carries derivatives; here every active node gets the plan of its
-adjoint node (inputs, domain, counts), then its body; last, every active arrow is reversed by `reverse`.
+adjoint node (inputs, domain, counts), then its body; last, every active arrow is reversed.  `adjoint_ends` has seeds and
+results, `adjoint_gather` rule 5, `dynamic` what is known of arrows that data decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
     AdjointOp,
-    FormulaAttr,
     Gather,
     InputOp,
     LetOp,
@@ -25,28 +26,35 @@ from upl_mlir.dialects.upl import (
     OutputOp,
     Port,
     ProgramOp,
-    SendOp,
     Special,
     UplType,
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import Endpoint, endpoints, program_of, span_of, symbols, target_port
-from upl_mlir.passes.activity import Activity, PortKey, analyse, input_ports
-from upl_mlir.passes.adjoint_body import AdjointBody
-from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total, unused
-from upl_mlir.passes.build import Body
+from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.passes.activity import analyse, input_ports
+from upl_mlir.passes.adjoint_body import AdjointBody, Arrival
+from upl_mlir.passes.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
+from upl_mlir.passes.adjoint_gather import (
+    SELECTING,
+    SelectingGather,
+    check_first_order,
+    check_gather,
+    gather_ports,
+)
+from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total
+from upl_mlir.passes.arrows import copy_along, here, new_node
+from upl_mlir.passes.build import Body, condition, index_value, unused
+from upl_mlir.passes.derivation import Derivation
+from upl_mlir.passes.dynamic import Dynamics, Trace
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
-from upl_mlir.passes.reverse import Inverse, invert
+from upl_mlir.passes.reverse import invert
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, IndexExpr
 from upl_mlir.poly.sets import PSet
-
-PRIMAL = "upl.primal"  # on an adjoint node: the node whose adjoint it is
-COMMENT = "upl.comment"  # printed as a comment
 
 
 @dataclass(frozen=True)
@@ -97,16 +105,6 @@ def _ref_text(ref: SymbolRefAttr) -> str:
     return ".".join([ref.root_reference.data, *[n.data for n in ref.nested_references.data]])
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed ``NODE.variable``; where the derivatives go."""
-
-    of: str
-    wrt: tuple[str, ...]
-    seed: str | None = None
-    into: tuple[SymbolRefAttr, ...] = ()
-
-
 @bounded("differentiation")
 def differentiate(program: ProgramOp, of: str, wrt: Sequence[str]) -> None:
     """Add the derivatives of `of` by each of `wrt` to the program.  Raises UplError (UPL14xx)."""
@@ -120,228 +118,179 @@ class _Differentiator:
         self.program = program
         self.request = request
         self.asked_at = asked_at
-        self.sets = ProgramSets(program)
-        self.taken = symbols(program)
-
-    def _fresh(self, name: str) -> str:
-        return unused(name, self.taken)
 
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Differentiate."""
         span = span_of(self.asked_at) if isinstance(self.asked_at, AdjointOp) else None
-        of = port_key(self.sets, self.request.of, "of", span)
-        wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", span) for w in self.request.wrt))
+        sets = ProgramSets(self.program)
+        of = port_key(sets, self.request.of, "of", span)
+        wrt = tuple(dict.fromkeys(port_key(sets, w, "wrt", span) for w in self.request.wrt))
         if not wrt:
             raise error("UPL1401", "nothing to differentiate by", help="name at least one port with wrt=...")
-        self.activity: Activity = analyse(self.sets, of, wrt)
-        self.of, self.wrt = of, wrt
-        self._refuse_unsupported()
-        self.planner = Planner(self.sets, self.activity)
-        self.plans: dict[str, Plan] = {}
-        for op in self.sets.ends.values():
-            if not isinstance(op, OutputOp) and (instances := self.activity.instances(op)) is not None:
-                self.plans[op.symbol] = self.planner.plan(op, instances)
-        self.seed = self._seed()
-        for plan in reversed(self.plans.values()):
+        dynamics = Dynamics(sets)
+        if relay(self.program, sets, dynamics, of):
+            sets = ProgramSets(self.program)
+            dynamics = Dynamics(sets)
+        activity = analyse(sets, of, wrt, dynamics.whole)
+        self._refuse(sets, dynamics, activity.carries)
+        planner = Planner(sets, activity, dynamics)
+        self.d = Derivation(self.program, sets, dynamics, activity, planner)
+        self.gathers: dict[tuple[str, str], SelectingGather] = {}
+        for op in sets.ends.values():
+            if not isinstance(op, OutputOp) and (instances := activity.instances(op)) is not None:
+                if isinstance(op, NodeOp):
+                    check_first_order(op)
+                self.d.plans[op.symbol] = planner.plan(op, instances)
+        plans = list(reversed(self.d.plans.values()))
+        self.d.seed = start(self.d, self.request, self.asked_at)
+        for plan in plans:
             if not self._direct(plan):
                 self._build(plan)
-        self._results()
-        for plan in reversed(self.plans.values()):
+        results(self.d, self.request, self.asked_at)
+        for plan in plans:
             for value in reversed(plan.values):
                 for arrow in value.arrows:
                     self._reverse(plan, value, arrow)
 
-    def _refuse_unsupported(self) -> None:
-        for a in self.sets.arrows:
-            if not self.activity.carries(a):
-                continue
-            if a.send.predicate is not None or not a.exact:
-                raise error(
-                    "UPL1405",
-                    f"the arrow {a.text} depends on data; its derivative is not supported yet",
-                    span_of(a.send),
-                    help="make the condition and the index functions of the index fields",
-                )
-            if a.port.gather not in (None, Gather.SUM):
-                raise error(
-                    "UPL1404",
-                    f"the derivative through `@({a.port.gather.value})` is not supported yet",
-                    span_of(a.target),
-                    help="only `@(+)` gathers can be differentiated",
-                )
+    @staticmethod
+    def _refuse(sets: ProgramSets, dynamics: Dynamics, carries: Callable[[Arrow], bool]) -> None:
+        for a in sets.arrows:
+            if carries(a):
+                dynamics.refuse(a)
+                check_gather(sets, a)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
     def _direct(self, plan: Plan) -> bool:
         """Whether the derivative by a host input needs no node: one token for each element, sent as it came in."""
         op = plan.primal
-        return isinstance(op, InputOp) and all(v.ordinary and v.ssa is op.value for v in plan.values) and len(
-            plan.values
-        ) == 1
+        return isinstance(op, InputOp) and all(
+            v.ordinary and v.mask is None and v.ssa is op.value for v in plan.values
+        ) and len(plan.values) == 1  # fmt: skip
 
     def _build(self, plan: Plan) -> None:
         """Write the adjoint node: inputs, stashes, body."""
-        op = plan.primal
-        plan.name = self._fresh(plan.name)
-        active = [p for p in input_ports(op) if (op.symbol, p) in self.activity.active]
-        body = AdjointBody(op, self.activity.dependence[op.symbol], [v.ssa for v in plan.values], active)
-        used = {*op.fields, *(v.port.name for v in plan.values), *([plan.seed.name] if plan.seed else [])}
+        op, d = plan.primal, self.d
+        plan.name = d.fresh(plan.name)
+        active = [p for p in input_ports(op) if (op.symbol, p) in d.activity.active]
+        masks = [v.mask for v in plan.values if v.mask is not None]
+        body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, masks)
         ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
-        stash = [(v, Port(unused(_stash_name(v, op, n), used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        tallies = [v for v in plan.values if v.tally is not None]
+        ports += [v.tally for v in tallies if v.tally is not None]
+        stash = [(v, Port(unused(_stash_name(v, op, n), plan.used), upl_type(v.type))) for n, v in enumerate(body.stash)]
         ports += [p for _, p in stash]
+        selecting: dict[str, list[Port]] = {}
+        for p in op.ports if isinstance(op, NodeOp) else ():
+            if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
+                if p.gather in SELECTING:
+                    selecting[p.name] = gather_ports(plan, p)
+                    ports += selecting[p.name]
+                elif p.gather is None and (t := self._trace(plan, p.name)) is not None:
+                    plan.traces[p.name] = t
+                    ports += t.ports
         if not ports:  # nothing reaches this input: its derivative is 0 everywhere
-            ports.append(Port(unused("d_none", used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
-        node = NodeOp(plan.name, op.fields, ports, plan.formula)
-        node.domain = FormulaAttr(plan.formula)
-        node.location = op.location
-        node.attributes[PRIMAL] = StringAttr(op.symbol)
-        node.attributes[COMMENT] = StringAttr(f"adjoint of {op.symbol}")
-        plan.node = node
-        self.program.body.block.add_op(node)
-        args = dict(zip([p.name for p in ports], node.block.args[len(op.fields) :], strict=True))
-        seeds = {v.ssa: args[v.port.name] for v in plan.values}
-        guards = {v.ssa: describe(v.where, plan.domain) for v in plan.values}
-        extra = {self.of[1]: args[plan.seed.name]} if plan.seed else {}
-        plan.deltas = body.write(node, seeds, guards, {v: args[p.name] for v, p in stash}, extra)
-        when = describe(plan.domain, self.sets.domain(op.symbol))
+            ports.append(Port(unused("d_none", plan.used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+        domain = (op.fields, plan.formula)
+        plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
+        arrivals = [
+            Arrival(
+                v.ssa, plan.arg(v.port.name), TRUE if v.ordinary else describe(v.where, plan.domain), v.mask,
+                plan.arg(v.tally.name) if v.tally else None,
+            )
+            for v in plan.values
+        ]  # fmt: skip
+        extra = {d.activity.of[1]: plan.arg(plan.seed.name)} if plan.seed else {}
+        plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
+        when = describe(plan.domain, d.sets.domain(op.symbol))
         for v, p in stash:
-            self._send(
-                op, v, port_ref(plan.name, p.name), tuple(IndexExpr.of(f) for f in op.fields),
-                condition=when, rule="stash", origin=op,
-            )  # fmt: skip
+            d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+        for v in tallies:
+            assert v.tally is not None
+            sent = self._tally(plan, v)
+            d.send(op, sent, port_ref(plan.name, v.tally.name), here(op.fields), condition=when,
+                   rule="number of tokens sent", origin=op)  # fmt: skip
+        for p in op.ports if isinstance(op, NodeOp) else ():
+            if p.name in selecting:
+                self.gathers[op.symbol, p.name] = SelectingGather(d, plan, p, selecting[p.name])
+            elif p.name in plan.traces:
+                self._identify(plan, p.name, plan.traces[p.name])
 
-    def _send(
-        self,
-        source: InputOp | NodeOp,
-        value: SSAValue,
-        target: SymbolRefAttr,
-        index: Sequence[IndexExpr | None],
-        *,
-        rule: str,
-        origin: Operation,
-        condition: Formula = TRUE,
-        count: IndexExpr | None = None,
-        inverse: Inverse | None = None,
-    ) -> None:
-        op = endpoints(self.program)[target.root_reference.data]
-        names = [n.data for n in target.nested_references.data]
-        wanted = target_port(op, names[0] if names else None).type.mlir()
-        value = Body(source.block, origin.location).like(value, wanted)
-        send = SendOp(
-            value, target, tuple(index), count=count, condition=condition,
-            iterators=inverse.iterators if inverse else (),
-            point_condition=inverse.point_condition if inverse else TRUE, rule=rule,
-        )  # fmt: skip
-        send.location = origin.location
-        source.block.add_op(send)
+    def _trace(self, plan: Plan, port: str) -> Trace | None:
+        assert isinstance(plan.primal, NodeOp)
+        return self.d.dynamics.trace(plan.primal, port, plan.domain, plan.used)
 
-    # -- seeds and results ---------------------------------------------------------------------------------------
-    def _seed(self) -> tuple[InputOp | NodeOp, SSAValue] | None:
-        """What starts the derivative: a variable of a node, a host input ``d_R``, or None where it is the number 1."""
-        op = self.sets.ends[self.of[0]]
-        if self.request.seed is not None:
-            return self._variable(op, self.request.seed)
-        if isinstance(op, OutputOp) and not op.fields:
-            return None
-        name = self._fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(self.of)))
-        attr = op.domain or op.declared
-        assert attr is not None
-        seed = InputOp(name, op.fields, UplType.REAL, attr.data)
-        seed.domain = attr
-        seed.location = op.location
-        seed.attributes[COMMENT] = StringAttr(f"derivative of the objective by {self.request.of}")
-        at = [o for o in self.program.body.block.ops if isinstance(o, InputOp)]
-        if at:
-            self.program.body.block.insert_op_after(seed, at[-1])
-        else:
-            self.program.body.block.add_op(seed)
-        return seed, seed.value
+    def _tally(self, plan: Plan, value: ActiveValue) -> SSAValue:
+        """The number of tokens by which a value was really sent, in the primal's body."""
+        op = plan.primal
+        body = Body(op.block, op.location)
+        env = dict(zip(op.fields, op.block.args[: len(op.fields)], strict=True))
+        sum_: SSAValue | None = None
+        for a in value.arrows:
+            for where, n in self.d.planner.count_terms(a):
+                sent = a.send.predicate
+                when = describe(where, self.d.sets.domain(op.symbol))
+                if not when.is_true:
+                    here_ = condition(body, when, env)
+                    sent = here_ if sent is None else body.add(arith.AndIOp(here_, sent))
+                if sent is None:
+                    term = index_value(body, n, env)
+                elif n.constant == 1:
+                    term = body.add(arith.ExtUIOp(sent, i64))
+                else:
+                    term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))
+                sum_ = term if sum_ is None else body.add(arith.AddiOp(sum_, term))
+        assert sum_ is not None
+        return sum_
 
-    def _results(self) -> None:
-        """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`."""
-        into = dict(zip(self.wrt, self.request.into, strict=True)) if self.request.into else {}
-        self.result: dict[PortKey, SymbolRefAttr] = {}
-        for key in self.wrt:
-            op = self.sets.ends[key[0]]
-            assert isinstance(op, InputOp | NodeOp)
-            if key in into:
-                self.result[key] = into[key]
-            else:
-                name = self._fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
-                attr = op.domain or op.declared
-                assert attr is not None
-                out = OutputOp(name, op.fields, UplType.REAL, attr.data)
-                out.domain = attr
-                out.location = op.location
-                out.attributes[COMMENT] = StringAttr(f"derivative of the objective by {'.'.join(dict.fromkeys(key))}")
-                self.program.body.block.add_op(out)
-                self.result[key] = port_ref(name)
-            plan = self.plans[key[0]]
-            if plan.node is not None:
-                here = tuple(IndexExpr.of(f) for f in op.fields)
-                self._send(
-                    plan.node, plan.deltas[key[1]], self.result[key], here, rule="result", origin=op,
-                    condition=describe(self.sets.domain(key[0]), plan.domain),
-                )  # fmt: skip
-        plan = self.plans.get(self.of[0])
-        if plan is not None and plan.seed is not None and plan.node is not None:
-            ref = port_ref(plan.name, plan.seed.name)
-            here = tuple(IndexExpr.of(f) for f in plan.primal.fields)
-            assert self.seed is not None, "`of` is a node input: there is a seed"
-            source, value = self.seed
-            when = describe(plan.domain, self._seed_domain(source))
-            self._send(source, value, ref, here, rule="seed", origin=self.asked_at, condition=when)
-
-    def _seed_domain(self, source: InputOp | NodeOp) -> PSet:
-        """Where the seed exists; it must exist wherever it is wanted."""
-        wanted = self.sets.domain(self.of[0])
-        there = wanted if isinstance(source, InputOp) else self.sets.domain(source.symbol)
-        missing = wanted - there
-        if not missing.is_empty():
-            point = missing.sample() or {}
-            at = ",".join(str(point[f]) for f in wanted.dims)
-            raise error(
-                "UPL1408", f"the seed `{self.request.seed}` does not exist at `{self.request.of}<{at}>`",
-                span_of(self.asked_at), help="the seed's node must fire wherever `of` has an instance",
-            )  # fmt: skip
-        return there
-
-    def _variable(self, of: Endpoint, seed: str) -> tuple[NodeOp, SSAValue]:
-        """The node and body variable that ``NODE.variable`` names; its index fields must be those of `of`."""
-        name, _, wanted = seed.partition(".")
-        op = self.sets.ends.get(name)
-        if not isinstance(op, NodeOp):
-            nodes = [n for n, o in self.sets.ends.items() if isinstance(o, NodeOp)]
-            raise error("UPL1401", f"`seed {seed}`: there is no node `{name}`", span_of(self.asked_at),
-                        help=did_you_mean(name, nodes))  # fmt: skip
-        variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, LetOp)}
-        if wanted not in variables:
-            raise error("UPL1401", f"`seed {seed}`: `{name}` has no variable `{wanted}`", span_of(self.asked_at),
-                        help=did_you_mean(wanted, variables))  # fmt: skip
-        if op.fields != of.fields:
-            raise error(
-                "UPL1401", f"`seed {seed}` has the index <{','.join(op.fields)}>, `of {self.request.of}` has "
-                f"<{','.join(of.fields)}>", span_of(self.asked_at), help="the seed stands at the same index as `of`",
-            )  # fmt: skip
-        return op, variables[wanted]
+    def _identify(self, plan: Plan, port: str, trace: Trace) -> None:
+        """Send along each arrow into an input which arrow it is, and the source indices that the target's does not tell."""
+        d = self.d
+        for n, a in enumerate(trace.arrows):
+            inside = plan.domain.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+            r = (d.sets.relation(a) & inside).in_terms_of(a.src)
+            body = Body(a.source.block, a.send.location)
+            env = dict(zip(a.src, a.source.block.args[: len(a.src)], strict=True))
+            mine = {p: dim for dim, p in trace.dims.get(n, {}).items()}
+            for p in trace.ports:
+                if p is trace.which:
+                    value = body.constant(n, i64)
+                elif p.name in mine and mine[p.name] in env:
+                    value = env[mine[p.name]]
+                elif p.name in mine:
+                    raise error("UPL1405", f"the derivative cannot go back along {a.text}: the iterator "
+                                f"`{mine[p.name]}` does not follow from the target's index", span_of(a.send))  # fmt: skip
+                else:
+                    value = body.constant(0, i64)
+                copy_along(a, r, d.sets.domain(a.source.symbol), lambda v=value: v, port_ref(plan.name, p.name),
+                           rule="which arrow came")  # fmt: skip
 
     # -- arrows --------------------------------------------------------------------------------------------------
     def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
         """Rule 2: the arrow, from its target's adjoint to its source's."""
-        relation = self.planner.pruned(a)
-        target = self.plans.get(a.target.symbol)
-        direct = plan.node is None
-        ref = self.result[(plan.primal.symbol, plan.primal.symbol)] if direct else port_ref(plan.name, value.port.name)
-        if target is None and self.seed is None:
-            self._unit_seed(plan, value, a, ref)
+        d = self.d
+        relation = d.planner.pruned(a)
+        target = d.plans.get(a.target.symbol)
+        if plan.node is None:
+            ref = d.result[(plan.primal.symbol, plan.primal.symbol)]
+        else:
+            ref = port_ref(plan.name, value.port.name)
+        if target is None and d.seed is None:
+            send_unit_seed(d, value, a, ref)
+            return
+        if (a.target.symbol, a.port.name) in self.gathers:
+            self.gathers[a.target.symbol, a.port.name].reverse(value, a, ref)
             return
         if target is None:
-            assert self.seed is not None
-            sender, delta = self.seed
-            context = self._seed_domain(sender)
+            assert d.seed is not None
+            sender, delta = d.seed
+            context = seed_domain(d, self.request, sender, self.asked_at)
         else:
             assert target.node is not None
             sender, delta, context = target.node, target.deltas[a.port.name], target.domain
+            if a.port.name in target.traces:
+                self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
+                return
         full = plan.node is not None and any(p.gather is None and p.name != value.port.name for p in plan.node.ports)
         star_inside = plan.domain if value.ordinary and full else None
         inverses = invert(a, relation, context, star_inside=star_inside)
@@ -352,24 +301,39 @@ class _Differentiator:
             if value.port.gather is not None:
                 count = None
                 if value.port.count is Special.CARRIED:
-                    here = relation.project(a.src)
-                    count = total(value.terms, here).substitute(inverse.names)
+                    count = total(value.terms, relation.project(a.src)).substitute(inverse.names)
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
                 rule = "reversed arrow, gather to multicast"
-            self._send(
+            d.send(
                 sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
                 count=count, inverse=inverse,
             )  # fmt: skip
 
-    def _unit_seed(self, plan: Plan, value: ActiveValue, a: Arrow, ref: SymbolRefAttr) -> None:
-        """`grad`: the node that sends the objective also sends 1 to its adjoint, under the same condition (rule 9)."""
-        one = Body(a.source.block, a.send.location).constant(1.0, value.ssa.type)
-        here = tuple(IndexExpr.of(f) for f in a.src)
-        count = None
-        if value.port.count is Special.CARRIED:
-            count = total(value.terms, self.planner.pruned(a).project(a.src))
-        self._send(a.source, one, ref, here, rule="seed", origin=a.send, condition=a.send.when, count=count)
+    def _reverse_traced(
+        self, trace: Trace, a: Arrow, relation: PSet, target: Plan, delta: SSAValue, ref: SymbolRefAttr
+    ) -> None:
+        """The arrow back to the instance that really sent: where the identifier names the arrow."""
+        assert target.node is not None
+        n = next(i for i, b in enumerate(trace.arrows) if b is a)
+        fields = a.target.fields
+        known = relation.rename({d: f'{d}"' for d in (*a.src, *a.loops)})
+        known = known.rename(dict(zip(a.dst, fields, strict=True)))
+        index: list[IndexExpr] = []
+        for dim in a.src:
+            told = trace.dims.get(n, {}).get(dim)
+            e = IndexExpr.of(told) if told else known.express(IndexExpr.of(f'{dim}"'), fields)
+            assert e is not None
+            index.append(e)
+        predicate = None
+        if trace.which is not None:
+            body = Body(target.node.block, a.send.location)
+            which = target.arg(trace.which.name)
+            predicate = body.add(arith.CmpiOp(which, body.constant(n, which.type), "eq"))
+        self.d.send(
+            target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send, predicate=predicate,
+            condition=describe(known.project(fields), target.domain),
+        )  # fmt: skip
 
 
 def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:

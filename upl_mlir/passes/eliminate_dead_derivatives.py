@@ -26,16 +26,16 @@ from upl_mlir.dialects.upl import (
     PortsAttr,
     ProgramOp,
     SendOp,
-    Special,
 )
 from upl_mlir.dialects.upl.query import nodes, program_of
 from upl_mlir.passes.activity import MAX_PIECES, MAX_ROUNDS, preimage
-from upl_mlir.passes.differentiate import PRIMAL
+from upl_mlir.passes.arrows import PRIMAL, restricted
+from upl_mlir.passes.dynamic import reads_by_name
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import describe, fibre_count
-from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
@@ -131,25 +131,10 @@ def _restrict(sets: ProgramSets, a: Arrow, r: PSet, live: dict[str, PSet]) -> No
         a.send.detach()
         a.send.erase()
         return
-    sources = r.project(a.src)
-    when = describe(sources, context, prefer=a.send.when.conjuncts)
-    a.send.condition = None if when.is_true else FormulaAttr(when)
-    points = (*a.src, *a.loops)
-    if a.loops:
-        walked = sources.extend(points).constrain(_bounds(a.send))
-        point = describe(r.project(points), walked, prefer=a.send.when_point.conjuncts)
-        a.send.point_condition = None if point.is_true else FormulaAttr(point)
-    if a.stars and a.send.multiplicity is not Special.UNBOUNDED:
-        old = a.send.multiplicity
-        count = fibre_count(r, a.dst, [old] if not isinstance(old, Special) else [])
-        if count is not None:
-            a.send.count = CountAttr(count)
-
-
-def _bounds(send: SendOp) -> Formula:
-    return Formula.all(
-        Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in send.loops
-    )
+    here = restricted(a, r, context)
+    a.send.condition = None if here.condition.is_true else FormulaAttr(here.condition)
+    a.send.point_condition = None if here.point_condition.is_true else FormulaAttr(here.point_condition)
+    a.send.count = None if here.count is None or here.count == IndexExpr.of(1) else CountAttr(here.count)
 
 
 def _prune_bodies(program: ProgramOp) -> bool:
@@ -160,7 +145,8 @@ def _prune_bodies(program: ProgramOp) -> bool:
             continue
         erase_unused(node.block.ops)
         for port in node.ports:
-            if not node.arg(port.name).uses and port.gather is None and _removable(program, node, port.name):
+            read = node.arg(port.name).uses or port.name in reads_by_name(node)
+            if not read and port.gather is None and _removable(program, node, port.name):
                 _remove_port(program, node, port.name)
                 gone = True
     return gone

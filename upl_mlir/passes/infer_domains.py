@@ -173,7 +173,7 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
 
 def _require_bounded(s: PSet, op: Endpoint) -> None:
     for i, d in enumerate(s.dims):
-        if not (s.isl.dim_has_any_lower_bound(DIM, i) and s.isl.dim_has_any_upper_bound(DIM, i)) and not s.is_empty():
+        if not (s.isl.dim_has_lower_bound(DIM, i) and s.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
             kind = "node" if isinstance(op, NodeOp) else "host port"
             raise error(
                 "UPL1203",

@@ -71,18 +71,27 @@ def of_ordinary(sets: ProgramSets, op: Endpoint, port: Port) -> Iterator[Obligat
     """An ordinary input: covered everywhere, by one token."""
     where = f"{op.symbol}.{port.name}" if isinstance(op, NodeOp) else op.symbol
     into = sets.into(op.symbol, port.name)
-    dynamic = [a for a in into if not a.exact]
     domain = sets.domain(op.symbol)
-    if dynamic:
-        for kind in (Kind.COVERAGE, Kind.UNIQUE):
-            a = dynamic[0]
-            yield Obligation(kind, Status.UNPROVED, where, f"the arrow {a.text} depends on data", span_of(a.send), a.text)
+    a = next((a for a in into if sets.dynamic(a)), None)
+    if a is not None:
+        why = _by_data(a)
+        yield Obligation(Kind.COVERAGE, Status.UNPROVED, where, why, span_of(a.send), a.text)
+        for o in _unique(sets, op, where, into):  # what may come never comes twice: that can be shown all the same
+            proved = o.status is Status.PROVED
+            yield o if proved else Obligation(Kind.UNIQUE, Status.UNPROVED, where, why, span_of(a.send), a.text)
         return
     covered = sets.ctx.empty(op.fields)
     for a in into:
         covered = covered | sets.image(a)
     yield from _covered(op, where, domain, covered)
     yield from _unique(sets, op, where, into)
+
+
+def _by_data(a: Arrow) -> str:
+    """Why nothing is known of an arrow's tokens."""
+    if not a.exact:
+        return f"the arrow {a.text} depends on data"
+    return f"data decide which instances of {a.source.symbol} fire, and so what {a.text} sends"
 
 
 def _covered(op: Endpoint, where: str, domain: PSet, covered: PSet) -> Iterator[Obligation]:
@@ -164,6 +173,9 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
     if m is Special.UNBOUNDED:
         return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "`##` is never counted", span, a.text)
     assert isinstance(m, IndexExpr)
+    if a.stars and a.target.symbol in sets.dynamic_nodes:
+        message = f"data decide which of the instances of {a.target.symbol} that the token covers fire"
+        return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
     r = sets.relation(a)
     points = (*a.src, *a.loops)
     if not a.stars and m.constant == 1:
@@ -212,10 +224,10 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     into = sets.into(op.symbol, port.name)
     domain = sets.domain(op.symbol)
     span = span_of(op)
-    dynamic = next((a for a in into if not a.exact), None)
+    dynamic = next((a for a in into if sets.dynamic(a)), None)
     by_input = isinstance(port.count, IndexExpr) and port.count.name is not None and op.port(port.count.name) is not None
     if dynamic is not None or by_input:
-        why = f"the arrow {dynamic.text} depends on data" if dynamic else f"the count `{port.count}` is data"
+        why = _by_data(dynamic) if dynamic else f"the count `{port.count}` is data"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
         return
     terms: list[tuple[PSet, IndexExpr]] = []
@@ -328,7 +340,7 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
 
 def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
     """A declared domain is the computed one."""
-    if op.declared is None or any(not a.exact for a in sets.into(op.symbol)):
+    if op.declared is None or any(sets.dynamic(a) for a in sets.into(op.symbol)):
         return
     declared, computed = sets.domain(op.symbol), sets.served(op)
     if (idle := _never_called(sets, op)) is not None:

@@ -204,6 +204,22 @@ class ProgramSets:
         """The arrows that leave a host input or node, in text order."""
         return list(self._out_of.get(name, ()))
 
+    @cached_property
+    def dynamic_nodes(self) -> frozenset[str]:
+        """The nodes of which data decide what instances fire: a dynamic arrow reaches them, or one of these nodes does."""
+        stack = [a.target.symbol for a in self.arrows if not a.exact]
+        found: set[str] = set()
+        while stack:
+            at = stack.pop()
+            if at not in found:
+                found.add(at)
+                stack += [a.target.symbol for a in self.out_of(at)]
+        return frozenset(found)
+
+    def dynamic(self, arrow: Arrow) -> bool:
+        """Whether data decide what tokens the arrow sends: its own condition or index, or whether its source fires."""
+        return not arrow.exact or arrow.source.symbol in self.dynamic_nodes
+
     def received(self, op: Endpoint, port: Port) -> PSet:
         """The instances at which an input is served: the union of images, and for a counted gather also n <= 0."""
         got = self.ctx.empty(op.fields)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import Index, Iterator
 from upl_mlir.passes.relations import Arrow
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
 from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
+from upl_mlir.poly.nest import nest
 from upl_mlir.poly.sets import PSet
 
 
@@ -103,27 +104,10 @@ def _loop_nest(
     fresh: dict[str, str],
 ) -> Inverse | None:
     """Rule 8 (c): a `for` nest over the fibre of one convex piece."""
-    outer: list[str] = list(fields)
-    iterators: list[Iterator] = []
-    names: dict[str, IndexExpr] = {}
-    bounds: list[Formula] = []
-    for dim in (*src, *loops):
-        known = r.express(IndexExpr.of(dim), outer)
-        if known is not None:
-            names[dim] = known
-            continue
-        got = interval(r, dim, outer)
-        if got is None:
-            return None
-        iterators.append(Iterator(dim, got[0].lo, got[0].hi))
-        bounds.append(Formula.compare(got[0].lo, "<=", dim) & Formula.compare(dim, "<=", got[0].hi))
-        names[dim] = IndexExpr.of(dim)
-        outer.append(dim)
-    nest = tuple(outer)
-    exact = r.project(nest)
-    base = r.project(fields)
-    walked = base.extend(nest).constrain(Formula.all(bounds))
-    point = describe(exact, walked)
-    when = describe(base, context)
-    index = tuple(names[fresh[d]] for d in arrow.src)
-    return Inverse(when, index, IndexExpr.of(1), tuple(iterators), point, {d: names[fresh[d]] for d in fresh})
+    found = nest(r, (*src, *loops), fields, context)
+    if found is None:
+        return None
+    names = {d: found.names[fresh[d]] for d in fresh}
+    iterators = tuple(Iterator(dim, bounds.lo, bounds.hi) for dim, bounds in found.loops)
+    index = tuple(names[d] for d in arrow.src)
+    return Inverse(found.condition, index, IndexExpr.of(1), iterators, found.point, names)

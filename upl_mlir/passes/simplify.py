@@ -14,7 +14,7 @@ from xdsl.traits import is_side_effect_free
 
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import program_of
-from upl_mlir.passes.differentiate import PRIMAL
+from upl_mlir.passes.arrows import PRIMAL
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 
 
@@ -98,7 +98,30 @@ def _select(op: Operation) -> SSAValue | None:
     return b if _is(cond, 0) else None
 
 
+def _add(op: Operation) -> SSAValue | None:
+    """``x + (-y)`` is ``x - y``, exactly."""
+    a, b = op.operands
+    if not isinstance(b.owner, arith.NegfOp):
+        return None
+    new = arith.SubfOp(a, b.owner.operand)
+    new.location = op.location
+    assert op.parent_block() is not None
+    op.parent_block().insert_op_before(new, op)  # pyright: ignore[reportOptionalMemberAccess]
+    return new.result
+
+
+def _or(op: Operation) -> SSAValue | None:
+    """``a || a``, and ``a || b || b``."""
+    a, b = op.operands
+    if a is b or (isinstance(a.owner, type(op)) and b in a.owner.operands):
+        return a
+    return None
+
+
 _RULES: dict[type[Operation], Callable[[Operation], SSAValue | None]] = {
+    arith.AddfOp: _add,
+    arith.AndIOp: _or,
+    arith.OrIOp: _or,
     arith.MulfOp: _mul,
     arith.MuliOp: _mul,
     arith.DivfOp: lambda op: op.operands[0] if _is(op.operands[1], 1.0) else None,

@@ -8,7 +8,7 @@ Conditions and indices that depend on data are copied: a branch or a loop differ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
     Gather,
+    Index,
     InputOp,
     NodeOp,
     OutputOp,
@@ -29,17 +29,18 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import nodes, program_of, span_of, symbols
+from upl_mlir.dialects.upl.query import nodes, program_of, symbols
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
-from upl_mlir.passes.adjoint_plan import unused
-from upl_mlir.passes.build import Body
+from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
+from upl_mlir.passes.arrows import COMMENT, connect, free_names, here, new_node
+from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.derivative_table import apply, entry
-from upl_mlir.passes.differentiate import COMMENT
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
+from upl_mlir.passes.tangent_gather import tangent_gather
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -87,6 +88,7 @@ class _Tangent:
             *(reach(self.sets, self.dependence, key, self.wrt) for key in self.of)
         )
         self.twins: dict[PortKey, str] = {}  # of node inputs
+        self.hosts: dict[str, tuple[NodeOp, dict[SSAValue, SSAValue]]] = {}
         self.tangents: dict[str, dict[SSAValue, SSAValue]] = {}
 
     def run(self) -> None:
@@ -98,8 +100,12 @@ class _Tangent:
         self.inputs = {key: self._seed(key) for key in self.wrt}
         self.outputs = {key: self._output(key) for key in self.of}
         for a in arrows:
-            if not a.virtual and self._carries(a):
+            if not a.virtual and self._carries(a) and a.port.gather not in SELECTING:
                 self._twin_arrow(a)
+        for node in nodes(self.program):
+            for p in node.ports:
+                if p.gather in SELECTING and (node.symbol, p.name) in self.twins and (node.symbol, p.name) not in self.wrt:
+                    self._gather(node, p)
         for key in self.wrt:
             if isinstance(self.sets.ends[key[0]], NodeOp) and key in self.twins:
                 self._feed(key)
@@ -108,13 +114,12 @@ class _Tangent:
                 self._report(key)
 
     def _refuse_unsupported(self) -> None:
+        for a in self.sets.arrows:
+            if key_of(a) in self.active:
+                check_gather(self.sets, a)
         for node in nodes(self.program):
-            for p in node.ports:
-                if (node.symbol, p.name) in self.active and p.gather not in (None, Gather.SUM):
-                    raise error(
-                        "UPL1404", f"the derivative through `@({p.gather.value})` is not supported yet", span_of(node),
-                        help="only `@(+)` gathers can be differentiated",
-                    )  # fmt: skip
+            if any((node.symbol, p.name) in self.active for p in node.ports):
+                check_first_order(node)
 
     def _carries(self, a: Arrow) -> bool:
         """Whether the arrow's target has a twin that this arrow must serve."""
@@ -134,7 +139,10 @@ class _Tangent:
             key = (node.symbol, p.name)
             if key in self.active:
                 self.twins[key] = unused(f"t_{p.name}", used)
-                new.append(Port(self.twins[key], p.type, p.gather, p.count))
+                if p.gather in EXTREMA:  # the tangent is put together elsewhere and comes as one token
+                    new.append(Port(self.twins[key], p.type))
+                else:
+                    new.append(replace(p, name=self.twins[key], gather=p.gather and Gather.SUM))
         for p in new:
             old = node.arg(next(q for (n, q), t in self.twins.items() if n == node.symbol and t == p.name))
             arg = node.block.insert_arg(old.type, len(node.block.args))
@@ -171,6 +179,11 @@ class _Tangent:
         return out
 
     # -- arrows ------------------------------------------------------------------------------------------------------
+    def _gather(self, node: NodeOp, port: Port) -> None:
+        twin = port_ref(node.symbol, self.twins[node.symbol, port.name])
+        arrows = self.sets.into(node.symbol, port.name)
+        tangent_gather(self.program, self.sets, node, port, twin, arrows, self._fresh, self._send_tangent)
+
     def _twin_arrow(self, a: Arrow) -> None:
         """The arrow's twin, from the body that knows the tangent of its value."""
         key = key_of(a)
@@ -178,44 +191,67 @@ class _Tangent:
             target = port_ref(self.outputs[key].symbol)
         else:
             target = port_ref(key[0], self.twins[key])
+        self._send_tangent(a, target, None)
+
+    def _send_tangent(self, a: Arrow, target: SymbolRefAttr, index: Index | None) -> None:
+        """Send the tangent of an arrow's value along it, or from its points to another index."""
         source = a.source
+        value, send = a.send.value, a.send
         if isinstance(source, InputOp) and (source.symbol, source.symbol) in self.wrt:
             seed = self.inputs[(source.symbol, source.symbol)]
-            self._copy(a.send, seed, self._linear(a, source, seed), target)
-            return
-        self._copy(a.send, source, self._tangent(source, a.send.value), target)
+            if value is source.value and send.predicate is None:
+                self._copy(send, seed, seed.value, target, index)
+                return
+            source, copies = self._host_node(source)
+            value = copies[value]
+            predicate = None if send.predicate is None else copies[send.predicate]
+        else:
+            predicate = send.predicate
+        self._copy(send, source, self._tangent(source, value), target, index, predicate)
+
+    def _host_node(self, op: InputOp) -> tuple[NodeOp, dict[SSAValue, SSAValue]]:
+        """A node that has both an element of a host input and its tangent, and computes what the input's arrows send;
+        with the copies of the input's values there."""
+        if op.symbol not in self.hosts:
+            seed = self.inputs[(op.symbol, op.symbol)]
+            x, t = free_names(self.sets, op.fields, op.symbol, seed.symbol)
+            ports = [Port(x, op.type), Port(t, UplType.REAL)]
+            comment = f"{op.symbol} and its tangent"
+            name = self._fresh(f"T{op.symbol}")
+            domain = self.sets.domain(op.symbol)
+            attr = op.domain or op.declared
+            shape = domain if attr is None else (op.fields, attr.data)
+            node = new_node(self.program, name, ports, shape, op, op.symbol, comment)
+            for source, port in ((op, x), (seed, t)):
+                connect(self.program, source, source.value, port_ref(name, port), here(op.fields), rule="tangent",
+                        origin=op)  # fmt: skip
+            self.twins[name, x] = t
+            self.dependence[name] = Dependence(node)
+            copies: dict[SSAValue, SSAValue] = dict(zip(op.block.args, node.block.args, strict=False))
+            for inner in op.block.ops:
+                if not isinstance(inner, SendOp):
+                    new = inner.clone({o: copies[o] for o in inner.operands})
+                    node.block.add_op(new)
+                    copies.update(zip(inner.results, new.results, strict=True))
+            self.hosts[op.symbol] = node, copies
+        return self.hosts[op.symbol]
 
     @staticmethod
-    def _copy(send: SendOp, into: InputOp | NodeOp, value: SSAValue, target: SymbolRefAttr) -> None:
+    def _copy(
+        send: SendOp,
+        into: InputOp | NodeOp,
+        value: SSAValue,
+        target: SymbolRefAttr,
+        index: Index | None,
+        predicate: SSAValue | None = None,
+    ) -> None:
+        count = send.count.data if send.count and index is None else None
         new = SendOp(
-            value, target, send.index.data, count=send.count.data if send.count else None, condition=send.when,
-            predicate=send.predicate, iterators=send.loops, point_condition=send.when_point, rule="tangent",
+            value, target, send.index.data if index is None else index, count=count, condition=send.when,
+            predicate=predicate, iterators=send.loops, point_condition=send.when_point, rule="tangent",
         )  # fmt: skip
         new.location = send.location
         into.block.add_op(new)
-
-    def _linear(self, a: Arrow, source: InputOp, seed: InputOp) -> SSAValue:
-        """The tangent of what a host input sends; its own block knows the tangent alone, so the value must be linear."""
-        env: dict[SSAValue, SSAValue] = {source.value: seed.value}
-        body = Body(seed.block, a.send.location)
-
-        def visit(v: SSAValue) -> SSAValue | None:
-            if v in env:
-                return env[v]
-            op = v.owner
-            if not isinstance(op, Operation) or not self.dependence[source.symbol].of(v):
-                return None
-            raise error(
-                "UPL1407",
-                f"the tangent of an expression of the host input `{source.symbol}` is not supported",
-                span_of(a.send),
-                help="compute the expression in a node",
-            )
-
-        if a.send.predicate is not None:
-            raise error("UPL1407", f"an arrow of `{source.symbol}` depends on its data", span_of(a.send),
-                        help="put the condition into a node")  # fmt: skip
-        return visit(a.send.value) or body.constant(0.0, a.send.value.type)
 
     def _tangent(self, source: InputOp | NodeOp, value: SSAValue) -> SSAValue:
         """The tangent of a value of a body, 0 where it has none."""

@@ -1,0 +1,176 @@
+"""Reverse mode through branches, loops and indices that data decide: against closed forms and forward mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+NEWTON = """program newton
+input A { -> It.a<0> }
+input X0 { -> It.x<0> }
+output Root
+output Steps: int
+node It<n> {
+  in a, x
+  y = x - (x*x - a)/(2*x)
+  more: bool = abs(y-x) > 1e-9
+  if more && n < 19: y -> It.x<n+1>
+  if more && n < 19: a -> It.a<n+1>
+  if !(more && n < 19): y -> Root
+  if !(more && n < 19): n -> Steps
+}
+"""
+
+BRANCH = """program branch
+param n >= 1
+input X<i> in 0<=i<n { -> N.x<i> }
+output Y<i>
+node N<i> { in x; c: bool = x > 0; if c: x -> A.x<i>; if !c: x*3 -> B.x<i> }
+node A<i> in 0<=i<n { in x; x*x -> C.s<i> }
+node B<i> in 0<=i<n { in x; sin(x) -> C.s<i> }
+node C<i> in 0<=i<n { in s; s*s -> Y<i> }
+"""
+
+SPARSE = """program sparse
+const m = 4
+const w = 3
+input V<i,p> in 0<=i<m, 0<=p<w { -> E.v<i,p> }
+input C<i>: int in 0<=i<m { #w -> E.cnt<i,*>; -> Dot.n<i> }
+input X<i,p> in 0<=i<m, 0<=p<w { -> E.x<i,p> }
+output Y<i>
+node E<i,p> { in v, x, cnt: int; if p<cnt: v*log(x) -> Dot.s<i> }
+node Dot<i> in 0<=i<m { in @(+) s[n], n: int; s*s -> Y<i> }
+"""
+
+SCATTER = """program scatter
+param n >= 1
+input X<i> in 0<=i<n { -> P.x<i> }
+input I<i>: int in 0<=i<n { -> P.j<i> }
+output Y<i> in 0<=i<n
+node P<i> { in x, j: int; x*x -> Y<j> }
+"""
+
+LOOP = """program loop
+const M = 30
+param n >= 1
+input X<i> in 0<=i<n { -> S.x<i,0> }
+output Y<i>
+node S<i,k> in 0<=i<n, 0<=k<M {
+  in x
+  y = x*x/2 + 0.3
+  more: bool = abs(y-x) > 0.01
+  if more && k<M-1: y -> S.x<i,k+1>
+  if !more: y*y -> Y<i>
+  if more && k==M-1: y -> Y<i>
+}
+"""
+
+CASES = [
+    ("branch", BRANCH, "X", {"X": [0.7, -1.2, 0.1, -0.3]}),
+    ("token counts", SPARSE, "V X", {"V": (4, 3), "X": "positive", "C": [0, 2, 3, 1]}),
+    ("scatter", SCATTER, "X", {"X": (5,), "I": [3, 1, 0, 4, 2]}),
+    ("loop", LOOP, "X", {"X": [0.1, 0.5, 0.85, 0.35]}),
+]
+
+
+def data(spec, rng):
+    """Arrays for a case: given, random of a shape, or positive."""
+    return {
+        n: {str: lambda _: rng.uniform(0.5, 2, (4, 3)), tuple: rng.standard_normal, list: np.array}[type(v)](v)
+        for n, v in spec.items()
+    }
+
+
+@pytest.mark.parametrize(("name", "text", "wrt", "spec"), CASES, ids=[c[0] for c in CASES])
+def test_reverse_is_the_transpose_of_forward(name, text, wrt, spec, tools, rng):
+    given = data(spec, rng)
+    p = upl.load(text)
+    seed = rng.standard_normal(p.outputs["Y"].shape(**({"n": len(given["X"])} if p.params else {})))
+    out = tools.consistent(tools.vjp(text, "Y", wrt), {**given, "d_Y": seed}, proved=False)
+    v = {n: rng.standard_normal(given[n].shape) for n in wrt.split()}
+    t = upl.compile(upl.jvp(p, of="Y", wrt=wrt.split()))(**given, **{f"t_{n}": x for n, x in v.items()})
+    np.testing.assert_allclose(np.sum(seed * t["t_Y"]), sum(np.sum(out[f"d_{n}"] * v[n]) for n in v), rtol=1e-12)
+    run = upl.compile(p)
+    for n in wrt.split():
+        slopes = tools.slopes(lambda a: np.sum(seed * run(**a)["Y"]), given, n, h=1e-5)
+        np.testing.assert_allclose(out[f"d_{n}"], slopes, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "text", "wrt", "spec"), CASES, ids=[c[0] for c in CASES])
+def test_second_order(name, text, wrt, spec, rng):
+    given = data(spec, rng)
+    p = upl.load(text)
+    params = {"n": len(given["X"])} if p.params else {}
+    upl.check_grads(p, of="Y", wrt=wrt.split(), inputs=given, params=params, order=2)
+
+
+def test_an_element_that_was_not_sent_brings_no_nan(rng):
+    """log(x) of an element beyond the row's count: its partial is infinite, its derivative 0."""
+    given = data(CASES[1][3], rng)
+    given["X"][0, 0] = 0.0
+    out = upl.compile(upl.vjp(upl.load(SPARSE), of="Y", wrt=["V", "X"]))(**given, d_Y=np.ones(4))
+    assert out["d_X"][0, 0] == 0 and out["d_V"][0, 0] == 0
+    assert not np.isnan(out["d_X"]).any() and not np.isnan(out["d_V"]).any()
+
+
+def test_newton_with_its_own_exit(tools):
+    """d sqrt(a)/da = 1/(2 sqrt(a)); the start does not matter.  The iterations that ran are the ones differentiated."""
+    g = tools.vjp(NEWTON, "Root", "A X0")
+    for a in (2.0, 0.3, 50.0):
+        out = tools.consistent(g, {"A": a, "X0": 1.5}, proved=False)
+        np.testing.assert_allclose(out["d_A"], 0.5 / np.sqrt(a), rtol=1e-9)
+        assert abs(out["d_X0"]) < 1e-9
+        run = upl.compile(g)
+        run(A=a, X0=1.5)
+        assert run.stats["firings"]["DIt"] == run.stats["firings"]["It"] == out["Steps"] + 1
+    second = upl.compile(upl.hvp(upl.load(NEWTON), of="Root", wrt="A"))(A=2.0, X0=1.5, t_A=1.0)
+    np.testing.assert_allclose(second["t_d_A"], -0.25 * 2.0**-1.5, rtol=1e-6)
+
+
+def test_a_value_sent_exactly_once_needs_no_count(tools):
+    """``if c`` and ``if !c``: one token goes out whatever the data, so one derivative comes back."""
+    text = str(tools.vjp(NEWTON, "Root", "A"))
+    assert "in d_y, @(+) d_a[n_a]" in text
+
+
+def test_disjoint_sources_need_no_identifier(tools):
+    assert "by_x" not in str(tools.vjp(NEWTON, "Root", "A"))
+    assert "by_s: int" in str(tools.vjp(BRANCH, "Y", "X"))
+
+
+UNKNOWN_SUM = """program p
+const M = 9
+input X { -> S.x<0> }
+input n: int { -> T.n }
+output L
+node S<k> in 0<=k<M { in x; more: bool = x<1; x*x -> T.s<>; if more && k<M-1: x+x -> S.x<k+1> }
+node T { in @(+) s[n], n: int; s -> L }
+"""
+UNKNOWN_USES = """program p
+const M = 9
+input X { -> S.x<0> }
+input A { ## -> S.a<*> }
+output L
+node S<k> in 0<=k<M {
+  in x, a
+  more: bool = x<1
+  if more && k<M-1: x*a -> S.x<k+1>
+  if !(more && k<M-1): x -> L
+}
+"""
+REFUSED = [(UNKNOWN_SUM, "X", "add up along the loop"), (UNKNOWN_USES, "A", "pass the value along the loop")]
+
+
+@pytest.mark.parametrize(("text", "wrt", "help_"), REFUSED)
+def test_what_cannot_go_back_is_refused(text, wrt, help_):
+    with pytest.raises(upl.UplError) as e:
+        upl.grad(upl.load(text), of="L", wrt=wrt)
+    (found,) = e.value.diagnostics
+    assert found.code == "UPL1405" and help_ in (found.help or "") and found.span is not None
+
+
+def test_a_node_that_data_make_fire_has_no_array_of_derivatives():
+    with pytest.raises(upl.UplError, match=r"UPL1405.*does not exist at every index"):
+        upl.grad(upl.load(NEWTON), of="Root", wrt="It.a")

@@ -1,0 +1,162 @@
+"""Arrows made from arrows: what one says on a part of its relation, copies of it, its inverse, new ones.
+
+Passes that shrink domains rewrite arrows with `restricted`; passes that send something else along an arrow copy it with
+`copy_along`, and answer it with `answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, port_ref
+from upl_mlir.dialects.upl.query import endpoints, span_of, target_port
+from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.reverse import Inverse, invert
+from upl_mlir.poly.describe import describe, fibre_count
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.sets import PSet
+
+PRIMAL = "upl.primal"  # on a node that a pass made: the node that it belongs to
+COMMENT = "upl.comment"  # printed as a comment
+
+
+def here(fields: Sequence[str]) -> tuple[IndexExpr, ...]:
+    """The tag of the same index."""
+    return tuple(IndexExpr.of(f) for f in fields)
+
+
+def free_names(sets: ProgramSets, fields: Sequence[str], *wanted: str) -> tuple[str, ...]:
+    """Names for inputs of a new node, as wanted where they do not hide fields, constants or parameters."""
+    used = {*fields, *sets.ctx.params, *sets.ctx.constants, *sets.ctx.arrays}
+    return tuple(unused(w, used) for w in wanted)
+
+
+def new_node(
+    program: ProgramOp, name: str, ports: Sequence[Port], domain: PSet | tuple[Sequence[str], Formula], origin: Operation,
+    primal: str, comment: str,
+) -> NodeOp:  # fmt: skip
+    """Append a node that belongs to `primal`; its domain is a set, or fields and a formula."""
+    fields, formula = (domain.dims, describe(domain)) if isinstance(domain, PSet) else domain
+    node = NodeOp(name, tuple(fields), ports, formula)
+    node.domain = FormulaAttr(formula)
+    node.location = origin.location
+    node.attributes[PRIMAL] = StringAttr(primal)
+    node.attributes[COMMENT] = StringAttr(comment)
+    program.body.block.add_op(node)
+    return node
+
+
+def connect(
+    program: ProgramOp,
+    source: InputOp | NodeOp,
+    value: SSAValue,
+    target: SymbolRefAttr,
+    index: Sequence[IndexExpr | None],
+    *,
+    rule: str,
+    origin: Operation,
+    condition: Formula = TRUE,
+    predicate: SSAValue | None = None,
+    count: IndexExpr | None = None,
+    inverse: Inverse | None = None,
+) -> None:
+    """Append an arrow; the value is converted to the target's type."""
+    op = endpoints(program)[target.root_reference.data]
+    names = [n.data for n in target.nested_references.data]
+    wanted = target_port(op, names[0] if names else None).type.mlir()
+    value = Body(source.block, origin.location).like(value, wanted)
+    send = SendOp(
+        value, target, tuple(index), count=count, condition=condition, predicate=predicate,
+        iterators=inverse.iterators if inverse else (),
+        point_condition=inverse.point_condition if inverse else TRUE, rule=rule,
+    )  # fmt: skip
+    send.location = origin.location
+    source.block.add_op(send)
+
+
+def answer(
+    program: ProgramOp, a: Arrow, r: PSet, points: PSet, node: NodeOp, port: str, source: NodeOp, value: SSAValue,
+    context: PSet,
+) -> None:  # fmt: skip
+    """Send a value from the target of an arrow without `*` back to a node that has an instance for each of the arrow's
+    points (`points`, over source fields and iterators), on an ordinary input beside one with a full index.
+
+    `r` is the arrow's relation, `source` the sender with the domain `context`, over the target's fields.
+    """
+    stand_in = SendOp(Block(arg_types=[a.send.value.type]).args[0], a.send.target, a.send.index.data)
+    inverses = invert(replace(a, send=stand_in, source=node), r, context, star_inside=points)
+    if inverses is None:
+        raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
+    for i in inverses:
+        connect(
+            program, source, value, port_ref(node.symbol, port), i.index, rule="gather to fork", origin=a.send,
+            condition=i.condition, count=i.multiplicity, inverse=i,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """What an arrow says on a part of its relation."""
+
+    condition: Formula
+    point_condition: Formula
+    count: IndexExpr | Special | None
+
+
+def restricted(a: Arrow, r: PSet, context: PSet) -> Restricted:
+    """The arrow where its relation is `r` (over ``a.dims``) and its source's domain is `context`.
+
+    A multicast's multiplicity is counted anew on `r`; the author's own words are kept where they still fit.
+    """
+    sources = r.project(a.src)
+    when = describe(sources, context, prefer=a.send.when.conjuncts)
+    point = TRUE
+    points = (*a.src, *a.loops)
+    if a.loops:
+        walked = sources.extend(points).constrain(bounds(a.send))
+        point = describe(r.project(points), walked, prefer=a.send.when_point.conjuncts)
+    count = a.send.count.data if a.send.count else None
+    if a.stars and count is not Special.UNBOUNDED:
+        new = fibre_count(r, a.dst, [count] if isinstance(count, IndexExpr) else [])
+        count = new if new is not None else count
+    return Restricted(when, point, count)
+
+
+def bounds(send: SendOp) -> Formula:
+    """The bounds of an arrow's iterators."""
+    return Formula.all(
+        Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in send.loops
+    )
+
+
+def copy_along(
+    a: Arrow,
+    r: PSet,
+    context: PSet,
+    make: Callable[[], SSAValue],
+    target: SymbolRefAttr,
+    *,
+    rule: str,
+    index: tuple[IndexExpr | None, ...] | None = None,
+    count: bool = True,
+) -> None:
+    """Send another value along an arrow, where its relation is `r`: same iterators, same data condition.
+
+    `make` gives the value in the source's body; `index` replaces the tag; without `count` the multiplicity is 1.
+    """
+    if r.is_empty():
+        return
+    here = restricted(a, r, context)
+    send = SendOp(
+        make(), target, a.send.index.data if index is None else index, count=here.count if count else None,
+        condition=here.condition, predicate=a.send.predicate, iterators=a.send.loops,
+        point_condition=here.point_condition, rule=rule,
+    )  # fmt: skip
+    send.location = a.send.location
+    a.source.block.add_op(send)
