@@ -58,6 +58,22 @@ def test_json(upl: Tool, examples: Path) -> None:
         assert o["status"] == "proved"
     assert report["firings"] == {"Res": "29*D", "Link": "111*D", "Sum": "25*D", "AF_ReLU": "25*D"}
     assert report["field_bits"]["Link"] == {"d": None, "k": 3, "i": 3, "j": 3}
+    assert (report["critical_path"], report["average_parallelism"]) == (25, "(190*D)/25")
+
+
+def test_the_published_schema_is_that_of_the_report(upl: Tool, examples: Path) -> None:
+    """`docs/check.schema.json` is what `--schema` prints, and what `--json` prints obeys it."""
+    import msgspec
+
+    from upl_mlir.tools.report import ReportJson
+
+    published = (examples.parent / "docs" / "check.schema.json").read_text(encoding="utf-8")
+    done = upl("check", "--schema")
+    assert (done.status, done.out) == (0, published)
+    text = upl("check", examples / "training.upl", "--json").out
+    report = msgspec.json.decode(text, type=ReportJson)
+    assert report.critical_path is None, "not known before `adjoint of` is expanded"
+    assert json.loads(text).keys() == set(json.loads(published)["$defs"]["ReportJson"]["required"])
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

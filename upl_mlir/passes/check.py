@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Diagnostic, UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import program_of, target_port
+from upl_mlir.passes.critical_path import critical_path
 from upl_mlir.passes.cycles import of_cycles
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
@@ -26,6 +27,7 @@ from upl_mlir.passes.obligations import (
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.describe import count
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.quota import TooComplex, limited
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ def _no_arrays(array: str, i: int) -> int:
 @dataclass
 class Report:
     """The outcome: obligations; firings of each node; tokens that each node and host output receives, a multicast once
-    (so that `tokens.total` is the number of tokens sent); a bound on the tokens that wait for partners at any time."""
+    (so that `tokens.total` is the number of tokens sent); a bound on the tokens that wait for partners at any time; the
+    longest chain of firings that need one another."""
 
     obligations: list[Obligation] = field(default_factory=list[Obligation])
     firings: Counts = field(default_factory=Counts)
     tokens: Counts = field(default_factory=Counts)
     waiting_bound: Count = None
+    critical_path: Count = None
     field_bits: dict[str, dict[str, int | None]] = field(default_factory=dict[str, dict[str, "int | None"]])
 
     @property
@@ -117,9 +121,20 @@ def _code(o: Obligation) -> str:
     return f"UPL13{list(Kind).index(o.kind) + 1:02d}"
 
 
-@bounded("the proof")
 def check(program: ProgramOp) -> Report:
     """Prove or refute every obligation of a program; infers domains first if they are not known."""
+    report, sets = _prove(program)
+    if report.ok:
+        try:
+            with limited():
+                report.critical_path = number(critical_path(sets, report.tokens.total))
+        except TooComplex:
+            pass  # it is no proof that is missing, only a figure: None says so
+    return report
+
+
+@bounded("the proof")
+def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
     if not domains_known(program):
         infer_domains(program)
     sets = ProgramSets(program)
@@ -140,7 +155,7 @@ def check(program: ProgramOp) -> Report:
         if isinstance(op, NodeOp) and any(p.gather is not None or len(op.ports) > 1 for p in op.ports):
             waiting[name] = sent.total
     report.waiting_bound = waiting.total
-    return report
+    return report, sets
 
 
 def obligations(sets: ProgramSets) -> Iterator[Obligation]:

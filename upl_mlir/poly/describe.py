@@ -16,7 +16,7 @@ from typing import Any
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, NotAffine
-from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Var, divide, extremum
+from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, Var, divide, extremum
 from upl_mlir.poly.sets import PSet
 
 
@@ -277,6 +277,8 @@ def count(s: PSet) -> IndexExpr | None:
     Exact for every admissible value of the parameters: boxes by products of interval lengths, sets without parameters
     by isl's own enumeration.
     """
+    if (n := _count_by_entries(s)) is not None:
+        return n
     total = IndexExpr()
     for part in s.slices():
         for piece in disjoint_pieces(part):
@@ -284,6 +286,29 @@ def count(s: PSet) -> IndexExpr | None:
             if n is None:
                 return None
             total = total + n
+    return total
+
+
+def _count_by_entries(s: PSet) -> IndexExpr | None:
+    """The count of a set with array entries ``N[k]``: the fibres over `k` as one expression, added up over all `k`.
+
+    None where the fibres are no boxes, or the points `k` depend on parameters.
+    """
+    entries = [a for a in s.params.values() if isinstance(a, Lookup) and s.ctx.constant(a) is None and s.involves(a)]
+    outer = [d for d in s.dims if any(d in a.index.names for a in entries)]
+    if not outer or any(a.index.names - set(s.dims) for a in entries):
+        return None
+    n = fibre_count(s, [d for d in s.dims if d not in outer])
+    if n is None:
+        return None
+    base = s.project(outer)
+    base = base.with_isl(base.isl.gist(base.facts()))
+    if any(isinstance(a, Var) and a.name in s.ctx.params and base.involves(a) for a in base.params.values()):
+        return None
+    total = IndexExpr()
+    for at in base.with_isl(base.isl.drop_unused_params()).points():
+        here = n.substitute({d: IndexExpr.of(v) for d, v in zip(outer, at, strict=True)})
+        total = total + here.rewrite(lambda a: None if (c := s.ctx.constant(a)) is None else IndexExpr.of(c))
     return total
 
 

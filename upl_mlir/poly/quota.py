@@ -18,6 +18,8 @@ DEFAULT_OPERATIONS = 12_000_000
 """Three to five seconds of isl's work."""
 
 VARIABLE = "UPL_MAX_OPERATIONS"
+OPERATIONS_PER_PIECE = 6000  # what a convex piece of a set counts for
+FEW = 64
 
 
 class TooComplex(Exception):
@@ -28,6 +30,22 @@ def limit() -> int:
     """The number of operations in force."""
     text = os.environ.get(VARIABLE, "")
     return int(text) if text.isdigit() else DEFAULT_OPERATIONS
+
+
+def _exhausted() -> bool:
+    """Whether the operations are used up: then the plainest question fails, whatever the message of the first failure."""
+    try:
+        return not isl.Set("{ [i] : 0 <= i <= 1 }").is_subset(isl.Set("{ [i] : i <= 1 }"))
+    except isl.Error:
+        return True
+
+
+def check_pieces(s: isl.Set) -> None:
+    """Raise TooComplex inside `limited` where a set falls into more convex pieces than the limit has room for: their number
+    can grow by powers while isl counts few operations."""
+    n = s.n_basic_set()
+    if n > FEW and n * OPERATIONS_PER_PIECE > limit() and isl.DEFAULT_CONTEXT.get_max_operations():
+        raise TooComplex(f"a set of {n} pieces")
 
 
 @contextmanager
@@ -42,6 +60,8 @@ def limited() -> Generator[None]:
     try:
         yield
     except isl.Error as e:
+        if not _exhausted():
+            raise  # not the quota: a mistake of ours
         raise TooComplex(str(e).splitlines()[0]) from e
     finally:
         context.set_max_operations(0)

@@ -23,6 +23,7 @@ import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
 from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
+from upl_mlir.poly.quota import check_pieces
 
 DIM, PARAM = isl.dim_type.set, isl.dim_type.param
 
@@ -104,6 +105,7 @@ class PSet:
     # -- building ----------------------------------------------------------------------------------------------
     def with_isl(self, s: isl.Set, params: Mapping[str, Var | Lookup] | None = None) -> PSet:
         """Another isl set over the same dimensions (and parameters)."""
+        check_pieces(s)
         return replace(self, isl=s, params=dict(self.params if params is None else params))
 
     def constrain(self, formula: Formula) -> PSet:

@@ -1,0 +1,125 @@
+"""The critical path: closed forms, and for all sizes the same as a walk through the program at some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes import critical_path as module
+from upl_mlir.poly.expr import IndexExpr
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+STENCIL = """program stencil
+param T >= 1
+param n >= 3
+input U0<i> in 0<=i<n { -> U.u<0,i> }
+output Y<i>
+node U<t,i> in 0<=t<=T, 0<=i<n {
+  in u
+  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
+  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
+  if t<T && i>=2: u -> Upd.r<t+1,i-1>
+  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
+  if t==T: -> Y<i>
+}
+node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
+"""
+
+WAVEFRONT = """program wavefront
+param n >= 2
+param m >= 2
+input L<i> in 0<=i<n { -> A.l<i,0> }
+input T<j> in 0<=j<m { -> A.t<0,j> }
+output Y<i>
+node A<i,j> in 0<=i<n, 0<=j<m {
+  in l, t
+  v = l+t
+  if j<m-1: v -> A.l<i,j+1>
+  if i<n-1: v -> A.t<i+1,j>
+  if j==m-1: v -> Y<i>
+}
+"""
+
+SOLVE = """program solve
+param n >= 1
+input B<i> in 0<=i<n { -> X.b }
+input L<i,j> in 0<=j<i, i<n { -> P.l }
+output Y<i>
+node X<i> in 0<=i<n { in b, @(+) s[i]; x = b - s; x -> Y; x -> P.x<k,i> for k in i+1..n-1 }
+node P<i,j> { in l, x; l*x -> X.s<i> }
+"""
+
+LARGE = """program large
+const n = 100000
+input X { -> S.x<0> }
+output Y
+node S<k> in 0<=k<n { in x; if k<n-1: x*x -> S.x<k+1>; if k==n-1: x -> Y }
+"""
+
+SQUARE = """program square
+param n >= 1
+input X<i> in 0<=i<n { -> R.x<i,0> }
+output Y<i>
+node R<i,j> in 0<=i<n, 0<=j<=i { in x; if j<i: x+1 -> R.x<i,j+1>; if j==i: x -> Y<i> }
+"""
+
+
+def path(text: str | Path, **overrides):
+    return upl.load(text, **overrides).expanded().check().critical_path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(STENCIL, "2*T+1"), (WAVEFRONT, "m+n-1"), (SOLVE, "2*n-1"), (LARGE, "100000"), (SQUARE, "n")],
+    ids=["stencil", "wavefront", "triangular solve", "a large constant", "triangle"],
+)
+def test_closed_forms(text, expected):
+    assert str(path(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "sizes"),
+    [
+        (STENCIL, [{"T": 1, "n": 3}, {"T": 4, "n": 7}]),
+        (WAVEFRONT, [{"n": 2, "m": 5}, {"n": 6, "m": 3}]),
+        (SOLVE, [{"n": 1}, {"n": 7}]),
+        ("perceptron", [{"D": 1}, {"D": 3}]),
+        ("training", [{"D": 1}, {"D": 3}]),
+        ("iris", [{"D": 2}]),
+    ],
+)
+def test_for_all_sizes_is_as_at_some(source, sizes):
+    """A program without open sizes is walked through: an independent way to the same number."""
+    text = source if "{" in source else EXAMPLES / f"{source}.upl"
+    symbolic = path(text)
+    assert symbolic is not None
+    for s in sizes:
+        value = symbolic.evaluate(s, lambda a, i: 0) if isinstance(symbolic, IndexExpr) else symbolic
+        assert path(text, **s) == value
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_wrong_guess_is_not_believed(off, monkeypatch):
+    right = module.affine_through
+
+    def wrong(points, names):
+        f = right(points, names)
+        return f + off if f is not None and f.names else f
+
+    monkeypatch.setattr(module, "affine_through", wrong)
+    assert path(STENCIL) is None
+
+
+def test_unknown_where_data_decide_or_an_adjoint_is_to_come():
+    text = "program p\ninput X<i> in 0<=i<3 { if X>0: X -> Y<i>; if !(X>0): X*X -> N.x<i> }\noutput Y<i> in 0<=i<3\n"
+    text += "node N<i> in 0<=i<3 { in x; x -> Y<i> }\n"
+    assert path(text) is None
+    assert upl.load(EXAMPLES / "training.upl").check().critical_path is None
+
+
+def test_widths_of_layers_do_not_matter():
+    assert path(EXAMPLES / "perceptron.upl", K=3, N=[64, 32, 10]) == 9
+    assert path(EXAMPLES / "perceptron.upl", K=12, N=[5, 1, 7, 3, 2, 2, 9, 4, 4, 1, 6, 2]) == 45

@@ -1,0 +1,126 @@
+"""`upl check`: the report of the proofs as text and as JSON.
+
+The JSON's schema is `docs/check.schema.json`; `upl check --schema` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from upl_mlir.passes.check import Count, Report
+from upl_mlir.passes.obligations import Status
+
+Number = int | str | None
+"""A number, a polynomial in the parameters as text, or null where data decide or no polynomial was found."""
+
+
+class ObligationJson(msgspec.Struct):
+    """One thing to be shown."""
+
+    kind: Annotated[
+        Literal["coverage", "exists", "unique", "multiplicity", "gather", "domain", "acyclic", "affine"],
+        msgspec.Meta(description="what is to be shown, as in docs/language.md section 4"),
+    ]
+    status: Literal["proved", "refuted", "unproved"]
+    where: Annotated[str, msgspec.Meta(description="FILE:LINE:COLUMN, else as `what`")]
+    what: Annotated[str, msgspec.Meta(description="the node, input or arrow that it is about")]
+    arrow: str | None
+    witness: Annotated[
+        dict[str, int] | None, msgspec.Meta(description="a concrete index with values of parameters that refutes it")
+    ]
+    message: str
+
+
+class ReportJson(msgspec.Struct):
+    """What `upl check --json` prints."""
+
+    ok: Annotated[bool, msgspec.Meta(description="nothing is refuted")]
+    obligations: list[ObligationJson]
+    firings: Annotated[dict[str, Number], msgspec.Meta(description="instances of each node")]
+    tokens: Annotated[
+        dict[str, Number], msgspec.Meta(description="tokens sent to each node and host output, a multicast once")
+    ]
+    total_firings: Number
+    total_tokens: Number
+    field_bits: Annotated[
+        dict[str, dict[str, int | None]],
+        msgspec.Meta(description="bits of each index field, from its lower bound on; null where a parameter leaves it open"),
+    ]
+    waiting_bound: Annotated[Number, msgspec.Meta(description="no more tokens than this wait for partners at any time")]
+    critical_path: Annotated[
+        Number, msgspec.Meta(description="the longest chain of firings each of which needs the one before: ideal time")
+    ]
+    average_parallelism: Annotated[
+        float | str | None, msgspec.Meta(description="total_firings / critical_path, as text where parameters are open")
+    ]
+
+
+def _number(n: Count) -> Number:
+    return n if n is None or isinstance(n, int) else str(n)
+
+
+def average_parallelism(report: Report) -> float | str | None:
+    """Firings per step of the critical path."""
+    work, steps = report.firings.total, report.critical_path
+    if work is None or steps is None or steps == 0:
+        return None
+    if isinstance(work, int) and isinstance(steps, int):
+        return round(work / steps, 3)
+    return "/".join(text if text.isalnum() else f"({text})" for text in (str(work), str(steps)))
+
+
+def to_json(report: Report) -> ReportJson:
+    """The report as `upl check --json` prints it."""
+    return ReportJson(
+        ok=report.ok,
+        obligations=[
+            ObligationJson(
+                kind=o.kind.name.lower(), status=o.status.value, where=str(o.span) if o.span else o.where,  # pyright: ignore[reportArgumentType]
+                what=o.where, arrow=o.arrow, witness=o.witness, message=o.message,
+            )
+            for o in report.obligations
+        ],
+        firings={n: _number(e) for n, e in report.firings.items()},
+        tokens={n: _number(e) for n, e in report.tokens.items()},
+        total_firings=_number(report.firings.total),
+        total_tokens=_number(report.tokens.total),
+        field_bits=report.field_bits,
+        waiting_bound=_number(report.waiting_bound),
+        critical_path=_number(report.critical_path),
+        average_parallelism=average_parallelism(report),
+    )  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of `ReportJson`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ReportJson)}
+
+
+def print_json(report: Report) -> None:
+    """The report as JSON on the standard output."""
+    print(json.dumps(msgspec.to_builtins(to_json(report)), indent=2, ensure_ascii=False))
+
+
+def print_text(file: str, report: Report) -> None:
+    """The report for people; what is refuted goes to the standard error."""
+    for d in report.diagnostics():
+        print(d.render(), file=sys.stderr)
+    for o in report.obligations:
+        if o.status is Status.UNPROVED:
+            where = f"{o.span}: " if o.span else ""
+            print(f"{where}unproved: {o.kind.value}, {o.where}: {o.message}")
+    width = max((len(n) for n in report.firings), default=0)
+    for name, n in report.firings.items():
+        print(f"  {name:<{width}}  {n if n is not None else '?'}")
+    if report.firings.total is not None:
+        print(f"firings: {report.firings.total}   tokens: {report.tokens.total}   waiting at most: {report.waiting_bound}")
+    elif report.firings:
+        print("  ?: decided by data, or no polynomial found")
+    if report.critical_path is not None:
+        print(f"critical path: {report.critical_path}   average parallelism: {average_parallelism(report) or '?'}")
+    counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
+    print(f"{file}: {counts}")
