@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import fmt
+from upl_mlir.tools import einsum, fmt
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report
+    from upl_mlir.api import Program
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
     p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
     p.add_argument("--json", action="store_true", help="the report as JSON")
+    p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
     p = command("grad", "the program of the derivatives, as .upl text")
     p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
@@ -54,9 +55,21 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
+    text = "an einsum case as a UPL program, as its gradient, or as C++; and back"
+    einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
     text = "format .upl files in place: one layout, nothing of the text lost"
     fmt.add_arguments(commands.add_parser("fmt", help=text, description=text, allow_abbrev=False))
     return top
+
+
+class _PrintSchema(argparse.Action):
+    """The option ``--schema``, which needs no FILE."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_args: object, **_kwargs: object) -> None:
+        from upl_mlir.tools.report import schema
+
+        print(json.dumps(schema(), indent=2))
+        parser.exit()
 
 
 def _run_options(p: argparse.ArgumentParser) -> None:
@@ -79,56 +92,14 @@ def _load(args: argparse.Namespace) -> Program:
 
 
 def _check(args: argparse.Namespace) -> int:
+    from upl_mlir.tools.report import print_json, print_text
+
     report = _load(args).check()
     if args.json:
-        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+        print_json(report)
     else:
-        _print_report(args.file, report)
+        print_text(args.file, report)
     return 0 if report.ok else 1
-
-
-def report_json(report: Report) -> dict[str, Any]:
-    """The report as `upl check --json` prints it."""
-
-    def number(n: Any) -> int | str | None:
-        return n if n is None or isinstance(n, int) else str(n)
-
-    return {
-        "ok": report.ok,
-        "obligations": [
-            {
-                "kind": o.kind.name.lower(), "status": o.status.value, "where": str(o.span) if o.span else o.where,
-                "what": o.where, "arrow": o.arrow, "witness": o.witness, "message": o.message,
-            }
-            for o in report.obligations
-        ],
-        "firings": {n: number(e) for n, e in report.firings.items()},
-        "tokens": {n: number(e) for n, e in report.tokens.items()},
-        "total_firings": number(report.firings.total),
-        "total_tokens": number(report.tokens.total),
-        "field_bits": report.field_bits,
-        "waiting_bound": number(report.waiting_bound),
-    }  # fmt: skip
-
-
-def _print_report(file: str, report: Report) -> None:
-    from upl_mlir.passes.obligations import Status
-
-    for d in report.diagnostics():
-        print(d.render(), file=sys.stderr)
-    for o in report.obligations:
-        if o.status is Status.UNPROVED:
-            where = f"{o.span}: " if o.span else ""
-            print(f"{where}unproved: {o.kind.value}, {o.where}: {o.message}")
-    width = max((len(n) for n in report.firings), default=0)
-    for name, n in report.firings.items():
-        print(f"  {name:<{width}}  {n if n is not None else '?'}")
-    if report.firings.total is not None:
-        print(f"firings: {report.firings.total}   tokens: {report.tokens.total}   waiting at most: {report.waiting_bound}")
-    elif report.firings:
-        print("  ?: decided by data, or no polynomial found")
-    counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
-    print(f"{file}: {counts}")
 
 
 def _grad(args: argparse.Namespace) -> int:
@@ -245,7 +216,7 @@ def _fmt(args: argparse.Namespace) -> int:
     return fmt.run(args.files, check=args.check, stdout=args.stdout)
 
 
-_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train, "fmt": _fmt}
+_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train, "einsum": einsum.run, "fmt": _fmt}
 
 
 def _main(argv: Sequence[str]) -> int:

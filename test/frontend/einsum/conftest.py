@@ -1,0 +1,272 @@
+"""Einsum cases with what they mean in numpy, and a way to call the C++ that is made of them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Arrays = dict[str, Any]
+FLAGS = ("-std=c++11", "-O1", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Werror", "-shared", "-fPIC")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A case and its meaning: `numpy` takes the inputs by name and gives the outs, for real and complex numbers."""
+
+    name: str
+    kernel: str
+    ins: dict[str, tuple[int, ...]]
+    outs: tuple[str, ...]
+    numpy: Callable[..., tuple[Any, ...]]
+    grad_to: tuple[str, ...] = ()
+    data_type: str = "float"
+    nonzero: frozenset[str] = field(default=frozenset())  # inputs that are divided by
+
+    def json(self) -> str:
+        """The case as its JSON text."""
+        return json.dumps(
+            {
+                "name": self.name, "ins": list(self.ins), "outs": list(self.outs), "data_type": self.data_type,
+                "kernel": self.kernel, "grad_to": list(self.grad_to),
+            }
+        )  # fmt: skip
+
+    def inputs(self, seed: int = 0) -> Arrays:
+        """Small integers, as floats: sums and products of them are exact."""
+        rng = np.random.default_rng(seed)
+        out = {n: rng.integers(-3, 4, s).astype(np.float64) for n, s in self.ins.items()}
+        for n in self.nonzero:
+            out[n] = rng.choice([-4.0, -2.0, -1.0, 1.0, 2.0, 4.0], self.ins[n])
+        return out
+
+    def results(self, inputs: Mapping[str, Any]) -> Arrays:
+        """The outs by numpy."""
+        return {n: np.asarray(v) for n, v in zip(self.outs, self.numpy(**inputs), strict=True)}
+
+    def seeds(self, inputs: Mapping[str, Any], seed: int = 1) -> Arrays:
+        """Weights for the outs."""
+        rng = np.random.default_rng(seed)
+        return {n: rng.integers(-3, 4, v.shape).astype(np.float64) for n, v in self.results(inputs).items()}
+
+    def gradients(self, inputs: Mapping[str, Any], seeds: Mapping[str, Any]) -> Arrays:
+        """The derivatives of the weighted outs by `grad_to`, by complex step on the numpy function."""
+        out: Arrays = {}
+        for n in self.grad_to:
+            d = np.zeros(self.ins[n])
+            for at in np.ndindex(*self.ins[n]):
+                z = {m: np.array(v, dtype=complex) for m, v in inputs.items()}
+                z[n][at] += 1e-30j
+                d[at] = sum((seeds[o] * v).sum().imag for o, v in self.results(z).items()) / 1e-30
+            out[n] = d
+        return out
+
+
+def _conv(B: Any, C: Any) -> Any:
+    n, _, h, w = B.shape
+    k, _, r, s = C.shape
+    A = np.zeros((n, k, h - r + 1, w - s + 1), np.result_type(B, C))
+    for p, q, i, j in np.ndindex(h - r + 1, w - s + 1, r, s):
+        A[:, :, p, q] += B[:, :, p + i, q + j] @ C[:, :, i, j].T
+    return A
+
+
+def _strided(B: Any, C: Any) -> Any:
+    return np.array([sum(B[2 * i + r] * C[r] for r in range(3)) for i in range(4)])
+
+
+KERNELS = [
+    Kernel(
+        "elementwise", "C<4, 6>[i, j] = A<4, 6>[i, j] * B<4, 6>[i, j] + 1.0;", {"A": (4, 6), "B": (4, 6)}, ("C",),
+        lambda A, B: (A * B + 1,), ("A",),
+    ),
+    Kernel("square", "C<4, 3>[i, j] = A<4, 3>[i, j] * A<4, 3>[i, j];", {"A": (4, 3)}, ("C",), lambda A: (A * A,), ("A",)),
+    Kernel(
+        "contraction", "C<4, 5>[i, j] = A<4, 6>[i, k] * B<6, 5>[k, j];", {"A": (4, 6), "B": (6, 5)}, ("C",),
+        lambda A, B: (A @ B,), ("A", "B"),
+    ),
+    Kernel(
+        "three_factors", "A<3, 4>[i, j] = B<3, 5, 2>[i, k, l] * C<5, 4>[k, j] * D<2, 4>[l, j];",
+        {"B": (3, 5, 2), "C": (5, 4), "D": (2, 4)}, ("A",), lambda B, C, D: (np.einsum("ikl,kj,lj->ij", B, C, D),),
+        ("B", "C"),
+    ),
+    Kernel(
+        "convolution", "A<1, 2, 3, 3>[n, k, p, q] = B<1, 3, 5, 5>[n, c, p + r, q + s] * C<2, 3, 3, 3>[k, c, r, s];",
+        {"B": (1, 3, 5, 5), "C": (2, 3, 3, 3)}, ("A",), lambda B, C: (_conv(B, C),), ("B", "C"),
+    ),
+    Kernel("transposed", "B<5, 3>[i, j] = A<3, 5>[j, i];", {"A": (3, 5)}, ("B",), lambda A: (A.T,), ("A",)),
+    Kernel(
+        "broadcast", "A<4, 3>[i, j] = B<4>[i] * C<3>[j] + s<1>;", {"B": (4,), "C": (3,), "s": ()}, ("A",),
+        lambda B, C, s: (np.multiply.outer(B, C) + s,), ("B", "C", "s"),
+    ),
+    Kernel("spread", "A<4, 3>[i, j] = B<4>[i];", {"B": (4,)}, ("A",), lambda B: (np.stack([B] * 3, 1),), ("B",)),
+    Kernel("flatten", "B<32>[i] = A<2, 16>[i//16, i%16];", {"A": (2, 16)}, ("B",), lambda A: (A.reshape(32),), ("A",)),
+    Kernel(
+        "unflatten", "B<3, 8>[(4*i + j)//8, (4*i + j)%8] = A<6, 4>[i, j] / 2;", {"A": (6, 4)}, ("B",),
+        lambda A: (A.reshape(3, 8) / 2,), ("A",),
+    ),
+    Kernel(
+        "stencil", "A<4, 3>[i, j] = (B<6, 3>[i, j] + B<6, 3>[i + 1, j] + B<6, 3>[i + 2, j]) / 4.0;", {"B": (6, 3)}, ("A",),
+        lambda B: ((B[:-2] + B[1:-1] + B[2:]) / 4,), ("B",),
+    ),
+    Kernel(
+        "repeated", "A<4>[i] = B<4>[i] * B<4>[i] * B<4>[3 - i] + B<4>[0];", {"B": (4,)}, ("A",),
+        lambda B: (B * B * B[::-1] + B[0],), ("B",),
+    ),
+    Kernel(
+        "diagonal", "d<4>[i] = A<4, 4>[i, i] * B<4>[i];", {"A": (4, 4), "B": (4,)}, ("d",),
+        lambda A, B: (np.diagonal(A) * B,), ("A", "B"),
+    ),
+    Kernel("trace", "t<1> = A<4, 4>[i, i];", {"A": (4, 4)}, ("t",), lambda A: (np.trace(A),), ("A",)),
+    Kernel(
+        "onto_diagonal", "A<3, 3>[i, i] = B<3>[i];", {"B": (3,)}, ("A",), lambda B: (np.diag(B),), ("B",),
+    ),
+    Kernel(
+        "strided", "A<4>[i] = B<9>[2*i + r] * C<3>[r];", {"B": (9,), "C": (3,)}, ("A",), lambda B, C: (_strided(B, C),),
+        ("B", "C"),
+    ),
+    Kernel(
+        "dilated", "A<4>[i] = B<10>[i + 3*r] * C<3>[r];", {"B": (10,), "C": (3,)}, ("A",),
+        lambda B, C: (sum(B[3 * r : 3 * r + 4] * C[r] for r in range(3)),), ("B", "C"),
+    ),
+    Kernel(
+        "pooling", "A<3>[i] = (B<6>[2*i] + B<6>[2*i + 1]) / 2;", {"B": (6,)}, ("A",), lambda B: ((B[::2] + B[1::2]) / 2,),
+        ("B",),
+    ),
+    Kernel(
+        "interleaved", "A<8>[2*i] = B<4>[i]; A<8>[2*i + 1] = B<4>[i] * C<4>[i];", {"B": (4,), "C": (4,)}, ("A",),
+        lambda B, C: (np.stack([B, B * C], 1).reshape(8),), ("B", "C"),
+    ),
+    Kernel(
+        "shifted", "A<4>[i] = B<4>[i + 1];", {"B": (4,)}, ("A",), lambda B: (np.concatenate([B[1:], [0]]),), ("B",),
+    ),
+    Kernel(
+        "gemm", "C<3, 4>[i, j] = a<1> * (A<3, 5>[i, k] * B<5, 4>[k, j]) + b<1> * C<3, 4>[i, j];",
+        {"a": (), "b": (), "A": (3, 5), "B": (5, 4), "C": (3, 4)}, ("C",), lambda a, b, A, B, C: (a * (A @ B) + b * C,),
+        ("A", "b", "C"),
+    ),
+    Kernel(
+        "in_place", "A<4>[i] = A<4>[3 - i] * A<4>[i] + A<4>[i];", {"A": (4,)}, ("A",), lambda A: (A[::-1] * A + A,), ("A",),
+    ),
+    Kernel(
+        "part_in_place", "A<4>[i] = A<4>[i] + A<4>[i + 1];", {"A": (4,)}, ("A",),
+        lambda A: (np.concatenate([A[:-1] + A[1:], A[3:]]),), ("A",),
+    ),
+    Kernel(
+        "statements",
+        "T<3, 4>[i, j] = A<3, 2>[i, k] * B<2, 4>[k, j];\nR<3>[i] = T<3, 4>[i, j] * T<3, 4>[i, j];\n"
+        "T<3, 4>[i, j] = T<3, 4>[i, j] - R<3>[i];\nL<1> = T<3, 4>[i, j] * R<3>[i];",
+        {"A": (3, 2), "B": (2, 4)}, ("T", "L"),
+        lambda A, B: ((T := A @ B) - (R := (T * T).sum(1))[:, None], ((T - R[:, None]) * R[:, None]).sum()), ("A", "B"),
+    ),
+    Kernel(
+        "quotient", "A<4>[i] = B<4>[i] / (C<4>[i] * C<4>[i] + 1) - -B<4>[i];", {"B": (4,), "C": (4,)}, ("A",),
+        lambda B, C: (B / (C * C + 1) + B,), ("B", "C"),
+    ),
+    Kernel(
+        "by_part", "y<1> = a<4>[i] / b<4>[i];", {"a": (4,), "b": (4,)}, ("y",), lambda a, b: ((a / b).sum(),), ("a", "b"),
+        nonzero=frozenset("b"),
+    ),
+    # where sums stand in nested terms
+    Kernel(
+        "inner_term", "A<4>[i] = x<1> * (B<4, 3>[i, k] * C<3>[k] + D<4>[i]);",
+        {"x": (), "B": (4, 3), "C": (3,), "D": (4,)}, ("A",), lambda x, B, C, D: (x * (B @ C + D),), ("x", "B", "D"),
+    ),
+    Kernel(
+        "each_inner_term", "A<4>[i] = (B<4, 3>[i, k] + C<4, 3>[i, k] + D<4>[i]) * D<4>[i];",
+        {"B": (4, 3), "C": (4, 3), "D": (4,)}, ("A",), lambda B, C, D: ((B.sum(1) + C.sum(1) + D) * D,), ("C", "D"),
+    ),
+    Kernel(
+        "shared_index", "A<4>[i] = (B<4, 3>[i, k] + C<4>[i]) * D<3>[k];", {"B": (4, 3), "C": (4,), "D": (3,)}, ("A",),
+        lambda B, C, D: ((B + C[:, None]) @ D,), ("B", "C", "D"),
+    ),
+    Kernel(
+        "sum_in_divisor", "A<4>[i] = E<4>[i] / (B<4, 3>[i, k] * B<4, 3>[i, k] + 1);", {"E": (4,), "B": (4, 3)}, ("A",),
+        lambda E, B: (E / ((B * B).sum(1) + 1),), ("E", "B"),
+    ),
+    Kernel(
+        "terms_apart", "A<4>[i] = B<4, 3>[i, k] - C<4>[i] + D<5>[k2];", {"B": (4, 3), "C": (4,), "D": (5,)}, ("A",),
+        lambda B, C, D: (B.sum(1) - C + D.sum(),), ("B", "C", "D"),
+    ),
+]  # fmt: skip
+
+INT_KERNELS = [
+    Kernel(
+        "int_dot", "A<4>[i] = B<4, 3>[i, k] * C<3>[k] * 2 - 1;", {"B": (4, 3), "C": (3,)}, ("A",),
+        lambda B, C: (2 * (B @ C) - 1,), ("B", "C"), "int",
+    ),
+    Kernel(
+        "int_division", "Q<6>[i] = B<6>[i] / C<6>[i]; F<6>[i] = B<6>[i] // C<6>[i]; M<6>[i] = B<6>[i] % C<6>[i];",
+        {"B": (6,), "C": (6,)}, ("Q", "F", "M"), lambda B, C: (np.trunc(B / C), B // C, B % C), (), "int", frozenset("C"),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(params=KERNELS, ids=lambda k: k.name)
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    """Each case on floats."""
+    return request.param
+
+
+@pytest.fixture(params=INT_KERNELS, ids=lambda k: k.name)
+def int_kernel(request: pytest.FixtureRequest) -> Kernel:
+    """Each case on integers."""
+    return request.param
+
+
+@dataclass(frozen=True)
+class Cpp:
+    """A compiled function: its parameters by name, in order, and how to call it."""
+
+    text: str
+    parameters: tuple[str, ...]
+    function: Any
+    dtype: Any
+
+    def __call__(self, **arrays: Any) -> Arrays:
+        """Call it; every parameter that is not given starts as NaN (or a large number), and all come back."""
+        shapes = dict(re.findall(r"(?:float|int) \(?&(\w+)\)?((?:\[\d+\])*)", self.text))
+        junk = np.nan if self.dtype == np.float32 else 12345
+        data = {
+            n: np.full(tuple(map(int, re.findall(r"\d+", shapes[n]))), junk, self.dtype) for n in self.parameters
+        }  # fmt: skip
+        for n in self.parameters:
+            if n in arrays:
+                data[n][...] = arrays[n]
+        self.function(*(data[n].ctypes.data_as(ctypes.c_void_p) for n in self.parameters))
+        return data
+
+
+CppCompiler = Callable[[str], Cpp]
+
+
+@pytest.fixture
+def compile_cpp(tmp_path: Path) -> CppCompiler:
+    """Compile the text of a function, without a warning, and load it."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    assert compiler is not None, "the tests need a C++ compiler"
+
+    def build(text: str) -> Cpp:
+        found = re.search(r"^void (\w+)\((.*)\) \{$", text, re.MULTILINE)
+        assert found is not None, text
+        name, parts = found.group(1), found.group(2).split(", ")
+        parameters = tuple(re.search(r"&(\w+)", p).group(1) for p in parts)  # pyright: ignore
+        args = ", ".join(f"*reinterpret_cast<{re.sub('&' + n, '*', p)}>({n})" for n, p in zip(parameters, parts, strict=True))
+        wrapper = f'extern "C" void call({", ".join(f"void *{n}" for n in parameters)}) {{ {name}({args}); }}\n'
+        source, library = tmp_path / f"{name}.cpp", tmp_path / f"{name}_{abs(hash(text))}.so"
+        source.write_text(text + wrapper, encoding="utf-8")
+        run = subprocess.run([compiler, *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
+        assert run.returncode == 0 and not run.stderr, f"{run.stderr}\n{text}"
+        function = ctypes.CDLL(str(library)).call
+        return Cpp(text, parameters, function, np.int32 if parts[0].startswith("int") else np.float32)
+
+    return build

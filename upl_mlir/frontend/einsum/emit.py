@@ -1,0 +1,49 @@
+"""An einsum case, or its gradient, as a C++ function: the UPL program's gather form, with the case's parameters.
+
+Forward: `ins`, then the outs that are not among them.  Gradient: the inputs that the derivatives read, in the order of
+`ins`, then ``d<out>`` for each of `outs`, then ``d<grad_to>`` for each of `grad_to`.  A tensor that is asked for twice is
+one parameter.
+"""
+
+from __future__ import annotations
+
+from upl_mlir.dialects.upl import UplType
+from upl_mlir.frontend.einsum.cpp import Argument, emit_cpp
+from upl_mlir.frontend.einsum.gather_form import gather_form
+from upl_mlir.frontend.einsum.load import Loaded
+from upl_mlir.frontend.tensor.lower import output_name
+
+
+def cpp_of(loaded: Loaded, *, grad: bool = False, ordered: bool = True) -> str:
+    """The C++11 text of a case.  Raises UplError (UPL19xx)."""
+    case, tensors = loaded.case, loaded.tensors()
+    # f32 and f64 programs alike are written in the data type
+    type_ = UplType.INT if case.data_type == "int" else UplType.F32
+    results = {t: output_name(tensors, t) for t in case.outs}
+    args: dict[str, Argument] = {}
+
+    def add(name: str, tensor: str, brings: str | None = None, takes: str | None = None) -> None:
+        old = args.get(name)
+        if old is not None:
+            brings, takes = old.brings or brings, old.takes or takes
+        args[name] = Argument(name, tensors.tensors[tensor].shape, brings, takes)
+
+    if grad:
+        form = gather_form(loaded.gradient(), [f"d_{t}" for t in case.grad_to], type_=type_)
+        for t in case.ins:
+            if t in form.inputs:
+                add(t, t, brings=t)
+        for t, out in results.items():
+            add(f"d{t}", t, brings=f"d_{out}")
+        for t in case.grad_to:
+            add(f"d{t}", t, takes=f"d_{t}")
+    else:
+        form = gather_form(loaded.program(), list(results.values()), type_=type_)
+        for t in case.ins:
+            add(t, t, brings=t)
+        for t, out in results.items():
+            add(t, t, takes=out)
+    what = f"the gradient of {case.name} by {', '.join(case.grad_to)}" if grad else case.name
+    kernel = "\n".join(f"    {line.strip()}" for line in case.kernel.splitlines())
+    comment = f"{what}, from\n{kernel}"
+    return emit_cpp(case.name, form, list(args.values()), ordered=ordered, comment=comment)

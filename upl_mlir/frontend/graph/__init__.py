@@ -1,0 +1,49 @@
+"""Static graphs: the API of the teaching systems, in which one builds a graph of nodes first and feeds arrays later.
+
+    from upl_mlir.frontend import graph as ad
+
+    x1, x2 = ad.Variable("x1"), ad.Variable("x2")
+    y = ad.matmul_op(x1, x2) * x1 + 1
+    d1, d2 = ad.gradients(y, [x1, x2])                  # nodes again: they can be used, and differentiated
+    y_value, d1_value, d2_value = ad.Executor([y, d1, d2]).run(feed_dict={x1: a, x2: b})
+
+A graph becomes a UPL program once the shapes are known, at `run`; derivatives are those of UPL.
+"""
+
+from __future__ import annotations
+
+from upl_mlir.frontend.graph.executor import Executor
+from upl_mlir.frontend.graph.node import Node, Op, Variable
+from upl_mlir.frontend.graph.ops import (
+    add_byconst_op,
+    add_op,
+    div_byconst_op,
+    div_op,
+    exp_op,
+    gradients,
+    log_op,
+    matmul_op,
+    mul_byconst_op,
+    mul_op,
+    neg_op,
+    oneslike_op,
+    placeholder_op,
+    rdiv_byconst_op,
+    relu_op,
+    rsub_byconst_op,
+    sigmoid_op,
+    sqrt_op,
+    sub_byconst_op,
+    sub_op,
+    sum_op,
+    tanh_op,
+    transpose_op,
+    zeroslike_op,
+)
+
+__all__ = [
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "exp_op", "gradients",
+    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder_op", "rdiv_byconst_op", "relu_op",
+    "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op", "tanh_op", "transpose_op",
+    "zeroslike_op",
+]  # fmt: skip

@@ -1,0 +1,129 @@
+"""A graph of nodes as a tensor program, once the shapes of what is fed are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from upl_mlir.dialects.upl import UplType
+from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Shape
+from upl_mlir.frontend.graph.ops import Gradient, Request, indices, ranges
+from upl_mlir.frontend.tensor import Derivative, Number, Statement, Tensor, TensorProgram
+from upl_mlir.frontend.tensor.wiring import unused
+
+
+def placeholders(nodes: Sequence[Node]) -> list[Node]:
+    """The placeholders that the nodes depend on, each once."""
+    return [n for n in ordered(nodes) if isinstance(n.op, PlaceholderOp)]
+
+
+def ordered(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes and all that they depend on, operands first."""
+    needed: set[Node] = set()
+    todo = list(nodes)
+    while todo:
+        n = todo.pop()
+        if n not in needed:
+            needed.add(n)
+            todo += n.inputs
+    joint: dict[Request, list[Node]] = {}  # the derivatives of one request are computed together
+    for n in needed:
+        if isinstance(n.op, Gradient):
+            joint.setdefault(n.const_attr, []).append(n)
+    out: dict[Node, None] = {}
+    stack = [(n, False) for n in reversed(nodes)]
+    while stack:
+        n, done = stack.pop()
+        if done:
+            out[n] = None
+        elif n not in out:
+            operands = n.inputs
+            if isinstance(n.op, Gradient):
+                wanted = {m.inputs[1] for m in joint[n.const_attr]}
+                operands = [n.inputs[0], *(x for x in n.const_attr.wrt if x in wanted)]
+            stack.append((n, True))
+            stack += [(m, False) for m in reversed(operands) if m not in out]
+    return list(out)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A tensor program, and under what name each node stands in it."""
+
+    program: TensorProgram
+    names: dict[Node, str]
+
+
+def build(results: Sequence[Node], shapes: Mapping[Node, Shape]) -> Built:
+    """The program that computes the nodes `results`; `shapes` has the shape of every placeholder.
+
+    Raises UplError (UPL1921) for shapes that do not fit.
+    """
+    return _Builder(results, shapes).run()
+
+
+class _Builder:
+    def __init__(self, results: Sequence[Node], shapes: Mapping[Node, Shape]):
+        self.results = results
+        self.nodes = ordered(results)
+        self.shapes: dict[Node, Shape] = dict(shapes)
+        self.names: dict[Node, str] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.statements: list[Statement | Derivative] = []
+
+    def run(self) -> Built:
+        inputs: list[str] = []
+        for n in self.nodes:
+            if isinstance(n.op, PlaceholderOp):
+                inputs.append(self._tensor(n, n.name))
+            elif isinstance(n.op, Gradient):
+                if n not in self.names:
+                    self._gradients(n.const_attr)
+            else:
+                operands = [self.shapes[m] for m in n.inputs]
+                self.shapes[n] = n.op.shape(n, operands)
+                names = [self.names[m] for m in n.inputs]
+                target = self._tensor(n, n.op.word.partition(" ")[0])
+                self.statements.append(n.op.statement(n, target, names, operands))
+        outputs = tuple(dict.fromkeys(self.names[n] for n in self.results))
+        program = TensorProgram(
+            "graph", UplType.REAL, self.tensors, tuple(inputs), outputs, tuple(self.statements)
+        )  # fmt: skip
+        return Built(program, self.names)
+
+    def _tensor(self, node: Node, wish: str) -> str:
+        """A tensor for a node, under a name of letters, digits and `_`."""
+        stem = re.sub(r"\W+", "_", wish).strip("_") or "x"
+        stem = stem if not stem[0].isdigit() else f"x{stem}"
+        name = self.names[node] = unused(stem, self.tensors)
+        self.tensors[name] = Tensor(name, self.shapes[node])
+        return name
+
+    def _gradients(self, request: Request) -> None:
+        """All derivatives of one request that are needed."""
+        wanted = [n for n in self.nodes if isinstance(n.op, Gradient) and n.const_attr is request]
+        by: dict[Node, list[Node]] = {}  # the gradient nodes for each node of `wrt`
+        for n in wanted:
+            self.shapes[n] = self.shapes[n.inputs[1]]
+            by.setdefault(n.inputs[1], []).append(n)
+        reached = set(ordered([request.of]))
+        related: list[Node] = []
+        for x, nodes in by.items():
+            name = self._tensor(nodes[0], f"d_{self.names[x]}")
+            self.names |= dict.fromkeys(nodes, name)
+            if x in reached:
+                related.append(x)
+            else:
+                shape = self.shapes[x]
+                self.statements.append(Statement(name, indices(shape), Number(0), ranges(shape)))
+        for group in _independent(related):
+            wrt = tuple(self.names[x] for x in group)
+            into = tuple(self.names[by[x][0]] for x in group)
+            self.statements.append(Derivative(self.names[request.of], wrt, into))
+
+
+def _independent(nodes: Iterable[Node]) -> list[list[Node]]:
+    """Groups in which no node depends on another: what one contributes through another must count."""
+    fed = [n for n in nodes if isinstance(n.op, PlaceholderOp)]
+    return [*([fed] if fed else []), *([n] for n in nodes if n not in fed)]

@@ -1,0 +1,120 @@
+"""Nodes of a static graph, their operators, and what an operation has to know."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from upl_mlir.diagnostics import UplError, error
+
+if TYPE_CHECKING:
+    from upl_mlir.frontend.tensor import Statement
+
+Shape = tuple[int, ...]
+MAX_NAME = 60
+"""Names are made of the operands' names; longer ones are cut in the middle."""
+
+
+class Node:
+    """A value of the graph: an operation on other nodes.  Nodes are equal only to themselves.
+
+    `inputs` are the operands, `const_attr` what the operation has besides (a number, transposition flags), `name` is for
+    people and for error messages.
+    """
+
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * node` to us
+    __slots__ = ("const_attr", "inputs", "name", "op")
+
+    def __init__(self, op: Op, inputs: Sequence[Node] = (), const_attr: Any = None, name: str = ""):
+        self.op = op
+        self.inputs = list(inputs)
+        self.const_attr = const_attr
+        self.name = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 + 1 :]}"
+
+    def fail(self, what: str, shapes: Sequence[Shape]) -> UplError:
+        """The error that this node's operands have shapes that do not fit; the caller raises it."""
+        parts = ", ".join(f"{n.name} {s}" for n, s in zip(self.inputs, shapes, strict=True))
+        return error("UPL1921", f"{self.op.word} `{self.name}`: {what}; the operands are {parts}")
+
+    def __add__(self, other: Node | float) -> Node:
+        return _ops().add_op(self, other) if isinstance(other, Node) else _ops().add_byconst_op(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Node | float) -> Node:
+        return _ops().sub_op(self, other) if isinstance(other, Node) else _ops().sub_byconst_op(self, other)
+
+    def __rsub__(self, other: float) -> Node:
+        return _ops().rsub_byconst_op(self, other)
+
+    def __mul__(self, other: Node | float) -> Node:
+        return _ops().mul_op(self, other) if isinstance(other, Node) else _ops().mul_byconst_op(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Node | float) -> Node:
+        return _ops().div_op(self, other) if isinstance(other, Node) else _ops().div_byconst_op(self, other)
+
+    def __rtruediv__(self, other: float) -> Node:
+        return _ops().rdiv_byconst_op(self, other)
+
+    def __neg__(self) -> Node:
+        return _ops().neg_op(self)
+
+    def __matmul__(self, other: Node) -> Node:
+        return _ops().matmul_op(self, other)
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+
+def _ops() -> Any:
+    """The operations, which know nodes in turn."""
+    from upl_mlir.frontend.graph import ops
+
+    return ops
+
+
+class Op:
+    """An operation: makes nodes, and knows the shape and the meaning of what it makes."""
+
+    word: str = "operation"
+    """What error messages call it."""
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        """The shape of a node's value from those of its operands.  Raises UplError (UPL1921)."""
+        raise NotImplementedError
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        """The assignment that computes the node: `names` and `shapes` are those of the operands."""
+        raise NotImplementedError
+
+
+class PlaceholderOp(Op):
+    """A value that is fed at `run`."""
+
+    word = "placeholder"
+
+    def __call__(self, name: str = "placeholder") -> Node:
+        """A new placeholder."""
+        return Node(self, (), None, name)
+
+
+def Variable(name: str) -> Node:  # noqa: N802  (the name that these systems use)
+    """A placeholder with a name: the value that is fed for it may have any shape."""
+    return PlaceholderOp()(name)
+
+
+def number(node: Node, value: Any) -> float:
+    """A constant operand.  Raises UplError (UPL1923) for what is no number."""
+    item = getattr(value, "item", None)
+    if item is not None and getattr(value, "size", 0) == 1 and getattr(value, "ndim", 1) == 0:
+        value = item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not abs(float(value)) < float("inf"):
+        what = f"an array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
+        help = "constants are finite numbers; feed arrays through a placeholder"
+        raise error("UPL1923", f"`{node.name}` cannot be combined with {what}", help=help)
+    return float(value)

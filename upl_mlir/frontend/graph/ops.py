@@ -1,0 +1,249 @@
+"""The operations of static graphs: each with its shapes and, as a statement on tensors, its meaning.
+
+Elementwise operations broadcast as numpy does.  None of them has a derivative here: that is UPL's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from upl_mlir.diagnostics import error
+from upl_mlir.frontend.graph.node import Node, Op, PlaceholderOp, Shape, number
+from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum
+from upl_mlir.poly.expr import IndexExpr
+
+
+def indices(shape: Shape, prefix: str = "i") -> tuple[IndexExpr, ...]:
+    """One index for each dimension: ``i0, i1, …``."""
+    return tuple(IndexExpr.of(f"{prefix}{n}") for n in range(len(shape)))
+
+
+def ranges(shape: Shape, prefix: str = "i") -> dict[str, tuple[int, int]]:
+    """The ranges of `indices`."""
+    return {f"{prefix}{n}": (0, extent - 1) for n, extent in enumerate(shape)}
+
+
+class Elementwise(Op):
+    """A function of the operands' elements at one place; `pattern` makes the name, `make` the expression."""
+
+    def __init__(self, word: str, pattern: str, make: Callable[..., Expr], *, constant: bool = False):
+        self.word, self.pattern, self.make, self.constant = word, pattern, make, constant
+
+    def __call__(self, *operands: Any) -> Node:
+        """The node of the operation on nodes, the last operand being a number if it takes one."""
+        nodes = operands[:-1] if self.constant else operands
+        for n in nodes:
+            _need_node(self, n)
+        value = number(nodes[0], operands[-1]) if self.constant else None
+        names = [n.name for n in nodes] + ([f"{value:g}"] if value is not None else [])
+        return Node(self, nodes, value, self.pattern.format(*names))
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise node.fail("the shapes do not broadcast", shapes) from None
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        shape = self.shape(node, shapes)
+        index = indices(shape)
+        args: list[Expr] = [Read(n, _broadcast(index, shape, s)) for n, s in zip(names, shapes, strict=True)]
+        if self.constant:
+            args.append(Number(cast(float, node.const_attr)))
+        return Statement(target, index, self.make(*args), ranges(shape))
+
+
+def _broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
+    """The element that an operand of shape `own` has at an index of the result."""
+    last = index[len(index) - len(own) :]
+    wide = shape[len(shape) - len(own) :]
+    return tuple(IndexExpr.of(0) if m == 1 < n else e for e, m, n in zip(last, own, wide, strict=True))
+
+
+def _need_node(op: Op, x: Any) -> None:
+    if not isinstance(x, Node):
+        help = "make a Variable and feed the value; for a number there is the operation with `byconst` in its name"
+        raise error("UPL1923", f"{op.word}: expected a node, found {type(x).__name__}", help=help)
+
+
+def _apply(op: str) -> Callable[..., Expr]:
+    return lambda *args: Apply(op, args)
+
+
+class ReduceSum(Op):
+    """The sum of all elements, or along axes."""
+
+    word = "sum"
+
+    def __call__(self, node: Node, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Node:
+        """The node; `axis` and `keepdims` as in numpy."""
+        _need_node(self, node)
+        where = None if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
+        text = f"Sum({node.name})" if where is None else f"Sum({node.name},axis={','.join(map(str, where))})"
+        return Node(self, [node], (where, keepdims), text)
+
+    def _axes(self, node: Node, shape: Shape) -> tuple[int, ...]:
+        where = node.const_attr[0]
+        if where is None:
+            return tuple(range(len(shape)))
+        if any(not -len(shape) <= a < len(shape) for a in where):
+            raise node.fail(f"there is no axis {where}", [shape])
+        axes = tuple(sorted(a % len(shape) for a in where))
+        if len(set(axes)) < len(axes):
+            raise node.fail(f"an axis is given twice: {where}", [shape])
+        return axes
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        axes, keep = self._axes(node, shapes[0]), node.const_attr[1]
+        return tuple(1 if d in axes else n for d, n in enumerate(shapes[0]) if keep or d not in axes)
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        axes, keep = self._axes(node, shapes[0]), node.const_attr[1]
+        index = indices(shapes[0])
+        read: Expr = Read(names[0], index)
+        over = tuple(f"i{a}" for a in axes)
+        left = tuple(IndexExpr.of(0) if d in axes else e for d, e in enumerate(index) if keep or d not in axes)
+        return Statement(target, left, Sum(over, read) if over else read, ranges(shapes[0]))
+
+
+class MatMul(Op):
+    """The product of two matrices, each transposed first if asked; vectors as in numpy."""
+
+    word = "matmul"
+
+    def __call__(self, node_A: Node, node_B: Node, trans_A: bool = False, trans_B: bool = False) -> Node:  # noqa: N803
+        """The node of ``A @ B``, ``A.T @ B``, …"""
+        _need_node(self, node_A)
+        _need_node(self, node_B)
+        flags = f",{trans_A},{trans_B}" if trans_A or trans_B else ""
+        return Node(self, [node_A, node_B], (trans_A, trans_B), f"MatMul({node_A.name},{node_B.name}{flags})")
+
+    def _operands(self, node: Node, shapes: Sequence[Shape]) -> tuple[list[Shape], list[tuple[str, ...]]]:
+        """Shapes and index names of the operands, as they are stored: the index ``k`` is summed over."""
+        for s in shapes:
+            if len(s) not in (1, 2):
+                raise node.fail("the operands must be matrices or vectors", shapes)
+        (trans_a, trans_b), (a, b) = node.const_attr, shapes
+        left = ("k",) if len(a) == 1 else ("k", "i") if trans_a else ("i", "k")
+        right = ("k",) if len(b) == 1 else ("j", "k") if trans_b else ("k", "j")
+        inner = a[left.index("k")], b[right.index("k")]
+        if inner[0] != inner[1]:
+            raise node.fail(f"the inner extents {inner[0]} and {inner[1]} differ", shapes)
+        return [a, b], [left, right]
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        operands, names = self._operands(node, shapes)
+        sides = zip(operands, names, "ij", strict=False)
+        return tuple(s[n.index(free)] for s, n, free in sides if free in n)
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        operands, index = self._operands(node, shapes)
+        reads = tuple(Read(t, tuple(map(IndexExpr.of, n))) for t, n in zip(names, index, strict=True))
+        extents = {i: (0, s - 1) for shape, n in zip(operands, index, strict=True) for i, s in zip(n, shape, strict=True)}
+        left = tuple(IndexExpr.of(i) for i in "ij" if i in extents)
+        return Statement(target, left, Sum(("k",), Apply("*", reads)), extents)
+
+
+class Transpose(Op):
+    """The axes in another order; reversed, if no order is given."""
+
+    word = "transpose"
+
+    def __call__(self, node: Node, axes: Sequence[int] | None = None) -> Node:
+        """The node; `axes` as in numpy."""
+        _need_node(self, node)
+        return Node(self, [node], None if axes is None else tuple(axes), f"Transpose({node.name})")
+
+    def _order(self, node: Node, shape: Shape) -> tuple[int, ...]:
+        order = tuple(reversed(range(len(shape)))) if node.const_attr is None else node.const_attr
+        if sorted(order) != list(range(len(shape))):
+            raise node.fail(f"{order} is no order of the axes", [shape])
+        return order
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        return tuple(shapes[0][a] for a in self._order(node, shapes[0]))
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        index = indices(shapes[0])
+        left = tuple(index[a] for a in self._order(node, shapes[0]))
+        return Statement(target, left, Read(names[0], index), ranges(shapes[0]))
+
+
+class Filled(Op):
+    """A constant of the operand's shape."""
+
+    def __init__(self, word: str, value: float):
+        self.word, self.value = word, value
+
+    def __call__(self, node: Node) -> Node:
+        """The node."""
+        _need_node(self, node)
+        return Node(self, [node], None, f"{self.word}({node.name})")
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        return shapes[0]
+
+    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+        return Statement(target, indices(shapes[0]), Number(self.value), ranges(shapes[0]))
+
+
+class Gradient(Op):
+    """A derivative of the sum of the elements of its first operand by its second."""
+
+    word = "gradient"
+
+    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
+        return shapes[1]
+
+
+class Request:
+    """One call of `gradients`: its results are computed together."""
+
+    def __init__(self, of: Node, wrt: Sequence[Node]):
+        self.of, self.wrt = of, tuple(wrt)
+
+
+def gradients(output_node: Node, node_list: Sequence[Node]) -> list[Node]:
+    """For each node of the list the derivative of `output_node` by it, as a node of the same shape.
+
+    Where `output_node` is not a number, the derivative is that of the sum of its elements.  The results are nodes like any
+    others: they can be differentiated again.
+    """
+    _need_node(_gradient, output_node)
+    for n in node_list:
+        _need_node(_gradient, n)
+    request = Request(output_node, node_list)
+    return [Node(_gradient, [output_node, n], request, f"d({output_node.name})/d({n.name})") for n in request.wrt]
+
+
+def _relu(x: Expr) -> Expr:
+    return Apply("?:", (Apply(">", (x, Number(0))), x, Number(0)))
+
+
+_gradient = Gradient()
+placeholder_op = PlaceholderOp()
+add_op = Elementwise("sum of nodes", "({}+{})", _apply("+"))
+add_byconst_op = Elementwise("sum with a number", "({}+{})", _apply("+"), constant=True)
+sub_op = Elementwise("difference", "({}-{})", _apply("-"))
+sub_byconst_op = Elementwise("difference with a number", "({}-{})", _apply("-"), constant=True)
+rsub_byconst_op = Elementwise("difference from a number", "({1}-{0})", lambda x, c: Apply("-", (c, x)), constant=True)
+mul_op = Elementwise("product", "({}*{})", _apply("*"))
+mul_byconst_op = Elementwise("product with a number", "({}*{})", _apply("*"), constant=True)
+div_op = Elementwise("quotient", "({}/{})", _apply("/"))
+div_byconst_op = Elementwise("quotient by a number", "({}/{})", _apply("/"), constant=True)
+rdiv_byconst_op = Elementwise("quotient of a number", "({1}/{0})", lambda x, c: Apply("/", (c, x)), constant=True)
+neg_op = Elementwise("negation", "(-{})", _apply("neg"))
+exp_op = Elementwise("exp", "Exp({})", _apply("exp"))
+log_op = Elementwise("log", "Log({})", _apply("log"))
+sqrt_op = Elementwise("sqrt", "Sqrt({})", _apply("sqrt"))
+tanh_op = Elementwise("tanh", "Tanh({})", _apply("tanh"))
+sigmoid_op = Elementwise("sigmoid", "Sigmoid({})", _apply("sigmoid"))
+relu_op = Elementwise("relu", "Relu({})", _relu)
+sum_op = ReduceSum()
+matmul_op = MatMul()
+transpose_op = Transpose()
+oneslike_op = Filled("Oneslike", 1)
+zeroslike_op = Filled("Zeroslike", 0)

@@ -1,0 +1,24 @@
+"""Programs on tensors, statement by statement, and their translation to UPL: what the other front ends share.
+
+A front end (einsum, static graphs, Python functions) builds a `TensorProgram`; `lower` makes the `upl` module of it.
+"""
+
+from __future__ import annotations
+
+from upl_mlir.frontend.tensor.form import (
+    Apply,
+    Cases,
+    Derivative,
+    Expr,
+    Number,
+    Read,
+    Statement,
+    Sum,
+    Tensor,
+    TensorProgram,
+)
+from upl_mlir.frontend.tensor.lower import lower
+
+__all__ = [
+    "Apply", "Cases", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor", "TensorProgram", "lower",
+]  # fmt: skip

@@ -1,0 +1,175 @@
+"""Tensor programs: assignments of scalar expressions over affine accesses, with sums over index ranges.
+
+    C[i,j] = sum over k of A[i,k]*B[k,j]
+
+Meaning.  Statements run in order.  A statement computes its right side for every point of its index ranges from the
+values that the tensors have *before* it, then assigns.  Elements that no statement assigns keep their value: that of the
+input, else 0.  Extents are known numbers; element indices start at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl import UplType
+from upl_mlir.poly.expr import Formula, IndexExpr
+
+
+@dataclass(frozen=True)
+class Read:
+    """An element of a tensor; `index` has one expression over the statement's indices for each dimension."""
+
+    tensor: str
+    index: tuple[IndexExpr, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal in the program's type."""
+
+    value: int | float
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operation of UPL's expressions on scalars.
+
+    `op` is a binary operator or comparison as UPL writes it (``+``, ``floordiv``, ``<=``), ``neg``, ``?:`` with three
+    operands, or the name of a function (``exp``).
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of `body` over the ranges of the indices `over`, the last one fastest."""
+
+    over: tuple[str, ...]
+    body: Expr
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The value beside the first condition on indices that holds, 0 where none does; the others are not evaluated.
+
+    Only programs that have been read back from UPL contain it; `lower` takes no such program.
+    """
+
+    cases: tuple[tuple[Formula, Expr], ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+Expr: TypeAlias = Read | Number | Apply | Sum | Cases
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``target[index] = value`` for all points of the ranges of the indices in `index`.
+
+    `ranges` has the least and the greatest value of every index of the statement.  No two points assign one element.
+    """
+
+    target: str
+    index: tuple[IndexExpr, ...]
+    value: Expr
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The indices of the left side, in order of occurrence."""
+        return ordered_names(self.index)
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`.
+
+    A name of `wrt` means the tensor's one assignment: what other tensors of `wrt` contribute through it does not count.
+    """
+
+    of: str
+    wrt: tuple[str, ...]
+    into: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor; `shape` is () for a scalar.  `fields` are names for its indices, if somebody has a wish."""
+
+    name: str
+    shape: tuple[int, ...]
+    span: Span | None = field(default=None, compare=False)
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorProgram:
+    """A whole program: `inputs` and `outputs` name tensors; one may be both, its output is then called ``NAME_out``."""
+
+    name: str
+    type: UplType
+    tensors: Mapping[str, Tensor]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    statements: tuple[Statement | Derivative, ...]
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def assignments(self) -> tuple[Statement, ...]:
+        """The statements that are no derivatives."""
+        return tuple(s for s in self.statements if isinstance(s, Statement))
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """The expression and all its parts, left to right, parts first."""
+    match e:
+        case Apply(args=args):
+            for a in args:
+                yield from walk(a)
+        case Sum(body=body):
+            yield from walk(body)
+        case Cases(cases=cases):
+            for _, value in cases:
+                yield from walk(value)
+        case Read() | Number():
+            pass
+    yield e
+
+
+def ordered_names(exprs: tuple[IndexExpr, ...]) -> tuple[str, ...]:
+    """The names in expressions, in order of first occurrence."""
+    out: dict[str, None] = {}
+    for e in exprs:
+        out |= dict.fromkeys(sorted(e.names, key=lambda n: _place(e, n)))
+    return tuple(out)
+
+
+def _place(e: IndexExpr, name: str) -> int:
+    text = str(e)
+    return next((i for i in range(len(text)) if text.startswith(name, i)), len(text))
+
+
+def free_names(e: Expr) -> frozenset[str]:
+    """The indices that an expression depends on; those it sums over are bound."""
+    match e:
+        case Read(index=index):
+            return frozenset(n for i in index for n in i.names)
+        case Number():
+            return frozenset()
+        case Apply(args=args):
+            return frozenset(n for a in args for n in free_names(a))
+        case Sum(over=over, body=body):
+            return free_names(body) - set(over)
+        case Cases(cases=cases):
+            return frozenset(n for f, v in cases for n in (*f.names, *free_names(v)))

@@ -1,0 +1,341 @@
+"""From a tensor program to UPL: a node for each statement and for each sum, an arrow for each read.
+
+Requires: the indices of every statement have ranges in which all accesses stay in bounds.
+Establishes: a `upl.program` with a host input for each tensor that is read in from outside, a host output for each
+result.  A product under a sum is a node whose fields are the statement's indices and those summed over; it sends into a
+gathering input.  A value that many instances need is one token with `*`.
+
+    C[i,j] = sum over k of A[i,k]*B[k,j]
+    ->
+    node C_1_term<i,j,k> { in a, b; a*b #K -> C_1.s<i,j> }
+    node C_1<i,j> { in @(+) s[#]; -> C<i,j> }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
+
+from upl_mlir.diagnostics import Span, error
+from upl_mlir.dialects.upl import (
+    AdjointOp,
+    Gather,
+    InputOp,
+    LetOp,
+    NodeOp,
+    OutputOp,
+    Port,
+    ProgramOp,
+    SendOp,
+    Special,
+    port_ref,
+)
+from upl_mlir.frontend.tensor.form import (
+    Apply,
+    Cases,
+    Derivative,
+    Expr,
+    Number,
+    Read,
+    Statement,
+    Sum,
+    TensorProgram,
+    free_names,
+)
+from upl_mlir.frontend.tensor.values import ValueWriter
+from upl_mlir.frontend.tensor.wiring import Piece, Use, connect, locate, restricted, unused, write_arrows
+from upl_mlir.frontend.upl_text.lexer import RESERVED
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.sets import PolyContext, PSet
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def lower(program: TensorProgram) -> ModuleOp:
+    """The program as a module with one `upl.program`.
+
+    Raises UplError: UPL1903 (a result that nothing assigns), UPL1908 (an element assigned twice by one statement).
+    """
+    return _Lowering(program).run()
+
+
+class _Lowering:
+    def __init__(self, program: TensorProgram):
+        self.program = program
+        self.ctx = PolyContext()
+        self.taken = {*RESERVED, *program.tensors}
+        self.outputs = {t: self._fresh(output_name(program, t)) if t in program.inputs else t for t in program.outputs}
+        self.inputs: list[Operation] = []
+        self.nodes: list[Operation] = []
+        self.pieces: dict[str, list[Piece]] = {}
+        self.versions: dict[str, int] = {}
+        # tensors by which derivatives are asked: a node of its own receives each, so that there is one input to name
+        self.watched = {w for d in program.statements if isinstance(d, Derivative) for w in d.wrt}
+        self.relays: dict[str, NodeOp] = {}
+
+    def _fresh(self, name: str) -> str:
+        out = unused(name, self.taken)
+        self.taken.add(out)
+        return out
+
+    def run(self) -> ModuleOp:
+        for name in self.program.inputs:
+            self._input(name)
+        for s in self.program.statements:
+            if isinstance(s, Statement):
+                self._statement(s)
+            else:
+                self._derivative(s)
+        outs = [self._output(t, name) for t, name in self.outputs.items()]
+        op = ProgramOp(self.program.name, [*self.inputs, *outs, *self.nodes])
+        module = ModuleOp([op])
+        locate(op, self.program.span)
+        locate(module, self.program.span)
+        module.verify()
+        return module
+
+    # -- host ports ----------------------------------------------------------------------------------------------
+    def _box(self, fields: Sequence[str], extents: Sequence[int]) -> Formula:
+        parts = (Formula.compare(0, "<=", f) & Formula.compare(f, "<", n) for f, n in zip(fields, extents, strict=True))
+        return Formula.all(parts)
+
+    def _fields(self, name: str) -> tuple[str, ...]:
+        """Names for the dimensions of a host port: those wished, if they are distinct names that nothing else has."""
+        tensor = self.program.tensors[name]
+        wished = tensor.fields if len(tensor.fields) == len(tensor.shape) else ("",) * len(tensor.shape)
+        out: list[str] = []
+        for at, wish in enumerate(wished):
+            good = wish and wish not in self.taken and wish not in out
+            out.append(wish if good else unused(f"i{at}", {*out, *self.taken, *wished}))
+        return tuple(out)
+
+    def _input(self, name: str) -> None:
+        tensor, fields = self.program.tensors[name], self._fields(name)
+        box = self._box(fields, tensor.shape)
+        op = InputOp(name, fields, self.program.type, box)
+        locate(op, tensor.span)
+        self.inputs.append(op)
+        index = tuple(IndexExpr.of(f) for f in fields)
+        domain = self.ctx.set(fields, box)
+        self._assign(name, [Piece(op, op.value, index, domain, domain)])
+
+    def _output(self, tensor: str, name: str) -> OutputOp:
+        t = self.program.tensors[tensor]
+        if tensor not in self.pieces:
+            raise error("UPL1903", f"the result `{tensor}` is never assigned", t.span, help="assign it in some statement")
+        fields = self._fields(tensor)
+        box = self._box(fields, t.shape)
+        op = OutputOp(name, fields, self.program.type, box)
+        locate(op, t.span)
+        use = Use("", self.pieces[tensor], tuple(IndexExpr.of(f) for f in fields), t.span)
+        write_arrows(use, op, self.ctx.set(fields, box), {})
+        return op
+
+    # -- statements ----------------------------------------------------------------------------------------------
+    def _statement(self, s: Statement) -> None:
+        tensor = self.program.tensors[s.target]
+        self.versions[s.target] = version = self.versions.get(s.target, 0) + 1
+        rename = {v: self._index_name(v) for v in s.ranges}
+        value = _renamed(s.value, rename)
+        ranges = {rename[v]: r for v, r in s.ranges.items()}
+        index = tuple(e.substitute(rename) for e in s.index)
+        fields = tuple(rename[v] for v in s.free)
+        domain = self._domain(fields, ranges)
+        self._once(s, index, domain)
+        op, result = self._node(f"{s.target}_{version}", fields, value, ranges, s.span)
+        new = Piece(op, result, index, domain, domain)
+        elements = tuple(f"element {i}" for i in range(len(tensor.shape)))
+        rest = self.ctx.set(elements, self._box(elements, tensor.shape)) - new.covered(elements)
+        if rest.is_empty():
+            self._assign(s.target, [new])
+            return
+        if s.target not in self.pieces:
+            self.pieces[s.target] = [self._zeros(s.target, rest.coalesce(), elements, s.span)]
+        kept = [restricted(p, elements, rest) for p in self.pieces[s.target]]
+        self._assign(s.target, [new, *(p for p in kept if not p.domain.is_empty())])
+
+    def _assign(self, tensor: str, pieces: list[Piece]) -> None:
+        """A tensor has a new value."""
+        self.pieces[tensor] = pieces
+        if tensor in self.watched:
+            assert tensor not in self.relays, f"{tensor}: what one differentiates by is assigned once"
+            self.relays[tensor], self.pieces[tensor] = self._relay(f"{tensor}_var", tensor, "x")
+
+    def _relay(self, name: str, tensor: str, port: str) -> tuple[NodeOp, list[Piece]]:
+        """A node that receives every element of a tensor, and the tensor as what that node holds."""
+        fields = self._fields(tensor)
+        box = self._box(fields, self.program.tensors[tensor].shape)
+        domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
+        op = NodeOp(self._fresh(name), fields, [Port(unused(port, fields), self.program.type)], box)
+        locate(op, self.program.tensors[tensor].span)
+        self.nodes.append(op)
+        if tensor in self.pieces:
+            write_arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
+        return op, [Piece(op, op.block.args[-1], index, domain, domain)]
+
+    def _derivative(self, d: Derivative) -> None:
+        """The derivative as a directive of the language: seeds of 1 where `of` arrives, results in nodes of their own."""
+        seed, _ = self._relay(f"{d.of}_seed", d.of, "y")
+        one = unused("one", {*seed.fields, seed.ports[0].name})
+        value = ValueWriter(seed, self.program.type).emit(Number(1), {}, d.span)
+        seed.block.add_op(LetOp(one, value))
+        targets: list[SymbolRefAttr] = []
+        for name in d.into:
+            op, pieces = self._relay(f"{name}_sum", name, "d")
+            targets.append(port_ref(op.symbol, op.ports[0].name))
+            self._assign(name, pieces)
+        wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in d.wrt]
+        of = port_ref(seed.symbol, seed.ports[0].name)
+        directive = AdjointOp(of, wrt, port_ref(seed.symbol, one), targets)
+        locate(directive, d.span)
+        self.nodes.append(directive)
+
+    def _index_name(self, name: str) -> str:
+        return unused(name, self.taken)
+
+    def _domain(self, fields: Sequence[str], ranges: Ranges) -> PSet:
+        parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<=", ranges[f][1]) for f in fields)
+        return self.ctx.set(fields, Formula.all(parts))
+
+    def _once(self, s: Statement, index: tuple[IndexExpr, ...], domain: PSet) -> None:
+        """Refuse a left side that two points of the ranges share."""
+        if len({e.name for e in index if e.name} & set(domain.dims)) == len(domain.dims):
+            return  # every index stands alone somewhere
+        other = {d: f"{d}'" for d in domain.dims}
+        both = domain.extend(tuple(other.values()))
+        both = both & domain.rename(other).extend(both.dims)
+        same = Formula.all(Formula.compare(e, "==", e.substitute(other)) for e in index)
+        differ = Formula.any(Formula.compare(d, CmpOp.NE, o) for d, o in other.items())
+        point = both.constrain(same & differ).sample()
+        if point is None:
+            return
+        one = ", ".join(f"{d}={point[d]}" for d in domain.dims)
+        two = ", ".join(f"{d}={point[o]}" for d, o in other.items())
+        where = ",".join(str(e.evaluate(point, self.ctx.read)) for e in index)
+        raise error(
+            "UPL1908", f"this statement assigns `{s.target}[{where}]` twice: at {one} and at {two}", s.span,
+            help="each element may have one value; make the left side's indices distinct",
+        )  # fmt: skip
+
+    def _zeros(self, tensor: str, where: PSet, elements: tuple[str, ...], span: Span | None) -> Piece:
+        """The elements that a statement leaves out, as a node of zeros: an empty sum for each."""
+        fields = self._fields(tensor)
+        domain = where.rename(dict(zip(elements, fields, strict=True)))
+        port = Port("z", self.program.type, Gather.SUM, IndexExpr())
+        op = NodeOp(self._fresh(f"{tensor}_0"), fields, [replace(port, name=unused("z", fields))], describe(domain))
+        locate(op, span)
+        self.nodes.append(op)
+        return Piece(op, op.block.args[-1], tuple(IndexExpr.of(f) for f in fields), domain, domain)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+    def _node(
+        self, name: str, fields: tuple[str, ...], value: Expr, ranges: Ranges, span: Span | None
+    ) -> tuple[NodeOp, SSAValue]:
+        """A node that computes an expression at every point of its fields, with the arrows that bring what it reads."""
+        name = self._fresh(name)
+        type_ = self.program.type
+        used = {*fields, *self.taken}
+        domain = self._domain(fields, ranges)
+        ports: list[Port] = []
+        names: dict[Expr, str] = {}
+        sums: list[Sum] = []
+        for part in _inputs(value):
+            if isinstance(part, Sum):
+                names[part] = port = unused("s", used)
+                sums.append(part)
+                whole = _used(part, fields) == fields
+                ports.append(Port(port, type_, Gather.SUM, Special.CARRIED) if whole else Port(port, type_))
+            else:
+                names[part] = port = unused(part.tensor.lower(), used)
+                ports.append(Port(port, type_))
+            used.add(port)
+        if not ports:  # nothing arrives: an empty sum makes each instance fire once
+            ports.append(Port(unused("z", used), type_, Gather.SUM, IndexExpr()))
+        op = NodeOp(name, fields, ports, self._range_formula(fields, ranges))
+        locate(op, span)
+        uses = [Use(names[r], self.pieces[r.tensor], r.index, r.span) for r in names if isinstance(r, Read)]
+        for part in sums:
+            inner = self._sum(op, names[part], part, fields, ranges)
+            uses += [inner] if inner is not None else []
+        self.nodes.append(op)
+        connect(op, uses, domain, {f: _size((f,), ranges) for f in fields})
+        result = ValueWriter(op, type_).emit(value, names, span)
+        return op, result
+
+    def _range_formula(self, fields: Sequence[str], ranges: Ranges) -> Formula:
+        """A box as a person writes it: from 0 below an extent."""
+        parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<", ranges[f][1] + 1) for f in fields)
+        return Formula.all(parts)
+
+    def _sum(self, op: NodeOp, port: str, part: Sum, fields: tuple[str, ...], ranges: Ranges) -> Use | None:
+        """The nodes of a sum that `op` needs at `port`.
+
+        Summands go straight into its gather if the sum depends on all fields; else into a node of the fields that it does
+        depend on, and the result is a use, to be multicast.
+        """
+        mine = _used(part, fields)
+        term, value = self._node(f"{op.symbol}_term", (*mine, *part.over), part.body, ranges, part.span)
+        count = IndexExpr.of(_size(part.over, ranges))
+        index = tuple(IndexExpr.of(f) for f in mine)
+        target, into = op, port
+        if mine != fields:
+            inner = unused("s", {*mine, *self.taken})
+            ports = [Port(inner, self.program.type, Gather.SUM, Special.CARRIED)]
+            target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, self._range_formula(mine, ranges))
+            locate(target, part.span)
+            self.nodes.append(target)
+            into = inner
+        send = SendOp(value, port_ref(target.symbol, into), index, count=count)
+        locate(send, part.span)
+        term.block.add_op(send)
+        if target is op:
+            return None
+        all_ = self._domain(mine, ranges)
+        return Use(port, [Piece(target, target.block.args[-1], index, all_, all_)], index, part.span)
+
+
+def output_name(program: TensorProgram, tensor: str) -> str:
+    """What the host output for a result is called: ports share one name space, so an input's gets another name."""
+    return unused(f"{tensor}_out", program.tensors) if tensor in program.inputs else tensor
+
+
+def _inputs(e: Expr) -> list[Read | Sum]:
+    """What a node of the expression has to receive: its reads and its sums, each once, in text order."""
+    match e:
+        case Read() | Sum():
+            return [e]
+        case Apply(args=args):
+            return list(dict.fromkeys(p for a in args for p in _inputs(a)))
+        case Number() | Cases():
+            return []
+
+
+def _used(part: Sum, fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields that a sum depends on."""
+    names = free_names(part)
+    return tuple(f for f in fields if f in names)
+
+
+def _size(over: Sequence[str], ranges: Ranges) -> int:
+    n = 1
+    for f in over:
+        lo, hi = ranges[f]
+        n *= hi - lo + 1
+    return n
+
+
+def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with other names for its indices."""
+    match e:
+        case Read():
+            return replace(e, index=tuple(i.substitute(dict(names)) for i in e.index))
+        case Sum():
+            return replace(e, over=tuple(names[v] for v in e.over), body=_renamed(e.body, names))
+        case Apply():
+            return replace(e, args=tuple(_renamed(a, names) for a in e.args))
+        case Number() | Cases():
+            return e

@@ -1,0 +1,74 @@
+"""The scalar part of a tensor expression as operations in a node's body, by way of UPL's own expressions.
+
+The expression becomes a tree of `.upl` syntax in which inputs stand for reads and sums; typing, promotion and the
+choice of operations are then those of the text form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import SSAValue
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl import NodeOp, UplType
+from upl_mlir.frontend.tensor.form import Apply, Expr, Number
+from upl_mlir.frontend.upl_text import ast
+from upl_mlir.frontend.upl_text.bodies import BodyBuilder
+from upl_mlir.frontend.upl_text.ranks import UPL_RANK
+from upl_mlir.frontend.upl_text.scope import Role, Scope, Symbol
+from upl_mlir.frontend.upl_text.typing_rules import Typer
+
+_NOWHERE = Span("<tensor program>", 1, 1)
+_BINARY = {op.value: op for op in ast.BinaryOp}
+_COMPARE = {op.value: op for op in ast.CompareOp}
+
+
+class ValueWriter:
+    """Writes expressions into the body of one node whose inputs all have type `type_`."""
+
+    def __init__(self, op: NodeOp, type_: UplType):
+        self.rank = UPL_RANK[type_]
+        self.type = type_
+        scope: Scope = {}
+        for port in op.ports:
+            scope[port.name] = Symbol(port.name, Role.INPUT, None, UPL_RANK[port.type], op.arg(port.name))
+        self.builder = BodyBuilder(op.block, Typer(scope))
+
+    def emit(self, e: Expr, names: Mapping[Expr, str], span: Span | None) -> SSAValue:
+        """The value of an expression; `names` has the input for each read and each sum in it."""
+        return self.builder.emit(self._tree(e, names, span or _NOWHERE), self.rank)
+
+    def _tree(self, e: Expr, names: Mapping[Expr, str], span: Span) -> ast.Expr:
+        span = e.span or span
+        if e in names:
+            return ast.Name(span, names[e])
+        match e:
+            case Number(value=value):
+                return self._number(value, span)
+            case Apply(op=op, args=args):
+                return _operation(op, [self._tree(a, names, span) for a in args], span)
+            case _:
+                raise AssertionError(f"no input brings {e}")
+
+    def _number(self, value: float, span: Span) -> ast.Expr:
+        """A literal in the program's type, so that arithmetic with it stays in that type."""
+        if self.type is UplType.INT:
+            out: ast.Expr = ast.Number(span, abs(int(value)), False)
+        else:
+            out = ast.Number(span, abs(float(value)), True)
+            if self.type is UplType.F32:
+                out = ast.Call(span, ast.Ident(span, "f32"), (out,))
+        return ast.Unary(span, ast.UnaryOp.NEG, out) if value < 0 else out
+
+
+def _operation(op: str, args: list[ast.Expr], span: Span) -> ast.Expr:
+    if op == "neg":
+        return ast.Unary(span, ast.UnaryOp.NEG, args[0])
+    if op == "?:":
+        return ast.Conditional(span, *args)
+    if op in _BINARY:
+        return ast.Binary(span, _BINARY[op], *args)
+    if op in _COMPARE:
+        return ast.Compare(span, args[0], ((_COMPARE[op], args[1]),))
+    return ast.Call(span, ast.Ident(span, op), tuple(args))
