@@ -6,14 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from upl_mlir.dialects.upl import InputOp, NodeOp, upl_type
+from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, upl_type
 from upl_mlir.passes.activity import Dependence, input_ports
 from upl_mlir.passes.build import Body, condition
 from upl_mlir.passes.cut import cheapest_cut
 from upl_mlir.passes.derivative_table import apply, entry, needs
 from upl_mlir.poly.expr import Formula
+
+_KINDS = {
+    "addf": "sum", "subf": "difference", "mulf": "product", "divf": "quotient", "negf": "negative", "select": "choice",
+    "minimumf": "min", "maximumf": "max", "cmpf": "comparison", "powf": "power",
+}  # fmt: skip
+
+
+def _kind(op: Operation | Block) -> str:
+    """A word for an operation."""
+    name = op.name.rpartition(".")[2] if isinstance(op, Operation) else "input"
+    return _KINDS.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,36 @@ class AdjointBody:
         needed = [*also, *(v for step, i in self.steps for v in needs(step, i))]
         place = {v: n for n, v in enumerate(self._definitions())}
         self.stash = sorted(cheapest_cut(needed, self._is_input, lambda v: upl_type(v.type).bits), key=place.__getitem__)
+
+    def why(self, value: SSAValue) -> str:
+        """Why a forward value is sent: the partial derivatives that read it, or what is computed from it."""
+        reasons: list[str] = []
+        for step, i in self.steps:
+            for read in needs(step, i):
+                while isinstance(read.owner, arith.UIToFPOp | arith.ExtFOp):
+                    read = read.owner.operands[0]
+                if value is read or value in self._recomputed(read):
+                    through = "" if value is read else " recomputed from it"
+                    reasons.append(f"∂({_kind(step)})/∂{self._name(step.operands[i])} reads {self._name(read)}{through}")
+        reasons += [f"tells whether {self._name(v)} was sent" for v in (value,) if not reasons]
+        bits = upl_type(value.type).bits
+        return "; ".join(dict.fromkeys(reasons)) + f" ({bits} bit{'s' if bits > 1 else ''} a token)"
+
+    def _recomputed(self, v: SSAValue) -> set[SSAValue]:
+        """The stashed values from which a forward value is recomputed."""
+        if v in self.stash or not isinstance(v.owner, Operation):
+            return {v}
+        return {r for o in v.owner.operands for r in self._recomputed(o)}
+
+    def _name(self, v: SSAValue) -> str:
+        """How the text calls a value, or what it is."""
+        if isinstance(v.owner, LetOp):
+            return v.owner.var.data
+        if isinstance(v, BlockArgument):
+            at = v.index - len(self.op.fields)
+            return input_ports(self.op)[at] if at >= 0 else self.op.fields[v.index]
+        named = next((u.operation.var.data for u in v.uses if isinstance(u.operation, LetOp)), None)
+        return named or f"the {_kind(v.owner)}"
 
     def _definitions(self) -> list[SSAValue]:
         """All values of the primal's body in the order in which they are defined."""

@@ -24,6 +24,7 @@ from upl_mlir.poly.sets import PSet
 
 PRIMAL = "upl.primal"  # on a node that a pass made: the node that it belongs to
 COMMENT = "upl.comment"  # printed as a comment
+WHY = "upl.why"  # on the arrow of a forward value: why it is kept
 
 
 def here(fields: Sequence[str]) -> tuple[IndexExpr, ...]:
@@ -65,7 +66,7 @@ def connect(
     predicate: SSAValue | None = None,
     count: IndexExpr | None = None,
     inverse: Inverse | None = None,
-) -> None:
+) -> SendOp:
     """Append an arrow; the value is converted to the target's type."""
     op = endpoints(program)[target.root_reference.data]
     names = [n.data for n in target.nested_references.data]
@@ -78,6 +79,7 @@ def connect(
     )  # fmt: skip
     send.location = origin.location
     source.block.add_op(send)
+    return send
 
 
 def answer(

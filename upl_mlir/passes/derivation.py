@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
+from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import symbols
 from upl_mlir.passes.activity import Activity, PortKey
 from upl_mlir.passes.adjoint_plan import Plan, Planner
@@ -54,9 +54,9 @@ class Derivation:
         predicate: SSAValue | None = None,
         count: IndexExpr | None = None,
         inverse: Inverse | None = None,
-    ) -> None:
+    ) -> SendOp:
         """A new arrow; the value is converted to the target's type."""
-        connect(
+        return connect(
             self.program, source, value, target, index, rule=rule, origin=origin, condition=condition,
             predicate=predicate, count=count, inverse=inverse,
         )  # fmt: skip

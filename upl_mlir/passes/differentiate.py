@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -43,7 +43,7 @@ from upl_mlir.passes.adjoint_gather import (
     gather_ports,
 )
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total
-from upl_mlir.passes.arrows import copy_along, here, new_node
+from upl_mlir.passes.arrows import WHY, copy_along, here, new_node
 from upl_mlir.passes.build import Body, condition, index_value, unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.dynamic import Dynamics, Trace
@@ -204,7 +204,8 @@ class _Differentiator:
         plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
         when = describe(plan.domain, d.sets.domain(op.symbol))
         for v, p in stash:
-            d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+            kept = d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+            kept.attributes[WHY] = StringAttr(body.why(v))
         for v in tallies:
             assert v.tally is not None
             sent = self._tally(plan, v)

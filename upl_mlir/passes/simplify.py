@@ -51,6 +51,7 @@ def _block(block: Block) -> None:
         for op in list(block.ops):
             if isinstance(op, SendOp) or len(op.results) != 1 or not is_side_effect_free(op):
                 continue
+            changed = _narrow(op) or changed
             new = _rewrite(op)
             if new is None:
                 key = (type(op), tuple(op.operands), tuple(sorted(op.properties.items())), op.results[0].type)
@@ -63,6 +64,22 @@ def _block(block: Block) -> None:
             op.erase()
             changed = True
     erase_unused(block.ops)
+
+
+def _narrow(op: Operation) -> bool:
+    """In an arm of ``c ? e : z`` that nothing else reads, ``c ? a : b`` is `a` (or `b`); whether one was found."""
+    if not isinstance(op, arith.SelectOp):
+        return False
+    found = False
+    for arm, value in ((1, op.lhs), (2, op.rhs)):
+        inner = value.owner
+        if not isinstance(inner, Operation) or not value.has_one_use():
+            continue
+        for i, o in enumerate(inner.operands):
+            if isinstance(o.owner, arith.SelectOp) and o.owner.cond is op.cond:
+                inner.operands[i] = o.owner.operands[arm]
+                found = True
+    return found
 
 
 def _rewrite(op: Operation) -> SSAValue | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import einsum, fmt
+from upl_mlir.tools import einsum, explain, fmt
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -39,9 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     p = command("grad", "the program of the derivatives, as .upl text")
     p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
+    p.add_argument("--explain", action="store_true", help="say on the standard error which rule made what, and why")
     p.add_argument("--mode", choices=["reverse", "forward"], default="reverse",
                    help="reverse: d_R in, d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
+    explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
     p = command("run", "run a program")
     _run_options(p)
     p = command("train", "train with a program that holds `adjoint of` and the update")
@@ -107,8 +109,17 @@ def _grad(args: argparse.Namespace) -> int:
 
     wrt = [w for item in args.wrt for w in item.split(",")]
     mode = jvp if args.mode == "forward" else vjp
-    write_whole(args.output, str(mode(_load(args), of=args.of, wrt=wrt)))
+    derived = mode(_load(args), of=args.of, wrt=wrt)
+    if args.explain:
+        from upl_mlir.explain import explain as explained
+
+        print(explain.text(explained(derived)), file=sys.stderr)
+    write_whole(args.output, str(derived))
     return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    return explain.run(_load(args), args)
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:
@@ -216,7 +227,9 @@ def _fmt(args: argparse.Namespace) -> int:
     return fmt.run(args.files, check=args.check, stdout=args.stdout)
 
 
-_COMMANDS = {"check": _check, "grad": _grad, "run": _run, "train": _train, "einsum": einsum.run, "fmt": _fmt}
+_COMMANDS = {
+    "check": _check, "grad": _grad, "explain": _explain, "run": _run, "train": _train, "einsum": einsum.run, "fmt": _fmt,
+}  # fmt: skip
 
 
 def _main(argv: Sequence[str]) -> int:

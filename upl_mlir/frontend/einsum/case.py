@@ -46,7 +46,10 @@ def parse_case(data: bytes | str, file: str = "<json>") -> tuple[Case, Sources]:
     Positions inside the kernel are given in the file ``FILE:kernel``.
     """
     raw = data.encode("utf-8") if isinstance(data, str) else data
-    text = raw.decode("utf-8", "replace")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise error("UPL1001", f"{file} is not UTF-8 text: byte {e.start}", Span(file, 0, 0)) from None
     sources = Sources({file: text})
     try:
         case = msgspec.json.decode(raw, type=Case, strict=True)

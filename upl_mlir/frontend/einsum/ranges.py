@@ -54,7 +54,7 @@ def find_ranges(accesses: Sequence[Access], names: Sequence[str]) -> Ranges:
             ready = [u for u in uses if name in u.index.names and u.index.names - {name} <= ranges.keys()]
             _narrow(found, name, [_interval(_allowed(ctx, u, name, ranges), name) for u in ready])
         if not found:
-            _without_bounds(open_[0], uses)
+            _without_bounds(open_[0], uses, accesses)
         ranges |= found
     for name, (lo, hi) in ranges.items():
         if lo > hi:
@@ -100,8 +100,11 @@ def _box(ranges: Mapping[str, tuple[int, int]]) -> Formula:
     return Formula.all(parts)
 
 
-def _without_bounds(name: str, uses: Sequence[_Use]) -> None:
-    use = next(u for u in uses if name in u.index.names)
+def _without_bounds(name: str, uses: Sequence[_Use], accesses: Sequence[Access]) -> None:
+    use = next((u for u in uses if name in u.index.names), None)
+    if use is None:
+        where = next(a.span for a in accesses if name in a.names)
+        raise error("UPL1906", f"the index `{name}` cancels out: it has no range", where)
     beside = ", ".join(f"`{o}`" for o in sorted(use.index.names - {name}))
     message = f"the range of the index `{name}` does not follow from its uses"
     help = f"it stands only beside {beside}: use it alone in some access" if beside else "use it in an access that bounds it"

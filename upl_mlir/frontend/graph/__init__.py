@@ -43,7 +43,7 @@ from upl_mlir.frontend.graph.ops import (
 
 __all__ = [
     "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "exp_op", "gradients",
-    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder_op", "rdiv_byconst_op", "relu_op",
-    "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op", "tanh_op", "transpose_op",
-    "zeroslike_op",
+    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder_op", "rdiv_byconst_op",
+    "relu_op", "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op", "tanh_op",
+    "transpose_op", "zeroslike_op",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Executor:
             if not isinstance(n, Node):
                 raise error("UPL1923", f"Executor: expected nodes, found {type(n).__name__}")
         self.eval_node_list = list(eval_node_list)
-        self.engine = engine if engine is not None else "native" if "native" in Engine.ALL else Engine.INTERP
+        self.engine = engine or _best_engine()
         self.inputs = placeholders(self.eval_node_list)
         self._built: dict[tuple[Shape, ...], tuple[Built, Program, Compiled]] = {}
 
@@ -77,6 +77,11 @@ class Executor:
                 raise error("UPL1922", f"nothing is fed for `{n.name}`", help="add it to feed_dict")
             out[n] = _array(n, feed_dict[n])
         return out
+
+
+def _best_engine() -> str:
+    """Native code where there is that engine, else the interpreter."""
+    return "native" if "native" in set[str](Engine.ALL) else Engine.INTERP
 
 
 def _array(node: Node, value: Any) -> Array:

@@ -103,7 +103,7 @@ class PlaceholderOp(Op):
         return Node(self, (), None, name)
 
 
-def Variable(name: str) -> Node:  # noqa: N802  (the name that these systems use)
+def Variable(name: str) -> Node:
     """A placeholder with a name: the value that is fed for it may have any shape."""
     return PlaceholderOp()(name)
 
@@ -113,8 +113,9 @@ def number(node: Node, value: Any) -> float:
     item = getattr(value, "item", None)
     if item is not None and getattr(value, "size", 0) == 1 and getattr(value, "ndim", 1) == 0:
         value = item()
+    shape: Any = getattr(value, "shape", None)
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not abs(float(value)) < float("inf"):
-        what = f"an array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
+        what = repr(value) if shape is None else f"an array of shape {shape}"
         help = "constants are finite numbers; feed arrays through a placeholder"
         raise error("UPL1923", f"`{node.name}` cannot be combined with {what}", help=help)
     return float(value)

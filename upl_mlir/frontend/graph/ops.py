@@ -73,6 +73,10 @@ def _apply(op: str) -> Callable[..., Expr]:
     return lambda *args: Apply(op, args)
 
 
+def _swapped(op: str) -> Callable[..., Expr]:
+    return lambda *args: Apply(op, args[::-1])
+
+
 class ReduceSum(Op):
     """The sum of all elements, or along axes."""
 
@@ -114,7 +118,7 @@ class MatMul(Op):
 
     word = "matmul"
 
-    def __call__(self, node_A: Node, node_B: Node, trans_A: bool = False, trans_B: bool = False) -> Node:  # noqa: N803
+    def __call__(self, node_A: Node, node_B: Node, trans_A: bool = False, trans_B: bool = False) -> Node:
         """The node of ``A @ B``, ``A.T @ B``, …"""
         _need_node(self, node_A)
         _need_node(self, node_B)
@@ -229,12 +233,12 @@ add_op = Elementwise("sum of nodes", "({}+{})", _apply("+"))
 add_byconst_op = Elementwise("sum with a number", "({}+{})", _apply("+"), constant=True)
 sub_op = Elementwise("difference", "({}-{})", _apply("-"))
 sub_byconst_op = Elementwise("difference with a number", "({}-{})", _apply("-"), constant=True)
-rsub_byconst_op = Elementwise("difference from a number", "({1}-{0})", lambda x, c: Apply("-", (c, x)), constant=True)
+rsub_byconst_op = Elementwise("difference from a number", "({1}-{0})", _swapped("-"), constant=True)
 mul_op = Elementwise("product", "({}*{})", _apply("*"))
 mul_byconst_op = Elementwise("product with a number", "({}*{})", _apply("*"), constant=True)
 div_op = Elementwise("quotient", "({}/{})", _apply("/"))
 div_byconst_op = Elementwise("quotient by a number", "({}/{})", _apply("/"), constant=True)
-rdiv_byconst_op = Elementwise("quotient of a number", "({1}/{0})", lambda x, c: Apply("/", (c, x)), constant=True)
+rdiv_byconst_op = Elementwise("quotient of a number", "({1}/{0})", _swapped("/"), constant=True)
 neg_op = Elementwise("negation", "(-{})", _apply("neg"))
 exp_op = Elementwise("exp", "Exp({})", _apply("exp"))
 log_op = Elementwise("log", "Log({})", _apply("log"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects import arith
@@ -24,7 +25,7 @@ from upl_mlir.dialects.upl import (
     UplType,
 )
 from upl_mlir.dialects.upl.attributes import count_text, index_text
-from upl_mlir.dialects.upl.query import array_values, is_integer_array, span_of
+from upl_mlir.dialects.upl.query import array_values, is_integer_array, span_of, symbols
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.frontend.upl_text.print_values import Strength, ValuePrinter, is_deep, is_trivial, real_text
 from upl_mlir.frontend.upl_text.ranks import rank_of
@@ -32,6 +33,35 @@ from upl_mlir.poly.expr import TRUE, Connective, Formula, IndexExpr
 
 SHORT_LINE = 100
 """A node with at most one statement beside its inputs stands on one line if that is no longer than this."""
+
+
+@dataclass(frozen=True)
+class ArrowText:
+    """The parts of an arrow; empty where there is nothing to say."""
+
+    condition: str
+    value: str
+    count: str
+    target: str  # with its index
+    loops: str
+
+    def __str__(self) -> str:
+        condition = f"if {self.condition}:" if self.condition else ""
+        loops = f"for {self.loops}" if self.loops else ""
+        return " ".join(p for p in (condition, self.value, self.count, f"-> {self.target}", loops) if p)
+
+
+def arrow_texts(program: ProgramOp) -> dict[SendOp, ArrowText]:
+    """Every arrow of a program as `print_program` writes it, part by part."""
+    taken = symbols(program)
+    out: dict[SendOp, ArrowText] = {}
+    for op in program.body.block.ops:
+        if isinstance(op, InputOp | NodeOp):
+            body = _Body(op, taken)
+            for _ in body.statements():
+                pass
+            out |= body.arrows
+    return out
 
 
 def print_program(program: ProgramOp, *, domains: bool = False) -> str:
@@ -156,6 +186,7 @@ class _Body:
                 self.taken.add(inner.var.data)
             elif isinstance(inner, SendOp):
                 self.taken |= {i.name for i in inner.loops}
+        self.arrows: dict[SendOp, ArrowText] = {}
         self.live = self._live()
         self.position = {inner: i for i, inner in enumerate(op.block.ops)}
 
@@ -173,7 +204,8 @@ class _Body:
                 if not is_trivial(op.value, self.values.named):
                     self.values.name(op.value, op.var.data)
             elif isinstance(op, SendOp):
-                yield self._send(op), comment_of(op)
+                self.arrows[op] = self._send(op)
+                yield str(self.arrows[op]), comment_of(op)
             elif op in self.live:
                 self.values.define(op)
                 value = op.results[0]
@@ -224,8 +256,7 @@ class _Body:
             return f"{op.var.data}: {wanted.word} = {bare.text}"
         return f"{op.var.data} = {exact.text}"
 
-    def _send(self, op: SendOp) -> str:
-        parts: list[str] = []
+    def _send(self, op: SendOp) -> ArrowText:
         condition: list[str] = []
         if not op.when.is_true:
             bracket = op.when.kind is Connective.OR and op.predicate is not None and op.when.args
@@ -233,15 +264,14 @@ class _Body:
         if op.predicate is not None:
             needed = Strength.AND if condition else Strength.OR
             condition.append(self.values.exact(op.predicate).at(needed))
-        if condition:
-            parts.append(f"if {' && '.join(condition)}:")
-        parts.append(self.values.bare(op.value, narrow=True).text)
-        if op.count is not None:
-            count = count_text(op.count.data)
-            parts.append(count if count.startswith("#") else f"#{count}")
-        parts.append(f"-> {_ref(op.target)}<{index_text(op.index.data)}>")
-        if op.loops:
-            parts.append(f"for {', '.join(map(str, op.loops))}")
-            if op.when_point != TRUE:
-                parts.append(f"if {op.when_point}")
-        return " ".join(parts)
+        count = count_text(op.count.data) if op.count is not None else ""
+        loops = ", ".join(map(str, op.loops))
+        if op.loops and op.when_point != TRUE:
+            loops += f" if {op.when_point}"
+        return ArrowText(
+            condition=" && ".join(condition),
+            value=self.values.bare(op.value, narrow=True).text,
+            count=count if count.startswith("#") or not count else f"#{count}",
+            target=f"{_ref(op.target)}<{index_text(op.index.data)}>",
+            loops=loops,
+        )

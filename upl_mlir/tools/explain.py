@@ -1,0 +1,55 @@
+"""`upl explain`: each arrow of a derivative next to the arrow that it comes from and its rule; what is kept, and why."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upl_mlir.api import Program
+    from upl_mlir.explain import Explanation, Row
+
+
+def add_arguments(p: argparse.ArgumentParser) -> None:
+    """The options of the command, besides those of every command on a program."""
+    p.add_argument("--of", metavar="PORT", help="what to differentiate; without it `adjoint of` is expanded")
+    p.add_argument("--wrt", action="append", default=[], metavar="PORT", help="by what; may be repeated or a list A,B")
+    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse", help="adjoints or tangents")
+    p.add_argument("--json", action="store_true", help="the tables as JSON")
+
+
+def run(p: Program, args: argparse.Namespace) -> int:
+    """Print the tables; returns the exit status."""
+    from upl_mlir.api import jvp, vjp
+    from upl_mlir.explain import explain
+    from upl_mlir.tools.boundary import UsageError
+
+    wrt = [w for item in args.wrt for w in item.split(",")]
+    if args.of is None and wrt:
+        raise UsageError("--wrt without --of: give both, or neither to expand `adjoint of`")
+    derived = p if args.of is None else (jvp if args.mode == "forward" else vjp)(p, of=args.of, wrt=wrt)
+    found = explain(derived)
+    print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) if args.json else text(found))
+    return 0
+
+
+def text(e: Explanation) -> str:
+    """The tables in columns."""
+    arrows = [("derivative", "comes from", "rule"), *((_arrow(r), r.primal or r.where, r.rule) for r in e.arrows)]
+    kept = [("kept forward value", "for", "because"), *((f"{k.node}: {k.value}", k.target, k.why) for k in e.kept)]
+    return "\n\n".join(_columns(rows) for rows in (arrows, kept) if len(rows) > 1)
+
+
+def _arrow(r: Row) -> str:
+    condition = f"if {r.condition}:" if r.condition else ""
+    loops = f"for {r.iterators}" if r.iterators else ""
+    return " ".join(p for p in (f"{r.source}:", condition, r.value, r.count, f"-> {r.target}", loops) if p)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    rows = [rows[0], tuple("-" * w for w in widths), *rows[1:]]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
