@@ -19,7 +19,7 @@ TYPES = ("real", "f32", "f64", "int", "bool")
 LITERALS = ("true", "false")
 FUNCTIONS = (
     *("min", "max", "abs", "floor", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "atan2", "erf"),
-    "sigmoid",
+    "sigmoid", "stop_gradient", "with_derivative",
 )
 
 

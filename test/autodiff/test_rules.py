@@ -95,7 +95,7 @@ def test_every_row_that_passes_a_derivative_is_tried():
         "SigmoidOp": "sigmoid(a)*b", "PowFOp": "a**b", "LetOp": "a*b", "SelectOp": "a > b ? a*a : b*b*b",
     }  # fmt: skip
     active = {op.__name__ for op, row in TABLE.items() if any(entry is not None for entry in row)}
-    assert active == spoken.keys() | {"ExtFOp", "TruncFOp"}  # the next test is about these two
+    assert active == spoken.keys() | {"ExtFOp", "TruncFOp", "AlongOp"}  # these have tests of their own
     assert set(spoken.values()) <= {r[0] for r in ROWS}
 
 
@@ -104,6 +104,32 @@ def test_f32_passes_the_derivative_through_both_conversions():
     program = upl.load(text)
     out = upl.compile(upl.grad(program, of="L", wrt=["a"]))(a=1.5)
     assert out["d_a"] == 4 * 1.5**3 and out["L"] == 1.5**4
+
+
+def test_a_derivative_that_the_user_gives():
+    """`with_derivative(v, x, s, ...)` is v with the given slopes and no others; x may itself be computed."""
+    at = derivative("y = with_derivative(a*b, a, 10*b, exp(b), 3)")
+    assert at(1.5, 0.5) == (0.75, 5.0, pytest.approx(3 * math.exp(0.5), rel=1e-15))
+    at = derivative("y = with_derivative(floor(a), a, 1)*b")  # straight through
+    assert at(1.5, 0.5) == (0.5, 0.5, 1.0)
+    at = derivative("y = with_derivative(a, a, -1)*b")  # gradient reversal
+    assert at(1.5, 0.5) == (0.75, -0.5, 1.5)
+
+
+def test_a_given_derivative_in_forward_mode_and_second_order():
+    program = upl.load(
+        "program p\ninput a { -> F.a }\noutput L\nnode F { in a; y = with_derivative(sin(a), a, a*a*a); y*y -> L }\n"
+    )
+    forward = upl.compile(upl.jvp(program, of="L", wrt="a"))(a=1.5, t_a=2.0)["t_L"]
+    assert forward == pytest.approx(2 * math.sin(1.5) * 1.5**3 * 2, rel=1e-15)
+    second = upl.compile(upl.hvp(program, of="L", wrt="a"))(a=1.5, t_a=1.0)["t_d_a"]
+    assert second == pytest.approx(2 * 1.5**6 + 2 * math.sin(1.5) * 3 * 1.5**2, rel=1e-14)
+
+
+@pytest.mark.parametrize("call", ["with_derivative(a)", "with_derivative(a, b)", "with_derivative(a, b, 1, a)"])
+def test_pairs_of_a_given_derivative_are_complete(call):
+    with pytest.raises(upl.UplError, match="a value and pairs of what it depends on and the slope"):
+        derivative(f"y = {call}")
 
 
 def test_stop_gradient_passes_nothing():

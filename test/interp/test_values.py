@@ -260,8 +260,14 @@ def test_an_unknown_operation_is_refused_before_running(ir):
 def test_every_row_of_the_table_is_tested():
     tested = {*UNARY, *BINARY, *INTEGER, *(t.split("=")[-1].split()[0] for t in TRAPS)}
     elsewhere = {"arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.extui", "arith.extf", "arith.truncf",
-                 "arith.select", "math.fma", "math.fpowi"}  # fmt: skip
+                 "arith.select", "math.fma", "math.fpowi", "upl.along"}  # fmt: skip
     assert {op.name for op in TABLE} == tested - {"arith.andi", "arith.ori", "arith.xori"} | elsewhere
+
+
+def test_a_given_derivative_does_not_change_the_value(ir):
+    a = np.array([0.1, -3.0, 2.0])
+    body = "%s = math.exp %a : f64\n%r = upl.along %s, %s, %a : f64"
+    assert evaluate(ir, {"a": "real"}, body, {"a": a}).tolist() == a.tolist()
 
 
 def test_conversions_select_and_fma(ir):

@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
+    AlongOp,
     ArrayOp,
     ConstOp,
     InputOp,
@@ -110,6 +111,7 @@ TABLE: Mapping[type[Operation], Rule] = {
     # choice
     arith.SelectOp: _exact("{1} if {0} else {2}"),
     StopGradientOp: _exact("{0}"),
+    AlongOp: _exact("{2}"),
 }  # fmt: skip
 """Operations whose text does not depend on their attributes or types; `special_rule` has the others."""
 

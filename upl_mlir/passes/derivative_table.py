@@ -17,7 +17,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.dialects.upl import LetOp, LookupOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, RefOp, SigmoidOp, StopGradientOp
 from upl_mlir.passes.build import Body, Val
 
 Entry = Callable[[Val, Val, Val, Val], Val] | None
@@ -77,6 +77,8 @@ TABLE: dict[type[Operation], tuple[Entry, ...]] = {
     math.PowFOp:      (lambda d, a, b, o: _pow_base(d, a, b),             lambda d, a, b, o: _pow_exponent(d, a, o)),
     LetOp:            (_same,),
     StopGradientOp:   (None,),
+    # slope, what it is along, value: the derivative that the user gives
+    AlongOp:          (None,  lambda d, a, b, o: d * a,  _same),
     # the condition passes nothing; the arms are guarded by it (differentiate.py)
     arith.SelectOp:   (None, _same, _same),
     # no derivative passes

@@ -275,6 +275,8 @@ class _Code:
                 return args[0]
             case arith.ExtFOp() | arith.TruncFOp():
                 return args[0]
+            case upl.AlongOp():
+                return args[2]
             case upl.RefOp():
                 return self._constant(op)
             case upl.LookupOp():

@@ -29,10 +29,10 @@ from upl_mlir.dialects.upl.ops import (
     SendOp,
     port_ref,
 )
-from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 
 __all__ = [
-    "UPL", "AdjointOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index", "IndexAttr",
+    "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index", "IndexAttr",
     "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp", "ParamOp",
     "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
     "port_ref", "upl_type",

@@ -59,7 +59,7 @@ from upl_mlir.dialects.upl.attributes import (
     Special,
     UplType,
 )
-from upl_mlir.dialects.upl.values import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp, hint
+from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp, hint
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 TYPES = {t.value for t in UplType}
@@ -425,7 +425,7 @@ UPL = Dialect(
     "upl",
     [
         ProgramOp, ParamOp, ConstOp, ArrayOp, InputOp, OutputOp, NodeOp, LetOp, RefOp, LookupOp, ModOp, SigmoidOp,
-        StopGradientOp, SendOp, AdjointOp,
+        StopGradientOp, AlongOp, SendOp, AdjointOp,
     ],
     [ExprAttr, FormulaAttr, CountAttr, IndexAttr, NamesAttr, IteratorsAttr, PortsAttr],
 )  # fmt: skip

@@ -110,3 +110,23 @@ class StopGradientOp(_Unary):
     """Its operand, through which no derivative passes."""
 
     name = "upl.stop_gradient"
+
+
+@irdl_op_definition
+class AlongOp(IRDLOperation):
+    """`value`; its derivative is that of `value` plus `slope` times that of `at`.
+
+    ``with_derivative(v, x, s)``, a derivative that the user gives, is ``along s, x, stop_gradient(v)``.
+    """
+
+    name = "upl.along"
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    slope = operand_def(T)
+    at = operand_def(T)
+    value = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$slope `,` $at `,` $value attr-dict `:` type($value)"
+
+    def __init__(self, slope: SSAValue, at: SSAValue, value: SSAValue):
+        super().__init__(operands=[slope, at, value], result_types=[value.type])

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.dialects.upl import LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, literal, rank_of
 from upl_mlir.frontend.upl_text.scope import loc
@@ -173,6 +173,12 @@ class BodyBuilder:
             return self.add(math.AbsFOp(value) if rank.is_float else math.AbsIOp(value), e.span)
         if name == "stop_gradient":
             return self.add(StopGradientOp(self.emit(args[0])), e.span)
+        if name == "with_derivative":
+            out = self.add(StopGradientOp(self.emit(args[0], rank)), e.span)
+            for at, slope in zip(args[1::2], args[2::2], strict=True):
+                x = self.emit(at, rank)
+                out = self.add(AlongOp(self.emit(slope, rank), x, out), e.span)
+            return out
         if name in ("min", "max"):
             kind = EXTREMA[name, rank.is_float]
             out = self.emit(args[0], rank)

@@ -166,7 +166,7 @@ class Constants:
             best = min(args) if name == "min" else max(args)
             return float(best) if real else best
         x = args[0]
-        if name in ("abs", "stop_gradient"):
+        if name in ("abs", "stop_gradient", "with_derivative"):
             return abs(x) if name == "abs" else x
         if name in ("int", "floor"):
             if isinstance(x, float) and not math.isfinite(x):
@@ -245,7 +245,7 @@ _REAL_FUNCTIONS: dict[str, Callable[..., float]] = {
 
 ARITY: dict[str, int] = {
     "min": 2, "max": 2, "abs": 1, "floor": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1,
-    "atan2": 2, "erf": 1, "sigmoid": 1, "stop_gradient": 1, "int": 1, "real": 1, "f32": 1, "f64": 1,
+    "atan2": 2, "erf": 1, "sigmoid": 1, "stop_gradient": 1, "with_derivative": 3, "int": 1, "real": 1, "f32": 1, "f64": 1,
 }  # fmt: skip
 """The functions of expressions and the number of arguments; `min` and `max` take more, too."""
 
@@ -255,5 +255,9 @@ def check_arity(name: str, given: int, span: Span) -> None:
     wanted = ARITY[name]
     if given == wanted or (name in ("min", "max") and given > wanted):
         return
+    if name == "with_derivative" and given > wanted and given % 2:
+        return
     count = "two or more arguments" if name in ("min", "max") else f"{wanted} argument{'s' * (wanted > 1)}"
+    if name == "with_derivative":
+        count = "a value and pairs of what it depends on and the slope"
     raise error("UPL1106", f"`{name}` takes {count}, {given} given", span)

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, power, rank_of, real_valued
 
@@ -162,6 +162,18 @@ class ValuePrinter:
                 return kept
         return [self.exact(v) for v in operands]
 
+    def _along(self, op: AlongOp, rank: Rank) -> Text:
+        """A derivative that the user gave: the whole chain as one call."""
+        pairs: list[SSAValue] = [op.at, op.slope]
+        value = op.value
+        while isinstance(value.owner, AlongOp) and value not in self.named:
+            pairs = [value.owner.at, value.owner.slope, *pairs]
+            value = value.owner.value
+        if isinstance(value.owner, StopGradientOp) and value not in self.named:
+            return _call("with_derivative", self.fitted([value.owner.value, *pairs], _real_valued, rank), rank)
+        head, *rest = self.fitted([value, *pairs], _real_valued, rank)
+        return _call("with_derivative", [head, head, Text("1", Strength.ATOM, rank), *rest], rank)
+
     # -- one operation -----------------------------------------------------------------------------------------
     def _text(self, op: Operation) -> Text:
         rank = rank_of(op.results[0].type)
@@ -189,6 +201,8 @@ class ValuePrinter:
                 base, exponent = self.fitted(op.operands, _power, rank)
                 text = f"{base.at(Strength.ATOM)}**{exponent.at(Strength.UNARY, right=True)}"
                 return Text(text, Strength.POWER, rank)
+            case AlongOp():
+                return self._along(op, rank)
             case StopGradientOp():
                 return _call("stop_gradient", [self.exact(op.value)], rank)
             case _ if name in _BINARY:

@@ -143,6 +143,8 @@ class Typer:
             return Rank.INT
         if name == "stop_gradient":
             return ranks[0]
+        if name == "with_derivative":
+            return real_valued(*ranks)
         if name in ("min", "max", "abs"):
             return arithmetic(*ranks)
         return real_valued(*ranks)
