@@ -10,16 +10,17 @@ from typing import Any, Literal, cast
 import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp
-from upl_mlir.dialects.upl.query import endpoints, poly_context, program_of
+from upl_mlir.dialects.upl import AdjointOp, ArrayOp, InputOp, OutputOp, ParamOp, ProgramOp
+from upl_mlir.dialects.upl.query import endpoints, first_index, poly_context, program_of
 from upl_mlir.passes.check import Report
 from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
 
 Array = NDArray[Any]
 Value = int | float | Sequence[Any]
+Bounds = int | str | tuple[int | str, int | str]
 
 
 class Engine:
@@ -110,6 +111,12 @@ class Program:
     def outputs(self) -> dict[str, PortView]:
         """The host outputs, in text order."""
         return {n: PortView(self, n) for n, op in endpoints(self.op).items() if isinstance(op, OutputOp)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What transformations had to choose, in words, in order."""
+        attr = self.op.attributes.get("upl.notes")
+        return tuple(cast(StringAttr, n).data for n in attr.data) if isinstance(attr, ArrayAttr) else ()
 
     def infer_domains(self) -> Program:
         """Infer the domains in place, if they are not known yet; returns the program."""
@@ -264,6 +271,25 @@ def hvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     return _with_tangent(grad(p, of, names), tuple(f"d_{n.replace('.', '_')}" for n in names), names)
 
 
+def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | None = None) -> Program:
+    """The program for many values of some inputs at once (vmap): the host inputs in `ports`, and all that depends on
+    them, get the index field `field` in front; everything else is computed once.
+
+    `bounds` says which values the field takes: a number or name ``n`` means 0..n-1, a pair (lo, hi) both ends, each an
+    integer or an expression of parameters and constants; by default 0..B-1 with a new parameter ``B``.  A port may also be
+    ``NODE.input``.  Source: AUTODIFF section 4.  Raises UplError (UPL1420).
+    """
+    from upl_mlir.passes.batch import BatchPass
+
+    lo, hi = bounds if isinstance(bounds, tuple) else (0, bounds)
+    if hi is not None and not isinstance(bounds, tuple):
+        hi = hi - 1 if isinstance(hi, int) else f"({hi})-1"
+    out = p.expanded().clone()
+    with p.errors():
+        run(out.module, [BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)])
+    return out
+
+
 class Compiled:
     """A program ready to run on an engine.  Call it with arrays by input name; parameters follow from them or are given."""
 
@@ -363,6 +389,9 @@ def compile(
     if engine == Engine.RTL and gather == "ordered":
         raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
+    for op in program.op.body.block.ops:
+        if isinstance(op, ArrayOp):
+            first_index(op)  # engines need its values
     return Compiled(
         program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params
     )

@@ -32,6 +32,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("tangent", "tangent", "TangentPass"),
         ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
+        ("batch", "batch", "BatchPass"),
         ("lower-hw", "lower_hw", "LowerHwPass"),
     )
 }

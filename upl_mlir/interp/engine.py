@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic
 from upl_mlir.dialects.upl import ArrayOp, ProgramOp
-from upl_mlir.dialects.upl.query import array_values, domain_of, poly_context
+from upl_mlir.dialects.upl.query import array_values, domain_of, first_index, poly_context
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp import ieee
 from upl_mlir.interp.bodies import Body, entry_tables
@@ -176,7 +176,7 @@ class Engine:
         }  # fmt: skip
         for name, i in entry_tables(plan).items():
             op = next(o for o in plan.program.body.block.ops if isinstance(o, ArrayOp) and o.symbol == name)
-            space[i] = ieee.EntryTable(name, op.base.value.data, array_values(op))
+            space[i] = ieee.EntryTable(name, first_index(op), array_values(op))
         run_source(self.source, space)
         return space["make"]
 

@@ -186,7 +186,8 @@ def _widen(sets: ProgramSets, key: PortKey, found: PSet, round_: int) -> PSet:
     whole = sets.domain(key[0])
     if whole <= found:
         return whole
-    hopeless = found.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > 2 * len(sets.ends) + 4)
+    patience = 2 if sets.ctx.unknown else 2 * len(sets.ends) + 4  # entries of symbolic arrays make each round costly
+    hopeless = found.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > patience)
     return whole if hopeless else found
 
 

@@ -29,6 +29,7 @@ from upl_mlir.dialects.upl import Special, UplType
 from upl_mlir.dialects.upl.query import (
     Endpoint,
     endpoints,
+    first_index,
     is_integer_array,
     program_of,
     real_constants,
@@ -119,7 +120,7 @@ class _Lowering:
             match op:
                 case upl.ArrayOp():
                     element = i32 if is_integer_array(op) else f32
-                    new = ttm.TableOp(op.symbol, op.base.value.data, cast(DenseArrayBase, op.values), element)
+                    new = ttm.TableOp(op.symbol, first_index(op), cast(DenseArrayBase, op.values), element)
                 case upl.OutputOp():
                     new = ttm.OutputOp(op.symbol, op.fields, _element(op.type, op, f"`{op.symbol}`"))
                 case upl.InputOp():

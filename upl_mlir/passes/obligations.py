@@ -192,14 +192,23 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
         if bad is None:
             message = f"cannot compare the multiplicity {m} with the number of instances {n}"
             return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-        env = {**sets.ctx.constants, **bad}
-        has, needs = m.evaluate(env, sets.ctx.read), n.evaluate(env, sets.ctx.read)
+        has, needs = _at(sets, bad, m), _at(sets, bad, n)
         message = (
             f"multiplicity {m} of {instance(a.source, bad)} is {has}, but its token covers {needs} instances "
             f"of {a.target.symbol}"
         )
         return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad)
     return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, f"{m} instances", span, a.text)
+
+
+def _at(sets: ProgramSets, witness: dict[str, int], e: IndexExpr) -> int:
+    """The value of an expression at a witness, which also tells the entries of symbolic arrays."""
+
+    def read(array: str, i: int) -> int:
+        entry = witness.get(f"{array}[{i}]")
+        return sets.ctx.read(array, i) if entry is None else entry
+
+    return e.evaluate({**sets.ctx.constants, **witness}, read)
 
 
 def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
@@ -251,8 +260,7 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
         wanted = port.count
         bad = None if _count_agrees(part, wanted, total) else _where_differ(part, _at_least_0(wanted), total)
         if bad is not None:
-            env = {**sets.ctx.constants, **bad}
-            n, k = wanted.evaluate(env, sets.ctx.read), total.evaluate(env, sets.ctx.read)
+            n, k = _at(sets, bad, wanted), _at(sets, bad, total)
             message = f"{instance(op, bad)} waits for {wanted} = {n} summands on `{where}`, but {k} come"
             yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, bad)
             return
@@ -330,8 +338,7 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
         if bad is None:
             message = f"cannot show that the carried count {m} is the number of summands {total}"
             return Obligation(Kind.GATHER, Status.UNPROVED, where, message, span, a.text)
-        env = {**sets.ctx.constants, **bad}
-        has, needs = m.evaluate(env, sets.ctx.read), summands.evaluate(env, sets.ctx.read)
+        has, needs = _at(sets, bad, m), _at(sets, bad, summands)
         there = {k: v for k, v in bad.items() if k not in (*a.src, *a.loops)}
         message = f"{instance(a.source, bad)} says that {instance(op, there)} gets {m} = {has} summands, but {needs} come"
         return Obligation(Kind.GATHER, Status.REFUTED, where, message, span, a.text, _unprime(bad))

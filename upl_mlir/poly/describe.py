@@ -155,6 +155,8 @@ def interval(s: PSet, dim: str, outer: Sequence[str]) -> tuple[Interval, Formula
     hold wherever some point of the fibre exists are used: the projection must be non-empty at the outer point.
     """
     p = s.project((*outer, dim)).in_terms_of(outer)
+    if p.isl.n_basic_set() > 1:  # entries of arrays that were projected out leave cases behind
+        p = p.coalesce()
     piece = [*p.isl.compute_divs().get_basic_sets()]
     if len(piece) != 1:
         return None
@@ -277,6 +279,9 @@ def count(s: PSet) -> IndexExpr | None:
     Exact for every admissible value of the parameters: boxes by products of interval lengths, sets without parameters
     by isl's own enumeration.
     """
+    entries = [a for a in s.params.values() if isinstance(a, Lookup) and a.array in s.ctx.unknown]
+    if any(s.involves(a) and a.index.names & set(s.dims) for a in entries):
+        return None  # a sum over entries of a symbolic array is no polynomial
     if (n := _count_by_entries(s)) is not None:
         return n
     total = IndexExpr()

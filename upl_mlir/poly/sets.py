@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
+from upl_mlir.diagnostics import error
 from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
 from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.quota import check_pieces
@@ -48,14 +49,31 @@ class Table:
                 start = i
 
 
+@dataclass(frozen=True)
+class Unknown:
+    """A symbolic integer array: entries from index `lower` to `upper`, of each of which `each` holds (`name` stands for the
+    entry)."""
+
+    name: str
+    lower: IndexExpr
+    upper: IndexExpr
+    each: Formula
+
+    def fact(self, entry: Lookup) -> Formula:
+        """What is known of one entry: the condition, if its index is inside."""
+        inside = Formula.compare(self.lower, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, self.upper)
+        return inside.negate() | self.each.substitute({self.name: IndexExpr.of(entry)})
+
+
 @dataclass(frozen=True, eq=False)
 class PolyContext:
-    """What is known of the symbols: parameters with a condition on them, constants, constant arrays."""
+    """What is known of the symbols: parameters with a condition on them, constants, constant arrays, symbolic arrays."""
 
     params: tuple[str, ...] = ()
     param_condition: Formula = TRUE
     constants: Mapping[str, int] = field(default_factory=dict[str, int])
     arrays: Mapping[str, Table] = field(default_factory=dict[str, Table])
+    unknown: Mapping[str, Unknown] = field(default_factory=dict[str, Unknown])
     facts_cache: dict[tuple[tuple[str, ...], tuple[str, ...]], isl.Set] = field(default_factory=dict, repr=False)
 
     def constant(self, atom: Atom) -> int | None:
@@ -80,7 +98,7 @@ class PolyContext:
 
     def read(self, array: str, i: int) -> int:
         """``array[i]``.  Raises IndexError outside the array."""
-        value = self.arrays[array].get(i)
+        value = self.arrays[array].get(i) if array in self.arrays else None
         if value is None:
             raise IndexError(f"{array}[{i}]")
         return value
@@ -190,7 +208,7 @@ class PSet:
         for atom in symbols:
             if (value := self.ctx.constant(atom)) is not None:
                 parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
-            elif isinstance(atom, Lookup):
+            elif isinstance(atom, Lookup) and atom.array in self.ctx.arrays:
                 table = self.ctx.arrays[atom.array].values
                 if table:
                     parts.append(Formula.compare(min(table), CmpOp.LE, IndexExpr.of(atom)))
@@ -220,9 +238,11 @@ class PSet:
         s = self.known()
         if s.isl.is_empty():
             return
-        atom = next((a for a in s.params.values() if isinstance(a, Lookup)), None)
+        atom = next((a for a in s.params.values() if isinstance(a, Lookup) and a.array in self.ctx.arrays), None)
         if atom is None:
-            yield s
+            s = s._consistent()
+            if not s.isl.is_empty():
+                yield s
             return
         table = self.ctx.arrays[atom.array]
         lo, hi = s._range(atom.index)
@@ -243,6 +263,19 @@ class PSet:
                 fixed = (fixed if value is None else fixed.fix_val(PARAM, at, _val(value))).project_out(PARAM, at, 1)
             yield from replace(self, isl=fixed, params=keep).slices()
 
+    def _consistent(self) -> PSet:
+        """The points at which entries of symbolic arrays can have the values that stand for them: equal where their indices
+        are equal, and as the array's condition says (Ackermann's reduction)."""
+        entries = [a for a in self.params.values() if isinstance(a, Lookup)]
+        out = self
+        for n, a in enumerate(entries):
+            out = out.constrain(self.ctx.unknown[a.array].fact(a))
+            for b in entries[:n]:
+                if a.array == b.array:
+                    apart = Formula.compare(a.index, CmpOp.NE, b.index)
+                    out = out.constrain(apart | Formula.compare(IndexExpr.of(a), CmpOp.EQ, IndexExpr.of(b)))
+        return out.known()
+
     def with_entries(self, entries: Iterable[Lookup]) -> PSet:
         """The same set in which `slices` will also tell the given entries' values apart."""
         new = {param_id(a): a for a in entries if a.index.names & set(self.dims)}
@@ -252,7 +285,7 @@ class PSet:
         """The formula with those array entries as numbers that have one value on this whole set."""
 
         def value(a: Atom) -> IndexExpr | None:
-            if not isinstance(a, Lookup):
+            if not isinstance(a, Lookup) or a.array not in self.ctx.arrays:
                 return None
             lo, hi = self._range(a.index)
             table = self.ctx.arrays[a.array]
@@ -309,6 +342,8 @@ class PSet:
             if isinstance(atom, Var):
                 values[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
         for atom in entries:
+            if atom.array not in self.ctx.arrays:
+                return False
             try:
                 at = atom.index.evaluate({**self.ctx.constants, **values}, self.ctx.read)
             except (IndexError, KeyError):
@@ -350,6 +385,11 @@ class PSet:
                     out[atom.name] = point.get_coordinate_val(PARAM, i).to_python()
             for i, d in enumerate(self.dims):
                 out[d] = point.get_coordinate_val(DIM, i).to_python()
+            for i in range(point.get_space().dim(PARAM)):
+                atom = s.params.get(point.get_space().get_dim_name(PARAM, i) or "")
+                if isinstance(atom, Lookup):
+                    at = atom.index.evaluate({**self.ctx.constants, **out}, self.ctx.read)
+                    out[f"{atom.array}[{at}]"] = point.get_coordinate_val(PARAM, i).to_python()
             return out
         return None
 
@@ -362,6 +402,8 @@ class PSet:
             if not (atom.index.names & set(gone)):
                 continue
             index = s.express(atom.index, keep)
+            if index is None and s.isl.intersect(s.facts()).is_empty():
+                return self.ctx.empty(keep)
             s = s._expand(atom) if index is None else s._reindex(atom, index)
         s = s.reorder((*keep, *gone))
         return PSet(self.ctx, tuple(keep), s.isl.project_out(DIM, len(keep), len(gone)), dict(s.params))
@@ -387,7 +429,12 @@ class PSet:
         return self.with_isl(out, {p: a for p, a in self.params.items() if a != atom})
 
     def _expand(self, atom: Lookup) -> PSet:
-        """Replace an entry by its known values, index by index."""
+        """Replace an entry by its known values, index by index.  Raises UplError (UPL1206) where they are not known."""
+        if atom.array in self.ctx.unknown:
+            raise error(
+                "UPL1206", f"this question about sets needs the values of `{atom.array}`: it asks for all indices of {atom}",
+                help=f"give the values: -D {atom.array}=[...]",
+            )  # fmt: skip
         cases: list[Formula] = []
         for first, last, value in self.ctx.arrays[atom.array].runs():
             inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)

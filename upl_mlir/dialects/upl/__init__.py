@@ -32,8 +32,8 @@ from upl_mlir.dialects.upl.ops import (
 from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 
 __all__ = [
-    "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index", "IndexAttr",
-    "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp", "ParamOp",
+    "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index",
+    "IndexAttr", "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp", "ParamOp",
     "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
     "port_ref", "upl_type",
 ]  # fmt: skip

@@ -137,24 +137,48 @@ class ConstOp(_Declaration):
 
 @irdl_op_definition
 class ArrayOp(_Declaration):
-    """A constant array ``N[lo:hi]``; entries are i64 or f64."""
+    """A constant array ``N[lo:hi]``; entries are i64 or f64.
+
+    Without values it is a parameter: a symbolic array of integers.  `condition` is what holds of each entry, with the
+    array's name standing for it.
+    """
 
     name = "upl.array"
     sym_name = prop_def(SymbolNameConstraint())
     lower = prop_def(ExprAttr)
     upper = prop_def(ExprAttr)
-    base = prop_def(IntegerAttr)
-    values = prop_def(AnyAttr())  # a DenseArrayBase: the format prints it in full only if the constraint is open
+    base = opt_prop_def(IntegerAttr)
+    values = opt_prop_def(AnyAttr())  # a DenseArrayBase: the format prints it in full only if the constraint is open
+    condition = opt_prop_def(FormulaAttr)
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "$sym_name $lower `to` $upper `from` $base `=` $values attr-dict"
+    assembly_format = (
+        "$sym_name $lower `to` $upper (`from` $base^)? (`=` $values^)? (`where` $condition^)? attr-dict"
+    )
 
-    def __init__(self, name: str, lower: IndexExpr, upper: IndexExpr, base: int, values: DenseArrayBase):
-        super().__init__(
-            properties={
-                "sym_name": StringAttr(name), "lower": ExprAttr(lower), "upper": ExprAttr(upper),
-                "base": IntegerAttr(base, i64), "values": values,
-            }
-        )  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        lower: IndexExpr,
+        upper: IndexExpr,
+        base: int | None = None,
+        values: DenseArrayBase | None = None,
+        condition: Formula = TRUE,
+    ):
+        props: dict[str, Attribute] = {"sym_name": StringAttr(name), "lower": ExprAttr(lower), "upper": ExprAttr(upper)}
+        if base is not None and values is not None:
+            props |= {"base": IntegerAttr(base, i64), "values": values}
+        if not condition.is_true:
+            props["condition"] = FormulaAttr(condition)
+        super().__init__(properties=props)
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether the entries are not known."""
+        return self.values is None
+
+    def verify_(self) -> None:
+        if (self.values is None) != (self.base is None):
+            raise VerifyException(f"array `{self.symbol}` has values and their first index, or neither")
 
 
 class _Body(_Declaration):

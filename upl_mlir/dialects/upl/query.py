@@ -20,8 +20,8 @@ from xdsl.ir import Attribute, Operation
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl.attributes import Port, UplType
 from upl_mlir.dialects.upl.ops import ArrayOp, ConstOp, InputOp, NodeOp, OutputOp, ParamOp, ProgramOp, SendOp
-from upl_mlir.poly.expr import Formula
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.expr import TRUE, Formula
+from upl_mlir.poly.sets import PolyContext, Table, Unknown
 
 Endpoint = InputOp | OutputOp | NodeOp
 """What arrows connect."""
@@ -52,6 +52,7 @@ def poly_context(program: ProgramOp, bindings: Mapping[str, int] | None = None) 
     params: list[str] = []
     condition: list[Formula] = []
     arrays: dict[str, Table] = {}
+    unknown: dict[str, Unknown] = {}
     for op in program.body.block.ops:
         match op:
             case ParamOp():
@@ -61,20 +62,32 @@ def poly_context(program: ProgramOp, bindings: Mapping[str, int] | None = None) 
                     condition.append(op.condition.data)
             case ConstOp(value=IntegerAttr()):
                 bound.setdefault(op.symbol, cast(IntegerAttr, op.value).value.data)
+            case ArrayOp() if op.symbolic:
+                each = op.condition.data if op.condition else TRUE
+                unknown[op.symbol] = Unknown(op.symbol, op.lower.data, op.upper.data, each)
             case ArrayOp() if is_integer_array(op):
-                arrays[op.symbol] = Table(op.base.value.data, tuple(int(v) for v in array_values(op)))
+                arrays[op.symbol] = Table(first_index(op), tuple(int(v) for v in array_values(op)))
             case _:
                 pass
-    return PolyContext(tuple(params), Formula.all(condition), bound, arrays)
+    return PolyContext(tuple(params), Formula.all(condition), bound, arrays, unknown)
 
 
 def is_integer_array(op: ArrayOp) -> bool:
     """Whether the entries are integers (usable in index expressions)."""
-    return isinstance(cast(DenseArrayBase, op.values).elt_type, IntegerType)
+    return op.symbolic or isinstance(cast(DenseArrayBase, op.values).elt_type, IntegerType)
+
+
+def first_index(op: ArrayOp) -> int:
+    """The index of a constant array's first entry.  Raises UplError (UPL1513) if its entries are not known."""
+    if op.base is None:
+        message = f"the array parameter `{op.symbol}` has no values"
+        raise error("UPL1513", message, span_of(op), help=f"give them when loading: -D {op.symbol}=[...]")
+    return op.base.value.data
 
 
 def array_values(op: ArrayOp) -> tuple[int | float, ...]:
-    """The entries of a constant array, from its lower bound on."""
+    """The entries of a constant array, from its lower bound on.  Raises UplError (UPL1513) if they are not known."""
+    first_index(op)
     return tuple(cast("DenseArrayBase[IntegerType]", op.values).get_values())
 
 

@@ -63,6 +63,8 @@ class _Verifier:
                 case ops.ArrayOp():
                     self._names(op.lower.data, (), f"a bound of `{op.symbol}`", op)
                     self._names(op.upper.data, (), f"a bound of `{op.symbol}`", op)
+                    if op.condition:
+                        self._names(op.condition.data, (op.symbol,), f"the condition of `{op.symbol}`", op)
                 case ops.OutputOp():
                     self._fields(op, ())
                 case ops.InputOp():

@@ -280,10 +280,14 @@ Statement: TypeAlias = Inputs | Assign | Arrow
 
 @dataclass(frozen=True)
 class Param(Node):
-    """`param name [op bound]`: a symbolic integer; `condition` is the comparison with `name` as its first operand."""
+    """`param name [op bound]`: a symbolic integer; `condition` is the comparison with `name` as its first operand.
+
+    `param name[lo:hi] [op bound]`: a symbolic array of integers, each of which satisfies the condition.
+    """
 
     name: Ident
     condition: Compare | None
+    bounds: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True)

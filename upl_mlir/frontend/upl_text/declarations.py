@@ -18,7 +18,7 @@ from upl_mlir.frontend.upl_text.fold import INT_MAX, INT_MIN, Constants, Value
 from upl_mlir.frontend.upl_text.ranks import Rank
 from upl_mlir.frontend.upl_text.scope import Poisoned, Role, Scope, declared_at, loc
 from upl_mlir.frontend.upl_text.static import NotStatic, StaticReader
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 Scalar = int | float
 Override = int | float | Sequence[Any]
@@ -63,6 +63,8 @@ class Declarations:
             self.constants.later.discard(item.name.name)
             with problems.statement():
                 match item:
+                    case ast.Param(bounds=(_, _)):
+                        self._array_param(item)
                     case ast.Param():
                         self._param(item)
                     case ast.Const():
@@ -95,13 +97,38 @@ class Declarations:
         op.location = loc(item.span)
         self.ops.append(op)
 
+    def _array_param(self, item: ast.Param) -> None:
+        """A symbolic array, or a constant one if its values are given."""
+        assert item.bounds is not None
+        name = item.name.name
+        self.scope[name] = replace(self.scope[name], role=Role.ARRAY, rank=Rank.INT)
+        condition = TRUE
+        if item.condition is not None:
+            entry = {**self.scope, name: replace(self.scope[name], role=Role.PARAMETER)}
+            reader = StaticReader("a condition on a parameter", entry, self.constants.known, GLOBALS)
+            condition = reader.formula(item.condition)
+        if name not in self.overrides:
+            self.constants.parameters.add(name)
+            reader = self.reader("a bound of an array")
+            lo, hi = (reader.index(e) for e in item.bounds)
+            self._append(ArrayOp(name, lo, hi, condition=condition), item.span)
+            return
+        self._array(ast.ConstArray(item.span, item.name, *item.bounds, ()))
+        first, values = self.constants.arrays[name]
+        for i, v in enumerate(values):
+            env = {n: int(s) for n in condition.names if isinstance(s := self.constants.scalars.get(n), int)}
+            env[name] = int(v)
+            if all(n in env for n in condition.names) and not condition.evaluate(env, self.constants.entry):
+                message = f"`{name}[{first + i}]` is {v}, which contradicts `{condition}`"
+                raise error("UPL1512", message, item.span)
+
     def _conditions(
         self, items: Sequence[ast.Param | ast.Const | ast.ConstArray], problems: Problems
     ) -> list[tuple[ast.Param, Formula]]:
         """The conditions on parameters, once all constants are known."""
         out: list[tuple[ast.Param, Formula]] = []
         for item in items:
-            if isinstance(item, ast.Param) and item.condition is not None:
+            if isinstance(item, ast.Param) and item.condition is not None and item.bounds is None:
                 with problems.statement():
                     out.append((item, self.reader("a condition on a parameter").formula(item.condition)))
         return out

@@ -115,6 +115,10 @@ class Constants:
     def _entry(self, array: ast.Ident, index: ast.Expr) -> int | float:
         if array.name in self.poisoned:
             raise Poisoned
+        if array.name in self.parameters:
+            message = f"`{array.name}` is a parameter: its entries have no value here"
+            help = f"a constant cannot depend on it; give its values with -D {array.name}=[...]"
+            raise error("UPL1111", message, array.span, help=help)
         if array.name not in self.arrays:
             help = did_you_mean(array.name, self.arrays)
             raise error("UPL1103", f"unknown constant array `{array.name}`", array.span, help=help)

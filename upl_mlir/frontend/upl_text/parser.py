@@ -5,7 +5,7 @@ running this parser; and messages in the user's words, which depend on what was 
 an LALR table.
 
     program   ::= [program NAME] {item}                        items and statements end at a line end or `;`
-    item      ::= param NAME [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]  (also empty)
+    item      ::= param NAME [[e:e]] [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]  (also empty)
                 | input NAME [fields] [: TYPE] [in e, ...] [{ arrows }]
                 | output NAME [fields] [: TYPE] [in e, ...]
                 | node NAME [fields] [in e, ...] { statements }
@@ -198,6 +198,9 @@ class _Parser(Cursor):
     def param(self, start: Token) -> Param:
         name = self.ident("the name of a parameter")
         condition: Compare | None = None
+        bounds: tuple[Expr, Expr] | None = None
+        if opening := self.accept("["):
+            bounds = self.array_bounds(name, opening, "param")
         if self.at(*_COMPARISONS):
             condition = self.comparisons(Name(name.span, name.name), name.span)
         help = None
@@ -207,8 +210,18 @@ class _Parser(Cursor):
             help = f"a bound is written `param {name.name} >= 1`"
         elif self.at(","):
             help = "write one `param` for each"
-        self.end_of_item("" if condition else "the name of a parameter", help=help)
-        return Param(self.since(start), name, condition)
+        after = "" if condition else "the bounds" if bounds else "the name of a parameter"
+        self.end_of_item(after, help=help)
+        return Param(self.since(start), name, condition, bounds)
+
+    def array_bounds(self, name: Ident, opening: Token, word: str) -> tuple[Expr, Expr]:
+        """`lo:hi]`, both ends included."""
+        lo = self.expression()
+        value = " = […]" if word == "const" else ""
+        self.expect(":", after="the lower bound", help=f"give both bounds: `{word} {name.name}[0:n-1]{value}`")
+        hi = self.expression()
+        self.close(opening, "an operator")
+        return lo, hi
 
     def const(self, start: Token) -> Const | ConstArray:
         name = self.ident("the name of a constant")
@@ -221,10 +234,7 @@ class _Parser(Cursor):
             value = self.expression()
             self.end_of_item("")
             return Const(self.since(start), name, value)
-        lo = self.expression()
-        self.expect(":", after="the lower bound", help=f"give both bounds: `const {name.name}[0:n-1] = […]`")
-        hi = self.expression()
-        self.close(opening, "an operator")
+        lo, hi = self.array_bounds(name, opening, "const")
         self.expect("=")
         opening = self.expect("[")
         values = () if self.at("]") else self.list_of(self.expression)

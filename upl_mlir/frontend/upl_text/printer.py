@@ -103,6 +103,8 @@ def _declaration(op: ParamOp | ConstOp | ArrayOp) -> str:
             if isinstance(op.value, IntegerAttr):
                 return f"const {name} = {_integer(op.value.value.data)}"
             return f"const {name} = {real_text(op.value.value.data)}"
+        case ArrayOp() if op.symbolic:
+            return _param(op)
         case ArrayOp():
             show = _integer if is_integer_array(op) else real_text
             values = ", ".join(show(v) for v in cast("Sequence[int]", array_values(op)))
@@ -113,14 +115,15 @@ def _integer(value: int) -> str:
     return str(value) if value > -(2**63) else f"-{2**63 - 1} - 1"
 
 
-def _param(op: ParamOp) -> str:
+def _param(op: ParamOp | ArrayOp) -> str:
+    head = f"param {op.symbol}" + (f"[{op.lower.data}:{op.upper.data}]" if isinstance(op, ArrayOp) else "")
     if op.condition is None:
-        return f"param {op.symbol}"
+        return head
     condition = op.condition.data
     if condition.kind is Connective.CMP:
         for c in (condition, Formula.compare(condition.rhs, condition.op.flipped, condition.lhs)):
             if c.lhs == IndexExpr.of(op.symbol):
-                return f"param {op.symbol} {c.op.value} {c.rhs}"
+                return f"{head} {c.op.value} {c.rhs}"
     message = f"the condition `{condition}` of parameter `{op.symbol}` cannot be written as UPL text"
     raise error("UPL1113", message, span_of(op))
 

@@ -104,8 +104,8 @@ def same_tree(left: Any, right: Any) -> bool:
 def _tight_parts(node: Node) -> Iterable[Any]:
     """The expressions directly below a node that are written without spaces: nodes, None and tuples of them."""
     match node:
-        case Param() if node.condition is not None:
-            return [e for _, e in node.condition.rest]
+        case Param():
+            return [*(node.bounds or ()), *(e for _, e in (node.condition.rest if node.condition else ()))]
         case ConstArray():
             return [node.lo, node.hi]
         case HostInput() | HostOutput() | NodeBlock():
