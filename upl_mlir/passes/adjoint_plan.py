@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -14,8 +14,8 @@ from upl_mlir.passes.activity import Activity, input_ports, key_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Select
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, sum_by_parts
+from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, Select
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]
@@ -149,8 +149,28 @@ class Planner:
         return out
 
 
+MAX_CASES = 4  # of a count that are told apart; beyond that it is a sum of cases
+
+
 def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
-    """The sum of the terms at the points of `inside`; a term that holds only on a part is guarded by its condition."""
+    """The sum of the terms at the points of `inside`, as few cases as there are different sums."""
+    cases: dict[IndexExpr, PSet] = {}
+    for part, n in sum_by_parts(inside, terms):
+        cases[n] = (cases[n] | part).coalesce() if n in cases else part
+    if not cases:
+        return IndexExpr()
+    if len(cases) > MAX_CASES:
+        return _sum_of_cases(terms, inside)
+    conditions = {n: describe(s, inside) for n, s in cases.items()}
+    *first, last = sorted(cases, key=lambda n: (len(list(conditions[n].atoms())), str(n)))
+    out = last
+    for n in reversed(first):
+        out = IndexExpr.of(Select(conditions[n], n, out))
+    return out
+
+
+def _sum_of_cases(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
+    """The sum of the terms, each guarded by its condition if it holds only on a part."""
     out = IndexExpr()
     for s, n in terms:
         if (s & inside).is_empty():
@@ -159,6 +179,21 @@ def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
             out = out + n
         else:
             out = out + IndexExpr.of(Select(describe(s, inside), n, IndexExpr()))
+    return out
+
+
+def moved(terms: Sequence[tuple[PSet, IndexExpr]], names: Mapping[str, IndexExpr], context: PSet) -> Terms:
+    """Terms over a source's fields as terms over the context of who sends to it; `names` says what the fields are there.
+
+    Iterators of an inverse, which `context` does not have, must not occur."""
+    out: Terms = []
+    for s, n in terms:
+        mine = {d: names[d] for d in s.dims}
+        both = s.rename({d: f"{d}\"" for d in s.dims})
+        dims = (*context.dims, *both.dims)
+        at = Formula.all(Formula.compare(f"{d}\"", CmpOp.EQ, e) for d, e in mine.items())
+        inside = (context.extend(dims) & both.extend(dims).reorder(dims)).constrain(at)
+        out.append((inside.project(context.dims), n.substitute(mine)))
     return out
 
 

@@ -27,12 +27,12 @@ from upl_mlir.poly.sets import PSet, Table
 LEVEL = "level of"  # no name of a program has a space
 _FROM = "level of source"
 MAX_TOKENS = 40_000  # of a program that is walked through
-MAX_WAYS = 12  # of being served that are told apart at one node
+MAX_WAYS = 24  # of being served that are told apart at one node
 SMALL = 6  # constants above this are made smaller where the program is only looked at for a guess
 
 Point = tuple[int, ...]
-Way = tuple[int, ...]
-"""Which arrow serves each ordinary input."""
+Way = frozenset[int]
+"""The arrows that serve an instance, by their number among those into its node; those that serve all are left out."""
 
 
 def critical_path(sets: ProgramSets, tokens: IndexExpr | int | None = None) -> IndexExpr | None:
@@ -79,9 +79,8 @@ class _Walk:
                 self.way[name] = {}
                 missing.update(((name, x), 0) for x in sets.domain(name).points())
         for name in self.level:
-            slots = _slots(sets, name)
+            telling = _telling(sets, name)
             for k, a in enumerate(sets.into(name)):
-                slot = slots.get(a.port.name)
                 for p in sets.relation(a).points():
                     y = (name, p[len(p) - len(a.dst) :])
                     if y not in missing:
@@ -89,9 +88,8 @@ class _Walk:
                     if isinstance(a.source, NodeOp):
                         edges.setdefault((a.source.symbol, p[: len(a.src)]), []).append(y)
                         missing[y] += 1
-                    if slot is not None:
-                        way = self.way[name].get(y[1], (-1,) * len(slots))
-                        self.way[name][y[1]] = (*way[:slot], k, *way[slot + 1 :])
+                    if k in telling:
+                        self.way[name][y[1]] = self.way[name].get(y[1], frozenset()) | {k}
         ready = [x for x, n in missing.items() if n == 0]
         level = dict.fromkeys(ready, 1)
         done = 0
@@ -116,21 +114,21 @@ def _box(s: PSet) -> int:
     return n
 
 
-def _slots(sets: ProgramSets, name: str) -> dict[str, int]:
-    """The ordinary inputs of a node that several arrows serve, numbered."""
-    op = sets.ends[name]
-    assert isinstance(op, NodeOp)
-    several = [p.name for p in op.ports if p.gather is None and len(sets.into(name, p.name)) > 1]
-    return {p: i for i, p in enumerate(several)}
+def _telling(sets: ProgramSets, name: str) -> frozenset[int]:
+    """The arrows into inputs that several arrows serve: which of them come tells instances apart."""
+    into = sets.into(name)
+    ports = [a.port.name for a in into]
+    return frozenset(k for k, p in enumerate(ports) if ports.count(p) > 1)
 
 
 def _walks(sets: ProgramSets, tokens: IndexExpr | int | None) -> Iterator[tuple[dict[str, int], _Walk]]:
-    """Walks at a few small sizes: least admissible ones moved up, one parameter at a time.  Where that is too much, large
+    """Walks at a few small sizes: all parameters 3 above the least, then one of them moved.  Where that is too much, large
     constants and entries of arrays are made smaller as well: only a guess comes from it."""
     params = sets.ctx.params
     least = sets.ctx.set((), sets.ctx.param_condition).sample() or {}
     base = {p: least.get(p, 0) + 3 for p in params}
-    tries = [base, *({**base, p: base[p] + 1} for p in params), *({**base, p: base[p] + 2} for p in params[:1])]
+    tries = [base, *({**base, p: base[p] + d} for p in params for d in (1, -3, -2))]  # the smallest have ways of their own
+    tries += [{**base, p: base[p] + 2} for p in params[:1]]
     found = [(t, w) for t in tries if (w := _Walk.of(ProgramSets(sets.program, t), tokens)) is not None]
     if not found:
         small = {n: SMALL - 1 for n, v in sets.ctx.constants.items() if v > SMALL}
@@ -227,18 +225,19 @@ class _Levels:
         for bound, walk in self.walks:
             sizes = tuple(bound.get(s, self.sets.ctx.constants.get(s, 0)) for s in symbols)
             for x, level in walk.level[op.symbol].items():
-                samples.setdefault(walk.way[op.symbol].get(x, ()), []).append(((*x, *sizes), level))
+                samples.setdefault(walk.way[op.symbol].get(x, frozenset()), []).append(((*x, *sizes), level))
         if len(samples) > MAX_WAYS or not samples:
             return None
-        into = self.sets.into(op.symbol)
+        into, telling = self.sets.into(op.symbol), _telling(self.sets, op.symbol)
         out = self.sets.ctx.empty((*op.fields, LEVEL))
         for way, seen in samples.items():
             f = affine_through(seen, (*op.fields, *symbols))
             if f is None:
                 return None
             piece = self.sets.domain(op.symbol)
-            for k in way:
-                piece = piece & self.sets.image(into[k])
+            for k in telling:
+                image = self.sets.image(into[k])
+                piece = piece & image if k in way else piece - image
             out = out | piece.extend((*op.fields, LEVEL)).constrain(Formula.compare(LEVEL, CmpOp.EQ, f))
         return out.coalesce()
 

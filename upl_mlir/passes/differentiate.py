@@ -42,7 +42,7 @@ from upl_mlir.passes.adjoint_gather import (
     check_gather,
     gather_ports,
 )
-from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, total
+from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, moved, total
 from upl_mlir.passes.arrows import WHY, copy_along, here, new_node
 from upl_mlir.passes.build import Body, condition, index_value, unused
 from upl_mlir.passes.derivation import Derivation
@@ -51,7 +51,7 @@ from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
-from upl_mlir.passes.reverse import invert
+from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, IndexExpr
 from upl_mlir.poly.sets import PSet
@@ -302,7 +302,7 @@ class _Differentiator:
             if value.port.gather is not None:
                 count = None
                 if value.port.count is Special.CARRIED:
-                    count = total(value.terms, relation.project(a.src)).substitute(inverse.names)
+                    count = self._carried(value, relation, a, inverse, context)
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
                 rule = "reversed arrow, gather to multicast"
@@ -310,6 +310,15 @@ class _Differentiator:
                 sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
                 count=count, inverse=inverse,
             )  # fmt: skip
+
+    @staticmethod
+    def _carried(value: ActiveValue, relation: PSet, a: Arrow, inverse: Inverse, context: PSet) -> IndexExpr:
+        """The number of summands that a reversed arrow carries, as simple as the sender's context allows."""
+        known = {d: inverse.names[d] for d in a.src}
+        if any(e.names & {it.name for it in inverse.iterators} for e in known.values()):
+            return total(value.terms, relation.project(a.src)).substitute(inverse.names)
+        when = context.constrain(inverse.condition)
+        return total(moved(value.terms, known, when), when)
 
     def _reverse_traced(
         self, trace: Trace, a: Arrow, relation: PSet, target: Plan, delta: SSAValue, ref: SymbolRefAttr

@@ -16,7 +16,7 @@ from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, same_value
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, same_value, sum_by_parts
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
@@ -256,7 +256,7 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
             yield _carried(sets, op, port, a, terms)
         return
     assert isinstance(port.count, IndexExpr)
-    for part, total in split(domain, terms):
+    for part, total in sum_by_parts(domain, terms):
         wanted = port.count
         bad = None if _count_agrees(part, wanted, total) else _where_differ(part, _at_least_0(wanted), total)
         if bad is not None:
@@ -301,23 +301,6 @@ def _summands(sets: ProgramSets, op: NodeOp, a: Arrow) -> list[tuple[PSet, Index
     return out
 
 
-def split(domain: PSet, terms: Sequence[tuple[PSet, IndexExpr]]) -> list[tuple[PSet, IndexExpr]]:
-    """The domain cut into parts on each of which the sum of the terms is one expression."""
-    parts: list[tuple[PSet, IndexExpr]] = [(domain, IndexExpr())]
-    for s, n in terms:
-        new: list[tuple[PSet, IndexExpr]] = []
-        for part, total in parts:
-            inside = part & s
-            if inside.is_empty():
-                new.append((part, total))
-            elif part <= s:
-                new.append((part, total + n))
-            else:
-                new += [(inside.coalesce(), total + n), ((part - s).coalesce(), total)]
-        parts = new
-    return [(p, t) for p, t in parts if not p.is_empty()]
-
-
 def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequence[tuple[PSet, IndexExpr]]) -> Obligation:
     """`[#]`: the multiplicity that a summand carries is the number of summands that come."""
     span = span_of(a.send)
@@ -327,7 +310,7 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
         return Obligation(Kind.GATHER, Status.REFUTED, where, "a summand cannot carry `##`", span, a.text)
     r = sets.relation(a)
     to = dict(zip(op.fields, a.dst, strict=True))
-    for part, total in split(sets.domain(op.symbol), terms):
+    for part, total in sum_by_parts(sets.domain(op.symbol), terms):
         here = r & part.rename(to).extend(a.dims).reorder(a.dims)
         if here.is_empty():
             continue

@@ -16,7 +16,7 @@ from typing import Any
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, NotAffine
-from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, Var, divide, extremum
+from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Var, divide, extremum
 from upl_mlir.poly.sets import PSet
 
 
@@ -248,13 +248,36 @@ def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> I
     if not exact.reorder(s.dims) <= s:
         return None  # not a box
     product = IndexExpr.of(1)
-    for n in lengths:
-        product = product * n
+    several = sum(_has_cases(n) for n in lengths) > 1
+    for n in lengths:  # where there is a point each length is at least 1: so written, the product stays one
+        product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if several and _has_cases(n) else n)
     base = s.project(outer)
     for p in prefer:
         if same_value(base, p, product):
             return p
     return product
+
+
+def _has_cases(n: IndexExpr) -> bool:
+    """Whether a length is a sum with `min` or `max` in it."""
+    return len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms())
+
+
+def sum_by_parts(domain: PSet, terms: Sequence[tuple[PSet, IndexExpr]]) -> list[tuple[PSet, IndexExpr]]:
+    """The domain cut into parts on each of which the sum of the terms is one expression."""
+    parts: list[tuple[PSet, IndexExpr]] = [(domain, IndexExpr())]
+    for s, n in terms:
+        new: list[tuple[PSet, IndexExpr]] = []
+        for part, total in parts:
+            inside = part & s
+            if inside.is_empty():
+                new.append((part, total))
+            elif part <= s:
+                new.append((part, total + n))
+            else:
+                new += [(inside.coalesce(), total + n), ((part - s).coalesce(), total)]
+        parts = new
+    return [(p, t) for p, t in parts if not p.is_empty()]
 
 
 def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
@@ -270,7 +293,23 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
         split = s.with_entries(differ.lookups())
         return all(part.constrain(part.resolve(differ)).is_empty() for part in split.slices())
     except NotAffine:
+        return _same_factors(s, a, b)
+
+
+def _same_factors(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
+    """Whether two products are equal because their factors are, in some order."""
+    if len(a.terms) != 1 or len(b.terms) != 1:
         return False
+    (left, m), (right, n) = a.terms[0], b.terms[0]
+    if m != n or len(left) != len(right):
+        return False
+    rest = [IndexExpr.of(f) for f in right]
+    for f in map(IndexExpr.of, left):
+        match = next((g for g in rest if f == g), None) or next((g for g in rest if same_value(s, f, g)), None)
+        if match is None:
+            return False
+        rest.remove(match)
+    return True
 
 
 def count(s: PSet) -> IndexExpr | None:

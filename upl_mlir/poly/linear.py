@@ -1,0 +1,463 @@
+"""Linear constraints by Fourier–Motzkin elimination: quick answers that err on one side only.
+
+A lowering asks many small questions: is this case possible here, between what bounds does this loop run, how far apart
+are a write and a read.  Each has a safe side (a loop may be entered in vain if its body is guarded, a dependence may be
+assumed in vain), so rational elimination over a handful of named symbols suffices, and costs microseconds where exact
+sets cost milliseconds.  What must be exact is asked of `sets.py`.
+
+Symbols are dimensions and parameters by name; array entries ``N[k-1]``, divisions and products are opaque symbols of which
+some facts are known (the bounds of the array, what a quotient is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from math import gcd
+from typing import NamedTuple
+
+from upl_mlir.poly.expr import (
+    Atom,
+    CmpOp,
+    Connective,
+    Div,
+    DivKind,
+    Extremum,
+    Formula,
+    IndexExpr,
+    Lookup,
+    MinMax,
+    Monomial,
+    Select,
+    Var,
+    divide,
+)
+from upl_mlir.poly.sets import PolyContext
+
+
+class Con(NamedTuple):
+    """The constraint ``e >= 0``, or ``e == 0``."""
+
+    e: IndexExpr
+    eq: bool = False
+
+    def substitute(self, values: dict[str, IndexExpr]) -> Con:
+        """The constraint with names replaced by expressions."""
+        return Con(self.e.substitute(values), self.eq) if self.e.names & values.keys() else self
+
+    def negated(self) -> list[Con]:
+        """Disjoint constraints, one of which holds exactly where this one does not."""
+        below = Con(-self.e - 1)
+        return [below, Con(self.e - 1)] if self.eq else [below]
+
+    def __str__(self) -> str:
+        return f"{self.e} {'==' if self.eq else '>='} 0"
+
+
+Cons = tuple[Con, ...]
+
+_Row = tuple[dict[str, int], int]  # sum of coefficients times symbols, plus a constant, >= 0 (or == 0)
+
+MAX_ROWS = 400  # beyond this an elimination gives up, on the safe side
+
+
+class Linear:
+    """Constraints over a program's symbols: feasibility, implication, bounds."""
+
+    def __init__(self, ctx: PolyContext):
+        self.ctx = ctx
+        self._rows: dict[IndexExpr, _Row] = {}
+        self._opaque: dict[str, Atom | Monomial] = {}
+        self._facts: dict[str, tuple[list[_Row], list[_Row]]] = {}  # of an opaque symbol: equalities, inequalities
+        self._names: dict[str, frozenset[str]] = {}  # the names inside an opaque symbol
+        self._feasible: dict[frozenset[Con], bool] = {}
+        self._plain: dict[IndexExpr, IndexExpr] = {}
+        self.params: Cons = ()
+        self.params = next(iter(self.cases(ctx.param_condition)), ())
+
+    # -- expressions and formulas -------------------------------------------------------------------------------------
+    def plain(self, e: IndexExpr) -> IndexExpr:
+        """The expression with known constants and array entries as numbers."""
+        found = self._plain.get(e)
+        if found is None:
+            known = self.ctx.constant
+            found = e.rewrite(lambda a: None if (c := known(a)) is None else IndexExpr.of(c))
+            self._plain[e] = found
+        return found
+
+    def cases(self, f: Formula) -> list[Cons]:
+        """The formula as a list of conjunctions, one of which holds where it does; they may overlap."""
+        return [self.tidy(c) for c in self._cases(f, positive=True)]
+
+    def tidy(self, cons: Iterable[Con]) -> Cons:
+        """Without repetitions and without what is true of numbers; a false constraint stays."""
+        out: dict[Con, None] = {}
+        for c in cons:
+            n = c.e.constant
+            if n is None or (n != 0 if c.eq else n < 0):
+                out[c] = None
+        return tuple(out)
+
+    def _cases(self, f: Formula, *, positive: bool) -> list[list[Con]]:
+        match f.kind:
+            case Connective.NOT:
+                return self._cases(f.args[0], positive=not positive)
+            case Connective.AND | Connective.OR:
+                parts = [self._cases(a, positive=positive) for a in f.args]
+                if (f.kind is Connective.OR) == positive:
+                    return [c for p in parts for c in p]
+                out: list[list[Con]] = [[]]
+                for p in parts:
+                    out = [[*a, *b] for a in out for b in p]
+                return out
+            case Connective.CMP:
+                return self._comparison(f if positive else f.negate())
+
+    def _comparison(self, f: Formula) -> list[list[Con]]:
+        e = self.plain(f.lhs - f.rhs)
+        for m, c in e.terms:
+            if len(m) != 1:
+                continue
+            match m[0]:
+                case Select(cond, then, other):
+                    rest = e - IndexExpr.of(m[0]) * c
+                    yes = Formula.compare(rest + then * c, f.op, 0)
+                    no = Formula.compare(rest + other * c, f.op, 0)
+                    return self._cases((cond & yes) | (cond.negate() & no), positive=True)
+                case MinMax(kind, args):
+                    rest = e - IndexExpr.of(m[0]) * c
+                    choices: list[list[Con]] = []
+                    for i, a in enumerate(args):
+                        least = CmpOp.LE if kind is Extremum.MIN else CmpOp.GE
+                        strict = CmpOp.LT if kind is Extremum.MIN else CmpOp.GT
+                        taken = [Formula.compare(a, strict if j < i else least, b) for j, b in enumerate(args) if j != i]
+                        taken.append(Formula.compare(rest + a * c, f.op, 0))
+                        choices += self._cases(Formula.all(taken), positive=True)
+                    return choices
+                case _:
+                    pass
+        match f.op:
+            case CmpOp.GE:
+                return [[Con(e)]]
+            case CmpOp.GT:
+                return [[Con(e - 1)]]
+            case CmpOp.LE:
+                return [[Con(-e)]]
+            case CmpOp.LT:
+                return [[Con(-e - 1)]]
+            case CmpOp.EQ:
+                return [[Con(e, True)]]
+            case CmpOp.NE:
+                return [[Con(e - 1)], [Con(-e - 1)]]
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+    def _row(self, e: IndexExpr) -> _Row:
+        row = self._rows.get(e)
+        if row is None:
+            coefficients: dict[str, int] = {}
+            constant = 0
+            for m, c in e.terms:
+                if not m:
+                    constant += c
+                    continue
+                atom = m[0]
+                if len(m) == 1 and isinstance(atom, Div) and (n := self._divisor(atom)):
+                    if atom.kind is DivKind.MOD:  # num - n*(num floordiv n)
+                        num, num_constant = self._row(atom.num)
+                        for k, v in num.items():
+                            coefficients[k] = coefficients.get(k, 0) + c * v
+                        constant += c * num_constant
+                        key = self._symbol(Div(DivKind.FLOORDIV, atom.num, atom.den))
+                        c = -c * n
+                    elif atom.kind is DivKind.CEILDIV:
+                        key = self._symbol(Div(DivKind.FLOORDIV, atom.num + (n - 1), atom.den))
+                    else:
+                        key = self._symbol(atom)
+                else:
+                    key = atom.name if len(m) == 1 and isinstance(atom, Var) else self._symbol(atom if len(m) == 1 else m)
+                coefficients[key] = coefficients.get(key, 0) + c
+            row = ({k: v for k, v in coefficients.items() if v}, constant)
+            self._rows[e] = row
+        return row
+
+    def _divisor(self, a: Div) -> int:
+        d = self.plain(a.den).constant
+        return d if d is not None and d > 0 else 0
+
+    def _symbol(self, what: Atom | Monomial) -> str:
+        """The name of an opaque symbol; its facts are worked out once."""
+        key = "(" + ("*".join(map(str, what)) if isinstance(what, tuple) else str(what)) + ")"
+        if key in self._opaque:
+            return key
+        self._opaque[key] = what
+        facts: list[_Row] = []
+        atoms = what if isinstance(what, tuple) else (what,)
+        self._names[key] = frozenset().union(*(IndexExpr.of(a).names for a in atoms))
+        match what:
+            case Lookup(array, _):
+                values = self.ctx.arrays[array].values
+                if values:
+                    facts = [({key: 1}, -min(values)), ({key: -1}, max(values))]
+            case Div(DivKind.FLOORDIV, num, _) if n := self._divisor(what):
+                row, constant = self._row(num)
+                facts = [({**row, key: -n}, constant), ({**{k: -v for k, v in row.items()}, key: n}, n - 1 - constant)]
+            case MinMax(kind, args):
+                sign = 1 if kind is Extremum.MIN else -1
+                for a in args:
+                    row, constant = self._row(a)
+                    facts.append(({**{k: sign * v for k, v in row.items()}, key: -sign}, sign * constant))
+            case _:
+                pass
+        self._facts[key] = ([], facts)
+        return key
+
+    def expr(self, row: _Row) -> IndexExpr:
+        """A row as an expression."""
+        out = IndexExpr.of(row[1])
+        for k, c in row[0].items():
+            what = self._opaque.get(k)
+            if what is None:
+                out = out + IndexExpr.of(Var(k)) * c
+            elif isinstance(what, tuple):
+                out = out + IndexExpr(((what, c),))
+            else:
+                out = out + IndexExpr.of(what) * c
+        return out
+
+    def _with_facts(self, cons: Iterable[Con]) -> tuple[list[_Row], list[_Row]]:
+        """Equalities and inequalities of the constraints, the parameters' conditions, and what is known of opaque symbols."""
+        eqs: list[_Row] = []
+        rows: list[_Row] = []
+        for c in (*cons, *self.params):
+            (eqs if c.eq else rows).append(self._row(c.e))
+        todo = list({k for r in (*eqs, *rows) for k in r[0] if k in self._facts})
+        seen = set(todo)
+        while todo:
+            more = self._facts[todo.pop()]
+            eqs += more[0]
+            rows += more[1]
+            for r in (*more[0], *more[1]):
+                for k in r[0]:
+                    if k in self._facts and k not in seen:
+                        seen.add(k)
+                        todo.append(k)
+        return eqs, rows
+
+    # -- questions ------------------------------------------------------------------------------------------------------
+    def feasible(self, cons: Iterable[Con]) -> bool:
+        """False only if the constraints have no integer solution."""
+        key = frozenset(cons)
+        found = self._feasible.get(key)
+        if found is None:
+            eqs, rows = self._with_facts(key)
+            left = _solved(eqs, rows)
+            found = left is not None and _eliminated(left, None) is not None
+            self._feasible[key] = found
+        return found
+
+    def implies(self, cons: Iterable[Con], c: Con) -> bool:
+        """True only if the constraint holds wherever the others do."""
+        cons = tuple(cons)
+        if c in cons:
+            return True
+        return not any(self.feasible((*cons, n)) for n in c.negated())
+
+    def bounds(self, cons: Iterable[Con], e: IndexExpr) -> tuple[int | None, int | None]:
+        """Numbers between which the expression lies; None where none is found."""
+        n = e.constant
+        if n is not None:
+            return n, n
+        eqs, rows = self._with_facts((*cons, Con(e - IndexExpr.of(_VALUE), True)))
+        left = _solved(eqs, rows, frozenset((_VALUE,)))
+        if left is None:
+            return 0, -1
+        out = _eliminated(left, frozenset((_VALUE,)))
+        if out is None:
+            return 0, -1
+        lo: int | None = None
+        hi: int | None = None
+        for row, constant in out:
+            c = row.get(_VALUE, 0)
+            if c > 0:
+                b = -(constant // c)
+                lo = b if lo is None else max(lo, b)
+            elif c < 0:
+                b = constant // -c
+                hi = b if hi is None else min(hi, b)
+        return lo, hi
+
+    def project(self, cons: Iterable[Con], gone: Collection[str]) -> Cons:
+        """Constraints without the given names that hold wherever the others exist (perhaps not all of them)."""
+        gone = frozenset(gone)
+        eqs, rows = self._with_facts(cons)
+        symbols = {k for r in (*eqs, *rows) for k in r[0]}
+        keep = frozenset(k for k in symbols if k not in gone and not self._names.get(k, frozenset()) & gone)
+        left = _solved(eqs, rows, keep)
+        out = None if left is None else _eliminated(left, keep)
+        if out is None:
+            return (Con(IndexExpr.of(-1)),)
+        return self.tidy(Con(self.expr(r)) for r in out)
+
+    def minimal(self, cons: Iterable[Con], context: Cons = ()) -> Cons:
+        """The constraints without those that the context and the others imply."""
+        kept = list(self.tidy(cons))
+        for c in list(kept):
+            others = [k for k in kept if k is not c]
+            if self.implies((*context, *others), c):
+                kept = others
+        return tuple(kept)
+
+    def limits(self, cons: Cons, dim: str, outer: Collection[str]) -> tuple[list[IndexExpr], list[IndexExpr]]:
+        """Lower and upper bounds of a dimension by those outside it: of each list one is attained or all are weaker.
+
+        `cons` are constraints over `outer`, `dim` and parameters only; those that hold `dim` in an opaque symbol do not
+        count (they have to be tested).
+        """
+        lows: dict[IndexExpr, None] = {}
+        highs: dict[IndexExpr, None] = {}
+        allowed = {*outer, dim, *self.ctx.params}
+        for con in cons:
+            row, constant = self._row(con.e)
+            c = row.get(dim, 0)
+            if not c or any(dim in self._names.get(k, frozenset()) for k in row):
+                continue
+            if not con.e.names <= allowed:
+                continue
+            rest = self.expr(({k: v for k, v in row.items() if k != dim}, constant))
+            for sign in (1, -1) if con.eq else (1,):
+                if sign * c > 0:
+                    lows[divide(DivKind.CEILDIV, rest * -sign, IndexExpr.of(sign * c))] = None
+                else:
+                    highs[divide(DivKind.FLOORDIV, rest * sign, IndexExpr.of(-sign * c))] = None
+        return list(lows), list(highs)
+
+    def strongest(self, bounds: Sequence[IndexExpr], sign: int, context: Cons) -> list[IndexExpr]:
+        """The bounds without those that another one makes superfluous; lower bounds for `sign` = 1, upper for -1."""
+        kept = list(bounds)
+        for b in list(kept):
+            if any(o is not b and self.implies(context, Con((o - b) * sign)) for o in kept):
+                kept.remove(b)
+        return kept
+
+
+_VALUE = "(value)"
+
+
+def _tight(row: dict[str, int], constant: int) -> _Row:
+    """Divided by the common divisor, the constant rounded down: no integer point is lost."""
+    g = 0
+    for c in row.values():
+        g = gcd(g, c)
+        if g == 1:
+            return row, constant
+    return ({k: c // g for k, c in row.items()}, constant // g) if g else (row, constant)
+
+
+def _solved(eqs: list[_Row], rows: list[_Row], keep: frozenset[str] = frozenset()) -> list[_Row] | None:
+    """The inequalities after every equality is used up; None if an equality has no integer solution.
+
+    An equality over kept symbols only stays, as two inequalities.
+    """
+    eqs, rows = list(eqs), list(rows)
+    while eqs:
+        row, constant = eqs.pop()
+        g = 0
+        for c in row.values():
+            g = gcd(g, c)
+        if not g:
+            if constant:
+                return None
+            continue
+        if constant % g:
+            return None
+        free = [k for k in row if k not in keep]
+        if not free:
+            rows += [(row, constant), ({k: -c for k, c in row.items()}, -constant)]
+            continue
+        v = min(free, key=lambda k: abs(row[k]))
+        eqs = [_replaced(r, v, row, constant) for r in eqs]
+        rows = [_replaced(r, v, row, constant) for r in rows]
+    return rows
+
+
+def _replaced(r: _Row, v: str, row: dict[str, int], constant: int) -> _Row:
+    """The row with `v` eliminated by the equality ``row + constant == 0``."""
+    c = r[0].get(v, 0)
+    if not c:
+        return r
+    a = row[v]
+    scale, factor = abs(a), (-c if a > 0 else c)
+    out = {k: n * scale for k, n in r[0].items()} if scale != 1 else dict(r[0])
+    for k, n in row.items():
+        s = out.get(k, 0) + factor * n
+        if s:
+            out[k] = s
+        else:
+            out.pop(k, None)
+    return out, r[1] * scale + factor * constant
+
+
+def _eliminated(rows: list[_Row], keep: frozenset[str] | None) -> list[_Row] | None:
+    """The rows without all symbols but those kept; None if a row is false.  (`keep` None: eliminate all.)"""
+    table: dict[frozenset[tuple[str, int]], int] = {}
+
+    def add(row: dict[str, int], constant: int, into: dict[frozenset[tuple[str, int]], int]) -> bool:
+        row, constant = _tight(row, constant)
+        if not row:
+            return constant >= 0
+        key = frozenset(row.items())
+        if key not in into or into[key] > constant:
+            into[key] = constant
+        return True
+
+    for r in rows:
+        if not add(r[0], r[1], table):
+            return None
+    while True:
+        positive: dict[str, int] = {}
+        negative: dict[str, int] = {}
+        for key in table:
+            for k, c in key:
+                if keep is None or k not in keep:
+                    if c > 0:
+                        positive[k] = positive.get(k, 0) + 1
+                    else:
+                        negative[k] = negative.get(k, 0) + 1
+        symbols = positive.keys() | negative.keys()
+        if not symbols:
+            return [(dict(key), constant) for key, constant in table.items()]
+        v = min(symbols, key=lambda k: (positive.get(k, 0) * negative.get(k, 0), k))
+        ups: list[tuple[dict[str, int], int, int]] = []
+        downs: list[tuple[dict[str, int], int, int]] = []
+        new: dict[frozenset[tuple[str, int]], int] = {}
+        for key, constant in table.items():
+            row = dict(key)
+            c = row.pop(v, 0)
+            if c > 0:
+                ups.append((row, constant, c))
+            elif c < 0:
+                downs.append((row, constant, -c))
+            else:
+                new[key] = constant
+        if len(ups) * len(downs) + len(new) > MAX_ROWS:
+            ups = []  # too many: forget what is known of this symbol
+        for a, a0, ac in ups:
+            for b, b0, bc in downs:
+                if ac == bc:
+                    row, constant = dict(a), a0 + b0
+                    for k, c in b.items():
+                        s = row.get(k, 0) + c
+                        if s:
+                            row[k] = s
+                        else:
+                            row.pop(k, None)
+                else:
+                    row, constant = {k: c * bc for k, c in a.items()}, a0 * bc + b0 * ac
+                    for k, c in b.items():
+                        s = row.get(k, 0) + c * ac
+                        if s:
+                            row[k] = s
+                        else:
+                            row.pop(k, None)
+                if not add(row, constant, new):
+                    return None
+        table = new
