@@ -14,7 +14,7 @@ from upl_mlir.passes.activity import Activity, input_ports, key_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, sum_by_parts
+from upl_mlir.poly.describe import describe, fibre_counts, sum_by_parts
 from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, Select
 from upl_mlir.poly.sets import PSet
 
@@ -133,20 +133,14 @@ class Planner:
         over = (*a.loops, *a.dst)
         m = a.send.multiplicity
         prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []
-        n = fibre_count(r, over, prefer)
-        if n is not None:
-            return [(r.project(a.src), n)]
-        out: list[tuple[PSet, IndexExpr]] = []
-        for piece in disjoint_pieces(r):
-            n = fibre_count(piece, over)
-            if n is None:
-                raise error(
-                    "UPL1403",
-                    f"cannot count how often a value of {a.text} is used as an expression of the index",
-                    span_of(a.send),
-                )
-            out.append((piece.project(a.src), n))
-        return out
+        terms = fibre_counts(r, over, prefer)
+        if terms is None:
+            raise error(
+                "UPL1403",
+                f"cannot count how often a value of {a.text} is used as an expression of the index",
+                span_of(a.send),
+            )
+        return terms
 
 
 MAX_CASES = 4  # of a count that are told apart; beyond that it is a sum of cases

@@ -25,7 +25,7 @@ from upl_mlir.passes.obligations import (
     of_ordinary,
 )
 from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.describe import count
+from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.quota import TooComplex, limited
 

@@ -127,7 +127,7 @@ def _walks(sets: ProgramSets, tokens: IndexExpr | int | None) -> Iterator[tuple[
     params = sets.ctx.params
     least = sets.ctx.set((), sets.ctx.param_condition).sample() or {}
     base = {p: least.get(p, 0) + 3 for p in params}
-    tries = [base, *({**base, p: base[p] + d} for p in params for d in (1, -3, -2))]  # the smallest have ways of their own
+    tries = [base, *({**base, p: base[p] + d} for p in params for d in (1, -3))]  # the smallest have ways of their own
     tries += [{**base, p: base[p] + 2} for p in params[:1]]
     found = [(t, w) for t in tries if (w := _Walk.of(ProgramSets(sets.program, t), tokens)) is not None]
     if not found:

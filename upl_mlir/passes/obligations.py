@@ -14,9 +14,9 @@ from enum import Enum
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, at_most_0
 from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, same_value, sum_by_parts
+from upl_mlir.poly.describe import describe, fibre_counts, same_value, sum_by_parts
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
@@ -180,35 +180,25 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
     points = (*a.src, *a.loops)
     if not a.stars and m.constant == 1:
         return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "one activation", span, a.text)
-    for piece in [r] if fibre_count(r, a.dst, [m]) is not None else disjoint_pieces(r):
-        n = fibre_count(piece, a.dst, [m])
-        if n is None:
-            message = f"cannot count the instances that a token of {a.text} covers"
-            return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-        base = piece.project(points)
+    terms = fibre_counts(r, a.dst, [m])
+    if terms is None:
+        message = f"cannot count the instances that a token of {a.text} covers"
+        return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
+    for base, n in sum_by_parts(r.project(points), terms):
         if same_value(base, n, m):
             continue
         bad = _where_differ(base, n, m)
         if bad is None:
             message = f"cannot compare the multiplicity {m} with the number of instances {n}"
             return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-        has, needs = _at(sets, bad, m), _at(sets, bad, n)
+        env = {**sets.ctx.constants, **bad}
+        has, needs = m.evaluate(env, sets.ctx.read), n.evaluate(env, sets.ctx.read)
         message = (
             f"multiplicity {m} of {instance(a.source, bad)} is {has}, but its token covers {needs} instances "
             f"of {a.target.symbol}"
         )
         return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad)
     return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, f"{m} instances", span, a.text)
-
-
-def _at(sets: ProgramSets, witness: dict[str, int], e: IndexExpr) -> int:
-    """The value of an expression at a witness, which also tells the entries of symbolic arrays."""
-
-    def read(array: str, i: int) -> int:
-        entry = witness.get(f"{array}[{i}]")
-        return sets.ctx.read(array, i) if entry is None else entry
-
-    return e.evaluate({**sets.ctx.constants, **witness}, read)
 
 
 def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
@@ -289,16 +279,7 @@ def _summands(sets: ProgramSets, op: NodeOp, a: Arrow) -> list[tuple[PSet, Index
     clash = {d: f'{d}"' for d in over}
     r = r.rename(clash).rename(back)
     over = tuple(clash[d] for d in over)
-    n = fibre_count(r, over)
-    if n is not None:
-        return [(r.project(op.fields), n)]
-    out: list[tuple[PSet, IndexExpr]] = []
-    for piece in disjoint_pieces(r):
-        n = fibre_count(piece, over)
-        if n is None:
-            return None
-        out.append((piece.project(op.fields), n))
-    return out
+    return fibre_counts(r, over)
 
 
 def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequence[tuple[PSet, IndexExpr]]) -> Obligation:
@@ -354,5 +335,5 @@ def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:
     for p in op.ports:
         if p.gather is None or not isinstance(p.count, IndexExpr) or any(op.port(n) for n in p.count.names):
             return None
-        nothing.append(Formula.compare(p.count, CmpOp.LE, 0))
+        nothing.append(at_most_0(p.count))
     return sets.set(op.fields, Formula.all(nothing), op)

@@ -80,6 +80,20 @@ def points(send: SendOp) -> Formula:
     return Formula.all((send.when, *bounds, send.when_point))
 
 
+def at_most_0(n: IndexExpr) -> Formula:
+    """``n <= 0``; where all terms share a factor by the signs of the factors, since a product of two sizes is not affine."""
+    shared = next((a for a in n.terms[0][0] if all(a in m for m, _ in n.terms)), None) if n.terms else None
+    if shared is None or n.terms == (((shared,), n.terms[0][1]),):
+        return Formula.compare(n, "<=", 0)
+    rest = IndexExpr()
+    for m, c in n.terms:
+        at = m.index(shared)
+        rest = rest + IndexExpr((((*m[:at], *m[at + 1 :]), c),))
+    factor = IndexExpr.of(shared)
+    below, above = at_most_0(rest), at_most_0(rest * -1)
+    return (Formula.compare(factor, ">=", 0) & below) | (Formula.compare(factor, "<=", 0) & above)
+
+
 class ProgramSets:
     """The sets of one program: domains as far as they are known, and the arrows as relations."""
 
@@ -226,7 +240,7 @@ class ProgramSets:
         for a in self.into(op.symbol, port.name):
             got = got | self.image(a)
         if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
-            got = got | self.set(op.fields, Formula.compare(port.count, "<=", 0), op)
+            got = got | self.set(op.fields, at_most_0(port.count), op)
         return got
 
     @staticmethod

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import lcm
-from typing import Any
 
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, NotAffine
-from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Var, divide, extremum
-from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, MinMax, Select, Var, divide, extremum
+from upl_mlir.poly.sets import DIM, PSet
 
 
 def _pieces(s: PSet) -> list[list[Formula]]:
@@ -226,14 +224,45 @@ def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) 
     return n
 
 
+def fibre_counts(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) -> list[tuple[PSet, IndexExpr]] | None:
+    """As `fibre_count` where that needs cases: terms (where, how many) over the other dimensions, to be added up.
+
+    A fibre may fall into several pieces: their counts add.  None if a piece cannot be counted.
+    """
+    outer = [d for d in s.dims if d not in over]
+    n = fibre_count(s, over, prefer)
+    if n is not None:
+        return [(s.project(outer), n)]
+    out: list[tuple[PSet, IndexExpr]] = []
+    for piece in disjoint_pieces(s):
+        n = fibre_count(piece, over)
+        if n is None:
+            return None
+        out.append((piece.project(outer), n))
+    return out
+
+
 def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> IndexExpr | None:
     outer = [d for d in s.dims if d not in over]
     free: list[str] = []  # the others follow from them: projecting those out keeps the count
     for d in over:
         if s.express(IndexExpr.of(d), (*outer, *free)) is None:
             free.append(d)
-    over = free
     s = s.in_terms_of((*outer, *free)).project((*outer, *free)).in_terms_of(outer)
+    product = _box_count(s, outer, free)
+    if product is None:
+        product = _nested_count(s, free)
+    if product is None:
+        return None
+    base = s.project(outer)
+    for p in prefer:
+        if same_value(base, p, product):
+            return p
+    return product
+
+
+def _box_count(s: PSet, outer: Sequence[str], over: Sequence[str]) -> IndexExpr | None:
+    """The product of the extents, if the fibre is a box."""
     pieces = disjoint_pieces(s)
     if len(pieces) != 1:
         return None
@@ -251,11 +280,75 @@ def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> I
     several = sum(_has_cases(n) for n in lengths) > 1
     for n in lengths:  # where there is a point each length is at least 1: so written, the product stays one
         product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if several and _has_cases(n) else n)
-    base = s.project(outer)
-    for p in prefer:
-        if same_value(base, p, product):
-            return p
     return product
+
+
+def _nested_count(s: PSet, over: Sequence[str]) -> IndexExpr | None:
+    """The count where it is a product, but the fibre is no box: dimension by dimension.
+
+    A dimension is counted when the number of its values, for all others fixed, depends on `outer` alone: parallelograms,
+    strides.  Where none is, several of them are replaced by one sum of multiples of them that tells their points apart:
+    quotient and remainder by the number divided.
+    """
+    if not over:
+        return IndexExpr.of(1)
+    pieces = disjoint_pieces(s)
+    if len(pieces) != 1:
+        return None
+    (p,) = pieces
+    for d in over:
+        rest = [e for e in over if e != d]
+        n = _length(p, d)
+        if n is not None and not n.names & set(over):
+            m = _nested_count(p.project([e for e in p.dims if e != d]), rest)
+            if m is not None:
+                return n * m
+    for together in _sums(p, over):
+        names = together.names
+        others = [e for e in p.dims if e not in names]
+        new = f"sum {len(p.dims)}"  # their number falls from one such step to the next
+        joint = p.extend((new,)).constrain(Formula.compare(new, CmpOp.EQ, together))
+        if all(joint.express(IndexExpr.of(e), (*others, new)) is not None for e in names):
+            return _nested_count(joint.project((*others, new)), [*(e for e in over if e not in names), new])
+    return _count_of_numbers(p, over)
+
+
+def _count_of_numbers(p: PSet, over: Sequence[str]) -> IndexExpr | None:
+    """The count where neither the other dimensions nor any symbol matters: isl's own enumeration."""
+    fibre = p.project(over).numeric()
+    if any(fibre.involves(a) for a in fibre.params.values()) or not fibre.isl.is_bounded():
+        return None
+    outer = [d for d in p.dims if d not in over]
+    if not (fibre.extend(p.dims).reorder(p.dims) & p.project(outer).extend(p.dims).reorder(p.dims)) <= p:
+        return None
+    return IndexExpr.of(fibre.isl.project_out_all_params().count_val().to_python())
+
+
+def _length(p: PSet, d: str) -> IndexExpr | None:
+    """The number of values of `d` for each value of the other dimensions of a convex set, strides taken out."""
+    info = p.isl.get_stride_info(p.dims.index(d))
+    stride = info.get_stride().to_python()
+    if stride > 1:
+        others = [e for e in p.dims if e != d]
+        offset = FromIsl(p.dims, p.params).aff(info.get_offset())
+        step = Formula.compare(d, CmpOp.EQ, IndexExpr.of("step") * stride + offset)
+        p, d = p.extend(("step",)).constrain(step).project((*others, "step")), "step"
+    got = interval(p, d, [e for e in p.dims if e != d])
+    return got[0].length if got is not None and got[1].is_true else None
+
+
+def _sums(p: PSet, over: Sequence[str]) -> list[IndexExpr]:
+    """Sums of multiples of at least two dimensions of `over` that the constraints of a convex set bound."""
+    found: dict[IndexExpr, None] = {}
+    (piece,) = p.isl.compute_divs().get_basic_sets()
+    for c in piece.get_constraints():
+        e = IndexExpr()
+        for d in over:
+            at = p.dims.index(d)
+            e = e + IndexExpr.of(d) * c.get_coefficient_val(DIM, at).to_python()
+        if len(e.names) > 1 and e * -1 not in found:
+            found[e] = None
+    return list(found)
 
 
 def _has_cases(n: IndexExpr) -> bool:
@@ -293,7 +386,54 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
         split = s.with_entries(differ.lookups())
         return all(part.constrain(part.resolve(differ)).is_empty() for part in split.slices())
     except NotAffine:
-        return _same_factors(s, a, b)
+        return _same_factors(s, a, b) or _zero_by_cases(s, a - b, MAX_CASES)
+
+
+MAX_CASES = 12  # choices of `min`, `max` and `?:` that follow one another
+
+
+def _zero_by_cases(s: PSet, e: IndexExpr, depth: int) -> bool:
+    """Whether a polynomial in expressions with `min`, `max` and `?:` is 0 on a set: in each case of these it is a plain
+    polynomial, which its normal form, with dimensions that follow from others written so, shows to be 0."""
+    if e == IndexExpr() or s.is_empty():
+        return True
+    choice = next((a for a in e.atoms() if isinstance(a, MinMax | Select) and _plain(a)), None)
+    if choice is None or not depth:
+        free: list[str] = []
+        known: dict[str, IndexExpr] = {}
+        for d in [d for d in s.dims if d in e.names]:
+            v = s.express(IndexExpr.of(d), free)
+            if v is None:
+                free.append(d)
+            else:
+                known[d] = v
+        e = e.substitute(known)
+        try:
+            return e == IndexExpr() or s.constrain(Formula.compare(e, CmpOp.NE, 0)).is_empty()
+        except NotAffine:
+            return False
+    cases: list[tuple[Formula, IndexExpr]] = []
+    if isinstance(choice, Select):
+        cases = [(choice.cond, choice.then), (choice.cond.negate(), choice.other)]
+    else:
+        op = CmpOp.LE if choice.kind is Extremum.MIN else CmpOp.GE
+        for x in choice.args:
+            cases.append((Formula.all(Formula.compare(x, op, y) for y in choice.args if y != x), x))
+    try:
+        return all(
+            _zero_by_cases(s.constrain(f), e.rewrite(lambda a, x=x: x if a == choice else None), depth - 1)
+            for f, x in cases
+        )
+    except NotAffine:
+        return False
+
+
+def _plain(a: MinMax | Select) -> bool:
+    """Whether no choice stands inside."""
+    inner = [x for e in (a.args if isinstance(a, MinMax) else (a.then, a.other)) for x in e.atoms()]
+    if isinstance(a, Select):
+        inner += a.cond.atoms()
+    return not any(isinstance(x, MinMax | Select) for x in inner)
 
 
 def _same_factors(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
@@ -310,101 +450,3 @@ def _same_factors(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
             return False
         rest.remove(match)
     return True
-
-
-def count(s: PSet) -> IndexExpr | None:
-    """The number of points as a polynomial in the parameters; None where that needs more than boxes.
-
-    Exact for every admissible value of the parameters: boxes by products of interval lengths, sets without parameters
-    by isl's own enumeration.
-    """
-    entries = [a for a in s.params.values() if isinstance(a, Lookup) and a.array in s.ctx.unknown]
-    if any(s.involves(a) and a.index.names & set(s.dims) for a in entries):
-        return None  # a sum over entries of a symbolic array is no polynomial
-    if (n := _count_by_entries(s)) is not None:
-        return n
-    total = IndexExpr()
-    for part in s.slices():
-        for piece in disjoint_pieces(part):
-            n = _count_piece(piece)
-            if n is None:
-                return None
-            total = total + n
-    return total
-
-
-def _count_by_entries(s: PSet) -> IndexExpr | None:
-    """The count of a set with array entries ``N[k]``: the fibres over `k` as one expression, added up over all `k`.
-
-    None where the fibres are no boxes, or the points `k` depend on parameters.
-    """
-    entries = [a for a in s.params.values() if isinstance(a, Lookup) and s.ctx.constant(a) is None and s.involves(a)]
-    outer = [d for d in s.dims if any(d in a.index.names for a in entries)]
-    if not outer or any(a.index.names - set(s.dims) for a in entries):
-        return None
-    n = fibre_count(s, [d for d in s.dims if d not in outer])
-    if n is None:
-        return None
-    base = s.project(outer)
-    base = base.with_isl(base.isl.gist(base.facts()))
-    if any(isinstance(a, Var) and a.name in s.ctx.params and base.involves(a) for a in base.params.values()):
-        return None
-    total = IndexExpr()
-    for at in base.with_isl(base.isl.drop_unused_params()).points():
-        here = n.substitute({d: IndexExpr.of(v) for d, v in zip(outer, at, strict=True)})
-        total = total + here.rewrite(lambda a: None if (c := s.ctx.constant(a)) is None else IndexExpr.of(c))
-    return total
-
-
-def _count_piece(p: PSet) -> IndexExpr | None:
-    ctx = p.ctx
-    symbolic = [a for a in p.params.values() if isinstance(a, Var) and a.name in ctx.params]
-    if not p.dims:
-        whole = ctx.set((), ctx.param_condition)
-        return IndexExpr.of(1) if whole <= p else None
-    n = fibre_count(p, p.dims)
-    if n is not None:
-        n = n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
-        ever = ctx.set((), ctx.param_condition)
-        if n.constant is not None:
-            return n if ever <= p.project(()) else None
-        never = ever - p.project(())  # sizes for which there is no point: the polynomial must be 0 there
-        return n if same_value(never, n, IndexExpr()) else None
-    used = [a for a in symbolic if p.involves(a)]
-    if not used:
-        flat = p.numeric().isl.project_out_all_params()
-        return IndexExpr.of(flat.count_val().to_python())
-    return _card(p) if HAS_BARVINOK else None
-
-
-HAS_BARVINOK = hasattr(isl.Set, "card")
-"""Whether islpy is the build with barvinok (the package `islpy-barvinok`, GPL-2), which counts more than boxes."""
-
-
-def _card(p: PSet) -> IndexExpr | None:
-    """barvinok's count, where it is one polynomial for all admissible parameters."""
-    plain = p.numeric()
-    pieces: list[isl.QPolynomial] = []
-    counted: Any = plain.isl  # the stubs are of the build without barvinok
-
-    def keep(_domain: isl.Set, q: isl.QPolynomial) -> None:
-        pieces.append(q)
-
-    counted.card().foreach_piece(keep)
-    if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):
-        return None
-    terms: list[isl.Term] = []
-    pieces[0].foreach_term(terms.append)
-    scale = 1
-    for t in terms:
-        scale = lcm(scale, t.get_coefficient_val().get_den_val().to_python())
-    num = IndexExpr()
-    for t in terms:
-        part = IndexExpr.of(t.get_coefficient_val().mul(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, scale)).to_python())
-        for i in range(t.dim(isl.dim_type.param)):
-            for _ in range(t.get_exp(isl.dim_type.param, i)):
-                part = part * IndexExpr.of(plain.params[plain.isl.get_dim_name(isl.dim_type.param, i) or ""])
-        num = num + part
-    n = divide(DivKind.FLOORDIV, num, IndexExpr.of(scale)) if scale > 1 else num
-    ever = p.ctx.set((), p.ctx.param_condition)
-    return n if ever <= p.project(()) else None

@@ -1,0 +1,285 @@
+"""What of a program has to live in arrays: inputs of nodes and sent values as a graph, and the choice among them.
+
+A value that is used once, or costs less than reading it back, is computed where it is used; what is stored are
+recurrences, sums that are used more than once, and costly values with several uses.  A sum is never computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from xdsl.dialects import arith, math
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp, SigmoidOp
+from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
+from upl_mlir.passes.loops.pull import Arrow
+from upl_mlir.poly.expr import TRUE, Formula
+from upl_mlir.poly.linear import Linear
+
+MANY = 1000
+SUM = 1_000_000
+WORTH = 3
+"""Recomputing up to this much (in additions) for each element is cheaper than an array."""
+
+_FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
+_SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
+_FUNCTIONS = (math.ExpOp, math.LogOp, math.SinOp, math.CosOp, math.TanOp, math.TanhOp, math.Atan2Op, math.ErfOp,
+              math.PowFOp, SigmoidOp)  # fmt: skip
+
+
+def resolve(v: SSAValue) -> SSAValue:
+    """The value itself, through the names that `upl.let` gives it."""
+    while not isinstance(v, BlockArgument) and isinstance(v.owner, LetOp):
+        v = v.owner.value
+    return v
+
+
+def op_cost(op: Operation) -> int:
+    """What an operation costs, in additions."""
+    if isinstance(op, _FREE):
+        return 0
+    return 6 if isinstance(op, _SLOW) else 25 if isinstance(op, _FUNCTIONS) else 1
+
+
+T = TypeVar("T")
+
+Port = tuple[str, str]
+"""An input of a node, or a host output: (name, input)."""
+
+
+@dataclass
+class Graph:
+    """A program's inputs and values, and who uses whom."""
+
+    program: ProgramOp
+    lin: Linear
+    stored_ports: set[Port] = field(default_factory=set[Port])
+    stored_values: set[SSAValue] = field(default_factory=set[SSAValue])
+
+    def __post_init__(self) -> None:
+        self.ends = endpoints(self.program)
+        self.into: dict[Port, list[Arrow]] = {}
+        self.out_of: dict[SSAValue, list[Arrow]] = {}
+        for at, send in enumerate(arrows(self.program)):
+            target = self.ends[send.target_name]
+            port = target_port(target, send.target_port)
+            a = Arrow(at, send, source_of(send), target, port)
+            self._static(a)
+            self.into.setdefault((target.symbol, port.name), []).append(a)
+            self.out_of.setdefault(resolve(send.value), []).append(a)
+        self._evals: dict[object, int] = {}
+        self._costs: dict[object, int] = {}
+
+    def _static(self, a: Arrow) -> None:
+        """Refuse an arrow that data decide.  Raises UplError (UPL1901)."""
+        send = a.send
+        known = {*a.source.fields, *self.lin.ctx.params, *self.lin.ctx.constants, *(it.name for it in send.loops)}
+        names = {n for e in send.index.data if e is not None for n in e.names}
+        if send.predicate is not None or not names <= known:
+            what = "condition" if send.predicate is not None else "index"
+            raise error(
+                "UPL1901",
+                f"the native engine runs programs whose arrows follow from indices alone; data decide the {what} of {a.text}",
+                span_of(send),
+                help='use engine="interp" (or "token"), which moves tokens',
+            )
+
+    def ports(self, node: NodeOp) -> list[Port]:
+        """The inputs of a node."""
+        return [(node.symbol, p.name) for p in node.ports]
+
+    def used_ports(self, v: SSAValue) -> list[Port]:
+        """The inputs that a value is computed from."""
+        return self._used(resolve(v))[0]
+
+    def body_cost(self, v: SSAValue) -> int:
+        """The cost of the operations of the body behind a value."""
+        return self._used(resolve(v))[1]
+
+    @cached_property
+    def _uses(self) -> dict[SSAValue, tuple[list[Port], int]]:
+        return {}
+
+    def _used(self, v: SSAValue) -> tuple[list[Port], int]:
+        found = self._uses.get(v)
+        if found is None:
+            ports: dict[Port, None] = {}
+            cost = 0
+            seen: set[SSAValue] = set()
+            todo = [v]
+            while todo:
+                w = resolve(todo.pop())
+                if w in seen:
+                    continue
+                seen.add(w)
+                if isinstance(w, BlockArgument):
+                    owner = w.block.parent_op()
+                    if isinstance(owner, NodeOp) and w.index >= len(owner.fields):
+                        ports[(owner.symbol, owner.ports[w.index - len(owner.fields)].name)] = None
+                    continue
+                op = w.owner
+                assert isinstance(op, Operation)
+                cost += op_cost(op)
+                todo += op.operands
+            found = self._uses[v] = (list(ports), cost)
+        return found
+
+    # -- the choice ---------------------------------------------------------------------------------------------------
+    def choose(self) -> None:
+        """Decide what is stored: first what closes cycles, then by cost, users before what they use."""
+        for component in self._cycles():
+            for p in component:
+                if len(self.into.get(p, ())) > 1 or self._gathers(p):
+                    self.stored_ports.add(p)
+        order: list[Port] = []
+        seen: set[Port] = set()
+        for op in self.ends.values():
+            if isinstance(op, OutputOp):
+                self._visit((op.symbol, op.symbol), seen, order)
+        for p in reversed(order):  # users first
+            self._decide(p)
+
+    def _gathers(self, p: Port) -> bool:
+        op = self.ends[p[0]]
+        return isinstance(op, NodeOp) and (port := op.port(p[1])) is not None and port.gather is not None
+
+    def sources(self, p: Port) -> Iterable[Port]:
+        """The inputs that an input depends on by one step."""
+        for a in self.into.get(p, ()):
+            yield from self.used_ports(a.send.value)
+
+    def _visit(self, start: Port, seen: set[Port], order: list[Port]) -> None:
+        """Depth first, without recursion; `order` gets an input after what it depends on (but for stored ones)."""
+        if start in seen:
+            return
+        seen.add(start)
+        stack = [(start, iter(self.sources(start)))]
+        while stack:
+            p, rest = stack[-1]
+            for q in rest:
+                if q not in seen:
+                    seen.add(q)
+                    stack.append((q, iter(self.sources(q))))
+                    break
+            else:
+                order.append(p)
+                stack.pop()
+
+    def _cycles(self) -> list[list[Port]]:
+        """Strongly connected components of inputs that lie on cycles."""
+        edges = {p: list(dict.fromkeys(self.sources(p))) for p in self.into}
+        return [c for c in components(list(edges), lambda p: edges.get(p, [])) if len(c) > 1 or c[0] in edges.get(c[0], [])]
+
+    def _decide(self, p: Port) -> None:
+        op = self.ends[p[0]]
+        if not isinstance(op, OutputOp) and p not in self.stored_ports:
+            several = len(self.into.get(p, ())) > 1 or self._gathers(p)
+            if several and self.evals(p) > 1:
+                self.stored_ports.add(p)
+        for a in self.into.get(p, ()):
+            v = resolve(a.send.value)
+            if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
+                continue
+            n = self.value_evals(v)
+            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > WORTH:
+                self.stored_values.add(v)
+                self._evals.clear()
+
+    def evals(self, p: Port) -> int:
+        """How often an element of an input is evaluated if it is not stored, at most MANY."""
+        if p in self.stored_ports or isinstance(self.ends[p[0]], OutputOp):
+            return 1
+        if p not in self._evals:
+            self._evals[p] = 1  # a cycle without a stored element: refused where it is built
+            node = self.ends[p[0]]
+            assert isinstance(node, NodeOp)
+            values = {resolve(s.value): None for s in node.sends}
+            self._evals[p] = min(MANY, sum(
+                1 if v in self.stored_values else self.value_evals(v) for v in values if p in self.used_ports(v)
+            ))  # fmt: skip
+        return self._evals[p]
+
+    def value_evals(self, v: SSAValue) -> int:
+        """How often a sent value is evaluated for each instance of its source, at most MANY."""
+        if v not in self._evals:
+            self._evals[v] = 1
+            always, sometimes = 0, list[tuple[Arrow, int]]()
+            for a in self.out_of.get(v, ()):
+                stars = any(e is None for e in a.send.index.data)
+                fan = MANY if stars or a.send.loops else 1
+                n = fan * self.evals((a.target.symbol, a.port.name))
+                if a.send.when.is_true:
+                    always += n
+                else:
+                    sometimes.append((a, n))
+            exclusive = all(not self._together(a, b) for i, (a, _) in enumerate(sometimes) for b, _ in sometimes[:i])
+            total = (max if exclusive else sum)([0, *(n for _, n in sometimes)])
+            self._evals[v] = min(MANY, always + total)
+        return self._evals[v]
+
+    def _together(self, a: Arrow, b: Arrow) -> bool:
+        """Whether two arrows of one source may both be taken."""
+        domain = a.source.domain or a.source.declared
+        where: Formula = Formula.all((domain.data if domain else TRUE, a.send.when, b.send.when))
+        return any(self.lin.feasible(c) for c in self.lin.cases(where))
+
+    def value_cost(self, v: SSAValue) -> int:
+        """What it costs to compute a sent value from what is stored."""
+        if v not in self._costs:
+            self._costs[v] = 0
+            self._costs[v] = min(SUM, self.body_cost(v) + sum(self._port_cost(p) for p in self.used_ports(v)))
+        return self._costs[v]
+
+    def _port_cost(self, p: Port) -> int:
+        if p in self.stored_ports:
+            return 0
+        if self._gathers(p):
+            return SUM
+        values = [resolve(a.send.value) for a in self.into.get(p, ())]
+        return max((0 if v in self.stored_values else self.value_cost(v) for v in values), default=0)
+
+
+def components(vertices: list[T], successors: Callable[[T], Iterable[T]]) -> list[list[T]]:
+    """Strongly connected components (Tarjan's algorithm, without recursion); a component comes after its successors."""
+    index: dict[T, int] = {}
+    low: dict[T, int] = {}
+    on: set[T] = set()
+    stack: list[T] = []
+    out: list[list[T]] = []
+    for root in vertices:
+        if root in index:
+            continue
+        work: list[tuple[T, Iterator[T]]] = [(root, iter(list(successors(root))))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on.add(root)
+        while work:
+            v, rest = work[-1]
+            for w in rest:
+                if w not in index:
+                    index[w] = low[w] = len(index)
+                    stack.append(w)
+                    on.add(w)
+                    work.append((w, iter(list(successors(w)))))
+                    break
+                if w in on:
+                    low[v] = min(low[v], index[w])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[v])
+                if low[v] == index[v]:
+                    group: list[T] = []
+                    while True:
+                        w = stack.pop()
+                        on.discard(w)
+                        group.append(w)
+                        if w == v:
+                            break
+                    out.append(group[::-1])
+    return out

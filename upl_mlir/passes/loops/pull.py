@@ -1,0 +1,262 @@
+"""Arrows turned round: which source instance sends the token that a target instance gets.
+
+The relation of an arrow (LANGUAGE 3.9) is solved for the source's fields and iterators.  For an ordinary input all of them
+follow from the target's index; for a gather some stay free, and are what the sum runs over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import InputOp, NodeOp, Port, SendOp
+from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var, divide
+from upl_mlir.poly.linear import Con, Cons, Linear
+
+
+@dataclass(frozen=True, eq=False)
+class Arrow:
+    """An arrow with its ends; `at` is its place in text order, host inputs first."""
+
+    at: int
+    send: SendOp
+    source: InputOp | NodeOp
+    target: Endpoint
+    port: Port
+
+    @property
+    def text(self) -> str:
+        """The arrow's ends, for messages."""
+        port = f".{self.port.name}" if isinstance(self.target, NodeOp) else ""
+        return f"{self.source.symbol} -> {self.target.symbol}{port}"
+
+    @property
+    def unknowns(self) -> tuple[str, ...]:
+        """The source's fields and the iterators, as names that clash with no field of the target."""
+        return tuple(f"{f}'" for f in (*self.source.fields, *(it.name for it in self.send.loops)))
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """An arrow solved for its source.
+
+    `values` gives the source's fields and the iterators over the target's fields and the `free` unknowns (in the order of
+    the fold: source index, iterators); `cases` say, over the same names, where there is a token: in one of them.
+    """
+
+    arrow: Arrow
+    values: dict[str, IndexExpr]
+    free: tuple[str, ...]
+    cases: tuple[Cons, ...]
+
+
+class Solver:
+    """Solves the index equations of one arrow."""
+
+    def __init__(self, lin: Linear, arrow: Arrow, *, ordered: bool):
+        self.lin = lin
+        self.arrow = arrow
+        self.ordered = ordered
+        self.unknowns = list(arrow.unknowns)
+        self.solved: dict[str, IndexExpr] = {}
+        self.extra: list[Con] = []
+        self.fresh = 0
+
+    def unequal(self) -> list[IndexExpr]:
+        """The equations ``e == 0`` between the arrow's index and the target's fields."""
+        send, names = self.arrow.send, self._names()
+        out: list[IndexExpr] = []
+        for field, e in zip(self.arrow.target.fields, send.index.data, strict=True):
+            if e is not None:
+                out.append(self.lin.plain(e).substitute(names) - IndexExpr.of(field))
+        return self._divisions(out)
+
+    def _names(self) -> dict[str, IndexExpr]:
+        own = (*self.arrow.source.fields, *(it.name for it in self.arrow.send.loops))
+        return {f: IndexExpr.of(u) for f, u in zip(own, self.arrow.unknowns, strict=True)}
+
+    def _divisions(self, equations: list[IndexExpr]) -> list[IndexExpr]:
+        """Equations with a quotient or remainder of unknowns as linear ones, with a further unknown for the other part."""
+        parts: dict[tuple[IndexExpr, int], dict[DivKind, IndexExpr]] = {}
+        out: list[IndexExpr] = []
+        for e in equations:
+            found = self._division(e)
+            if found is None:
+                out.append(e)
+                continue
+            div, n, value = found
+            kinds = parts.setdefault((div.num, n), {})
+            if div.kind in kinds:
+                out.append(kinds[div.kind] - value)
+            else:
+                kinds[div.kind] = value
+        for (num, n), kinds in parts.items():
+            quotient = kinds[DivKind.FLOORDIV] if DivKind.FLOORDIV in kinds else self._unknown()
+            rest = kinds[DivKind.MOD] if DivKind.MOD in kinds else self._unknown()
+            self.extra += [Con(rest), Con(-rest + (n - 1))]
+            out.append(num - quotient * n - rest)
+        return out
+
+    def _unknown(self) -> IndexExpr:
+        self.fresh += 1
+        name = f"q{self.fresh}'"
+        self.unknowns.append(name)
+        return IndexExpr.of(name)
+
+    def _division(self, e: IndexExpr) -> tuple[Div, int, IndexExpr] | None:
+        """The equation ``±(num / n) + rest == 0`` as (division, n, what it equals) if unknowns stand in the division."""
+        for m, c in e.terms:
+            if len(m) == 1 and isinstance(m[0], Div) and abs(c) == 1:
+                div = m[0]
+                n = self.lin.plain(div.den).constant
+                if n is None or n <= 0 or not (div.num.names & set(self.unknowns)):
+                    continue
+                if div.kind is DivKind.CEILDIV:
+                    div = Div(DivKind.FLOORDIV, div.num + (n - 1), div.den)
+                return div, n, (e - IndexExpr.of(m[0]) * c) * -c
+        return None
+
+    def conditions(self) -> list[Cons]:
+        """Where the source sends: its domain, the arrow's conditions, the iterators' bounds; a list of cases."""
+        source, send, lin = self.arrow.source, self.arrow.send, self.lin
+        domain = source.domain or source.declared
+        parts = [domain.data] if domain else []
+        bounds = [Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in send.loops]
+        whole = Formula.all((*parts, send.when, *bounds, send.when_point))
+        names = self._names()
+        return [tuple(c.substitute(names) for c in case) for case in lin.cases(whole)]
+
+    def solve(self) -> tuple[list[Con], list[str]]:
+        """Solve for as many unknowns as there are equations; returns what else must hold, and the unknowns left."""
+        equations = self.unequal()
+        left: list[Con] = list(self.extra)
+        while equations:
+            e = equations.pop(0)
+            at = self._pick(e)
+            if at is None:
+                if e.constant != 0:
+                    left.append(Con(e, True))
+                continue
+            name, c = at
+            rest = e - IndexExpr.of(name) * c
+            if abs(c) == 1:
+                value = rest * -c
+            else:
+                n = IndexExpr.of(abs(c))
+                top = rest if c < 0 else -rest
+                value = divide(DivKind.FLOORDIV, top, n)
+                left.append(Con(divide(DivKind.MOD, top, n), True))
+            self._set(name, value)
+            equations = [q.substitute({name: value}) for q in equations]
+            left = [q.substitute({name: value}) for q in left]
+        return left, [u for u in self.unknowns if u not in self.solved]
+
+    def _set(self, name: str, value: IndexExpr) -> None:
+        self.solved = {k: v.substitute({name: value}) for k, v in self.solved.items()} | {name: value}
+
+    def _pick(self, e: IndexExpr) -> tuple[str, int] | None:
+        """The unknown to solve an equation for: the last one, so that those left run in the order of the fold."""
+        found: list[tuple[str, int]] = []
+        hidden = {n for m, _ in e.terms if len(m) > 1 or not isinstance((*m, None)[0], Var) for a in m
+                  for n in IndexExpr.of(a).names}  # fmt: skip
+        for m, c in e.terms:
+            if len(m) == 1 and isinstance(m[0], Var) and m[0].name in self.unknowns and m[0].name not in hidden:
+                found.append((m[0].name, c))
+        found.sort(key=lambda f: self.unknowns.index(f[0]))
+        if not found:
+            return None
+        unit = [f for f in found if abs(f[1]) == 1]
+        return unit[-1] if unit and (not self.ordered or unit[-1] == found[-1]) else found[-1]
+
+    def determine(self, cases: list[Cons], free: list[str]) -> None:
+        """Solve for unknowns that inequalities pin down: ``-a <= c*u <= b`` with less than `c` between."""
+        for u in list(free):
+            values = {self._pinned(case, u, free) for case in cases}
+            value = values.pop() if len(values) == 1 else None
+            if value is not None:
+                self._set(u, value)
+                free.remove(u)
+                cases[:] = [tuple(c.substitute({u: value}) for c in case) for case in cases]
+
+    def _pinned(self, case: Cons, u: str, free: Sequence[str]) -> IndexExpr | None:
+        others = {f for f in free if f != u}
+        lows: list[tuple[int, IndexExpr]] = []
+        highs: list[tuple[int, IndexExpr]] = []
+        for c in case:
+            k = next((k for m, k in c.e.terms if m == (Var(u),)), 0)
+            rest = c.e - IndexExpr.of(u) * k
+            if not k or u in rest.names or rest.names & others:
+                continue
+            if c.eq or k > 0:
+                lows.append((abs(k), rest if k > 0 else -rest))
+            if c.eq or k < 0:
+                highs.append((abs(k), rest if k < 0 else -rest))
+        for k, a in lows:  # k*u + a >= 0
+            for n, b in highs:  # k*u <= b
+                gap = (a + b).constant
+                if k == n and gap is not None and gap < k:
+                    return divide(DivKind.FLOORDIV, b, IndexExpr.of(k))
+        return None
+
+
+def invert(
+    lin: Linear, arrow: Arrow, *, ordered: bool, express: Callable[[Arrow, str], IndexExpr | None], context: Sequence[Cons]
+) -> Inverse:
+    """The arrow solved for its source.  `context` are the cases of the target's domain.
+
+    Raises UplError (UPL1902) if an ordinary input's source does not follow from its index.
+    """
+    solver = Solver(lin, arrow, ordered=ordered)
+    left, free = solver.solve()
+    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in solver.conditions()]
+    solver.determine(cases, free)
+    if arrow.port.gather is None:
+        for u in list(free):
+            if u in arrow.unknowns and (value := express(arrow, u)) is not None:
+                solver._set(u, lin.plain(value))
+                free.remove(u)
+                cases = [tuple(c.substitute({u: solver.solved[u]}) for c in case) for case in cases]
+        if free:
+            raise error(
+                "UPL1902",
+                f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
+                "the index of its target",
+                span_of(arrow.send),
+                help='use engine="interp", which moves tokens',
+            )
+    kept: list[Cons] = []
+    for case in cases:
+        case = lin.tidy(case)
+        possible = [c for c in context if lin.feasible((*c, *case))]
+        if possible:
+            kept.append(lin.minimal(case, possible[0]) if len(possible) == 1 and len(context) == 1 else case)
+    names = (*arrow.source.fields, *(it.name for it in arrow.send.loops))
+    values = {f: solver.solved.get(u, IndexExpr.of(u)) for f, u in zip(names, arrow.unknowns, strict=True)}
+    return Inverse(arrow, values, tuple(free), tuple(disjoint(lin, kept)))
+
+
+def disjoint(lin: Linear, cases: Sequence[Cons]) -> list[Cons]:
+    """The same union as disjoint cases."""
+    out: list[Cons] = []
+    for case in cases:
+        parts = [case]
+        for before in out[:]:
+            parts = [q for p in parts for q in subtract(lin, p, before)]
+        out += parts
+    return out
+
+
+def subtract(lin: Linear, a: Cons, b: Cons) -> list[Cons]:
+    """What is in `a` and not in `b`, as disjoint cases."""
+    if not lin.feasible((*a, *b)):
+        return [a]
+    out: list[Cons] = []
+    held = a
+    for c in b:
+        if c in a:
+            continue
+        out += [(*held, n) for n in c.negated() if lin.feasible((*held, n))]
+        held = (*held, c)
+    return out

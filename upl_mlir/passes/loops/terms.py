@@ -1,0 +1,169 @@
+"""Right-hand sides of equations: what the value of one element of an array is, in terms of other arrays.
+
+A term has index expressions over the equation's fields, the iterators of the folds around it, and parameters.  Terms are
+shared, never copied: identity is equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from xdsl.dialects.builtin import f32, f64, i1, i64
+from xdsl.ir import Attribute, Operation
+
+from upl_mlir.dialects.upl import Gather, UplType
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Cons
+
+
+class Kind(Enum):
+    """How a value is represented and rounded."""
+
+    BOOL = "bool"
+    INT = "int"
+    F32 = "f32"
+    F64 = "f64"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are reals."""
+        return self in (Kind.F32, Kind.F64)
+
+    @property
+    def mlir(self) -> Attribute:
+        """The MLIR type of a value."""
+        return _MLIR[self]
+
+    @property
+    def bytes(self) -> int:
+        """The size of an element in an array."""
+        return {Kind.BOOL: 1, Kind.F32: 4}.get(self, 8)
+
+
+_MLIR: dict[Kind, Attribute] = {Kind.BOOL: i1, Kind.INT: i64, Kind.F32: f32, Kind.F64: f64}
+
+
+def kind_of(type_: UplType, real: Kind) -> Kind:
+    """The representation of a type; `real` is what `real` means."""
+    match type_:
+        case UplType.REAL:
+            return real
+        case UplType.F32:
+            return Kind.F32
+        case UplType.F64:
+            return Kind.F64
+        case UplType.INT:
+            return Kind.INT
+        case UplType.BOOL:
+            return Kind.BOOL
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A literal."""
+
+    kind: Kind
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValue:
+    """An index expression as an integer value."""
+
+    e: IndexExpr
+    kind: Kind = Kind.INT
+
+
+@dataclass(frozen=True, eq=False)
+class Get:
+    """An element of an array: of a host port, or of what another equation defines."""
+
+    kind: Kind
+    array: str
+    index: tuple[IndexExpr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """An entry of a constant array at an index that is a value."""
+
+    kind: Kind
+    table: str
+    at: Term
+
+
+@dataclass(frozen=True, eq=False)
+class Apply:
+    """An operation of a body on terms; `op` is the operation as the program has it."""
+
+    kind: Kind
+    op: Operation
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Convert:
+    """A real in the other precision."""
+
+    kind: Kind
+    arg: Term
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The summands of one arrow: `body` for every point of `dims` (in this order) that satisfies `cons` and one of
+    `guards` (if there are any)."""
+
+    dims: tuple[str, ...]
+    cons: Cons
+    body: Term
+    guards: tuple[Cons, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A gather: its parts folded in order.  `count` is the number of summands where that may be none, else None."""
+
+    kind: Kind
+    gather: Gather
+    parts: tuple[Part, ...]
+    count: IndexExpr | None
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The term of the first case whose constraints hold; the last case is taken without a test."""
+
+    kind: Kind
+    cases: tuple[tuple[Cons, Term], ...]
+
+
+Term = Number | IndexValue | Get | Entry | Apply | Convert | Fold | Choice
+
+
+def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:
+    """Every term inside, with the constraints under which it is evaluated; shared terms once for each context."""
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[Term, Cons]] = [(term, cons)]
+    while stack:
+        t, at = stack.pop()
+        if (id(t), id(at)) in seen:
+            continue
+        seen.add((id(t), id(at)))
+        yield t, at
+        match t:
+            case Apply(_, _, args):
+                stack += [(a, at) for a in args]
+            case Convert(_, arg) | Entry(_, _, arg):
+                stack.append((arg, at))
+            case Fold(_, _, parts):
+                for p in parts:
+                    inside = (*at, *p.cons, *(p.guards[0] if len(p.guards) == 1 else ()))
+                    stack.append((p.body, inside))
+            case Choice(_, cases):
+                for when, value in cases:
+                    stack.append((value, (*at, *when)))
+            case _:
+                pass
