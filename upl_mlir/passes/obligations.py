@@ -191,14 +191,23 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
         if bad is None:
             message = f"cannot compare the multiplicity {m} with the number of instances {n}"
             return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-        env = {**sets.ctx.constants, **bad}
-        has, needs = m.evaluate(env, sets.ctx.read), n.evaluate(env, sets.ctx.read)
+        has, needs = _at(sets, bad, m), _at(sets, bad, n)
         message = (
             f"multiplicity {m} of {instance(a.source, bad)} is {has}, but its token covers {needs} instances "
             f"of {a.target.symbol}"
         )
         return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad)
     return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, f"{m} instances", span, a.text)
+
+
+def _at(sets: ProgramSets, witness: dict[str, int], e: IndexExpr) -> int:
+    """The value of an expression at a witness, which also tells the entries of symbolic arrays."""
+
+    def read(array: str, i: int) -> int:
+        entry = witness.get(f"{array}[{i}]")
+        return sets.ctx.read(array, i) if entry is None else entry
+
+    return e.evaluate({**sets.ctx.constants, **witness}, read)
 
 
 def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import islpy as isl
 
-from upl_mlir.poly.expr import Lookup, Var
-from upl_mlir.poly.sets import DIM, PARAM, PolyContext, PSet, as_map
+from upl_mlir.poly.expr import Var
+from upl_mlir.poly.ranking import Dependence, ranked, without_entries
+from upl_mlir.poly.sets import DIM, PARAM, PolyContext, as_map
 
 _MAX_STEPS = 12  # round a cycle that is looked for step by step
 _MAX_PIECES = 100  # of a power of the relation on that way
@@ -20,19 +20,9 @@ Cycle = tuple[int, tuple[int, ...], dict[str, int]]
 """(space, point, parameter values)"""
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """Points of space `source` to points of space `target`; the set's first `n_source` dimensions are the source's."""
-
-    source: int
-    target: int
-    relation: PSet
-    n_source: int
-
-
 def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cycle | str | None:
     """None if no point depends on itself; a point that does; or the reason why neither could be shown."""
-    if _ranked(width, list(steps)):
+    if ranked(width, steps):
         return None
     total = isl.Map.empty(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, width + 1, width + 1))
     for s in steps:
@@ -75,25 +65,10 @@ def _short_loops(total: isl.Map) -> isl.Set | None:
     return None
 
 
-def _plain(s: Dependence) -> isl.Set:
-    """The relation with facts, and without array entries: enough to prove an order, too much to refute one."""
-    r = s.relation.known()
-    return _without_entries(r)
-
-
 def _exact(s: Dependence) -> isl.Set:
     """The relation with its array entries as numbers."""
-    parts = [_without_entries(part) for part in s.relation.slices()]
+    parts = [without_entries(part) for part in s.relation.slices()]
     return reduce(lambda a, b: a.union(b), parts, isl.Set.empty(s.relation.isl.get_space()))
-
-
-def _without_entries(r: PSet) -> isl.Set:
-    out = r.isl
-    for pid, atom in r.params.items():
-        at = out.find_dim_by_name(PARAM, pid)
-        if isinstance(atom, Lookup) and at >= 0:
-            out = out.project_out(PARAM, at, 1)
-    return out
 
 
 def _padded(s: Dependence, width: int) -> isl.Map:
@@ -106,68 +81,3 @@ def _padded(s: Dependence, width: int) -> isl.Map:
         for k in range(have + 1, width + 1):
             m = m.fix_val(kind, k, isl.Val.zero(isl.DEFAULT_CONTEXT))
     return m
-
-
-def _ranked(width: int, steps: list[Dependence]) -> bool:
-    """Whether some coordinate never moves one way along any step, and so on for the steps that leave it unchanged.
-
-    Sufficient for acyclicity, and quick: the coordinates of all spaces are compared by position.
-    """
-    if not steps:
-        return True
-    groups = _cyclic_groups(steps)
-    if not groups:
-        return True
-    return all(_ranked_group(width, g) for g in groups)
-
-
-def _cyclic_groups(steps: list[Dependence]) -> list[list[Dependence]]:
-    """Steps that lie on cycles of spaces, by strongly connected component."""
-    reach: dict[int, set[int]] = {}
-    for s in steps:
-        reach.setdefault(s.source, set()).add(s.target)
-        reach.setdefault(s.target, set())
-    changed = True
-    while changed:
-        changed = False
-        for v, to in reach.items():
-            new = set().union(*(reach[w] for w in to)) - to if to else set()
-            if new:
-                reach[v] = to | new
-                changed = True
-    out: dict[frozenset[int], list[Dependence]] = {}
-    for s in steps:
-        if s.source in reach[s.target]:
-            group = frozenset({s.source} | {w for w in reach[s.source] if s.source in reach[w]})
-            out.setdefault(group, []).append(s)
-    return list(out.values())
-
-
-def _ranked_group(width: int, steps: list[Dependence]) -> bool:
-    for k in range(width):
-        for sign in (1, -1):
-            rest: list[Dependence] | None = []
-            for s in steps:
-                move = _move(s, k, sign)
-                if move is None:
-                    rest = None
-                    break
-                if move == 0:
-                    rest.append(s)
-            if rest is not None and len(rest) < len(steps) and _ranked(width, rest):
-                return True
-    return False
-
-
-def _move(s: Dependence, k: int, sign: int) -> int | None:
-    """1 if coordinate `k` always grows (times `sign`) along the step, 0 if it may stay, None if it may fall or is absent."""
-    n_target = len(s.relation.dims) - s.n_source
-    if k >= s.n_source or k >= n_target:
-        return None
-    plain = _plain(s)
-    a, b = f"x{k}", f"x{s.n_source + k}"
-    dims = ",".join(f"x{i}" for i in range(len(s.relation.dims)))
-    later, same = (f"{a} < {b}", f"{a} <= {b}") if sign > 0 else (f"{a} > {b}", f"{a} >= {b}")
-    if plain.is_subset(isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{dims}] : {later} }}")):
-        return 1
-    return 0 if plain.is_subset(isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{dims}] : {same} }}")) else None
