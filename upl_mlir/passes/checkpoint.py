@@ -29,9 +29,9 @@ from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.refire import Refire, Segments
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import interval
+from upl_mlir.poly.describe import Interval, interval
 from upl_mlir.poly.expr import Formula, IndexExpr
-from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.sets import PSet, union
 
 MOST_NODES = 12  # of which all phases are tried
 
@@ -80,8 +80,8 @@ def _size(program: ProgramOp, every: int | str) -> int:
     size = ctx.constants.get(every) if isinstance(every, str) else every
     if isinstance(every, str) and every in ctx.params:
         raise error(
-            "UPL1430", f"every={every}: the length of a segment must be known, or the segment of a step is no affine function "
-            f"of it", help=f"bind it: -D {every}=4",
+            "UPL1430", f"every={every}: the length of a segment must be known: else the segment of a step is no affine "
+            f"function of it", help=f"bind it: -D {every}=4",
         )  # fmt: skip
     if size is None:
         raise error(
@@ -107,7 +107,7 @@ class Loop:
             raise error("UPL1430", f"no node has the index field `{along}`", help=did_you_mean(along, fields))
         marked = any(PRIMAL in op.attributes for op in here)
         self.forward = [op for op in here if PRIMAL not in op.attributes] if marked else self._rising(here)
-        self.adjoints = self._in_order([op for op in here if op not in self.forward])
+        self.adjoints = [op for op in here if op not in self.forward]
         self.again = self._again()
         self.phases = self._phases()
 
@@ -135,9 +135,6 @@ class Loop:
                 if name in allowed and name not in found and f"{self.along}'" not in a.stars:
                     found.add(name)
                     stack.append(name)
-
-    def _in_order(self, adjoints: Sequence[NodeOp]) -> list[NodeOp]:
-        return sorted(adjoints, key=lambda op: PRIMAL in op.attributes)  # stable: text order
 
     def _again(self) -> list[NodeOp]:
         """The nodes that send the adjoint something, and all that these need inside the loop."""
@@ -188,7 +185,7 @@ class Loop:
     def _weight(self, a: Arrow) -> int:
         """Tokens that an arrow sends at some sizes."""
         ctx = self.sets.ctx
-        sizes = {p: 7 for p in ctx.params}
+        sizes = dict.fromkeys(ctx.params, 7)
         try:
             small = ProgramSets(self.sets.program, sizes)
             twin = next(b for b in small.arrows if b.send is a.send)
@@ -197,17 +194,19 @@ class Loop:
             return 1
 
     def extent(self) -> tuple[IndexExpr, IndexExpr]:
-        """The first and the last step."""
-        whole: PSet | None = None
-        for op in self.again:
-            steps = self.sets.domain(op.symbol).project((self.along,))
-            dims = (self.along, "step")
-            at = steps.extend(dims).constrain(
-                Formula.compare("step", "==", IndexExpr.of(self.along) - self.phases[op.symbol])
-            ).project(("step",))  # fmt: skip
-            whole = at if whole is None else whole | at
-        assert whole is not None
-        got = interval(whole.coalesce(), "step", ())
+        """The first step that may fire again, and the last that sends the adjoint something."""
+        adjoints = {op.symbol for op in self.adjoints}
+        last = [op for op in self.again if any(a.target.symbol in adjoints for a in self.sets.out_of(op.symbol))]
+        return self._steps(self.again).lo, self._steps(last).hi
+
+    def _steps(self, ops: Sequence[NodeOp]) -> Interval:
+        """The steps of some nodes."""
+        parts: list[PSet] = []
+        for op in ops:
+            both = self.sets.domain(op.symbol).project((self.along,)).extend((self.along, "step"))
+            step = IndexExpr.of(self.along) - self.phases[op.symbol]
+            parts.append(both.constrain(Formula.compare("step", "==", step)).project(("step",)))
+        got = interval(union(parts).coalesce(), "step", ())
         if got is None:
             raise error("UPL1431", f"the steps along `{self.along}` are no interval")
-        return got[0].lo, got[0].hi
+        return got[0]

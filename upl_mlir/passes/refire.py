@@ -73,7 +73,7 @@ class Entering:
 class Refire:
     """One program being given copies of the nodes `again` along a field.
 
-    `phases` has each node's phase, `adjoints` the nodes that may let a run go, likeliest first.
+    `phases` has each node's phase; `adjoints` are the nodes that take values from the copies and may let a run go.
     """
 
     program: ProgramOp
@@ -190,8 +190,8 @@ class Refire:
                 best = chosen
         if best is None:
             raise error(
-                "UPL1431", f"nothing could hold back `{op.symbol}` when it fires again: no input of it gets, at the start of "
-                f"a segment, a token of its own for each `{self.along}`", span_of(op),
+                "UPL1431", f"nothing could hold back `{op.symbol}` when it fires again: no input of it gets, where a "
+                f"segment starts, a token of its own for each `{self.along}`", span_of(op),
             )  # fmt: skip
         for e, held in best:
             e.held = held
@@ -232,12 +232,13 @@ class Refire:
     def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str) -> None:
         """The token by which the adjoint of the step after the run lets a held token go."""
         mark = f"{self.along}'"
-        reached = self.runs.after(self.step(op.symbol, "'"))
-        at = r.extend((*r.dims, "at")).constrain(Formula.compare("at", "==", reached + self.phases.get(op.symbol, 0)))
-        at = at.project([d for d in at.dims if d != mark]).rename({"at": mark}).reorder(r.dims)
-        for node in self.adjoints:
-            if node.fields != op.fields:
+        after = self.runs.after(self.step(op.symbol, "'"))
+        for node in sorted(self.adjoints, key=lambda n: self._primal(n) != op.symbol):
+            if node.fields != op.fields or self._primal(node) not in self.phases:
                 continue
+            phase = self.phases[self._primal(node)]
+            at = r.extend((*r.dims, "at")).constrain(Formula.compare("at", "==", after + phase))
+            at = at.project([d for d in at.dims if d != mark]).rename({"at": mark}).reorder(r.dims)
             domain = self.sets.domain(node.symbol)
             there = self._one(at & self._inside(a, domain), points.dims, a.dst)
             if there is None or not points <= there.project(points.dims):
@@ -247,9 +248,15 @@ class Refire:
             answer(self.program, stand_in, there, points, keep, go, node, yes, domain)
             return
         raise error(
-            "UPL1431", f"no adjoint node tells when the adjoint of a segment is done where {a.text} enters it: none of those "
-            f"with the fields <{','.join(op.fields)}> fires at all those indices", span_of(a.send),
+            "UPL1431", f"no adjoint node tells when the adjoint of a segment is done where {a.text} enters it: none with "
+            f"the fields <{','.join(op.fields)}> fires at all those indices", span_of(a.send),
         )  # fmt: skip
+
+    @staticmethod
+    def _primal(node: NodeOp) -> str:
+        """The node that an adjoint node belongs to, by its mark or, in a program read from text, by its name."""
+        mark = node.attributes.get(PRIMAL)
+        return mark.data if isinstance(mark, StringAttr) else node.symbol.removeprefix("D")
 
     @staticmethod
     def _one(r: PSet, points: Sequence[str], dst: Sequence[str]) -> PSet | None:

@@ -236,10 +236,30 @@ def fibre_counts(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ())
     out: list[tuple[PSet, IndexExpr]] = []
     for piece in disjoint_pieces(s):
         n = fibre_count(piece, over)
-        if n is None:
+        if n is not None:
+            out.append((piece.project(outer), n))
+        elif (parts := _one_by_one(piece, over)) is not None:
+            for part in parts:
+                terms = fibre_counts(part, over)
+                if terms is None:
+                    return None
+                out += terms
+        else:
             return None
-        out.append((piece.project(outer), n))
     return out
+
+
+FEW_VALUES = 9
+
+
+def _one_by_one(p: PSet, over: Sequence[str]) -> list[PSet] | None:
+    """The set cut by the values of one dimension that has few, whatever the parameters; None if there is none."""
+    for d in over:
+        lo, hi = p.extent(d)
+        if lo is not None and hi is not None and 0 < hi - lo < FEW_VALUES:
+            parts = [p.constrain(Formula.compare(d, CmpOp.EQ, v)) for v in range(lo, hi + 1)]
+            return [q for q in parts if not q.is_empty()]
+    return None
 
 
 def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> IndexExpr | None:

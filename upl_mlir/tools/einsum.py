@@ -37,7 +37,7 @@ def _written(args: argparse.Namespace) -> str:
     loaded = einsum.read(Path(args.file))
     if args.target == "c":
         return einsum.cpp_of(loaded, grad=args.grad, ordered=args.gather == "ordered")
-    program = loaded.gradient() if args.grad else loaded.program()
+    program = loaded.gradient().program if args.grad else loaded.program()
     return str(program) if args.target == "upl" else f"{program.to_mlir()}\n"
 
 

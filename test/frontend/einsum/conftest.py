@@ -80,6 +80,10 @@ def _conv(B: Any, C: Any) -> Any:
     return A
 
 
+def _window(B: Any, C: Any, at: int) -> Any:
+    return sum(B[at + r + s] * C[r, s] for r, s in np.ndindex(3, 3))
+
+
 def _strided(B: Any, C: Any) -> Any:
     return np.array([sum(B[2 * i + r] * C[r] for r in range(3)) for i in range(4)])
 
@@ -88,6 +92,14 @@ KERNELS = [
     Kernel(
         "elementwise", "C<4, 6>[i, j] = A<4, 6>[i, j] * B<4, 6>[i, j] + 1.0;", {"A": (4, 6), "B": (4, 6)}, ("C",),
         lambda A, B: (A * B + 1,), ("A",),
+    ),
+    Kernel(
+        "rounded_down", "A<5>[i] = B<3>[(i - 3)//2 + 2] * C<3>[(i - 4)%3];", {"B": (3,), "C": (3,)}, ("A",),
+        lambda B, C: (np.array([B[(i - 3) // 2 + 2] * C[(i - 4) % 3] for i in range(5)]),), ("B", "C"),
+    ),
+    Kernel(
+        "kept_copy", "T<4>[i] = A<4>[i] * 3; A<4>[i] = B<4>[i]; C<4>[i] = T<4>[i] + A<4>[i];", {"A": (4,), "B": (4,)},
+        ("A", "C"), lambda A, B: (B, 3 * A + B), ("A", "B"),
     ),
     Kernel("square", "C<4, 3>[i, j] = A<4, 3>[i, j] * A<4, 3>[i, j];", {"A": (4, 3)}, ("C",), lambda A: (A * A,), ("A",)),
     Kernel(
@@ -137,6 +149,22 @@ KERNELS = [
     Kernel(
         "dilated", "A<4>[i] = B<10>[i + 3*r] * C<3>[r];", {"B": (10,), "C": (3,)}, ("A",),
         lambda B, C: (sum(B[3 * r : 3 * r + 4] * C[r] for r in range(3)),), ("B", "C"),
+    ),
+    Kernel(
+        "two_strides", "A<4>[i] = B<13>[2*i + 3*r] * C<3>[r];", {"B": (13,), "C": (3,)}, ("A",),
+        lambda B, C: (np.array([sum(B[2 * i + 3 * r] * C[r] for r in range(3)) for i in range(4)]),), ("B", "C"),
+    ),
+    Kernel(
+        "window_of_many", "A<3, 3>[i, j] = B<9>[i + j + r + s] * C<3, 3>[r, s];", {"B": (9,), "C": (3, 3)}, ("A",),
+        lambda B, C: (np.array([[_window(B, C, i + j) for j in range(3)] for i in range(3)]),), ("B", "C"),
+    ),
+    Kernel(
+        "circulant", "A<4>[i] = B<4>[(i + r) % 4] * C<4>[r];", {"B": (4,), "C": (4,)}, ("A",),
+        lambda B, C: (np.array([np.roll(B, -i) @ C for i in range(4)]),), ("B", "C"),
+    ),
+    Kernel(
+        "periodic", "A<7, 2>[i, j] = B<3, 2>[i % 3, j] * C<4>[i // 2];", {"B": (3, 2), "C": (4,)}, ("A",),
+        lambda B, C: (np.array([B[i % 3] * C[i // 2] for i in range(7)]),), ("B", "C"),
     ),
     Kernel(
         "pooling", "A<3>[i] = (B<6>[2*i] + B<6>[2*i + 1]) / 2;", {"B": (6,)}, ("A",), lambda B: ((B[::2] + B[1::2]) / 2,),
@@ -260,11 +288,13 @@ def compile_cpp(tmp_path: Path) -> CppCompiler:
         assert found is not None, text
         name, parts = found.group(1), found.group(2).split(", ")
         parameters = tuple(re.search(r"&(\w+)", p).group(1) for p in parts)  # pyright: ignore
-        args = ", ".join(f"*reinterpret_cast<{re.sub('&' + n, '*', p)}>({n})" for n, p in zip(parameters, parts, strict=True))
+        types = [re.sub(f"&{n}", "*", p) for n, p in zip(parameters, parts, strict=True)]
+        args = ", ".join(f"*reinterpret_cast<{t}>({n})" for n, t in zip(parameters, types, strict=True))
         wrapper = f'extern "C" void call({", ".join(f"void *{n}" for n in parameters)}) {{ {name}({args}); }}\n'
         source, library = tmp_path / f"{name}.cpp", tmp_path / f"{name}_{abs(hash(text))}.so"
         source.write_text(text + wrapper, encoding="utf-8")
-        run = subprocess.run([compiler, *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True)
+        command = [compiler, *FLAGS, str(source), "-o", str(library)]
+        run = subprocess.run(command, check=False, capture_output=True, text=True)
         assert run.returncode == 0 and not run.stderr, f"{run.stderr}\n{text}"
         function = ctypes.CDLL(str(library)).call
         return Cpp(text, parameters, function, np.int32 if parts[0].startswith("int") else np.float32)

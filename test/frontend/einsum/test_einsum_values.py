@@ -53,6 +53,18 @@ def test_text_of_the_program_means_the_same(kernel: Any) -> None:
         np.testing.assert_array_equal(two[name], value)
 
 
+def test_values_for_many_instances_are_one_token() -> None:
+    case = """{"name": "f", "ins": ["B", "C"], "outs": ["A"], "data_type": "float", "grad_to": ["B"],
+               "kernel": "A<4, 5>[i, j] = B<4, 6>[i, k] * C<6, 5>[k, j];"}"""
+    f = upl.compile(einsum.load(case))
+    f(B=np.ones((4, 6)), C=np.ones((6, 5)))
+    assert f.stats["tokens"] == {"A_1_term": 24 + 30, "A_1": 120, "A": 20}
+    case = case.replace("B<4, 6>[i, k] * C<6, 5>[k, j]", "B<4>[i] * C<4>[i]")  # nobody brings j: the first input does
+    f = upl.compile(einsum.load(case))
+    f(B=np.ones(4), C=np.ones(4))
+    assert f.stats["tokens"] == {"A_1": 20 + 4, "A": 20}
+
+
 def test_value_in_cpp(kernel: Any, compile_cpp: Any) -> None:
     f = compile_cpp(einsum.cpp_of(einsum.read(kernel.json())))
     assert f.parameters == (*kernel.ins, *(o for o in kernel.outs if o not in kernel.ins))

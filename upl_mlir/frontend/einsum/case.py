@@ -62,9 +62,9 @@ def parse_case(data: bytes | str, file: str = "<json>") -> tuple[Case, Sources]:
         raise _with(sources, error("UPL1901", _plain(message, place), _key_span(text, file, name), help=help)) from None
     except msgspec.DecodeError as e:
         at = re.search(r"byte (\d+)", str(e))
-        span = _offset_span(raw, file, int(at.group(1))) if at else Span(file, 1, 1)
+        span = _offset_span(raw, file, int(at.group(1)) if at else len(raw))
         what = re.sub(r"^JSON is malformed: ?| ?\(byte \d+\)", "", str(e))
-        raise _with(sources, error("UPL1901", f"this is not JSON: {what}", span)) from None
+        raise _with(sources, error("UPL1901", f"this is not JSON: {_lower(what)}", span)) from None
     except UplError as e:
         raise _with(sources, e) from None
     sources.add(kernel_file(file), case.kernel)
@@ -86,7 +86,11 @@ def _plain(message: str, place: str) -> str:
     message = re.sub(r"^Object contains unknown field `(\w+)`.*", r"there is no key `\1`", message)
     message = re.sub(r"^Object missing required field `(\w+)`.*", r"the key `\1` is missing", message)
     inside = place.strip("`").removeprefix("$").removeprefix(".")
-    return f"`{inside}`: {message[:1].lower()}{message[1:]}" if inside else message
+    return f"`{inside}`: {_lower(message)}" if inside else _lower(message)
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
 
 
 def _key_span(text: str, file: str, key: str) -> Span:

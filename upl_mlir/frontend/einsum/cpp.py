@@ -81,9 +81,9 @@ class _Function:
         self.taken: set[str] = set(KEYWORDS)
         self.function = self._name(self.name)
         self.where: dict[str, str] = {}  # the C++ name of each tensor
-        self.names: dict[str, str] = {}  # of each argument
+        self.names: dict[Argument, str] = {}  # of each argument
         for a in self.arguments:
-            self.names[a.name] = c = self._name(a.name)
+            self.names[a] = c = self._name(a.name)
             for tensor in (a.brings, a.takes):
                 if tensor is not None:
                     self.where[tensor] = c
@@ -121,7 +121,7 @@ class _Function:
         return "\n\n".join(parts) + "\n"
 
     def _parameter(self, a: Argument) -> str:
-        c = self.names[a.name]
+        c = self.names[a]
         return f"{self.ctype} (&{c}){_dimensions(a.shape)}" if a.shape else f"{self.ctype} &{c}"
 
     def _own(self, tensor: str) -> str | None:
@@ -147,7 +147,7 @@ class _Function:
             for f in fields:
                 self._loop(f)
             index = tuple(map(IndexExpr.of, fields))
-            self._line(f"{self._element(self.where[a.brings], index)} = {self._element(self.names[a.name], index)};")
+            self._line(f"{self._element(self.where[a.brings], index)} = {self._element(self.names[a], index)};")
             self._close(len(fields))
         return heap
 
@@ -251,8 +251,7 @@ class _Function:
         if self.ctype == "int":
             text = str(int(value))
         else:
-            text = repr(float(np.float32(value))) if float(np.float32(value)) == value else str(np.float32(value))
-            text += "f"
+            text = f"{np.float32(value)!s}f"
         return text, _UNARY if value < 0 else _PRIMARY
 
     def _sum(self, e: Sum) -> str:

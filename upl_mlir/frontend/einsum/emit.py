@@ -20,29 +20,30 @@ def cpp_of(loaded: Loaded, *, grad: bool = False, ordered: bool = True) -> str:
     # f32 and f64 programs alike are written in the data type
     type_ = UplType.INT if case.data_type == "int" else UplType.F32
     results = {t: output_name(tensors, t) for t in case.outs}
-    args: dict[str, Argument] = {}
+    args: dict[tuple[str, str], Argument] = {}  # by what stands before the name, and the tensor
 
-    def add(name: str, tensor: str, brings: str | None = None, takes: str | None = None) -> None:
-        old = args.get(name)
+    def add(prefix: str, tensor: str, brings: str | None = None, takes: str | None = None) -> None:
+        old = args.get((prefix, tensor))
         if old is not None:
             brings, takes = old.brings or brings, old.takes or takes
-        args[name] = Argument(name, tensors.tensors[tensor].shape, brings, takes)
+        args[prefix, tensor] = Argument(prefix + tensor, tensors.tensors[tensor].shape, brings, takes)
 
     if grad:
-        form = gather_form(loaded.gradient(), [f"d_{t}" for t in case.grad_to], type_=type_)
+        g = loaded.gradient()
+        form = gather_form(g.program, list(g.derivatives.values()), type_=type_)
         for t in case.ins:
             if t in form.inputs:
-                add(t, t, brings=t)
-        for t, out in results.items():
-            add(f"d{t}", t, brings=f"d_{out}")
-        for t in case.grad_to:
-            add(f"d{t}", t, takes=f"d_{t}")
+                add("", t, brings=t)
+        for t, seed in g.seeds.items():
+            add("d", t, brings=seed)
+        for t, derivative in g.derivatives.items():
+            add("d", t, takes=derivative)
     else:
         form = gather_form(loaded.program(), list(results.values()), type_=type_)
         for t in case.ins:
-            add(t, t, brings=t)
+            add("", t, brings=t)
         for t, out in results.items():
-            add(t, t, takes=out)
+            add("", t, takes=out)
     what = f"the gradient of {case.name} by {', '.join(case.grad_to)}" if grad else case.name
     kernel = "\n".join(f"    {line.strip()}" for line in case.kernel.splitlines())
     comment = f"{what}, from\n{kernel}"

@@ -11,7 +11,7 @@ written out where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -42,7 +42,8 @@ def gather_form(program: Program, wanted: Sequence[str] | None = None, *, type_:
     """
     program.infer_domains()
     if program.params:
-        raise error("UPL1910", f"the sizes must be known: {', '.join(program.params)} is open", help="bind it with -D")
+        names = ", ".join(program.params)
+        raise error("UPL1910", f"the sizes must be known, but these are open: {names}", help="bind them with -D")
     return _Reader(program, type_).run(wanted)
 
 
@@ -50,7 +51,8 @@ def gather_form(program: Program, wanted: Sequence[str] | None = None, *, type_:
 class _Source:
     """One way in which a value reaches an instance: where (over the instance's fields), from which value at which index.
 
-    `loops` are enumerated dimensions with constant bounds; `point` is what must hold of them.
+    `loops` are enumerated dimensions with constant bounds; `point` is what must hold of them; `wishes` are the names that
+    they had in the program.
     """
 
     condition: Formula
@@ -59,6 +61,7 @@ class _Source:
     index: tuple[IndexExpr, ...]
     loops: tuple[tuple[str, int, int], ...] = ()
     point: Formula = TRUE
+    wishes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -223,7 +226,9 @@ class _Reader:
         """The sum of all that arrives at a gathering input, arrow by arrow."""
         out: Expr | None = None
         for s in sources:
-            names = {n: self._loop_name(n, (lo, hi), env, scope) for n, lo, hi in s.loops}
+            names: dict[str, str] = {}
+            for (n, lo, hi), wish in zip(s.loops, s.wishes, strict=True):
+                names[n] = self._loop_name(wish, (lo, hi), scope, names.values())
             loops = [(names[n], lo, hi) for n, lo, hi in s.loops]
             inner = dict(env) | {n: IndexExpr.of(m) for n, m in names.items()}
             guard = (s.condition & s.point).substitute(inner)
@@ -240,9 +245,9 @@ class _Reader:
             out = term if out is None else Apply("+", (out, term))
         return out if out is not None else Number(0)
 
-    def _loop_name(self, name: str, bounds: tuple[int, int], env: Env, scope: _Scope) -> str:
+    def _loop_name(self, name: str, bounds: tuple[int, int], scope: _Scope, taken: Iterable[str]) -> str:
         """A name for an enumerated dimension; one that an earlier sum used over the same range may serve again."""
-        inside = set(scope.context.dims)
+        inside = {*scope.context.dims, *taken}
         out, n = name, 2
         while out in inside or scope.ranges.get(out, bounds) != bounds:
             out, n = f"{name}_{n}", n + 1
@@ -328,6 +333,7 @@ class _Reader:
             if found is None:
                 raise error("UPL1910", f"the arrow {a.text} cannot be read backwards", span_of(a.send))
             loops: list[tuple[str, int, int]] = []
+            own = {new: old for old, new in fresh.items()}
             for d, _ in found.loops:
                 lo, hi = piece.extent(d)
                 assert lo is not None and hi is not None
@@ -338,7 +344,8 @@ class _Reader:
             point = describe(piece.project((*given, *names)), walked)
             index = tuple(self._number(found.names[fresh[d]]) for d in a.src)
             condition = found.condition.rewrite(self._known)
-            out.append(_Source(condition, a.source, a.send.value, index, tuple(loops), point.rewrite(self._known)))
+            point, wishes = point.rewrite(self._known), tuple(own[d] for d in names)
+            out.append(_Source(condition, a.source, a.send.value, index, tuple(loops), point, wishes))
         return out
 
     def _known(self, atom: Atom) -> IndexExpr | None:

@@ -19,6 +19,17 @@ from upl_mlir.frontend.tensor.objective import with_objective
 
 
 @dataclass(frozen=True)
+class Gradient:
+    """A program with derivatives: `seeds` has the input that weights each of `outs`, `derivatives` the output for each of
+    `grad_to`.  Their names are ``d_`` and the port's, where that is free.
+    """
+
+    program: Program
+    seeds: dict[str, str]
+    derivatives: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A case that has been read: its kernel as statements, and the texts that positions refer to."""
 
@@ -36,10 +47,11 @@ class Loaded:
         """The UPL program.  Raises UplError (UPL19xx)."""
         return self._lowered(self.tensors())
 
-    def gradient(self) -> Program:
-        """The program with derivatives; see the function `gradient`."""
+    def gradient(self) -> Gradient:
+        """The program with derivatives; see the function `gradient`.  Raises UplError (UPL14xx, UPL19xx)."""
         if not self.case.grad_to:
-            raise error("UPL1901", "`grad_to` is empty: there is nothing to differentiate by", self.span)
+            with self._texts():
+                raise error("UPL1901", "`grad_to` is empty: there is nothing to differentiate by", self.span)
         type_ = None
         if self.case.data_type == "int":
             self._polynomial()
@@ -47,10 +59,17 @@ class Loaded:
         tensors = self.tensors(type_)
         first = tensors.outputs[0]
         if len(tensors.outputs) == 1 and tensors.tensors[first].shape:
-            return vjp(self._lowered(tensors), of=output_name(tensors, first), wrt=self.case.grad_to)
-        # a seed weights one result with fields; several results, or a number, are weighted in the program
-        tensors, objective = with_objective(tensors)
-        return grad(self._lowered(tensors), of=objective, wrt=self.case.grad_to)
+            p = self._lowered(tensors)
+            g = vjp(p, of=output_name(tensors, first), wrt=self.case.grad_to)
+            (seed,) = (name for name in g.inputs if name not in p.inputs)
+            seeds = {first: seed}
+        else:  # a seed weights one result with fields; several results, or a number, are weighted in the program
+            tensors, objective = with_objective(tensors)
+            p = self._lowered(tensors)
+            g = grad(p, of=objective, wrt=self.case.grad_to)
+            seeds = dict(zip(self.case.outs, tensors.inputs[len(self.case.ins) :], strict=True))
+        new = [name for name in g.outputs if name not in p.outputs]
+        return Gradient(g, seeds, dict(zip(self.case.grad_to, new, strict=True)))
 
     def _lowered(self, tensors: TensorProgram) -> Program:
         with self._texts():
@@ -72,9 +91,9 @@ class Loaded:
             match part := todo.pop():
                 case Binary(op=op, left=left, right=right):
                     if op not in "+-*":
-                        message = f"`{op}` on integers has no derivative"
                         help = "take the data type float"
-                        raise UplError(*error("UPL1909", message, part.span, help=help).diagnostics, sources=self.sources)
+                        with self._texts():
+                            raise error("UPL1909", f"`{op}` on integers has no derivative", part.span, help=help)
                     todo += [left, right]
                 case Negated(operand=operand):
                     todo.append(operand)
@@ -117,4 +136,4 @@ def gradient(source: str | Path) -> Program:
     Derivatives of integer kernels are those of polynomials, computed in f64; kernels that divide integers have none.
     Raises UplError (UPL1001, UPL19xx).
     """
-    return read(source).gradient()
+    return read(source).gradient().program

@@ -18,6 +18,8 @@ from upl_mlir.frontend.einsum.kernel import parse_kernel
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
 from upl_mlir.frontend.einsum.resolve import resolve
 from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
+from upl_mlir.frontend.tensor.form import free_names
+from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var
 from upl_mlir.poly.sets import PolyContext
 
@@ -30,12 +32,59 @@ def recognise(program: Program, outputs: Sequence[str] | None = None) -> Case:
     Real numbers of any width are `float`.  Raises UplError (UPL1910) saying what is no einsum.
     """
     form = gather_form(program, outputs)
-    statements = [part for s in form.assignments for part in _parts(s)]
-    kernel = "\n".join(_statement(form, s) for s in statements)
+    form = replace(form, statements=tuple(part for s in form.assignments for part in _parts(s)))
+    try:
+        return _case(form)
+    except _SumsElsewhere as e:
+        return _case(_apart(form, e.statements))
+
+
+class _SumsElsewhere(UplError):
+    """Sums that a kernel, as written, would put somewhere else."""
+
+    def __init__(self, statements: Sequence[Statement]):
+        names = ", ".join(f"`{s.target}`" for s in statements)
+        super().__init__(*_no(f"the sums of {names} stand elsewhere than a kernel would put them").diagnostics)
+        self.statements = list(statements)
+
+
+def _case(form: TensorProgram) -> Case:
+    """The statements as a case.  Raises UplError (UPL1910) if it does not mean the same."""
+    kernel = "\n".join(_statement(form, s) for s in form.assignments)
     type_ = "int" if form.type is UplType.INT else "float"
     case = Case(name=form.name, ins=list(form.inputs), outs=list(form.outputs), data_type=type_, kernel=kernel)
-    _same(form, statements, case)
+    _same(form, case)
     return case
+
+
+def _apart(form: TensorProgram, statements: Sequence[Statement]) -> TensorProgram:
+    """The program in which each sum inside the given statements has a statement and a tensor of its own."""
+    tensors, out = dict(form.tensors), list[Statement]()
+    made: dict[tuple[str, Expr], Expr] = {}  # by statement and sum
+
+    def named(s: Statement, e: Expr) -> Expr:
+        match e:
+            case Sum() if (s.target, e) in made:
+                return made[s.target, e]
+            case Sum():
+                free = tuple(n for n in s.free if n in free_names(e))
+                name = unused(f"{s.target}_sum", tensors)
+                if any(s.ranges[n][0] for n in free):
+                    raise _SumsElsewhere([s])
+                tensors[name] = Tensor(name, tuple(s.ranges[n][1] + 1 for n in free))
+                index = tuple(IndexExpr.of(n) for n in free)
+                ranges = {n: r for n, r in s.ranges.items() if n in free or n not in s.free}
+                out.append(replace(s, target=name, index=index, value=e, ranges=ranges))
+                made[s.target, e] = Read(name, index)
+                return made[s.target, e]
+            case Apply(args=args):
+                return replace(e, args=tuple(named(s, a) for a in args))
+            case _:
+                return e
+
+    for s in form.assignments:
+        out.append(replace(s, value=named(s, s.value)) if s in statements else s)
+    return replace(form, tensors=tensors, statements=tuple(out))
 
 
 def _no(why: str) -> UplError:
@@ -132,13 +181,17 @@ def _index(e: IndexExpr, strength: int) -> str:
 
 
 # -- the proof -------------------------------------------------------------------------------------------------------
-def _same(form: TensorProgram, statements: Sequence[Statement], case: Case) -> None:
+def _same(form: TensorProgram, case: Case) -> None:
     """Read the kernel again, and compare."""
     try:
         again = resolve(case, parse_kernel(case.kernel, "<kernel>"))
     except UplError as e:
         raise _no(f"its kernel would not be accepted: {e.diagnostics[0].message}") from None
-    for mine, read in zip(statements, again.assignments, strict=True):
+    elsewhere: list[Statement] = []
+    for mine, read in zip(form.assignments, again.assignments, strict=True):
+        if _sorted(mine.value) != _sorted(read.value) or mine.index != read.index:
+            elsewhere.append(mine)
+            continue
         for name, bounds in read.ranges.items():
             if mine.ranges[name] != bounds:
                 lo, hi = mine.ranges[name]
@@ -146,8 +199,8 @@ def _same(form: TensorProgram, statements: Sequence[Statement], case: Case) -> N
                     f"in the statement for `{mine.target}`, `{name}` goes from {lo} to {hi}, but the accesses allow "
                     f"{bounds[0]} to {bounds[1]}"
                 )
-        if _sorted(mine.value) != _sorted(read.value) or mine.index != read.index:
-            raise _no(f"the sums of `{mine.target}` stand elsewhere than a kernel would put them")
+    if elsewhere:
+        raise _SumsElsewhere(elsewhere)
 
 
 def _sorted(e: Expr) -> Expr:

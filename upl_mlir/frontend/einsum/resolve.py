@@ -114,8 +114,9 @@ class _Resolver:
         if first.shape != a.shape or (first.index is None) != (a.index is None):
             notes = (Note(f"`{_written(first)}` is used first here", first.span),)
             raise error("UPL1904", f"`{a.name}` is `{_written(a)}` here and `{_written(first)}` before", a.span, notes=notes)
-        plain = tuple(e.name or "" for e in a.index or ())
-        if a.name not in self.fields and all(plain) and len(set(plain)) == len(plain):
+        names = [e.name or "" for e in a.index or ()]
+        plain = tuple(n if names.count(n) == 1 else "" for n in names)
+        if sum(map(bool, plain)) > sum(map(bool, self.fields.get(a.name, ()))):
             self.fields[a.name] = plain
 
     # -- values --------------------------------------------------------------------------------------------------

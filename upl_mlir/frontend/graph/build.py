@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Shape
-from upl_mlir.frontend.graph.ops import Gradient, Request, indices, ranges
-from upl_mlir.frontend.tensor import Derivative, Number, Statement, Tensor, TensorProgram
+from upl_mlir.frontend.graph.ops import Gradient, Request
+from upl_mlir.frontend.tensor import Derivative, Statement, Tensor, TensorProgram
 from upl_mlir.frontend.tensor.wiring import unused
 
 
@@ -107,17 +107,10 @@ class _Builder:
         for n in wanted:
             self.shapes[n] = self.shapes[n.inputs[1]]
             by.setdefault(n.inputs[1], []).append(n)
-        reached = set(ordered([request.of]))
-        related: list[Node] = []
         for x, nodes in by.items():
             name = self._tensor(nodes[0], f"d_{self.names[x]}")
             self.names |= dict.fromkeys(nodes, name)
-            if x in reached:
-                related.append(x)
-            else:
-                shape = self.shapes[x]
-                self.statements.append(Statement(name, indices(shape), Number(0), ranges(shape)))
-        for group in _independent(related):
+        for group in _independent(by):
             wrt = tuple(self.names[x] for x in group)
             into = tuple(self.names[by[x][0]] for x in group)
             self.statements.append(Derivative(self.names[request.of], wrt, into))

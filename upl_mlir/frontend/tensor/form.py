@@ -105,7 +105,8 @@ class Derivative:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor; `shape` is () for a scalar.  `fields` are names for its indices, if somebody has a wish."""
+    """A tensor; `shape` is () for a scalar.  `fields` are names for its indices, if somebody has a wish
+    ("" where not)."""
 
     name: str
     shape: tuple[int, ...]

@@ -46,7 +46,7 @@ from upl_mlir.frontend.tensor.form import (
     free_names,
 )
 from upl_mlir.frontend.tensor.values import ValueWriter
-from upl_mlir.frontend.tensor.wiring import Piece, Use, connect, locate, restricted, unused, write_arrows
+from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
@@ -71,6 +71,7 @@ class _Lowering:
         self.outputs = {t: self._fresh(output_name(program, t)) if t in program.inputs else t for t in program.outputs}
         self.inputs: list[Operation] = []
         self.nodes: list[Operation] = []
+        self.wiring = Wiring(program.type, self._fresh, self.nodes)
         self.pieces: dict[str, list[Piece]] = {}
         self.versions: dict[str, int] = {}
         # tensors by which derivatives are asked: a node of its own receives each, so that there is one input to name
@@ -132,7 +133,7 @@ class _Lowering:
         op = OutputOp(name, fields, self.program.type, box)
         locate(op, t.span)
         use = Use("", self.pieces[tensor], tuple(IndexExpr.of(f) for f in fields), t.span)
-        write_arrows(use, op, self.ctx.set(fields, box), {})
+        self.wiring.arrows(use, op, self.ctx.set(fields, box), {})
         return op
 
     # -- statements ----------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class _Lowering:
         locate(op, self.program.tensors[tensor].span)
         self.nodes.append(op)
         if tensor in self.pieces:
-            write_arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
+            self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
         return op, [Piece(op, op.block.args[-1], index, domain, domain)]
 
     def _derivative(self, d: Derivative) -> None:
@@ -262,7 +263,7 @@ class _Lowering:
             inner = self._sum(op, names[part], part, fields, ranges)
             uses += [inner] if inner is not None else []
         self.nodes.append(op)
-        connect(op, uses, domain, {f: _size((f,), ranges) for f in fields})
+        self.wiring.connect(op, uses, domain, {f: _size((f,), ranges) for f in fields})
         result = ValueWriter(op, type_).emit(value, names, span)
         return op, result
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd, prod
 
+from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.dialects.upl import InputOp, Iterator, NodeOp, OutputOp, SendOp, port_ref
+from upl_mlir.dialects.upl import Index, InputOp, Iterator, NodeOp, OutputOp, Port, SendOp, UplType, port_ref
 from upl_mlir.frontend.upl_text.scope import loc
-from upl_mlir.poly.describe import disjoint_pieces
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.describe import Interval, describe, disjoint_pieces
+from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.nest import Nest, nest
 from upl_mlir.poly.sets import PSet
 
@@ -50,59 +52,160 @@ class Use:
         return frozenset(n for e in self.index for n in e.names)
 
 
-def connect(op: NodeOp, uses: Sequence[Use], domain: PSet, extents: Mapping[str, int]) -> None:
-    """The arrows into the ordinary inputs of a node; `extents` has the size of each field's range.
+@dataclass
+class Wiring:
+    """Writes arrows; `fresh` names and `nodes` takes the nodes that are needed on the way."""
 
-    A field that an access does not determine is a `*`, if some other input brings it; the first input has to bring
-    those that none determines.
+    type: UplType
+    fresh: Callable[[str], str]
+    nodes: list[Operation]
+
+    def connect(self, op: NodeOp, uses: Sequence[Use], domain: PSet, extents: Mapping[str, int]) -> None:
+        """The arrows into the ordinary inputs of a node; `extents` has the size of each field's range.
+
+        A field that an access does not determine is a `*`, if some other input brings it; the first input has to bring
+        those that none determines.
+        """
+        gathers = any(p.gather is not None for p in op.ports)
+        determined = frozenset(n for u in uses for n in u.names)
+        for at, use in enumerate(uses):
+            others = frozenset(op.fields)
+            if not gathers:
+                others = frozenset(n for u in uses if u is not use for n in u.names)
+                others |= frozenset(op.fields) - determined if at else frozenset[str]()
+            stars = (frozenset(op.fields) - use.names) & others
+            self.arrows(use, op, domain, {f: extents[f] for f in stars})
+
+    def arrows(self, use: Use, target: NodeOp | OutputOp, domain: PSet, stars: Mapping[str, int]) -> None:
+        """The arrows that bring an access to every instance of `domain`; `stars` are sent as `*`, with their extents."""
+        kept = tuple(f for f in target.fields if f not in stars)
+        for piece in use.pieces:
+            given = piece.source.fields
+            new = {f: _iterator_name(f, given) for f in kept}
+            access = tuple(e.substitute(new) for e in use.index)
+            helpers = _helpers(access, tuple(new.values()), given)
+            relation = domain.project(kept).rename(new)
+            dims = (*given, *relation.dims, *helpers)
+            relation = relation.extend(dims).reorder(dims) & piece.domain.extend(dims)
+            known = Formula.all(Formula.compare(name, "==", e) for name, e in helpers.items())
+            relation = relation.constrain(equal(piece.index, access) & known)
+            for part in disjoint_pieces(relation):
+                found = _nest(part, list(helpers), [new[f] for f in kept], piece)
+                names = tuple(None if f in stars else found.names[new[f]] for f in target.fields)
+                self._arrow(_Arrow(use, target, names, prod(stars.values())), part, found, piece)
+
+    def _arrow(self, arrow: _Arrow, part: PSet, found: Nest, piece: Piece) -> None:
+        """One arrow; where its points are no box, a chain of nodes that fan out along one iterator each.
+
+        A count of such points is no product: derivatives, which have to state it, need the chain.
+        """
+        loops = [d for d, _ in found.loops]
+        walked = {n for _, i in found.loops for n in (*i.lo.names, *i.hi.names)}
+        if walked & set(loops):
+            for loop in loops[:-1]:
+                inner = part.project((*piece.source.fields, loop))
+                step = nest(inner, [loop], piece.source.fields, piece.all)
+                if step is None:
+                    break
+                piece = self._fan(arrow, step, loop, inner, piece)
+            else:
+                last = nest(part.project((*piece.source.fields, loops[-1])), loops[-1:], piece.source.fields, piece.all)
+                assert last is not None, "boxes have bounds"
+                found = last
+        to = port_ref(arrow.target.symbol, arrow.use.port or None)
+        self._send(piece, to, arrow.index, arrow.count, found, arrow.use.span)
+
+    def _fan(self, arrow: _Arrow, step: Nest, loop: str, domain: PSet, piece: Piece) -> Piece:
+        """A node that receives a piece once for each value of an iterator, and passes it on."""
+        fields = (*piece.source.fields, loop)
+        port = unused("x", fields)
+        op = NodeOp(self.fresh(f"{arrow.target.symbol}_{arrow.use.port or 'in'}"), fields, [Port(port, self.type)])
+        locate(op, arrow.use.span)
+        index = tuple(IndexExpr.of(f) for f in fields)
+        self._send(piece, port_ref(op.symbol, port), index, 1, step, arrow.use.span)
+        self.nodes.append(op)
+        return Piece(op, op.block.args[-1], index, domain, domain)
+
+    def _send(self, piece: Piece, to: SymbolRefAttr, index: Index, count: int, found: Nest, span: Span | None) -> None:
+        send = SendOp(
+            piece.value, to, index, count=IndexExpr.of(count), condition=found.condition,
+            iterators=[Iterator(d, bounds.lo, bounds.hi) for d, bounds in found.loops], point_condition=found.point,
+        )  # fmt: skip
+        locate(send, span)
+        piece.source.block.add_op(send)
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """What an arrow is for: whom it serves, at which index (over its source's fields and iterators), with which count."""
+
+    use: Use
+    target: NodeOp | OutputOp
+    index: Index
+    count: int
+
+
+def _helpers(access: Sequence[IndexExpr], fields: Sequence[str], given: Sequence[str]) -> dict[str, IndexExpr]:
+    """Functions of the target's fields that serve as iterators, so that no condition on strides is left.
+
+    What reads element y as ``y = i mod 4`` are the i = 4*q + y with q = i floordiv 4; for ``y = 2*i + 3*r`` they are
+    i = 3*q - y and r = y - 2*q with q = i + r.
     """
-    gathers = any(p.gather is not None for p in op.ports)
-    determined = frozenset(n for u in uses for n in u.names)
-    for at, use in enumerate(uses):
-        others = frozenset(op.fields)
-        if not gathers:
-            others = frozenset(n for u in uses if u is not use for n in u.names)
-            others |= frozenset(op.fields) - determined if at else frozenset[str]()
-        stars = (frozenset(op.fields) - use.names) & others
-        write_arrows(use, op, domain, {f: extents[f] for f in stars})
+    taken, out = {*given, *fields}, dict[str, IndexExpr]()
+    for e in access:
+        values = [divide(DivKind.FLOORDIV, a.num, a.den) for a in e.atoms() if isinstance(a, Div) and a.kind is DivKind.MOD]
+        values += _across([(m[0].name, c) for m, c in e.terms if len(m) == 1 and isinstance(m[0], Var)])
+        for value in values:
+            if value not in out.values():
+                out[unused("q", {*taken, *out})] = value
+    return out
 
 
-def write_arrows(use: Use, target: NodeOp | OutputOp, domain: PSet, stars: Mapping[str, int]) -> None:
-    """The arrows that bring an access to every instance of `domain`; `stars` are sent as `*`, with their extents."""
-    ref = port_ref(target.symbol, use.port or None)
-    kept = tuple(f for f in target.fields if f not in stars)
-    count = 1
-    for n in stars.values():
-        count *= n
-    for piece in use.pieces:
-        given = piece.source.fields
-        new = {f: _iterator_name(f, given) for f in kept}
-        relation = domain.project(kept).rename(new)
-        dims = (*given, *relation.dims)
-        relation = relation.extend(dims).reorder(dims) & piece.domain.extend(dims)
-        access = tuple(e.substitute(new) for e in use.index)
-        relation = relation.constrain(equal(piece.index, access))
-        for part in disjoint_pieces(relation):
-            found = _nest(part, [new[f] for f in kept], piece)
-            index = tuple(None if f in stars else found.names[new[f]] for f in target.fields)
-            send = SendOp(
-                piece.value, ref, index, count=IndexExpr.of(count), condition=found.condition,
-                iterators=[Iterator(d, bounds.lo, bounds.hi) for d, bounds in found.loops],
-                point_condition=found.point,
-            )  # fmt: skip
-            locate(send, use.span)
-            piece.source.block.add_op(send)
+def _across(terms: Sequence[tuple[str, int]]) -> list[IndexExpr]:
+    """For a linear form without a coefficient 1 or -1: forms that, with its value, determine all its names.
+
+    Two at a time: if ``a*x + b*y == 1`` for the coefficients a and b over their greatest common divisor, the form with the
+    coefficients -y and x makes a matrix of determinant 1 with them.
+    """
+    if len(terms) < 2 or any(abs(c) == 1 for _, c in terms):
+        return []
+    out: list[IndexExpr] = []
+    (name, total), *rest = terms
+    joint = IndexExpr.of(name)  # the form so far, divided by the greatest common divisor of its coefficients
+    for name, c in rest:
+        g = gcd(total, c)
+        a, b = total // g, c // g
+        x = pow(a, -1, abs(b)) if abs(b) > 1 else 0
+        y = (1 - a * x) // b
+        out.append(joint * -y + IndexExpr.of(name) * x)
+        joint = joint * a + IndexExpr.of(name) * b
+        total = g
+    return out
 
 
-def _nest(part: PSet, dims: Sequence[str], piece: Piece) -> Nest:
-    """The loops over the target's fields; those that need no condition on strides are preferred.
+def _nest(part: PSet, first: Sequence[str], dims: Sequence[str], piece: Piece) -> Nest:
+    """The loops over `first` and the target's fields; those that need no condition on strides are preferred.
 
     Later fields are tried first: what is summed over becomes the iterator, and `p = y - r` follows.
     """
-    nests = [nest(part, order, piece.source.fields, piece.all) for order in (dims[::-1], dims)]
-    found = [n for n in nests if n is not None]
-    assert found, "boxes have bounds"
-    return next((n for n in found if n.point.is_true), found[0])
+    given = piece.source.fields
+    orders = ([*first, *dims[::-1]], [*first, *dims])
+    found = [n for order in orders if (n := nest(part, order, given, piece.all)) is not None]
+    return next((n for n in found if n.point.is_true), found[0] if found else _search(part, dims, given, piece.all))
+
+
+def _search(part: PSet, dims: Sequence[str], given: Sequence[str], context: PSet) -> Nest:
+    """Where no bounds can be read off: all values that a dimension ever has, and a condition that picks the right ones."""
+    part = part.project((*given, *dims))
+    loops: list[tuple[str, Interval]] = []
+    for d in dims:
+        lo, hi = part.extent(d)
+        assert lo is not None and hi is not None, "boxes have bounds"
+        loops.append((d, Interval(IndexExpr.of(lo), IndexExpr.of(hi))))
+    base = part.project(given)
+    box = [Formula.compare(i.lo, "<=", d) & Formula.compare(d, "<=", i.hi) for d, i in loops]
+    point = describe(part, base.extend(dims).constrain(Formula.all(box)))
+    return Nest(describe(base, context), tuple(loops), point, {d: IndexExpr.of(d) for d in dims})
 
 
 def unused(name: str, taken: Iterable[str]) -> str:
