@@ -124,12 +124,12 @@ def _code(o: Obligation) -> str:
 def check(program: ProgramOp) -> Report:
     """Prove or refute every obligation of a program; infers domains first if they are not known."""
     report, sets = _prove(program)
-    if report.ok:
+    for fill in (_count, _measure):
         try:
             with limited():
-                report.critical_path = number(critical_path(sets, report.tokens.total))
+                fill(report, sets)
         except TooComplex:
-            pass  # it is no proof that is missing, only a figure: None says so
+            pass  # it is no proof that is missing, only figures: None says so
     return report
 
 
@@ -139,14 +139,20 @@ def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
         infer_domains(program)
     sets = ProgramSets(program)
     report = Report(list(obligations(sets)))
+    report.field_bits = {name: field_bits(sets, name) for name in sets.ends}
+    return report, sets
+
+
+def _count(report: Report, sets: ProgramSets) -> None:
+    """Firings, tokens, and how many can wait; what is not filled in stays None."""
+    report.firings = Counts({n: None for n, op in sets.ends.items() if isinstance(op, NodeOp)})
+    report.tokens = Counts({n: None for n, op in sets.ends.items() if not isinstance(op, InputOp)})
+    for name in report.firings:
+        if name not in sets.dynamic_nodes:
+            report.firings[name] = number(count(sets.domain(name)))
     waiting = Counts()
-    for name, op in sets.ends.items():
-        if isinstance(op, NodeOp):
-            report.firings[name] = None if name in sets.dynamic_nodes else number(count(sets.domain(name)))
-        report.field_bits[name] = field_bits(sets, name)
-    for name, op in sets.ends.items():
-        if isinstance(op, InputOp):
-            continue
+    for name in report.tokens:
+        op = sets.ends[name]
         sent = Counts({
             str(k): None if sets.dynamic(a) else number(count(sets.tokens(a)))
             for k, a in enumerate(sets.into(name))
@@ -155,7 +161,12 @@ def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
         if isinstance(op, NodeOp) and any(p.gather is not None or len(op.ports) > 1 for p in op.ports):
             waiting[name] = sent.total
     report.waiting_bound = waiting.total
-    return report, sets
+
+
+def _measure(report: Report, sets: ProgramSets) -> None:
+    """The critical path of a program that is right."""
+    if report.ok:
+        report.critical_path = number(critical_path(sets, report.tokens.total))
 
 
 def obligations(sets: ProgramSets) -> Iterator[Obligation]:

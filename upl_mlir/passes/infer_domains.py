@@ -74,6 +74,8 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
                     help=f"say which elements it has: `input {name}<{','.join(op.fields)}> in 0<={op.fields[0]}<n`",
                 )
             sets.set_domain(name, sets.ctx.set(()))
+        elif isinstance(op, OutputOp) and not op.fields:
+            sets.set_domain(name, sets.ctx.set(()))  # its one element is always asked for: it has no domain to declare
         else:
             todo[name] = op
     _solve(sets, todo)

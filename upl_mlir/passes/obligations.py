@@ -222,6 +222,28 @@ def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
             if (point := part.constrain(part.resolve(differ)).sample()) is not None:
                 return point
     except NotAffine:
+        return _small_witness(s, a, b)
+    return None
+
+
+SMALL = 4  # values of one name that a witness is looked for at
+
+
+def _small_witness(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
+    """A point at which two polynomials differ, with small values of the names in them, parameters first."""
+    names = [n for n in (*s.ctx.params, *s.dims) if n in a.names | b.names]
+    for name in names:
+        if name in s.dims:
+            lo, hi = s.extent(name)
+        else:
+            lo, hi = s.extend(("size",)).constrain(Formula.compare("size", CmpOp.EQ, name)).extent("size")
+        if lo is None or (hi is not None and hi < lo + 1):
+            continue
+        for v in range(lo, min(lo + SMALL, hi + 1 if hi is not None else lo + SMALL)):
+            there = s.constrain(Formula.compare(name, CmpOp.EQ, v))
+            at = {name: IndexExpr.of(v)}
+            if not there.is_empty() and (point := _where_differ(there, a.substitute(at), b.substitute(at))) is not None:
+                return point
         return None
     return None
 

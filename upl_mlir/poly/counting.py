@@ -20,7 +20,7 @@ import islpy as isl
 
 from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval, same_value
 from upl_mlir.poly.expr import CmpOp, DivKind, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
-from upl_mlir.poly.sets import PARAM, PSet
+from upl_mlir.poly.sets import DIM, PSet
 
 MAX_SPLITS = 4  # of a set where one bound takes over from another
 MAX_DIMS = 5  # of a set that is summed: every order of its dimensions may have to be tried
@@ -100,13 +100,7 @@ def _is_zero(s: PSet, n: IndexExpr) -> bool:
     """Whether a polynomial in parameters is 0 on a set of them."""
     if s.is_empty():
         return True
-    fixed: dict[str, IndexExpr] = {}
-    for i in range(s.isl.dim(PARAM)):
-        value = s.isl.plain_get_val_if_fixed(PARAM, i)
-        atom = s.params.get(s.isl.get_dim_name(PARAM, i) or "")
-        if isinstance(atom, Var) and value.is_int():
-            fixed[atom.name] = IndexExpr.of(value.to_python())
-    return same_value(s, n.substitute(fixed), IndexExpr())
+    return same_value(s, n.substitute(s.fixed_symbols()), IndexExpr())
 
 
 # -- summation -----------------------------------------------------------------------------------------------------
@@ -118,6 +112,15 @@ Rational = dict[Monomial, Fraction]
 def _sum(p: PSet, splits: int = MAX_SPLITS) -> IndexExpr | None:
     """The number of points of a convex set by nested summation; None where no order of the dimensions has affine bounds,
     not even after the set is cut where one bound takes over from another."""
+    groups = _independent(p)
+    if len(groups) > 1:
+        product = IndexExpr.of(1)
+        for dims in groups:
+            n = _sum(p.project(dims), splits)
+            if n is None:
+                return None
+            product = product * n
+        return product
     if len(p.dims) > MAX_DIMS:
         return None
     n = _sum_in_some_order(p)
@@ -140,6 +143,21 @@ def _sum(p: PSet, splits: int = MAX_SPLITS) -> IndexExpr | None:
                 total = total + _where(part.project(()), n)
         return total
     return None
+
+
+def _independent(p: PSet) -> list[list[str]]:
+    """The dimensions of a convex set in groups that no constraint connects: the number of points is a product."""
+    (piece,) = p.isl.compute_divs().get_basic_sets()
+    if piece.dim(isl.dim_type.div):
+        return [list(p.dims)]
+    group = {d: {d} for d in p.dims}
+    for c in piece.get_constraints():
+        together = [d for i, d in enumerate(p.dims) if not c.get_coefficient_val(DIM, i).is_zero()]
+        for d in together[1:]:
+            joined = group[together[0]] | group[d]
+            for e in joined:
+                group[e] = joined
+    return [[d for d in p.dims if d in g] for g in {frozenset(g): None for g in group.values()}]
 
 
 def _sum_in_some_order(p: PSet) -> IndexExpr | None:

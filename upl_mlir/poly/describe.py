@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, NotAffine
-from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, MinMax, Select, Var, divide, extremum
+from upl_mlir.poly.expr import CmpOp, Div, DivKind, Extremum, Formula, IndexExpr, MinMax, Select, Var, divide, extremum
 from upl_mlir.poly.sets import DIM, PSet
 
 
@@ -406,7 +406,10 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
         split = s.with_entries(differ.lookups())
         return all(part.constrain(part.resolve(differ)).is_empty() for part in split.slices())
     except NotAffine:
-        return _same_factors(s, a, b) or _zero_by_cases(s, a - b, MAX_CASES)
+        if _same_factors(s, a, b):
+            return True
+    difference = (a - b).rewrite(lambda x: None if (c := s.ctx.constant(x)) is None else IndexExpr.of(c))
+    return _zero_by_cases(s.numeric(), difference, MAX_CASES)
 
 
 MAX_CASES = 12  # choices of `min`, `max` and `?:` that follow one another
@@ -419,19 +422,7 @@ def _zero_by_cases(s: PSet, e: IndexExpr, depth: int) -> bool:
         return True
     choice = next((a for a in e.atoms() if isinstance(a, MinMax | Select) and _plain(a)), None)
     if choice is None or not depth:
-        free: list[str] = []
-        known: dict[str, IndexExpr] = {}
-        for d in [d for d in s.dims if d in e.names]:
-            v = s.express(IndexExpr.of(d), free)
-            if v is None:
-                free.append(d)
-            else:
-                known[d] = v
-        e = e.substitute(known)
-        try:
-            return e == IndexExpr() or s.constrain(Formula.compare(e, CmpOp.NE, 0)).is_empty()
-        except NotAffine:
-            return False
+        return _zero_polynomial(s, e)
     cases: list[tuple[Formula, IndexExpr]] = []
     if isinstance(choice, Select):
         cases = [(choice.cond, choice.then), (choice.cond.negate(), choice.other)]
@@ -446,6 +437,51 @@ def _zero_by_cases(s: PSet, e: IndexExpr, depth: int) -> bool:
         )
     except NotAffine:
         return False
+
+
+def _zero_polynomial(s: PSet, e: IndexExpr) -> bool:
+    """Whether a polynomial without choices is 0 on a set: its normal form is, in terms of what the equations that hold on
+    the set leave free.  Quotients and remainders count as dimensions of their own.
+    """
+    free: list[str] = []
+    known: dict[str, IndexExpr] = {}
+    for d in [d for d in s.dims if d in e.names]:
+        v = s.express(IndexExpr.of(d), free)
+        if v is None:
+            free.append(d)
+        else:
+            known[d] = v
+    e = e.substitute(known)
+    try:
+        return e == IndexExpr() or s.constrain(Formula.compare(e, CmpOp.NE, 0)).is_empty()
+    except NotAffine:
+        pass
+    constant = s.ctx.constant
+    e = e.rewrite(lambda a: None if (value := constant(a)) is None else IndexExpr.of(value))
+    s = s.numeric()
+    for atom in dict.fromkeys(a for m, _ in e.terms for a in m if isinstance(a, Div)):
+        name = f"part {len(s.dims)}"
+        try:
+            s = s.extend((name,)).constrain(Formula.compare(name, CmpOp.EQ, IndexExpr.of(atom)))
+        except NotAffine:
+            continue
+        e = e.rewrite(lambda a, atom=atom, name=name: IndexExpr.of(name) if a == atom else None)
+    return e.substitute(_solved(s)) == IndexExpr()
+
+
+def _solved(s: PSet) -> dict[str, IndexExpr]:
+    """Names that follow from others by the linear equations that hold on a set, in terms of these."""
+    reader = FromIsl(s.dims, s.params)
+    out: dict[str, IndexExpr] = {}
+    for f in [reader.constraint(c) for c in s.isl.affine_hull().get_constraints() if c.is_equality()]:
+        e = (f.lhs - f.rhs).substitute(out)
+        for m, c in e.terms:
+            if len(m) == 1 and isinstance(m[0], Var) and abs(c) == 1:
+                name = m[0].name
+                value = IndexExpr.of(name) - e * c
+                out = {n: v.substitute({name: value}) for n, v in out.items()} | {name: value}
+                break
+    return out
 
 
 def _plain(a: MinMax | Select) -> bool:

@@ -224,7 +224,7 @@ class Linear:
         return out
 
     def _with_facts(self, cons: Iterable[Con]) -> tuple[list[_Row], list[_Row]]:
-        """Equalities and inequalities of the constraints, the parameters' conditions, and what is known of opaque symbols."""
+        """Equalities and inequalities of the constraints, the parameters' conditions, what is known of opaque symbols."""
         eqs: list[_Row] = []
         rows: list[_Row] = []
         for c in (*cons, *self.params):

@@ -25,8 +25,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
 from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.quota import check_pieces
-
-DIM, PARAM = isl.dim_type.set, isl.dim_type.param
+from upl_mlir.poly.tools import DIM, PARAM, as_map, least, permute, val
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class PSet:
         """The same points with the dimensions in another order."""
         if tuple(dims) == self.dims:
             return self
-        out = _permute(self.isl, [self.dims.index(d) for d in dims])
+        out = permute(self.isl, [self.dims.index(d) for d in dims])
         return PSet(self.ctx, tuple(dims), out, dict(self.params))
 
     def extend(self, dims: Sequence[str]) -> PSet:
@@ -229,7 +228,7 @@ class PSet:
             if value is not None:
                 del rest[pid]
                 if at >= 0:
-                    out = out.with_isl(out.isl.fix_val(PARAM, at, _val(value)).project_out(PARAM, at, 1))
+                    out = out.with_isl(out.isl.fix_val(PARAM, at, val(value)).project_out(PARAM, at, 1))
         return self.with_isl(out.isl, rest)
 
     # -- decisions ---------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ class PSet:
             keep = {p: a for p, a in part.params.items() if a != atom}
             fixed, at = part.isl, part.isl.find_dim_by_name(PARAM, param_id(atom))
             if at >= 0:
-                fixed = (fixed if value is None else fixed.fix_val(PARAM, at, _val(value))).project_out(PARAM, at, 1)
+                fixed = (fixed if value is None else fixed.fix_val(PARAM, at, val(value))).project_out(PARAM, at, 1)
             yield from replace(self, isl=fixed, params=keep).slices()
 
     def _consistent(self) -> PSet:
@@ -295,6 +294,17 @@ class PSet:
             return IndexExpr.of(values.pop()) if len(values) == 1 else None
 
         return f.rewrite(value)
+
+    def fixed_symbols(self) -> dict[str, int]:
+        """Parameters of the program that can have one value only on this set."""
+        sizes = self.isl.params().coalesce().detect_equalities()
+        out: dict[str, int] = {}
+        for i in range(sizes.dim(PARAM)):
+            atom = self.params.get(sizes.get_dim_name(PARAM, i) or "")
+            value = sizes.plain_get_val_if_fixed(PARAM, i)
+            if isinstance(atom, Var) and value.is_int():
+                out[atom.name] = value.to_python()
+        return out
 
     def involves(self, atom: Var | Lookup) -> bool:
         """Whether the set depends on a symbol."""
@@ -356,7 +366,7 @@ class PSet:
             known = known.intersect(fixed)
             place = known.find_dim_by_name(PARAM, param_id(atom))
             if place >= 0:
-                known = known.fix_val(PARAM, place, _val(value))
+                known = known.fix_val(PARAM, place, val(value))
         return not known.is_empty()
 
     def __le__(self, other: PSet) -> bool:
@@ -376,8 +386,8 @@ class PSet:
 
     def sample(self) -> dict[str, int] | None:
         """A point, with values for the parameters among its keys; None if the set is empty."""
-        for s in self.slices():
-            point = _least(s.isl)
+        for s in self.constrain(self.ctx.param_condition).slices():  # also of parameters that do not matter here
+            point = least(s.isl)
             out: dict[str, int] = {}
             for i in range(point.get_space().dim(PARAM)):
                 atom = s.params.get(point.get_space().get_dim_name(PARAM, i) or "")
@@ -475,38 +485,6 @@ class PSet:
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
         relevant = symbols & set(self.ctx.params)
         return self.ctx.set(dims, self.ctx.param_condition if relevant else TRUE).isl
-
-
-def _val(i: int) -> isl.Val:
-    return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, i)
-
-
-def _least(s: isl.Set) -> isl.Point:
-    """The lexicographically least point, parameters first, of a set that is not empty; any point if there is none."""
-    n = s.dim(PARAM)
-    flat = s.move_dims(DIM, 0, PARAM, 0, n)
-    if not all(flat.dim_has_lower_bound(DIM, i) for i in range(flat.dim(DIM))):
-        return s.sample_point()
-    point = flat.lexmin().sample_point()
-    for i in range(n):
-        s = s.fix_val(PARAM, i, point.get_coordinate_val(DIM, i))
-    for i in range(s.dim(DIM)):
-        s = s.fix_val(DIM, i, point.get_coordinate_val(DIM, n + i))
-    return s.sample_point()
-
-
-def _permute(s: isl.Set, order: Sequence[int]) -> isl.Set:
-    """The set with dimension ``order[i]`` of `s` at place `i`."""
-    source = ",".join(f"x{i}" for i in range(len(order)))
-    target = ",".join(f"x{i}" for i in order)
-    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{source}] -> [{target}] }}"))
-
-
-def as_map(s: isl.Set, n_in: int) -> isl.Map:
-    """A set as a map from its first `n_in` dimensions to the rest."""
-    dims = [f"x{i}" for i in range(s.dim(DIM))]
-    wrap = f"{{ [{','.join(dims)}] -> [[{','.join(dims[:n_in])}] -> [{','.join(dims[n_in:])}]] }}"
-    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, wrap)).unwrap()
 
 
 def union(sets: Iterable[PSet]) -> PSet:
