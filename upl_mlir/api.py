@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
 from upl_mlir.dialects.upl import AdjointOp, ArrayOp, InputOp, OutputOp, ParamOp, ProgramOp
@@ -115,8 +115,9 @@ class Program:
     @property
     def notes(self) -> tuple[str, ...]:
         """What transformations had to choose, in words, in order."""
-        attr = self.op.attributes.get("upl.notes")
-        return tuple(cast(StringAttr, n).data for n in attr.data) if isinstance(attr, ArrayAttr) else ()
+        from upl_mlir.passes.notes import notes_of
+
+        return notes_of(self.op)
 
     def infer_domains(self) -> Program:
         """Infer the domains in place, if they are not known yet; returns the program."""
@@ -287,6 +288,21 @@ def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | N
     out = p.expanded().clone()
     with p.errors():
         run(out.module, [BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)])
+    return out
+
+
+def checkpoint(g: Program, along: str, every: int | str) -> Program:
+    """A gradient program that keeps only every `every`-th step of its loop along the field `along`, and fires the forward
+    nodes between again when the adjoint comes back: fewer waiting tokens for more firings; `notes` says how many.
+
+    `every` is a number or the name of an integer constant.  Results are those of `g`, bit for bit in ordered mode where a
+    sum does not mix tokens from inside and outside the loop.  Source: AUTODIFF section 4.  Raises UplError (UPL143x).
+    """
+    from upl_mlir.passes.checkpoint import CheckpointPass
+
+    out = g.expanded().clone()
+    with g.errors():
+        run(out.module, [CheckpointPass(along=along, every=every)])
     return out
 
 

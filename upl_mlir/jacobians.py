@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from upl_mlir.api import NOTES, Program, grad
+from upl_mlir.api import Program, grad
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
     FormulaAttr,
@@ -35,6 +35,7 @@ from upl_mlir.passes.batch import batch_over, names_of
 from upl_mlir.passes.build import Body, condition, unused
 from upl_mlir.passes.check import Count, number
 from upl_mlir.passes.dynamic import Dynamics
+from upl_mlir.passes.notes import add_note
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.passes.request import port_key
 from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
@@ -269,6 +270,6 @@ def _finish(
 
 
 def _noted(p: Program, note: str) -> Program:
-    p.op.attributes[NOTES] = ArrayAttr([StringAttr(n) for n in (*p.notes, note)])
+    add_note(p.op, note)
     verify(p.module)
     return p

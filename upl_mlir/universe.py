@@ -33,6 +33,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
         ("batch", "batch", "BatchPass"),
+        ("checkpoint", "checkpoint", "CheckpointPass"),
         ("lower-hw", "lower_hw", "LowerHwPass"),
     )
 }

@@ -458,7 +458,7 @@ def _zero_polynomial(s: PSet, e: IndexExpr) -> bool:
         pass
     constant = s.ctx.constant
     e = e.rewrite(lambda a: None if (value := constant(a)) is None else IndexExpr.of(value))
-    s = s.numeric()
+    s = s.numeric().known()
     for atom in dict.fromkeys(a for m, _ in e.terms for a in m if isinstance(a, Div)):
         name = f"part {len(s.dims)}"
         try:

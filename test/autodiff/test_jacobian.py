@@ -1,0 +1,223 @@
+"""Jacobians and Hessians against closed forms, complex steps and differences; which mode is chosen, and that it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+# A network without a softmax: one hidden layer, symbolic sizes.
+MLP = """program mlp
+param n >= 1
+param h >= 1
+param m >= 1
+input X<i> in 0<=i<n { #h -> A.x<i,*> }
+input U<i,j> in 0<=i<n, 0<=j<h { -> A.w<i,j> }
+input V<j,k> in 0<=j<h, 0<=k<m { -> B.w<j,k> }
+output Y<k>
+node A<i,j> { in x, w; x*w #n -> H.s<j> }
+node H<j> { in @(+) s[#]; y = tanh(s); y #m -> B.x<j,*> }
+node B<j,k> { in x, w; x*w #h -> O.s<k> }
+node O<k> { in @(+) s[#]; s + sin(s) -> Y }
+"""
+
+# y = L^-1 b for a lower triangular L.
+SOLVE = """program solve
+param n >= 1
+input L<i,j> in 0<=j<=i, i<n { if j<i: -> Mul.l<i,j>; if i==j: -> Row.d<i> }
+input b<i> in 0<=i<n { -> Row.b }
+output Y<i>
+node Mul<i,j> in 0<=j<i, i<n { in l, y; l*y -> Row.s<i> }
+node Row<i> in 0<=i<n { in b, d, @(+) s[i]; y = (b-s)/d; y -> Y; if i<n-1: y #n-1-i -> Mul.y<*,i> }
+"""
+
+# L = x'Ax + c'x, and a cubic in A.
+QUADRATIC = """program quadratic
+param n >= 1
+input X<i> in 0<=i<n { #n -> P.x<i,*>; #n -> P.y<*,i>; -> Q.x<i> }
+input A<i,j> in 0<=i<n, 0<=j<n { -> P.a<i,j> }
+input c<i> in 0<=i<n { -> Q.c<i> }
+output L
+node P<i,j> { in x, y, a; x*a*y #n*n+n -> S.s<> }
+node Q<i> { in x, c; x*c #n*n+n -> S.s<> }
+node S { in @(+) s[#]; -> L }
+"""
+
+PRODUCTS = """program products
+const n = 3
+input X<i> in 0<=i<n { #n -> P.x<i,*> }
+input Z<j> in 0<=j<n { #n -> P.z<*,j> }
+output L
+node P<i,j> { in x, z; exp(x*z)*x #n*n -> S.s<> }
+node S { in @(+) s[#]; s*s -> L }
+"""
+
+NEWTON = """program newton
+const Nmax = 30
+input A { -> It.a<0> }
+input X0 { -> It.x<0> }
+output Root
+node It<n> in 0<=n<Nmax {
+  in a, x
+  y = x - (x*x - a)/(2*x)
+  more: bool = abs(y-x) > 1e-12
+  if more && n < Nmax-1: y -> It.x<n+1>
+  if more && n < Nmax-1: a -> It.a<n+1>
+  if !(more && n < Nmax-1): y -> Root
+}
+"""
+
+
+def _mlp(X: Any, U: Any, V: Any) -> Any:
+    s = np.tanh(X @ U) @ V
+    return s + np.sin(s)
+
+
+def _complex_step(f: Any, x: Any) -> Any:
+    """The Jacobian of an analytic function: f's fields, then x's."""
+    out: list[Any] = []
+    for at in np.ndindex(*x.shape):
+        moved = x.astype(complex)
+        moved[at] += 1e-30j
+        out.append(np.imag(f(moved)) / 1e-30)
+    return np.moveaxis(np.array(out).reshape(*x.shape, *out[0].shape), range(x.ndim), range(-x.ndim, 0))
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+@pytest.mark.parametrize("wrt", ["X", "U", "V"])
+def test_a_network(tools, rng, mode, wrt) -> None:
+    """Against the complex step; symbolic sizes; the Jacobian is a program like any other."""
+    q = upl.jacobian(tools.load(MLP), of="Y", wrt=wrt, mode=mode)
+    inputs = {"X": rng.normal(size=4), "U": rng.normal(size=(4, 3)), "V": rng.normal(size=(3, 2))}
+    found = tools.consistent(q, inputs)[f"J_Y_{wrt}"]
+    expected = _complex_step(lambda x: _mlp(**{**inputs, wrt: x}), inputs[wrt])
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+@pytest.mark.parametrize("wrt", ["X", "W"])
+def test_the_perceptron(tools, rng, mode, wrt) -> None:
+    """Against central differences: layers of different widths, fields that clash, a ragged W."""
+    p = tools.load("perceptron", K=3, N=(2, 3, 2))
+    q = upl.jacobian(p, of="R", wrt=wrt, mode=mode)
+    fields = {"X": ("d", "i", "d_2", "i_2"), "W": ("d", "i", "d_2", "k", "i_2", "j")}[wrt]
+    assert q.outputs[f"J_R_{wrt}"].fields == fields
+    inputs = {n: np.abs(rng.normal(size=v.shape(D=2))) + 0.1 for n, v in p.inputs.items()}
+    found = tools.consistent(q, inputs)
+    run = upl.compile(p)
+    for at in np.ndindex(2, 2):
+        expected = tools.slopes(lambda a, at=at: float(run(**a)["R"][at]), inputs, wrt)
+        np.testing.assert_allclose(found[f"J_R_{wrt}"][at], expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_a_triangular_solve(tools, rng, mode) -> None:
+    """dY/db = L^-1, dY/dL = -L^-1 e_i y_j; the seeds by L are a triangle, not a box."""
+    q = upl.jacobian(tools.load(SOLVE), of="Y", wrt=["b", "L"], mode=mode)
+    n = 4
+    low = np.tril(rng.normal(size=(n, n))) + 3 * np.eye(n)
+    b = rng.normal(size=n)
+    found = tools.consistent(q, {"L": low, "b": b}, proved=False)
+    inverse = np.linalg.inv(low)
+    np.testing.assert_allclose(found["J_Y_b"], inverse, rtol=1e-12, atol=1e-14)
+    expected = -np.einsum("ri,j->rij", inverse, inverse @ b) * np.tri(n)
+    np.testing.assert_allclose(found["J_Y_L"], expected, rtol=1e-12, atol=1e-14)
+
+
+def test_the_cheaper_mode_is_chosen_and_said(tools) -> None:
+    """By the number of instances: as polynomials where that decides, else at sizes that are named."""
+    one = tools.load("program p\ninput X<i> in 0<=i<5 { #5 -> S.s<> }\noutput L\nnode S { in @(+) s[#]; s*s -> L }\n")
+    assert upl.jacobian(one, of="L", wrt="X").notes[0].startswith("reverse mode: 1 instances")
+    many = tools.load("program p\ninput X { #5 -> S.s<*>; }\ninput C<i> in 0<=i<5 { -> S.c<i> }\noutput Y<i>\n"
+                      "node S<i> { in s, c; s*s*c -> Y }\n")  # fmt: skip
+    q = upl.jacobian(many, of="Y", wrt="X")
+    assert q.notes[0].startswith("forward mode: 5 instances")
+    assert "forward mode" in str(q)
+    mlp = upl.jacobian(tools.load(MLP), of="Y", wrt="X").notes[0]
+    assert "compared at n=10, h=10, m=10" in mlp
+    rows = tools.load("program p\nparam n >= 2\ninput X<i> in 0<=i<n { #n -> S.s<> }\ninput Z<j> in 0<=j<n*2 { -> T.z<j> }\n"
+                      "output L\nnode S { in @(+) s[#]; s -> L }\noutput M<j>\nnode T<j> { in z; z*z -> M }\n")  # fmt: skip
+    note = upl.jacobian(rows, of="L", wrt="X").notes[0]
+    assert note == "reverse mode: 1 instances of derivative nodes, n in forward mode"
+    asked = upl.jacobian(rows, of="L", wrt="X", mode="forward")
+    assert asked.notes == ("forward mode, as asked: n instances of derivative nodes",)
+
+
+def test_counts_are_those_of_the_program(tools) -> None:
+    """What the choice counted is what the chosen program fires."""
+    for mode, prefix in (("reverse", "D"), ("forward", "T")):
+        q = upl.jacobian(tools.load("perceptron", K=3, N=(2, 3, 2)), of="R", wrt="X", mode=mode)
+        firings = q.check().firings
+        total = sum(v for n, v in firings.at(D=3).items() if n[0] == prefix and n != "D")
+        counted = eval_count(q.notes[0], D=3)
+        assert total == counted
+
+
+def eval_count(note: str, **sizes: int) -> int:
+    """The polynomial that a note names."""
+    from upl_mlir.poly.parse import parse_index
+
+    text = note.split("as asked: ")[1].split(" instances", maxsplit=1)[0]
+    return parse_index(text).evaluate(sizes, lambda _a, _i: 0)
+
+
+def test_scalars_and_node_inputs(tools, rng) -> None:
+    """Ports without fields need no batch; node inputs name their Jacobian."""
+    p = tools.load(QUADRATIC)
+    x, a, c = rng.normal(size=3), rng.normal(size=(3, 3)), rng.normal(size=3)
+    inputs = {"X": x, "A": a, "c": c}
+    for mode in ("reverse", "forward"):
+        found = tools.consistent(upl.jacobian(p, of="L", wrt=["X", "c"], mode=mode), inputs)
+        np.testing.assert_allclose(found["J_L_X"], (a + a.T) @ x + c, rtol=1e-12)
+        np.testing.assert_allclose(found["J_L_c"], x, rtol=1e-12)
+        inner = tools.consistent(upl.jacobian(p, of="L", wrt="P.a", mode=mode), inputs)
+        np.testing.assert_allclose(inner["J_L_P_a"], np.outer(x, x), rtol=1e-12)
+        sums = tools.consistent(upl.jacobian(p, of="S.s", wrt="c", mode=mode), inputs)
+        np.testing.assert_allclose(sums["J_S_s_c"], x, rtol=1e-12)
+    newton = upl.jacobian(tools.load(NEWTON), of="Root", wrt="A")
+    assert float(upl.compile(newton)(A=2.0, X0=1.0)["J_Root_A"]) == pytest.approx(1 / (2 * np.sqrt(2.0)), rel=1e-12)
+
+
+def test_hessian_of_a_quadratic_form(tools, rng) -> None:
+    """A + A', for symbolic n."""
+    h = upl.hessian(tools.load(QUADRATIC), of="L", wrt="X")
+    assert h.outputs["H_X_X"].fields == ("i", "i_2")
+    a = rng.normal(size=(4, 4))
+    found = tools.consistent(h, {"X": rng.normal(size=4), "A": a, "c": rng.normal(size=4)})
+    np.testing.assert_allclose(found["H_X_X"], a + a.T, rtol=1e-13)
+
+
+def test_hessian_blocks(tools, rng) -> None:
+    """All blocks, against differences of gradients; the whole is symmetric."""
+    p = tools.load(PRODUCTS)
+    x, z = rng.normal(0, 0.5, 3), rng.normal(0, 0.5, 3)
+    found = tools.consistent(upl.hessian(p, of="L", wrt=["X", "Z"]), {"X": x, "Z": z})
+    whole = np.block([[found["H_X_X"], found["H_X_Z"]], [found["H_Z_X"], found["H_Z_Z"]]])
+    np.testing.assert_allclose(whole, whole.T, rtol=1e-12, atol=1e-12)
+    run = upl.compile(upl.grad(p, of="L", wrt=["X", "Z"]))
+    for at in range(3):
+        expected = tools.slopes(lambda a, at=at: float(run(**a)["d_Z"][at]), {"X": x, "Z": z}, "X")
+        np.testing.assert_allclose(found["H_Z_X"][at], expected, rtol=1e-8, atol=1e-9)
+
+
+def test_the_printed_jacobian_differentiates_again(tools, rng) -> None:
+    """A third derivative: the Jacobian of a sum of the Hessian's elements against a difference."""
+    p = tools.load(PRODUCTS)
+    h = upl.load(str(upl.hessian(p, of="L", wrt="X")))
+    x, z = rng.normal(0, 0.5, 3), rng.normal(0, 0.5, 3)
+    upl.check_grads(h, of="H_X_X", wrt=["X", "Z"], inputs={"X": x, "Z": z}, rtol=1e-4)
+
+
+def test_what_is_refused(tools) -> None:
+    """A wrong mode, a wrong port, an integer."""
+    p = tools.load(MLP)
+    with pytest.raises(upl.UplError, match="UPL1802"):
+        upl.jacobian(p, of="Y", wrt="X", mode="both")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(upl.UplError, match="UPL1401"):
+        upl.jacobian(p, of="Y", wrt="Q")
+    with pytest.raises(upl.UplError, match="UPL1406"):
+        upl.hessian(p, of="Y", wrt="X")

@@ -1,0 +1,163 @@
+"""Elementary functions of native code: errors in ulp against long double arithmetic, and special values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from upl_mlir.interp import ieee
+from upl_mlir.native.backend import Kernel, compile_module
+from upl_mlir.native.target import Machine, host
+from upl_mlir.native.vector_math import BOUND, BOUND_WITHOUT_FMA, TRIG_LIMIT
+
+Long = np.longdouble
+Floats = NDArray[Any]
+OPERATIONS = {
+    "sigmoid": "%r = upl.sigmoid %a : {0}",
+    **{n: f"%r = math.{n} %a : {{0}}" for n in ("exp", "log", "tanh", "sin", "cos")},
+}
+FORMATS = {"f64": np.float64, "f32": np.float32}
+
+needs_long_double = pytest.mark.skipif(
+    np.finfo(Long).nmant < 63, reason="errors in ulp are measured against 80-bit arithmetic, which this machine lacks"
+)
+
+
+def _sigmoid(x: Floats) -> Floats:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, Long(1) / (1 + e), e / (1 + e))
+
+
+REFERENCE: dict[str, Callable[[Floats], Floats]] = {
+    "exp": np.exp, "log": np.log, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "sigmoid": _sigmoid,
+}  # fmt: skip
+
+
+def _samples(name: str, dtype: type) -> Floats:
+    """Dense samples where the function changes, and of all magnitudes."""
+    rng = np.random.default_rng(7)
+    count = 100_000
+    limit = np.log(float(np.finfo(dtype).max))
+    magnitudes = 10 ** rng.uniform(np.log10(float(np.finfo(dtype).smallest_subnormal)) + 1, limit / math.log(10), count)
+    signed = magnitudes * rng.choice([-1, 1], count)
+    match name:
+        case "exp" | "sigmoid":
+            parts = [rng.uniform(-1.06 * limit, 1.01 * limit, count), rng.uniform(-2, 2, count), signed]
+        case "log":
+            parts = [rng.uniform(0, 3, count), 1 + rng.uniform(-1e-3, 1e-3, count), magnitudes]
+        case "tanh":
+            parts = [rng.uniform(-25, 25, count), rng.uniform(-1, 1, count), signed]
+        case _:
+            near_zeros = np.round(rng.uniform(-1e6, 1e6, count)) * (np.pi / 2)
+            parts = [rng.uniform(-10, 10, count), rng.uniform(-TRIG_LIMIT, TRIG_LIMIT, count), near_zeros, signed]
+            parts = [p[np.abs(p) < TRIG_LIMIT] for p in parts]
+    with np.errstate(over="ignore"):
+        return np.concatenate(parts).astype(dtype)
+
+
+def _errors(found: Floats, exact: Floats, dtype: type) -> Floats:
+    """Distance from the exact values in units in the last place; infinite where one overflows and the other does not."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = exact.astype(dtype)
+        distance = np.abs(found.astype(Long) - exact) / np.spacing(np.abs(rounded))
+    same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    return np.where(
+        same & ~np.isfinite(rounded), 0, np.where(np.isfinite(rounded) & np.isfinite(found), distance, np.inf)
+    )
+
+
+def _run(kernel: Kernel, modules: Any, *arrays: Floats) -> Floats:
+    out = np.empty_like(arrays[0])
+    kernel.run([*arrays, out, modules.status()])
+    return out
+
+
+@needs_long_double
+@pytest.mark.parametrize("type_", FORMATS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_errors_stay_within_the_stated_bounds(modules: Any, machine: Machine, name: str, type_: str) -> None:
+    dtype = FORMATS[type_]
+    kernel = compile_module(modules.elementwise(OPERATIONS[name].format(type_), type_), machine=machine)
+    x = _samples(name, dtype)
+    with np.errstate(all="ignore"):
+        errors = _errors(_run(kernel, modules, x), REFERENCE[name](x.astype(Long)), dtype)
+    worst = int(np.argmax(errors))
+    fused = "+fma" in machine.features.split(",")
+    bound = BOUND[name] if fused else BOUND_WITHOUT_FMA.get(name, BOUND[name])
+    assert errors[worst] <= bound, f"{name}({x[worst]!r}) is wrong by {errors[worst]:.2f} ulp"
+    assert errors.max() > 0.4, "an error below half an ulp everywhere: this measures nothing"
+
+
+@pytest.mark.parametrize("type_", FORMATS)
+@pytest.mark.parametrize("name", [*OPERATIONS, "erf", "tan", "log1p", "expm1", "atan", "exp2", "cbrt", "asin", "acosh"])
+def test_special_values_are_those_of_the_interpreter(modules: Any, machine: Machine, name: str, type_: str) -> None:
+    dtype = FORMATS[type_]
+    info = np.finfo(dtype)
+    x = np.array(
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, info.max, -info.max, info.tiny, -info.tiny,
+         info.smallest_subnormal, -info.smallest_subnormal, 1e30, -1e30, 88.0, -88.0, 100.0, -104.0, 709.5, -745.0, 750.0,
+         -750.0, 3e-320],
+        dtype,
+    )  # fmt: skip
+    x = np.concatenate([x] * 3)  # longer than any vector, with a rest
+    operation = OPERATIONS.get(name, f"%r = math.{name} %a : {{0}}").format(type_)
+    found = _run(compile_module(modules.elementwise(operation, type_), machine=machine), modules, x)
+    reference = getattr(ieee, name, None) or getattr(math, name)
+    with np.errstate(all="ignore"):
+        expected = np.array([reference(float(v)) for v in x]).astype(dtype)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_max_ulp(found[numbers], expected[numbers], maxulp=3, dtype=dtype)
+    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+    exact = ~np.isfinite(expected) | (expected == 0)
+    np.testing.assert_array_equal(found[exact], expected[exact])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_large_arguments_have_the_values_of_libm(modules: Any, machine: Machine, name: str) -> None:
+    rng = np.random.default_rng(3)
+    large = 10 ** rng.uniform(6.3, 308, 1000) * rng.choice([-1, 1], 1000)
+    hard = np.array([6381956970095103.0 * 2.0**797, 5.319372648326541e255])
+    x = np.concatenate([large, hard])
+    x[::7] = rng.uniform(-5, 5, len(x[::7]))  # both sorts in one vector
+    found = _run(compile_module(modules.elementwise(OPERATIONS[name].format("f64")), machine=machine), modules, x)
+    expected = np.array([getattr(math, name)(v) for v in x])
+    is_large = np.abs(x) > TRIG_LIMIT
+    np.testing.assert_array_equal(found[is_large], expected[is_large])
+    np.testing.assert_array_max_ulp(found[~is_large], expected[~is_large], maxulp=2)
+
+
+@pytest.mark.parametrize(("name", "reference"), [("powf", ieee.power), ("atan2", ieee.atan2)])
+def test_functions_of_two_arguments(modules: Any, name: str, reference: Callable[[float, float], float]) -> None:
+    values = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -3.0, 1e300, -1e300, 1e-300, np.inf, -np.inf, np.nan, 3.7]
+    a, b = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(values, values))
+    found = _run(compile_module(modules.elementwise(f"%r = math.{name} %a, %b : f64", arity=2)), modules, a, b)
+    expected = np.array([reference(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(np.signbit(found[expected == 0]), np.signbit(expected[expected == 0]))
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_max_ulp(found[numbers], expected[numbers], maxulp=2)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, 0.5])
+def test_constant_exponents(modules: Any, exponent: float) -> None:
+    operation = f"%e = arith.constant {exponent} : f64\n%r = math.powf %a, %e : f64"
+    x = np.concatenate([np.linspace(-3, 3, 1001), [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e160, 1e-160]])
+    found = _run(compile_module(modules.elementwise(operation)), modules, x)
+    expected = np.array([ieee.power(v, exponent) for v in x.tolist()])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_max_ulp(found[~np.isnan(found)], expected[~np.isnan(found)], maxulp=2)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_loops_over_functions_are_vectorised(modules: Any, name: str) -> None:
+    if host().vector_bytes < 32:
+        pytest.skip("only x86-64 with AVX names its vector registers so")
+    kernel = compile_module(modules.elementwise(OPERATIONS[name].format("f64")))
+    register = "zmm" if host().vector_bytes == 64 else "ymm"
+    assert kernel.asm.count(register) > 20

@@ -1,0 +1,1 @@
+"""Native code: a lowered program (func, scf, arith, math, memref, linalg) to machine code and to C."""

@@ -1,0 +1,139 @@
+"""From a lowered module to a callable: `compile_module`."""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.native import call, target
+from upl_mlir.native.cache import Cache, digest, open_cache
+from upl_mlir.native.entry import EmittedModule, emit_module
+from upl_mlir.native.products import EXPORTED, library_ir
+from upl_mlir.native.tiles import TileFormat
+from upl_mlir.native.values import Argument
+
+ENTRY = "upl_entry"
+"""Name of the public function of the machine code."""
+
+
+@dataclass
+class Kernel:
+    """A compiled function.  Call it with numbers and contiguous arrays, in the order of its arguments.
+
+    `compile_seconds` is the time that `compile_module` took, `cached` whether it found the machine code ready made,
+    `threads` how many threads loops are shared by.
+    """
+
+    emitted: EmittedModule
+    loaded: target.Loaded
+    machine: target.Machine
+    compile_seconds: float
+    cached: bool
+    threads: int
+    run: Callable[[Sequence[Any]], None] = field(init=False)
+    """What `__call__` does, without the detour: takes the arguments as one list or tuple."""
+
+    def __post_init__(self) -> None:
+        self.run = call.array_call(self._target(), call.extension())
+
+    def _target(self) -> call.Target:
+        return call.Target(self.loaded.addresses[ENTRY], self.arguments, self.threads, self.loaded)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the function takes."""
+        return self.emitted.arguments
+
+    @property
+    def ir(self) -> str:
+        """The LLVM IR before optimisation."""
+        return self.emitted.ir
+
+    @property
+    def asm(self) -> str:
+        """The machine code as assembly text."""
+        return target.assembly(self.emitted.ir, self.machine)
+
+    @property
+    def call_path(self) -> str:
+        """How calls reach the code: "extension", or "ctypes: …" with the reason."""
+        found = call.extension()
+        return "extension" if found.module is not None else f"ctypes: {found.why}"
+
+    def __call__(self, args: Sequence[Any]) -> None:
+        """Run once; writes the output arrays and the status among `args`.
+
+        Arrays are used in place: contiguous, of the right type and rank; else TypeError.
+        """
+        self.run(args)
+
+    def scalar(self, fail: call.Fail) -> Callable[..., tuple[Any, ...]]:
+        """For functions whose arguments are numbers and cells: a callable that takes the inputs as numbers and returns
+        the outputs as a tuple of numbers.
+
+        Where there is no answer it returns what ``fail(code, arguments)`` does, which may raise: `code` is the status,
+        or -1 for a wrong number or type of arguments.
+        """
+        assert all(not a.rank for a in self.arguments), "for functions of scalars"
+        return call.scalar_call(self._target(), call.extension(), fail)
+
+
+_in_memory: weakref.WeakValueDictionary[str, target.Loaded] = weakref.WeakValueDictionary()
+
+
+def _load(
+    ir: str,
+    machine: target.Machine,
+    symbols: Sequence[str],
+    needs: Sequence[target.Loaded],
+    cache: bool,
+    *,
+    by_hand: bool,
+) -> tuple[target.Loaded, bool]:
+    """Machine code of an IR text, and whether it was found ready made."""
+    key = digest(ir, machine.key, str(by_hand))
+    loaded = _in_memory.get(key) if cache else None
+    if loaded is not None:
+        return loaded, True
+    store = open_cache() if cache else Cache(None)
+    data = store.read(f"{key}.o")
+    found = data is not None
+    if data is None:
+        data = target.compile_object(ir, machine, by_hand=by_hand)
+        store.write(f"{key}.o", data)
+    loaded = target.load_object(data, symbols, needs)
+    if cache:
+        _in_memory[key] = loaded
+    return loaded, found
+
+
+@functools.cache
+def _products(f: TileFormat, machine: target.Machine) -> target.Loaded:
+    """The functions on products in one format; they stay for the life of the process."""
+    symbols = [f"upl.{name}.{f.name}" for name in EXPORTED]
+    return _load(library_ir(f), machine, symbols, (), True, by_hand=True)[0]
+
+
+def compile_module(
+    module: ModuleOp, *, threads: int = 1, cache: bool = True, machine: target.Machine | None = None
+) -> Kernel:
+    """Machine code of a lowered module with one function.
+
+    With `cache`, machine code is looked for in memory and on disk (`cache.py`) and kept there.  `threads` > 1 needs the
+    extension (see `Kernel.call_path`).  `machine` is this processor, or one that can do less.
+
+    Raises UplError (UPL1820) for what native code lacks.
+    """
+    start = time.perf_counter()
+    threads = threads if call.extension().module is not None else 1
+    machine = machine or target.host()
+    emitted = emit_module(module, machine, threads)
+    needs = [_products(f, machine) for f in emitted.formats]
+    loaded, cached = _load(emitted.ir, machine, [ENTRY], needs, cache, by_hand=False)
+    return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

@@ -1,0 +1,167 @@
+"""A lowered module as one readable C99 file and its header: `emit`.
+
+The same operations as `emit.py` turns into LLVM IR, as C: loops are `for`, sums are variables, values used once are
+written where they are used, arrays are flat with their open sizes beside them.  Nothing but libm is needed.  Products stay
+plain loops: the file is meant to be read, and compiled by whatever compiler is at hand (`-std=c99`, so that products and
+sums are not fused; `-O3 -march=native` for speed).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, Float32Type, MemRefType, ModuleOp
+from xdsl.ir import Attribute
+
+from upl_mlir.diagnostics import error
+from upl_mlir.native.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
+from upl_mlir.native.c_statements import STATEMENTS
+from upl_mlir.native.c_writer import KEYWORDS, Array, Writer
+from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.native.values import Argument
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """An argument in C: its declarations, and what its comment says."""
+
+    argument: Argument
+    name: str
+    sizes: tuple[str, ...]
+    declarations: tuple[str, ...]
+
+    @property
+    def comment(self) -> str:
+        a = self.argument
+        if a.rank is None:
+            return f"{self.name}: a parameter of the program"
+        shape = " x ".join(self.sizes) if self.sizes else "one"
+        what = "set to 0 by the caller; not 0 afterwards: the run failed" if a.name == "status" else ""
+        return f"{self.name}: {what or ('result, ' if a.written else 'input, ') + shape}"
+
+
+def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
+    """C source and header of a lowered module with one function; `name` replaces the function's.
+
+    The source includes ``NAME.h``.  Raises UplError (UPL1820) for what C code lacks.
+    """
+    function = function_of(module)
+    name = _identifier(name or function.sym_name.data, set())
+    w = Writer(STATEMENTS)
+    parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
+    tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
+    for arg, p in zip(function.body.block.args, parameters, strict=True):
+        if p.argument.rank is None:
+            w.values[arg] = Expr(p.name)
+        else:
+            element = c_type(cast(MemRefType[Attribute], arg.type).element_type)
+            w.values[arg] = Array(p.name, element, tuple(Expr(s) for s in p.sizes))
+    w.body(function.body.block)
+    for scratch in reversed(w.heap[0]):
+        w.line(f"free({scratch});")
+    body = "\n".join(w.lines)
+    names = [d.split()[-1].lstrip("*") for p in parameters for d in p.declarations]
+    unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
+    silent = "".join(f"    (void){n};\n" for n in unused)
+    prototype = _prototype(name, parameters)
+    helpers = [text for key, text in HELPERS.items() if key in w.helpers]
+    parts = [
+        f"/* {name}: generated C; see {name}.h. */",
+        f'#include "{name}.h"\n\n#include <math.h>\n#include <stdlib.h>',
+        "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
+        *tables, *helpers,
+        f"{prototype}\n{{\n{silent}{body}\n}}",
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n", _header(name, prototype, parameters)
+
+
+def _header(name: str, prototype: str, parameters: Sequence[_Parameter]) -> str:
+    guard = f"{name.upper()}_H"
+    comments = "\n".join(f"   {p.comment}" for p in parameters)
+    return f"""/* {name}: generated from a UPL program.
+
+{comments}
+
+   Arrays are dense, row by row; no two of them may overlap. */
+#ifndef {guard}
+#define {guard}
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define restrict __restrict
+extern "C" {{
+#endif
+
+{prototype};
+
+#ifdef __cplusplus
+}}
+#undef restrict
+#endif
+
+#endif
+"""
+
+
+def _prototype(name: str, parameters: Sequence[_Parameter]) -> str:
+    listed = [d for p in parameters for d in p.declarations]
+    lines, line = list[str](), f"void {name}("
+    for i, d in enumerate(listed):
+        piece = d + (")" if i == len(listed) - 1 else ", ")
+        if len(line) + len(piece) > 110:
+            lines.append(line.rstrip())
+            line = "    "
+        line += piece
+    return "\n".join([*lines, line])
+
+
+def _identifier(text: str, taken: set[str]) -> str:
+    """A C name like the text that is not taken."""
+    base = re.sub(r"\W", "_", text, flags=re.ASCII)
+    base = base if base[:1].isalpha() else f"x{base}"
+    found, n = base, 2
+    while found in taken | (KEYWORDS - {"status"}) | HELPERS.keys():
+        found, n = f"{base}_{n}", n + 1
+    return found
+
+
+def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attribute]) -> list[_Parameter]:
+    out: list[_Parameter] = []
+    taken = w.taken[0]
+    for a, t in zip(arguments, types, strict=True):
+        name = _identifier(a.name, taken)
+        taken.add(name)
+        if a.rank is None:
+            out.append(_Parameter(a, name, (), (f"{c_type(t)} {name}",)))
+            continue
+        sizes: list[str] = []
+        for d, n in enumerate(a.shape):
+            sizes.append(_identifier(f"{name}_size{d}", taken) if n == DYNAMIC_INDEX else str(n))
+            taken.add(sizes[-1])
+        element = c_type(cast(MemRefType[Attribute], t).element_type)
+        pointer = f"{'' if a.written else 'const '}{element} *restrict {name}"
+        declared = [f"int64_t {s}" for s in sizes if not s.isdigit()]
+        out.append(_Parameter(a, name, tuple(sizes), (pointer, *declared)))
+    return out
+
+
+def _table(w: Writer, op: memref.GlobalOp) -> str:
+    """A constant array."""
+    t = op.type
+    if not isinstance(op.initial_value, DenseIntOrFPElementsAttr):
+        raise error("UPL1820", f"the global `{op.sym_name.data}` has no values")
+    element, count = c_type(t.element_type), t.element_count()
+    values = cast(list[float | int], list(op.initial_value.get_values()))
+    values = values * count if len(values) == 1 else values
+    single = isinstance(t.element_type, Float32Type)
+    texts = [real_text(v, single) if isinstance(v, float) else integer_text(int(v)) for v in values]
+    name = _identifier(op.sym_name.data, w.taken[0])
+    w.taken[0].add(name)
+    w.tables[op.sym_name.data] = Array(name, element, tuple(Expr(str(n)) for n in t.get_shape()))
+    return f"static const {element} {name}[{count}] = {{{', '.join(texts)}}};"

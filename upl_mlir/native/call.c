@@ -1,0 +1,483 @@
+/* The call path: Python callables that run a kernel's machine code, and the threads that share its loops.
+
+   A kernel is  int64_t entry(int64_t *slots);  slots are described in entry.py: workspace, its size, the function that
+   forks a loop, the number of threads, then the arguments.  It returns 0, or the size that the workspace must have.
+
+   Scalar: numbers in, tuple of numbers out; nothing is allocated but the results.  Arrays: a sequence of numbers and
+   objects with the buffer protocol, used in place.  The GIL is released around calls that take long. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define HEADER 4
+#define ALIGNMENT 64
+#define HUGE_PAGE ((int64_t)2 << 20)
+#define MAX_THREADS 256
+#define MAX_CELLS 64      /* scalars of a call that live on the stack */
+#define MAX_SLOTS 256     /* slots of a call that live on the stack */
+#define LONG_CALL_NS 20000
+#define SPINS 300         /* some 10 microseconds of waiting before a thread sleeps */
+
+typedef int64_t (*Entry)(int64_t *slots);
+typedef void (*Task)(void *context, int64_t begin, int64_t end, int64_t thread);
+
+/* ---- threads ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    _Atomic int busy;     /* has work */
+    _Atomic int asleep;
+} Worker;
+
+static struct {
+    pthread_mutex_t lock; /* of the sleepers */
+    pthread_cond_t wake, finished;
+    _Atomic int taken;    /* a loop is being run: only one at a time */
+    int started;          /* workers that exist; their thread numbers are 1 .. started */
+    Worker workers[MAX_THREADS];
+    /* the loop being run */
+    Task task;
+    void *context;
+    int64_t count, grain;
+    _Atomic int64_t next;
+    _Atomic int pending;
+    _Atomic int waiting;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
+
+static inline void pause_cpu(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    sched_yield();
+#endif
+}
+
+static void take_chunks(int64_t thread) {
+    for (;;) {
+        int64_t begin = atomic_fetch_add(&pool.next, pool.grain);
+        if (begin >= pool.count) return;
+        int64_t end = begin + pool.grain;
+        pool.task(pool.context, begin, end < pool.count ? end : pool.count, thread);
+    }
+}
+
+static void *work(void *number) {
+    int64_t thread = (intptr_t)number;
+    Worker *me = &pool.workers[thread];
+    for (;;) {
+        for (int i = 0; i < SPINS && !atomic_load(&me->busy); i++) pause_cpu();
+        if (!atomic_load(&me->busy)) {
+            pthread_mutex_lock(&pool.lock);
+            atomic_store(&me->asleep, 1);
+            while (!atomic_load(&me->busy)) pthread_cond_wait(&pool.wake, &pool.lock);
+            atomic_store(&me->asleep, 0);
+            pthread_mutex_unlock(&pool.lock);
+        }
+        take_chunks(thread);
+        atomic_store(&me->busy, 0);
+        if (atomic_fetch_sub(&pool.pending, 1) == 1 && atomic_load(&pool.waiting)) {
+            pthread_mutex_lock(&pool.lock);
+            pthread_cond_signal(&pool.finished);
+            pthread_mutex_unlock(&pool.lock);
+        }
+    }
+    return NULL;
+}
+
+/* Runs task(context, begin, end, thread) over all of 0 .. count-1 on at most `threads` threads, this one among them.
+   Every index is run once; which thread runs it is open. */
+static void fork_loop(int64_t threads, Task task, void *context, int64_t count) {
+    int free_ = 0;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    if (threads > count) threads = count;
+    if (threads < 2 || !atomic_compare_exchange_strong(&pool.taken, &free_, 1)) {
+        task(context, 0, count, 0); /* nothing to share, or another loop has the threads */
+        return;
+    }
+    while (pool.started < threads - 1) {
+        pthread_t made;
+        if (pthread_create(&made, NULL, work, (void *)(intptr_t)(pool.started + 1))) break;
+        pthread_detach(made);
+        pool.started++;
+    }
+    if (threads > pool.started + 1) threads = pool.started + 1;
+    pool.task = task;
+    pool.context = context;
+    pool.count = count;
+    pool.grain = count / (threads * 4) > 0 ? count / (threads * 4) : 1;
+    atomic_store(&pool.next, 0);
+    atomic_store(&pool.pending, (int)threads - 1);
+    int sleepers = 0;
+    for (int64_t i = 1; i < threads; i++) {
+        atomic_store(&pool.workers[i].busy, 1);
+        sleepers |= atomic_load(&pool.workers[i].asleep);
+    }
+    /* A worker sets `asleep` and then looks at `busy` under the lock, so none is missed: */
+    if (sleepers) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.lock);
+    }
+    take_chunks(0);
+    for (int i = 0; i < SPINS && atomic_load(&pool.pending); i++) pause_cpu();
+    if (atomic_load(&pool.pending)) {
+        pthread_mutex_lock(&pool.lock);
+        atomic_store(&pool.waiting, 1);
+        while (atomic_load(&pool.pending)) pthread_cond_wait(&pool.finished, &pool.lock);
+        atomic_store(&pool.waiting, 0);
+        pthread_mutex_unlock(&pool.lock);
+    }
+    atomic_store(&pool.taken, 0);
+}
+
+/* After fork() the child has no workers: it begins with none. */
+static void forget_workers(void) {
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    pthread_cond_init(&pool.finished, NULL);
+    memset(pool.workers, 0, sizeof pool.workers);
+    pool.started = 0;
+    atomic_store(&pool.taken, 0);
+    atomic_store(&pool.waiting, 0);
+}
+
+/* ---- a kernel ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    char kind;     /* element: d f q i b(int8) ? ; number: n */
+    char written;
+    int rank;      /* of an array; 0 for a cell */
+    int64_t *fixed; /* sizes; -1 where open */
+} Formal;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Entry entry;
+    int64_t threads;
+    int count, slots, inputs, outputs; /* inputs and outputs: of scalar calls */
+    Formal *formals;
+    PyObject *fail;  /* fail(code, arguments): called where a scalar call cannot answer */
+    PyObject *owner; /* keeps the code in memory */
+    char *workspace;
+    int64_t room;
+    int busy, takes_long;
+} Kernel;
+
+static int64_t item_size(char kind) { return kind == 'd' || kind == 'q' || kind == 'n' ? 8 : kind == 'f' || kind == 'i' ? 4 : 1; }
+
+static char *new_workspace(int64_t bytes) {
+    void *p = NULL;
+    int64_t alignment = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
+    if (posix_memalign(&p, (size_t)alignment, (size_t)bytes)) return NULL;
+#ifdef MADV_HUGEPAGE
+    if (alignment == HUGE_PAGE) madvise(p, (size_t)bytes, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
+/* Runs the kernel with the workspace that it wants.  Called with the GIL; returns -1 with an exception set. */
+static int run(Kernel *k, int64_t *slots, int release) {
+    int own = k->busy; /* another thread is in this kernel: a workspace of its own for this call */
+    char *space = own ? NULL : k->workspace;
+    int64_t room = own ? 0 : k->room, needed;
+    if (!own) k->busy = 1;
+    slots[2] = k->threads > 1 ? (int64_t)(intptr_t)fork_loop : 0;
+    slots[3] = k->threads;
+    for (;;) {
+        slots[0] = (int64_t)(intptr_t)space;
+        slots[1] = room;
+        if (release) {
+            Py_BEGIN_ALLOW_THREADS
+            needed = k->entry(slots);
+            Py_END_ALLOW_THREADS
+        } else
+            needed = k->entry(slots);
+        if (!needed) break;
+        free(space);
+        room = needed + needed / 8;
+        space = new_workspace(room);
+        if (!own) k->workspace = space, k->room = space ? room : 0;
+        if (!space) {
+            if (!own) k->busy = 0;
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    if (own) free(space);
+    else k->busy = 0;
+    return 0;
+}
+
+static PyObject *call_fail(Kernel *k, long code, PyObject *const *args, Py_ssize_t n) {
+    PyErr_Clear();
+    PyObject *given = PyTuple_New(n), *number = PyLong_FromLong(code), *answer = NULL;
+    if (given && number) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            Py_INCREF(args[i]);
+            PyTuple_SET_ITEM(given, i, args[i]);
+        }
+        PyObject *both[2] = {number, given};
+        answer = PyObject_Vectorcall(k->fail, both, 2, NULL);
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(number);
+    return answer;
+}
+
+/* A Python number into a cell; 0 on success. */
+static int put(char kind, PyObject *value, void *cell) {
+    switch (kind) {
+    case 'd':
+        *(double *)cell = PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : PyFloat_AsDouble(value);
+        return *(double *)cell == -1.0 && PyErr_Occurred();
+    case 'f':
+        *(float *)cell = (float)PyFloat_AsDouble(value);
+        return *(float *)cell == -1.0f && PyErr_Occurred();
+    case '?': {
+        int truth = PyBool_Check(value) ? value == Py_True : -1;
+        *(uint8_t *)cell = (uint8_t)truth;
+        return truth < 0;
+    }
+    default: {
+        PyObject *index = PyNumber_Index(value);
+        if (!index) return 1;
+        long long n = PyLong_AsLongLong(index);
+        Py_DECREF(index);
+        if (n == -1 && PyErr_Occurred()) return 1;
+        if (item_size(kind) == 4) *(int32_t *)cell = (int32_t)n;
+        else if (item_size(kind) == 1) *(int8_t *)cell = (int8_t)n;
+        else *(int64_t *)cell = n;
+        return 0;
+    }
+    }
+}
+
+static PyObject *get(char kind, const void *cell) {
+    switch (kind) {
+    case 'd': return PyFloat_FromDouble(*(const double *)cell);
+    case 'f': return PyFloat_FromDouble(*(const float *)cell);
+    case '?': return PyBool_FromLong(*(const uint8_t *)cell);
+    case 'i': return PyLong_FromLong(*(const int32_t *)cell);
+    case 'b': return PyLong_FromLong(*(const int8_t *)cell);
+    default: return PyLong_FromLongLong(*(const int64_t *)cell);
+    }
+}
+
+/* kernel(w1, w2) -> (numbers): all arguments are numbers or cells; the last one is the status. */
+static PyObject *call_scalar(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+    Kernel *k = (Kernel *)self;
+    Py_ssize_t given = PyVectorcall_NARGS(flags);
+    int64_t cells[MAX_CELLS], slots[HEADER + MAX_CELLS];
+    if (given != k->inputs || (names && PyTuple_GET_SIZE(names))) return call_fail(k, -1, args, given);
+    for (int i = 0; i < k->count; i++) {
+        const Formal *f = &k->formals[i];
+        cells[i] = 0;
+        if (i < given && put(f->kind, args[i], &cells[i])) return call_fail(k, -1, args, given);
+        slots[HEADER + i] = f->rank < 0 ? cells[i] : (int64_t)(intptr_t)&cells[i];
+    }
+    if (run(k, slots, 0)) return NULL;
+    if (cells[k->count - 1]) return call_fail(k, (long)cells[k->count - 1], args, given);
+    PyObject *out = PyTuple_New(k->outputs);
+    if (!out) return NULL;
+    for (int i = 0; i < k->outputs; i++) {
+        PyObject *value = get(k->formals[k->inputs + i].kind, &cells[k->inputs + i]);
+        if (!value) {
+            Py_DECREF(out);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(out, i, value);
+    }
+    return out;
+}
+
+static int format_fits(const char *format, char kind) {
+    if (!format) return kind == 'b';
+    if (*format == '@' || *format == '=' || *format == '<') format++;
+    if (kind == 'q') return *format == 'q' || (*format == 'l' && sizeof(long) == 8);
+    return *format == kind;
+}
+
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* kernel([numbers and arrays]) -> None; an argument that does not fit is a TypeError. */
+static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+    Kernel *k = (Kernel *)self;
+    if (PyVectorcall_NARGS(flags) != 1 || (names && PyTuple_GET_SIZE(names)))
+        return PyErr_Format(PyExc_TypeError, "a kernel takes one sequence of arguments");
+    PyObject *sequence = PySequence_Fast(args[0], "a kernel takes one sequence of arguments"), *answer = NULL;
+    if (!sequence) return NULL;
+    Py_ssize_t given = PySequence_Fast_GET_SIZE(sequence);
+    int64_t few[MAX_SLOTS], *slots = k->slots <= MAX_SLOTS ? few : malloc((size_t)k->slots * sizeof *slots);
+    Py_buffer *views = given ? calloc((size_t)given, sizeof *views) : NULL;
+    int64_t at = HEADER, bytes = 0;
+    Py_ssize_t done = 0;
+    if (!slots || (given && !views)) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    if (given != k->count) {
+        PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, %zd given", k->count, given);
+        goto end;
+    }
+    for (; done < given; done++) {
+        const Formal *f = &k->formals[done];
+        PyObject *arg = PySequence_Fast_GET_ITEM(sequence, done);
+        if (f->rank < 0) {
+            if (put('q', arg, &slots[at++])) goto end;
+            continue;
+        }
+        Py_buffer *v = &views[done];
+        if (PyObject_GetBuffer(arg, v, PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (f->written ? PyBUF_WRITABLE : 0))) goto end;
+        if (v->ndim != f->rank || v->itemsize != item_size(f->kind) || !format_fits(v->format, f->kind)) {
+            PyErr_Format(PyExc_TypeError, "argument %zd has rank %d and elements '%s'; expected rank %d and '%c'", done,
+                         v->ndim, v->format ? v->format : "B", f->rank, f->kind);
+            done++;
+            goto end;
+        }
+        slots[at++] = (int64_t)(intptr_t)v->buf;
+        bytes += v->len;
+        for (int d = 0; d < f->rank; d++) {
+            if (f->fixed[d] < 0) slots[at++] = v->shape[d];
+            else if (f->fixed[d] != v->shape[d]) {
+                PyErr_Format(PyExc_TypeError, "argument %zd has size %zd along axis %d; expected %lld", done, v->shape[d], d,
+                             (long long)f->fixed[d]);
+                done++;
+                goto end;
+            }
+        }
+    }
+    int release = k->takes_long || bytes > 1 << 20;
+    int64_t start = nanoseconds();
+    if (!run(k, slots, release)) {
+        k->takes_long = nanoseconds() - start > LONG_CALL_NS;
+        answer = Py_NewRef(Py_None);
+    }
+end:
+    for (Py_ssize_t i = 0; views && i < done; i++)
+        if (views[i].obj) PyBuffer_Release(&views[i]);
+    free(views);
+    if (slots != few) free(slots);
+    Py_DECREF(sequence);
+    return answer;
+}
+
+/* ---- the type ------------------------------------------------------------------------------------------------ */
+
+static int traverse(PyObject *self, visitproc visit, void *arg) {
+    Kernel *k = (Kernel *)self;
+    Py_VISIT(k->fail);
+    Py_VISIT(k->owner);
+    return 0;
+}
+
+static int clear(PyObject *self) {
+    Kernel *k = (Kernel *)self;
+    Py_CLEAR(k->fail);
+    Py_CLEAR(k->owner);
+    return 0;
+}
+
+static void dealloc(PyObject *self) {
+    Kernel *k = (Kernel *)self;
+    PyObject_GC_UnTrack(self);
+    if (k->formals) {
+        for (int i = 0; i < k->count; i++) free(k->formals[i].fixed);
+        free(k->formals);
+    }
+    free(k->workspace);
+    clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyTypeObject KernelType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "upl_mlir.native.CompiledCall",
+    .tp_doc = "Runs machine code; see call.c.",
+    .tp_basicsize = sizeof(Kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_vectorcall_offset = offsetof(Kernel, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = dealloc,
+    .tp_traverse = traverse,
+    .tp_clear = clear,
+};
+
+/* make(entry, threads, [(kind, written, shape or None)], inputs or -1, fail, owner) -> callable.
+   `inputs` >= 0 asks for a scalar call that takes the first so many arguments; -1 for a call with arrays. */
+static PyObject *make(PyObject *module, PyObject *args) {
+    (void)module;
+    unsigned long long entry;
+    long long threads;
+    PyObject *formals, *fail, *owner;
+    int inputs;
+    if (!PyArg_ParseTuple(args, "KLO!iOO", &entry, &threads, &PyList_Type, &formals, &inputs, &fail, &owner)) return NULL;
+    Kernel *k = PyObject_GC_New(Kernel, &KernelType);
+    if (!k) return NULL;
+    memset((char *)k + sizeof(PyObject), 0, sizeof *k - sizeof(PyObject));
+    k->entry = (Entry)(intptr_t)entry;
+    k->threads = threads;
+    k->count = (int)PyList_GET_SIZE(formals);
+    k->inputs = inputs;
+    k->outputs = k->count - 1 - inputs;
+    k->call = inputs >= 0 ? call_scalar : call_arrays;
+    k->fail = Py_NewRef(fail);
+    k->owner = Py_NewRef(owner);
+    k->formals = calloc(k->count ? (size_t)k->count : 1, sizeof *k->formals);
+    k->slots = HEADER;
+    PyObject_GC_Track((PyObject *)k);
+    if (inputs >= 0 && k->count > MAX_CELLS) {
+        Py_DECREF(k);
+        return PyErr_Format(PyExc_ValueError, "more than %d scalars", MAX_CELLS);
+    }
+    for (int i = 0; i < k->count; i++) {
+        Formal *f = &k->formals[i];
+        int kind, written;
+        PyObject *shape;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(formals, i), "CpO", &kind, &written, &shape)) goto fault;
+        f->kind = (char)kind;
+        f->written = (char)written;
+        f->rank = -1;
+        k->slots++;
+        if (shape == Py_None) continue;
+        f->rank = (int)PyTuple_Size(shape);
+        f->fixed = calloc(f->rank > 0 ? (size_t)f->rank : 1, sizeof *f->fixed);
+        if (f->rank < 0 || !f->fixed) goto fault;
+        for (int d = 0; d < f->rank; d++) {
+            f->fixed[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
+            if (PyErr_Occurred()) goto fault;
+            k->slots += f->fixed[d] < 0;
+        }
+    }
+    return (PyObject *)k;
+fault:
+    Py_DECREF(k);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+static PyMethodDef functions[] = {
+    {"make", make, METH_VARARGS, "make(entry, threads, formals, inputs, fail, owner) -> callable"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_upl_call", .m_doc = "Calls of compiled kernels.", .m_size = -1, .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__upl_call(void) {
+    if (PyType_Ready(&KernelType) < 0) return NULL;
+    pthread_atfork(NULL, NULL, forget_workers);
+    return PyModule_Create(&definition);
+}

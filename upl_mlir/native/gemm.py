@@ -1,0 +1,334 @@
+"""General products of arrays as functions in LLVM IR: cache blocks, packed panels, and the tiles of `tiles.py`.
+
+    C[m, n] += Σ_k A[m, k] · B[k, n]        where m, n and k may each stand for several dimensions
+
+A *group* describes such an index: sizes, and for each of its dimensions the strides in the two arrays that have it.  Its
+linear index runs row-major.  Places in an array are sums of one entry per group from small tables, made for one cache
+block at a time: so transposed operands, convolutions (`A[y+dy]`) and reversed ones take the same way as plain matrices.
+
+Blocking as in GotoBLAS/BLIS: panels of B stay in L1 while a block of A streams from L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upl_mlir.native.text import Code
+from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, store
+
+MAX_DIMS = 8
+GROUP_WORDS = 1 + 3 * MAX_DIMS
+"""A group in memory: number of dimensions, then sizes, first strides, second strides (MAX_DIMS places each)."""
+DESCRIPTION_WORDS = 3 * GROUP_WORDS
+"""The groups m (strides in A and C), n (B and C), k (A and B)."""
+
+GLUE = "#5"
+"""Attributes of functions whose loops are short: unrolling and vectorising them would only cost compile time."""
+
+KC, NC = 256, 1024
+"""Extent of a cache block along k and n."""
+
+
+def rows_of_block(f: TileFormat) -> int:
+    """Extent of a cache block along m: about 240, whole tiles."""
+    return 240 // f.tile[0] * f.tile[0]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Byte offsets of what a call keeps in its scratch: tables of places, an edge tile, packed blocks of A and B."""
+
+    f: TileFormat
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Where each part begins; "end" is the size of all."""
+        rows, vectors = self.f.tile
+        mc, width = rows_of_block(self.f), vectors * self.f.lanes
+        sizes = {
+            "am": (mc + rows) * 8, "cm": mc * 8, "bn": NC * 8, "cn": NC * 8, "ak": KC * 8, "bk": KC * 8,
+            "count": rows * 8, "rows": rows * 8,
+            "edge": rows * width * self.f.bytes, "a": mc * KC * self.f.bytes, "b": (NC + width) * KC * self.f.bytes,
+        }  # fmt: skip
+        out, at = dict[str, int](), 0
+        for name, size in sizes.items():
+            out[name] = at
+            at += (size + 63) // 64 * 64 + 64
+        return out | {"end": at}
+
+
+def _function(name: str, params: str, code: Code, attributes: str = "#2") -> str:
+    return (
+        f"define internal void @{name}({params}) {attributes} {{\nstart:\n"
+        + "\n".join(code.lines)
+        + "\n  ret void\n}\n"
+    )
+
+
+def fill_tables(f: TileFormat) -> str:
+    """``fill(group, start, count, first, second)``: places of `count` indices of a group in its two arrays."""
+    c = Code()
+    place = c.let("alloca i64", "var")
+    rest = c.let("alloca i64", "var")
+    bases = [c.let("alloca i64", "var") for _ in range(2)]
+    c.do(f"store i64 0, ptr {place}")
+    dims = c.let("load i64, ptr %group")
+    last = c.sub(dims, "1")
+
+    def field(which: int, d: str) -> str:
+        return c.let(f"load i64, ptr {c.at('%group', c.add(d, str(1 + which * MAX_DIMS)), 'i64')}")
+
+    size = field(0, last)
+    steps = [field(1 + i, last) for i in range(2)]
+    head, work, end = c.label("head"), c.label("work"), c.label("end")
+    c.jump(head)
+    c.begin(head)
+    at = c.let(f"load i64, ptr {place}")
+    c.branch(c.let(f"icmp slt i64 {at}, %count"), work, end)
+    c.begin(work)
+    index = c.add("%from", at)
+    inner = c.let(f"urem i64 {index}, {size}")
+    run = c.least(c.sub(size, inner), c.sub("%count", at))
+    c.do(f"store i64 {c.let(f'udiv i64 {index}, {size}')}, ptr {rest}")
+    for base, step in zip(bases, steps, strict=True):
+        c.do(f"store i64 {c.mul(inner, step)}, ptr {base}")
+    with c.loop("1", dims) as i:
+        d = c.sub(last, i)
+        outer, left = field(0, d), c.let(f"load i64, ptr {rest}")
+        digit = c.let(f"urem i64 {left}, {outer}")
+        c.do(f"store i64 {c.let(f'udiv i64 {left}, {outer}')}, ptr {rest}")
+        for which, base in enumerate(bases):
+            c.do(f"store i64 {c.add(c.let(f'load i64, ptr {base}'), c.mul(digit, field(1 + which, d)))}, ptr {base}")
+    starts = [c.let(f"load i64, ptr {base}") for base in bases]
+    with c.loop("0", run) as j:
+        for table, start, step in zip(("%first", "%second"), starts, steps, strict=True):
+            c.do(f"store i64 {c.add(start, c.mul(j, step))}, ptr {c.at(table, c.add(at, j), 'i64')}")
+    c.do(f"store i64 {c.add(at, run)}, ptr {place}")
+    c.jump(head)
+    c.begin(end)
+    params = "ptr noalias %group, i64 %from, i64 %count, ptr noalias %first, ptr noalias %second"
+    return _function(f"upl.fill.{f.name}", params, c, GLUE)
+
+
+def _entry(c: Code, table: str, i: str) -> str:
+    return c.let(f"load i64, ptr {c.at(table, i, 'i64')}", "e")
+
+
+def _runs(c: Code, table: str, count: int | str) -> str:
+    """Whether the first `count` entries of a table are consecutive places."""
+    first = _entry(c, table, "0")
+    header, done, before = c.label("run"), c.label("rundone"), c.block
+    c.jump(header)
+    c.begin(header)
+    i, good = c.phi("i64"), c.phi("i1")
+    same = c.let(f"icmp eq i64 {_entry(c, table, i.name)}, {c.add(first, i.name)}")
+    still = c.let(f"and i1 {same}, {good.name}")
+    following = c.let(f"add nuw nsw i64 {i.name}, 1")
+    i.close(("0", before), (following, header))
+    good.close(("true", before), (still, header))
+    c.branch(c.let(f"icmp slt i64 {following}, {count}"), header, done)
+    c.begin(done)
+    return still
+
+
+def pack(f: TileFormat, width: int) -> str:
+    """``pack(x, across, along, n, k, panels)``: copies x[across[i] + along[j]] to panels of `width` numbers for each j.
+
+    The last panel is filled up with zeros.
+    """
+    c = Code()
+    with c.loop("0", "%n", str(width), "panel") as i:
+        target = c.at("%panels", c.mul(i, "%k"), f.real)
+        here = c.at("%across", i, "i64")
+        left = c.least(c.sub("%n", i), str(width))
+        check, direct, other, done = c.label("check"), c.label("direct"), c.label("other"), c.label("packed")
+        c.branch(c.let(f"icmp eq i64 {left}, {width}"), check, other)
+        c.begin(check)
+        c.branch(_runs(c, here, width), direct, other)
+        c.begin(direct)  # consecutive numbers: whole vectors
+        source = c.at("%x", _entry(c, here, "0"), f.real)
+        with c.loop("0", "%k") as j:
+            row, to = c.at(source, _entry(c, "%along", j), f.real), c.at(target, c.mul(j, str(width)), f.real)
+            kind = f"<{width} x {f.real}>"
+            value = c.let(f"load {kind}, ptr {row}, align {f.bytes}")
+            c.do(f"store {kind} {value}, ptr {to}, align {f.bytes}")
+        c.jump(done)
+        c.begin(other)
+        whole = "0"
+        if width % f.lanes == 0:  # consecutive the other way: squares of vectors are transposed
+            straight = c.let(f"and i1 {_runs(c, '%along', '%k')}, {c.let(f'icmp eq i64 {left}, {width}')}")
+            squares = c.let(f"and i64 %k, {-f.lanes}")
+            whole = c.let(f"select i1 {straight}, i64 {squares}, i64 0")
+            start = c.at("%x", _entry(c, "%along", "0"), f.real)
+            with c.loop("0", str(width), str(f.lanes)) as first:
+                sources = [c.at(start, _entry(c, here, c.add(first, str(r))), f.real) for r in range(f.lanes)]
+                with c.loop("0", whole, str(f.lanes)) as j:
+                    rows = transpose(c, f, [load(c, f, c.at(source, j, f.real)) for source in sources])
+                    place = c.at(target, c.add(c.mul(j, str(width)), first), f.real)
+                    for r, row in enumerate(rows):
+                        store(c, f, c.at(place, str(r * width), f.real), row)
+        with c.loop("0", left) as r:
+            source = c.at("%x", _entry(c, here, r), f.real)
+            to = c.at(target, r, f.real)
+            with c.loop(whole, "%k") as j:
+                value = c.let(f"load {f.real}, ptr {c.at(source, _entry(c, '%along', j), f.real)}")
+                c.do(f"store {f.real} {value}, ptr {c.at(to, c.mul(j, str(width)), f.real)}")
+        with c.loop(left, str(width)) as r:
+            to = c.at(target, r, f.real)
+            with c.loop("0", "%k") as j:
+                c.do(f"store {f.real} 0.0, ptr {c.at(to, c.mul(j, str(width)), f.real)}")
+        c.jump(done)
+        c.begin(done)
+    params = "ptr noalias %x, ptr noalias %across, ptr noalias %along, i64 %n, i64 %k, ptr noalias %panels"
+    return _function(f"upl.pack{width}.{f.name}", params, c)
+
+
+def transpose(c: Code, f: TileFormat, rows: list[str]) -> list[str]:
+    """A square of vectors, transposed: blocks of 1, 2, 4… lanes are exchanged across the diagonal."""
+    size = 1
+    while size < f.lanes:
+        new = list(rows)
+        for i in range(f.lanes):
+            if i & size:
+                continue
+            upper = [lane + f.lanes - size if lane & size else lane for lane in range(f.lanes)]
+            lower = [lane + f.lanes if lane & size else lane + size for lane in range(f.lanes)]
+            for place, lanes in ((i, upper), (i + size, lower)):
+                mask = ", ".join(f"i32 {lane}" for lane in lanes)
+                pair = f"{f.vector} {rows[i]}, {f.vector} {rows[i + size]}"
+                new[place] = c.let(f"shufflevector {pair}, <{f.lanes} x i32> <{mask}>")
+        rows, size = new, 2 * size
+    return rows
+
+
+def tile(f: TileFormat, rows: int) -> str:
+    """``tile(k, a, rows_a, step_a, b, rows_c, n)``: adds a product to one tile of C.
+
+    The numbers of A stand at a + rows_a[r] + k·step_a, B is a packed panel, row r of C begins at the address rows_c[r], and
+    has n numbers.
+    """
+    c = Code()
+    vectors = f.tile[1]
+    targets = [c.let(f"load ptr, ptr {c.at('%rows_c', str(r), 'ptr')}") for r in range(rows)]
+    sources = [c.at("%a", _entry(c, "%rows_a", str(r)), f.real) for r in range(rows)]
+    masks = [first_lanes(c, f, c.sub("%n", str(v * f.lanes))) for v in range(vectors)]
+
+    def step(k: str) -> tuple[list[str], str]:
+        at = c.mul(k, "%step_a")
+        return [c.at(s, at, f.real) for s in sources], c.at("%b", c.mul(k, str(vectors * f.lanes)), f.real)
+
+    accumulate(c, f, vectors, "%k", targets, step, masks, padded=True)
+    params = "i64 %k, ptr %a, ptr %rows_a, i64 %step_a, ptr %b, ptr %rows_c, i64 %n"
+    return _function(f"upl.tile{rows}.{f.name}", params, c)
+
+
+def product(f: TileFormat) -> str:
+    """``gemm(groups, a, b, c, scratch, m0, m1, n0, n1)``: the part m0 ≤ m < m1, n0 ≤ n < n1 of a product."""
+    c = Code()
+    rows, vectors = f.tile
+    width, mc = vectors * f.lanes, rows_of_block(f)
+    part = {name: c.at("%scratch", str(offset), "i8") for name, offset in Panels(f).offsets.items() if name != "end"}
+    groups = {name: c.at("%groups", str(i * GROUP_WORDS), "i64") for i, name in enumerate("mnk")}
+    with c.loop("0", str(rows)) as r:
+        c.do(f"store i64 {r}, ptr {c.at(part['count'], r, 'i64')}")
+    c.do(f"call void @llvm.memset.p0.i64(ptr {part['edge']}, i8 0, i64 {rows * width * f.bytes}, i1 false)")
+    dims = c.let(f"load i64, ptr {groups['k']}")
+    total = c.let("alloca i64", "var")
+    c.do(f"store i64 1, ptr {total}")
+    with c.loop("0", dims) as d:
+        size = c.let(f"load i64, ptr {c.at(groups['k'], c.add(d, '1'), 'i64')}")
+        c.do(f"store i64 {c.mul(c.let(f'load i64, ptr {total}'), size)}, ptr {total}")
+    k_all = c.let(f"load i64, ptr {total}")
+
+    def fill(group: str, start: str, count: str, first: str, second: str) -> None:
+        tables = f"ptr {part[first]}, ptr {part[second]}"
+        c.do(f"call void @upl.fill.{f.name}(ptr {groups[group]}, i64 {start}, i64 {count}, {tables})")
+
+    with c.loop("%n0", "%n1", str(NC), "jc") as jc:
+        nb = c.least(c.sub("%n1", jc), str(NC))
+        fill("n", jc, nb, "bn", "cn")
+        with c.loop("0", k_all, str(KC), "pc") as pc:
+            kb = c.least(c.sub(k_all, pc), str(KC))
+            fill("k", pc, kb, "ak", "bk")
+            c.do(f"call void @upl.pack{width}.{f.name}(ptr %b, ptr {part['bn']}, ptr {part['bk']}, i64 {nb}, i64 {kb}, "
+                 f"ptr {part['b']})")  # fmt: skip
+            in_rows = _runs(c, part["ak"], kb)
+            first_k = _entry(c, part["ak"], "0")
+            with c.loop("%m0", "%m1", str(mc), "ic") as ic:
+                mb = c.least(c.sub("%m1", ic), str(mc))
+                fill("m", ic, mb, "am", "cm")
+                packing = c.let(f"xor i1 {in_rows}, true")
+                with c.when(packing, "packa"):
+                    c.do(f"call void @upl.pack{rows}.{f.name}(ptr %a, ptr {part['am']}, ptr {part['ak']}, i64 {mb}, "
+                         f"i64 {kb}, ptr {part['a']})")  # fmt: skip
+                _tiles(c, f, part, in_rows, first_k, mb, nb, kb)
+    params = ("ptr noalias %groups, ptr noalias %a, ptr noalias %b, ptr noalias %c, ptr noalias %scratch, "
+              "i64 %m0, i64 %m1, i64 %n0, i64 %n1")  # fmt: skip
+    return _function(f"upl.gemm.{f.name}", params, c, GLUE)
+
+
+def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: str, mb: str, nb: str, kb: str) -> None:
+    """The loops over the tiles of a block."""
+    width = f.tile[1] * f.lanes
+    step = c.let(f"select i1 {in_rows}, i64 1, i64 {f.tile[0]}")
+    with c.loop("0", nb, str(width), "jr") as jr:
+        b = c.at(part["b"], c.mul(jr, kb), f.real)
+        cn = c.at(part["cn"], jr, "i64")
+        nr = c.least(c.sub(nb, jr), str(width))
+        together = _runs(c, cn, nr)
+        first_n = _entry(c, cn, "0")
+        with c.loop("0", mb, str(f.tile[0]), "ir") as ir:
+            mr = c.least(c.sub(mb, ir), str(f.tile[0]))
+            cm, am = c.at(part["cm"], ir, "i64"), c.at(part["am"], ir, "i64")
+            packed = c.at(part["a"], c.mul(ir, kb), f.real)
+            a = c.let(f"select i1 {in_rows}, ptr {c.at('%a', first_k, f.real)}, ptr {packed}")
+            places = c.let(f"select i1 {in_rows}, ptr {am}, ptr {part['count']}")
+            scatter = c.let(f"xor i1 {together}, true")
+            with c.when(scatter, "gather"):
+                _edge(c, f, part, cm, cn, mr, nr, back=False)
+            with c.loop("0", str(f.tile[0]), hint="row") as r:
+                # rows that are not there: any row of A will do, and the result goes to a tile of our own
+                there = c.let(f"icmp slt i64 {r}, {mr}")
+                own = c.at(part["edge"], c.mul(r, str(width)), f.real)
+                row = c.at("%c", c.add(_entry(c, cm, r), first_n), f.real)
+                direct = c.let(f"and i1 {there}, {together}")
+                c.do(
+                    f"store ptr {c.let(f'select i1 {direct}, ptr {row}, ptr {own}')}, ptr {c.at(part['rows'], r, 'ptr')}"
+                )
+            with c.loop(mr, str(f.tile[0]), hint="row") as r:
+                c.do(f"store i64 {_entry(c, am, '0')}, ptr {c.at(am, r, 'i64')}")
+            few, many, ran = c.label("few"), c.label("many"), c.label("ran")
+            c.branch(c.let(f"icmp sle i64 {mr}, {f.few}"), few, many)
+            for label, rows in ((few, f.few), (many, f.tile[0])):
+                c.begin(label)
+                c.do(f"call void @upl.tile{rows}.{f.name}(i64 {kb}, ptr {a}, ptr {places}, i64 {step}, ptr {b}, "
+                     f"ptr {part['rows']}, i64 {nr})")  # fmt: skip
+                c.jump(ran)
+            c.begin(ran)
+            with c.when(scatter, "scatter"):
+                _edge(c, f, part, cm, cn, mr, nr, back=True)
+
+
+def _edge(c: Code, f: TileFormat, part: dict[str, str], cm: str, cn: str, mr: str, nr: str, *, back: bool) -> None:
+    """Copy a tile of C, of any shape, to the edge tile or back."""
+    width = f.tile[1] * f.lanes
+    with c.loop("0", mr) as r:
+        row = c.at("%c", _entry(c, cm, r), f.real)
+        own = c.at(part["edge"], c.mul(r, str(width)), f.real)
+        with c.loop("0", nr) as j:
+            there, here = c.at(row, _entry(c, cn, j), f.real), c.at(own, j, f.real)
+            source, target = (here, there) if back else (there, here)
+            c.do(f"store {f.real} {c.let(f'load {f.real}, ptr {source}')}, ptr {target}")
+
+
+def library(f: TileFormat) -> dict[str, str]:
+    """All functions that a product needs, by name."""
+    rows, vectors = f.tile
+    return {
+        "@upl.fill": fill_tables(f),
+        f"@upl.pack{rows}.{f.name}": pack(f, rows),
+        f"@upl.pack{vectors * f.lanes}.{f.name}": pack(f, vectors * f.lanes),
+        f"@upl.tile{rows}.{f.name}": tile(f, rows),
+        f"@upl.tile{f.few}.{f.name}": tile(f, f.few),
+        f"@upl.gemm.{f.name}": product(f),
+    }

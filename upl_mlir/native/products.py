@@ -1,0 +1,215 @@
+"""The ways to compute a product, and the choice among them when the kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import reduce
+
+from upl_mlir.native import gemm, thin
+from upl_mlir.native.contraction import (
+    FEW_PRODUCTS,
+    MANY_PRODUCTS,
+    PACKED_PRODUCTS,
+    THIN_K,
+    Operand,
+    Product,
+    emit_loops,
+)
+from upl_mlir.native.emit import Emitter
+from upl_mlir.native.gemm import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, Panels
+from upl_mlir.native.tiles import TileFormat
+
+Way = tuple[str, Callable[[], None]]
+"""A condition (a text, or "true") and what to write where it holds."""
+
+
+def emit_product(e: Emitter, p: Product) -> None:
+    """Write a product: the first way whose condition holds, else plain loops."""
+    ways = [way for way in (_packed(e, p), _thin(e, p), _dot(e, p)) if way is not None]
+    end = e.code.label("product")
+    for condition, write in ways:
+        yes, no = e.code.label("way"), e.code.label("other")
+        e.code.branch(condition, yes, no)
+        e.code.begin(yes)
+        write()
+        e.code.jump(end)
+        e.code.begin(no)
+    emit_loops(e, p.nest)
+    e.code.jump(end)
+    e.code.begin(end)
+
+
+def _count(e: Emitter, p: Product, dims: Sequence[int]) -> str:
+    """How many points a group has."""
+    return reduce(e.code.mul, (p.nest.sizes[d] for d in dims), "1")
+
+
+def _choose(e: Emitter, condition: str, yes: str, no: str) -> str:
+    return no if condition == "false" else e.code.let(f"select i1 {condition}, i64 {yes}, i64 {no}")
+
+
+def _at_least(e: Emitter, value: str, bound: int | str) -> str:
+    return e.code.let(f"icmp sge i64 {value}, {bound}", "c")
+
+
+def _all(e: Emitter, *conditions: str) -> str:
+    return reduce(lambda a, b: e.code.let(f"and i1 {a}, {b}", "c"), conditions)
+
+
+def _place(e: Emitter, o: Operand, at: str) -> str:
+    return e.code.at(o.view.pointer, at, o.view.type)
+
+
+def _loops(e: Emitter, p: Product, dims: Sequence[int], write: Callable[[str, str, str], None]) -> None:
+    """Loops over dimensions around a call; `write` gets the places in A, B and C."""
+    places = [o.start for o in (p.a, p.b, p.c)]
+    with ExitStack() as stack:
+        for d in dims:
+            i = stack.enter_context(e.code.loop("0", p.nest.sizes[d]))
+            places = [e.code.add(x, e.code.mul(i, o.strides[d])) for x, o in zip(places, (p.a, p.b, p.c), strict=True)]
+        a, b, c = (_place(e, o, x) for o, x in zip((p.a, p.b, p.c), places, strict=True))
+        write(a, b, c)
+
+
+def _write_group(e: Emitter, p: Product, group: str, dims: Sequence[int], first: Operand, second: Operand) -> None:
+    """Write a group's description to memory at `group`."""
+    words = [(0, str(max(len(dims), 1)))]
+    if not dims:
+        words += [(1, "1"), (1 + MAX_DIMS, "0"), (1 + 2 * MAX_DIMS, "0")]
+    for i, d in enumerate(dims):
+        words += [
+            (1 + i, p.nest.sizes[d]),
+            (1 + MAX_DIMS + i, first.strides[d]),
+            (1 + 2 * MAX_DIMS + i, second.strides[d]),
+        ]
+    for word, value in words:
+        e.code.do(f"store i64 {value}, ptr {e.code.at(group, str(word), 'i64')}")
+
+
+def _packed(e: Emitter, p: Product) -> Way | None:
+    """Packed panels: for products with enough of everything."""
+    if not (p.m and p.n):
+        return None
+    m, n, k = (_count(e, p, g) for g in (p.m, p.n, p.k))
+    work = e.code.mul(m, e.code.mul(n, k))
+    row, along = _row_dimension(p), _sum_dimension(p)
+    in_place = "false" if row is None else _at_least(e, p.nest.sizes[row], p.f.lanes // 2)
+    dots = "false" if along is None else _at_least(e, p.nest.sizes[along], p.f.lanes)
+    # where operands can be used in place, few rows of A are not worth packing B for
+    rows = _choose(e, in_place, str(2 * p.f.tile[0]), _choose(e, dots, "8", "4"))
+    least = _choose(e, in_place, str(MANY_PRODUCTS), _choose(e, dots, str(MANY_PRODUCTS), str(PACKED_PRODUCTS)))
+    enough = _all(e, *(_at_least(e, x, bound) for x, bound in ((work, least), (m, rows), (n, p.f.lanes // 2), (k, 4))))
+
+    def write() -> None:
+        e.library.uses(p.f)
+        groups = e.stack(DESCRIPTION_WORDS)
+        for i, (dims, x, y) in enumerate(((p.m, p.a, p.c), (p.n, p.b, p.c), (p.k, p.a, p.b))):
+            _write_group(e, p, e.code.at(groups, str(i * GROUP_WORDS), "i64"), dims, x, y)
+
+        def call(a: str, b: str, c: str) -> None:
+            from upl_mlir.native.parallel import fork_product
+
+            if e.parallel and e.library.threads > 1:
+                fork_product(e, p.f, groups, (a, b, c), (m, n, work))
+            else:
+                e.code.do(f"call void @upl.gemm.{p.f.name}(ptr {groups}, ptr {a}, ptr {b}, ptr {c}, "
+                          f"ptr {e.scratch.panels}, i64 0, i64 {m}, i64 0, i64 {n})")  # fmt: skip
+
+        _loops(e, p, p.batch, call)
+
+    return enough, write
+
+
+def _row_dimension(p: Product) -> int | None:
+    """The dimension along which both B and C are consecutive."""
+    return next((d for d in p.n if p.b.strides[d] == "1" and p.c.strides[d] == "1"), None)
+
+
+def _sum_dimension(p: Product) -> int | None:
+    """The summed dimension along which both A and B are consecutive, where the order of the sum is free."""
+    return next((d for d in p.k if p.free and p.a.strides[d] == "1" and p.b.strides[d] == "1"), None)
+
+
+def _thin(e: Emitter, p: Product) -> Way | None:
+    """B in place, row by row."""
+    row = _row_dimension(p)
+    if row is None:
+        return None
+    work = e.code.mul(_count(e, p, (*p.m, *p.n)), _count(e, p, p.k))
+    enough = _all(e, _at_least(e, work, FEW_PRODUCTS), _at_least(e, p.nest.sizes[row], p.f.lanes // 2))
+    line = p.m[-1] if p.m else None
+
+    def write() -> None:
+        e.library.uses(p.f)
+        group = e.stack(GROUP_WORDS)
+        _write_group(e, p, group, p.k, p.a, p.b)
+        k = _count(e, p, p.k)
+        offset = Panels(p.f).offsets["a"]
+        tables = [e.code.at(e.scratch.panels, str(offset + i * THIN_K * 8), "i8") for i in range(2)]
+        with e.code.loop("0", k, str(THIN_K)) as start:
+            part = e.code.least(e.code.sub(k, start), str(THIN_K))
+            e.code.do(f"call void @upl.fill.{p.f.name}(ptr {group}, i64 {start}, i64 {part}, "
+                      f"ptr {tables[0]}, ptr {tables[1]})")  # fmt: skip
+            lines, step_a, step_c = "1", "0", "0"
+            if line is not None:
+                lines, step_a, step_c = p.nest.sizes[line], p.a.strides[line], p.c.strides[line]
+
+            def call(a: str, b: str, c: str) -> None:
+                e.code.do(
+                    f"call void @upl.thin.{p.f.name}(i64 {lines}, i64 {p.nest.sizes[row]}, i64 {part}, ptr {a}, "
+                    f"i64 {step_a}, ptr {tables[0]}, ptr {b}, ptr {tables[1]}, ptr {c}, i64 {step_c})"
+                )
+
+            _loops(e, p, [d for d in (*p.batch, *p.m, *p.n) if d not in (line, row)], call)
+
+    return enough, write
+
+
+def _dot(e: Emitter, p: Product) -> Way | None:
+    """Sums along consecutive numbers of both operands."""
+    along = _sum_dimension(p)
+    if along is None or not (p.m or p.n):
+        return None
+    matrix, group = (p.b, p.n) if p.n else (p.a, p.m)
+    line = group[-1]
+    work = e.code.mul(_count(e, p, (*p.m, *p.n)), _count(e, p, p.k))
+    enough = _all(e, _at_least(e, work, FEW_PRODUCTS), _at_least(e, p.nest.sizes[along], p.f.lanes))
+
+    def write() -> None:
+        e.library.uses(p.f)
+
+        def call(a: str, b: str, c: str) -> None:
+            rows, x = (b, a) if matrix is p.b else (a, b)
+            e.code.do(
+                f"call void @upl.dot.{p.f.name}(i64 {p.nest.sizes[line]}, i64 {p.nest.sizes[along]}, ptr {rows}, "
+                f"i64 {matrix.strides[line]}, ptr {x}, ptr {c}, i64 {p.c.strides[line]})"
+            )
+
+        _loops(e, p, [d for d in (*p.batch, *p.k, *p.m, *p.n) if d not in (line, along)], call)
+
+    return enough, write
+
+
+EXPORTED = ("gemm", "fill", "thin", "dot")
+
+
+def library_ir(f: TileFormat) -> str:
+    """The LLVM module with all functions on products in one format; `EXPORTED` ones are public."""
+    texts = {**gemm.library(f), "thin": thin.thin(f), "dot": thin.dot(f)}
+    text = "\n".join(texts.values())
+    for name in EXPORTED:
+        text = text.replace(f"define internal void @upl.{name}.{f.name}(", f"define void @upl.{name}.{f.name}(")
+    attributes = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
+    return (
+        text + f"\nattributes #2 = {{ noinline {attributes} }}\nattributes #5 = {{ noinline optsize {attributes} }}\n"
+    )
+
+
+DECLARATIONS = {
+    "gemm": "ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64",
+    "fill": "ptr, i64, i64, ptr, ptr",
+    "thin": "i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64",
+    "dot": "i64, i64, ptr, i64, ptr, ptr, i64",
+}
+"""Parameters of the exported functions."""

@@ -1,0 +1,135 @@
+"""The machine that code is made for, LLVM's optimiser, and the linker of finished code into this process."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import __version__ as llvmlite_version
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processor: LLVM's name for how to schedule, what it can do, and the widest vector worth using, in bytes."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+
+    @property
+    def key(self) -> str:
+        """All that code depends on besides the program."""
+        version = ".".join(map(str, llvm.llvm_version_info))
+        return f"{self.triple}/{self.cpu}/{self.features}/{llvmlite_version}/{version}"
+
+
+# Which processor to schedule for, by what it can do: the first line of which all features are there. The name that LLVM
+# finds can be that of another processor on a virtual machine, and a wrong one halves the speed of vector code.
+_SCHEDULES = (
+    ("sapphirerapids", ("avx512f", "avx512fp16", "amx-tile")),
+    ("sapphirerapids", ("avx512f", "avx512fp16")),
+    ("icelake-server", ("avx512f", "avx512vl", "avx512vbmi2", "avx512vnni")),
+    ("skylake-avx512", ("avx512f", "avx512vl", "avx512dq")),
+    ("haswell", ("avx2", "fma")),
+)
+
+
+@cache
+def host() -> Machine:
+    """This processor, from its CPUID flags."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    flags: Any = llvm.get_host_cpu_features()
+    features: str = flags.flatten()
+    triple: str = llvm.get_process_triple()
+    cpu: str = llvm.get_host_cpu_name()
+    if triple.startswith("x86_64"):
+        cpu = next((name for name, needed in _SCHEDULES if all(flags.get(f) for f in needed)), "x86-64")
+    wide = bool(flags.get("avx512f"))
+    vector_bytes = 64 if wide else 32 if flags.get("avx2") else 16
+    return Machine(triple, cpu, features, vector_bytes, 32 if wide or triple.startswith("aarch64") else 16)
+
+
+@cache
+def _target_machine(machine: Machine) -> Any:
+    target: Any = llvm.Target.from_triple(machine.triple)
+    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=3, reloc="default",
+                                        codemodel="jitdefault", jit=True)  # fmt: skip
+
+
+_lock = threading.Lock()
+"""LLVM's global context and the JIT are used by one thread at a time."""
+
+
+def _optimise(ir: str, machine: Machine, *, by_hand: bool = False) -> tuple[Any, Any]:
+    """The module of an IR text, verified and optimised, and the target machine.
+
+    What is written `by_hand` has its vectors already: only simple clean-ups are run.
+    """
+    target_machine = _target_machine(machine)
+    module: Any = llvm.parse_assembly(ir)
+    module.triple = machine.triple
+    module.data_layout = str(target_machine.target_data)
+    module.verify()
+    options: Any = llvm.create_pipeline_tuning_options(speed_level=1 if by_hand else 3)
+    options.loop_vectorization = options.slp_vectorization = not by_hand
+    options.loop_interleaving = options.loop_unrolling = not by_hand
+    builder: Any = llvm.create_pass_builder(target_machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module, target_machine
+
+
+def compile_object(ir: str, machine: Machine, *, by_hand: bool = False) -> bytes:
+    """The object file of an IR text."""
+    with _lock:
+        module, target_machine = _optimise(ir, machine, by_hand=by_hand)
+        return target_machine.emit_object(module)
+
+
+def assembly(ir: str, machine: Machine) -> str:
+    """The machine code of an IR text, as assembly."""
+    with _lock:
+        module, target_machine = _optimise(ir, machine)
+        return target_machine.emit_assembly(module)
+
+
+_numbers = itertools.count()
+
+
+@cache
+def _jit() -> Any:
+    return llvm.create_lljit_compiler(_target_machine(host()))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Code in memory: the addresses of its public functions.  It goes when this object goes."""
+
+    addresses: Mapping[str, int]
+    tracker: Any
+    needs: tuple[Loaded, ...]
+
+
+def load_object(data: bytes, symbols: Iterable[str], needs: Sequence[Loaded] = ()) -> Loaded:
+    """Link an object file into this process, with what it calls of other ones.
+
+    Raises RuntimeError if it is no object file or lacks a symbol.
+    """
+    with _lock:
+        builder: Any = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        for symbol in symbols:
+            builder.export_symbol(symbol)
+        for other in needs:
+            for name, address in other.addresses.items():
+                builder.import_symbol(name, address)
+        tracker: Any = builder.link(_jit(), f"upl{next(_numbers)}")
+        return Loaded({symbol: tracker[symbol] for symbol in symbols}, tracker, tuple(needs))

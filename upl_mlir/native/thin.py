@@ -1,0 +1,114 @@
+"""Products that are not worth packing, as functions in LLVM IR: few rows, matrix times vector, short sums.
+
+`thin` reads B in place, along its consecutive numbers; `dot` sums along consecutive numbers of both operands.
+"""
+
+from __future__ import annotations
+
+from upl_mlir.native.text import Code
+from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, multiply_add
+
+
+def thin(f: TileFormat) -> str:
+    """``thin(m, n, k, a, step_a, along_a, b, along_b, c, step_c)``: C[i, j] += Σ_k A[i, k] · B[k, j].
+
+    A's numbers stand at a + i·step_a + along_a[k], B's at b + along_b[k] + j, C's at c + i·step_c + j.
+    """
+    c = Code()
+    for rows in (f.few, 1):
+        vectors = f.thin if rows > 1 else 2 * f.thin
+        width = vectors * f.lanes
+        begin = "0" if rows > 1 else c.let(f"and i64 %m, {-f.few}")
+        end = c.let(f"and i64 %m, {-f.few}") if rows > 1 else "%m"
+        with c.when(c.let(f"icmp slt i64 {begin}, {end}")), c.loop("0", "%n", str(width)) as j:
+            left = c.sub("%n", j)
+            full, edge, done = c.label("full"), c.label("edge"), c.label("strip")
+            c.branch(c.let(f"icmp sge i64 {left}, {width}"), full, edge)
+            for label, masked in ((full, False), (edge, True)):
+                c.begin(label)
+                masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(vectors)] if masked else None
+                with c.loop(begin, end, str(rows)) as i:
+                    lines = [c.add(i, str(r)) for r in range(rows)]
+                    targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
+                    sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
+                    below = c.at("%b", j, f.real)
+
+                    def step(k: str, sources: list[str] = sources, below: str = below) -> tuple[list[str], str]:
+                        a = c.let(f"load i64, ptr {c.at('%along_a', k, 'i64')}")
+                        b = c.let(f"load i64, ptr {c.at('%along_b', k, 'i64')}")
+                        return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
+
+                    accumulate(c, f, vectors, "%k", targets, step, masks)
+                c.jump(done)
+            c.begin(done)
+    params = ("i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %along_a, ptr noalias %b, "
+              "ptr noalias %along_b, ptr noalias %c, i64 %step_c")  # fmt: skip
+    return (
+        f"define internal void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
+    )
+
+
+def dot(f: TileFormat) -> str:
+    """``dot(n, k, a, step_a, x, y, step_y)``: y[i·step_y] += Σ_k a[i·step_a + k] · x[k].
+
+    Four rows of A share the loads of x.  The sum is split among lanes: for products whose order is free.
+    """
+    c = Code()
+    span = 2 * f.lanes
+    for rows in (4, 1):
+        begin = "0" if rows > 1 else c.let("and i64 %n, -4")
+        end = c.let("and i64 %n, -4") if rows > 1 else "%n"
+        with c.loop(begin, end, str(rows)) as i:
+            lines = [c.at("%a", c.mul(c.add(i, str(r)), "%step_a"), f.real) for r in range(rows)]
+            whole = c.let(f"and i64 %k, {-span}")
+            sums = _sums(c, f, lines, "0", whole, span, masked=False, start=None)
+            sums = _sums(c, f, lines, whole, "%k", f.lanes, masked=True, start=sums)
+            for r in range(rows):
+                both = c.let(f"fadd reassoc {f.vector} {sums[r][0]}, {sums[r][1]}")
+                total = c.let(
+                    f"call reassoc {f.real} @llvm.vector.reduce.fadd.{f.suffix}({f.real} -0.0, {f.vector} {both})"
+                )
+                place = c.at("%y", c.mul(c.add(i, str(r)), "%step_y"), f.real)
+                there = c.let(f"load {f.real}, ptr {place}")
+                c.do(f"store {f.real} {c.let(f'fadd {f.real} {there}, {total}')}, ptr {place}")
+    params = "i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %x, ptr noalias %y, i64 %step_y"
+    return (
+        f"define internal void @upl.dot.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
+    )
+
+
+def _sums(
+    c: Code,
+    f: TileFormat,
+    lines: list[str],
+    begin: str,
+    end: str,
+    span: int,
+    *,
+    masked: bool,
+    start: list[list[str]] | None,
+) -> list[list[str]]:
+    """The loop over k of `dot`: sums of two vectors for each row, added to `start`."""
+    start = start or [["zeroinitializer"] * 2 for _ in lines]
+    header, inside, done, before = c.label("k"), c.label("work"), c.label("kdone"), c.block
+    c.jump(header)
+    c.begin(header)
+    k = c.phi("i64", "k")
+    phis = [[c.phi(f.vector, "s") for _ in row] for row in start]
+    c.branch(c.let(f"icmp slt i64 {k.name}, {end}"), inside, done)
+    c.begin(inside)
+    mask = first_lanes(c, f, c.sub(end, k.name)) if masked else None
+    after = [[p.name for p in row] for row in phis]
+    for v in range(span // f.lanes):
+        at = c.add(k.name, str(v * f.lanes))
+        x = load(c, f, c.at("%x", at, f.real), mask)
+        for r, line in enumerate(lines):
+            after[r][v] = multiply_add(c, f, load(c, f, c.at(line, at, f.real), mask), x, phis[r][v].name)
+    following = c.let(f"add nuw nsw i64 {k.name}, {span}")
+    k.close((begin, before), (following, c.block))
+    for first, row, new in zip(start, phis, after, strict=True):
+        for s, phi, value in zip(first, row, new, strict=True):
+            phi.close((s, before), (value, c.block))
+    c.jump(header)
+    c.begin(done)
+    return [[p.name for p in row] for row in phis]
