@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import timeit
+from collections.abc import Mapping
 
 import upl_mlir as upl
 from bench.native.case import Absent, Case, Run, Task
@@ -14,8 +15,9 @@ NATIVE = "native"
 
 def run(case: Case, engine: str, task: Task) -> Run:
     """Value and gradient, and the value alone, on an engine.  Raises Absent where there is no such engine."""
-    gradient = compiled(case, case.gradient(task.sizes), engine, task)
-    value = compiled(case, case.load(task.sizes), engine, task) if case.of else None
+    bound = case.bound(task.sizes)
+    gradient = compiled(case.gradient(task.sizes), engine, task, bound)
+    value = compiled(case.load(task.sizes), engine, task, bound) if case.of else None
     if case.scalar:
         names = [n for n in task.arrays if n in case.wrt]
         arguments = ", ".join(str(float(task.arrays[n])) for n in names)
@@ -32,9 +34,9 @@ def run(case: Case, engine: str, task: Task) -> Run:
     )
 
 
-def compiled(case: Case, program: upl.Program, engine: str, task: Task) -> Compiled:
-    """A program on an engine, its parameters bound."""
-    options: dict[str, object] = dict(case.bound(task.sizes))
+def compiled(program: upl.Program, engine: str, task: Task, bound: Mapping[str, int]) -> Compiled:
+    """A program on an engine, its parameters bound.  Raises Absent where there is no such engine."""
+    options: dict[str, object] = dict(bound)
     if engine == NATIVE and "threads" in inspect.signature(upl.compile).parameters:
         options["threads"] = task.threads
     elif engine == NATIVE and task.threads > 1:

@@ -6,7 +6,9 @@ import statistics
 import timeit
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+Name = TypeVar("Name")
 BLOCK_SECONDS = 0.05  # a contender's share of a round: as many calls as fit, at least one
 
 
@@ -21,10 +23,10 @@ class Timing:
     calls: int
 
 
-def interleaved(timers: Mapping[str, timeit.Timer], rounds: int, budget: float) -> dict[str, Timing]:
+def interleaved(timers: Mapping[Name, timeit.Timer], rounds: int, budget: float) -> dict[Name, Timing]:
     """Time every contender; one that needs more than its share of `budget` seconds gets fewer rounds, but three."""
-    calls: dict[str, int] = {}
-    wanted: dict[str, int] = {}
+    calls: dict[Name, int] = {}
+    wanted: dict[Name, int] = {}
     for name, timer in timers.items():
         timer.timeit(1)  # caches, lazily made buffers
         once = timer.timeit(1)
@@ -34,7 +36,7 @@ def interleaved(timers: Mapping[str, timeit.Timer], rounds: int, budget: float) 
             calls[name] = max(1, int(BLOCK_SECONDS / max(once, 1e-9)))
         block = max(once * calls[name], 1e-9)
         wanted[name] = max(3, min(rounds, int(budget / len(timers) / block)))
-    found: dict[str, list[float]] = {name: [] for name in timers}
+    found: dict[Name, list[float]] = {name: [] for name in timers}
     for number in range(max(wanted.values())):
         for name, timer in timers.items():
             if number < wanted[name]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import timeit
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -56,6 +55,7 @@ def measure(key: str, threads: int, rounds: int, budget: float, only: list[str])
     """Verify and time one case; rounds = 0 only verifies."""
     from bench.native import engines
     from bench.native.cases import by_key
+    from bench.native.measure import interleaved
 
     case = by_key(key)
     found = Findings(key, threads, load=machine.load())
@@ -77,30 +77,22 @@ def measure(key: str, threads: int, rounds: int, budget: float, only: list[str])
     runs = {n: run for n, m in makers.items() if (run := prepared(found, n, m, expected, case.tolerance))}
 
     if rounds:
-        scale = {n: r.scale for n, r in runs.items()}
-        found.gradient = _times({n: r.timer for n, r in runs.items()}, rounds, budget, scale)
-        found.value = _times({n: r.value for n, r in runs.items() if r.value}, rounds, budget, scale)
+        timers = {(n, "gradient"): r.timer for n, r in runs.items()}
+        timers |= {(n, "value"): r.value for n, r in runs.items() if r.value}
+        for (name, what), timing in interleaved(timers, rounds, budget).items():
+            record = asdict(timing)
+            for figure in ("median", "least", "most"):
+                record[figure] *= runs[name].scale
+            getattr(found, what)[name] = record
     found.load = max(found.load, machine.load())
     return found
-
-
-def _times(timers: dict[str, timeit.Timer], rounds: int, budget: float, scale: dict[str, float]) -> dict[str, Any]:
-    from bench.native.measure import interleaved
-
-    out: dict[str, Any] = {}
-    for name, timing in (interleaved(timers, rounds, budget) if timers else {}).items():
-        record = asdict(timing)
-        for what in ("median", "least", "most"):
-            record[what] *= scale[name]
-        out[name] = record
-    return out
 
 
 def memory(key: str, contender: str) -> int:
     """Bytes that a contender's work takes at its peak, beyond what it held before, inputs and code included there.
 
-    Ours and C are warmed at a tiny size (their code does not depend on sizes) and measured at their first whole call; peers
-    compile for a size and are measured at the second call.
+    Measured is the first whole call, before which ours has compiled at a tiny size, as its code does not depend on sizes; of
+    JAX, which compiles for a size, the second.
     """
     from bench.native import engines
     from bench.native.cases import by_key
@@ -112,7 +104,7 @@ def memory(key: str, contender: str) -> int:
         run = engines.run(case, contender, task)
     else:
         run = case.contenders[contender](task)
-        if contender != "C":
+        if contender.startswith("jax"):
             run.timer.timeit(1)
     machine.forget_peak()
     before = machine.resident()

@@ -6,19 +6,18 @@ A value depends on the seed, the input's name and the index only, so the same el
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
-from typing import Any
 
-from agreement.model import End, Program
+from agreement.model import Program
 from agreement.naive import Naive, Point, Result, Token
-from agreement.values import Number, Val, convert
+from agreement.values import RANK, Number, Val, convert
 
 
-def element(seed: int, name: str, at: Point, type_: str) -> Number:
-    """A small dyadic number, a small integer or a truth value."""
+def element(seed: int, name: str, at: Point, type_: str, *, noise: bool = False) -> Number:
+    """A small dyadic number, a small integer or a truth value; `noise` makes reals that are not dyadic."""
     rng = Random(f"{seed} {name} {at}")
     match type_:
         case "bool":
@@ -26,10 +25,10 @@ def element(seed: int, name: str, at: Point, type_: str) -> Number:
         case "int":
             return rng.randrange(-3, 6)
         case _:
-            return rng.randrange(-12, 13) / 4
+            return convert(rng.randrange(-12, 13) / 4 + (rng.uniform(-0.1, 0.1) if noise else 0.0), type_)
 
 
-def arrays(program: Program, params: Mapping[str, int], seed: int) -> dict[str, dict[Point, Number]]:
+def arrays(program: Program, params: Mapping[str, int], seed: int, *, noise: bool = False) -> dict[str, dict[Point, Number]]:
     """Every host input as a dictionary by index."""
     n = Naive(program, params)
     n.widen()
@@ -37,7 +36,7 @@ def arrays(program: Program, params: Mapping[str, int], seed: int) -> dict[str, 
     for e in program.ends:
         if e.kind == "input":
             at = n.points(e.fields, e.domain) if e.domain is not None else {()}
-            out[e.name] = {x: element(seed, e.name, x, e.type) for x in sorted(at)}
+            out[e.name] = {x: element(seed, e.name, x, e.type, noise=noise) for x in sorted(at)}
     return out
 
 
@@ -47,19 +46,27 @@ class Computed:
     `smooth`: a function such as `tanh` occurs, whose last bit is each engine's own."""
 
     outputs: dict[str, dict[Point, Number]] = field(default_factory=dict[str, "dict[Point, Number]"])
+    tangents: dict[str, dict[Point, float]] = field(default_factory=dict[str, "dict[Point, float]"])
     any_order: bool = True
     smooth: bool = False
+
+
+Directions = Mapping[str, Mapping[Point, float]]
+"""How host inputs move: the derivative of each element along the direction; inputs left out stand still."""
 
 
 class _Evaluator:
     """Values of instances and tokens, each computed once; gathers fold as LANGUAGE 3.10 says for `ordered`."""
 
-    def __init__(self, program: Program, result: Result, given: Mapping[str, Mapping[Point, Number]], params: Mapping[str, int]):
-        self.program, self.result, self.given = program, result, given
+    def __init__(
+        self, program: Program, result: Result, given: Mapping[str, Mapping[Point, Number]], params: Mapping[str, int],
+        moves: Directions,
+    ):  # fmt: skip
+        self.program, self.result, self.given, self.moves = program, result, given, moves
         self.by_name = {e.name: e for e in program.ends}
         self.constants = {**dict(program.consts), **params}
         place = {(e.name, n): k for k, (e, n, _) in enumerate(program.arrows())}
-        self.order = lambda t: (place[t.source, t.number], t.at)
+        self.order: Callable[[Token], object] = lambda t: (place[t.source, t.number], t.at)
         self.found = Computed()
         self.env = functools.cache(self._env)
         self.covering: dict[tuple[str, str], dict[tuple[int, ...], dict[Point, list[Token]]]] = {}
@@ -76,19 +83,19 @@ class _Evaluator:
         ]
         return sorted(found, key=self.order)
 
-    def token(self, t: Token, type_: str) -> Number:
-        """What a token carries."""
+    def token(self, t: Token, type_: str) -> tuple[Number, float]:
+        """What a token carries, and its derivative."""
         source = self.by_name[t.source]
         a = source.arrows[t.number]
-        env = self.env(t.source, t.at[: len(source.fields)])
+        env, moves = self.env(t.source, t.at[: len(source.fields)])
         value = a.value
-        if value is not None:
-            self._look(value)
-            return convert(value.eval(env), type_)
-        wanted = a.port if a.port is not None else a.target
-        if any(b.name == wanted for b in source.body):
-            return convert(env[wanted], type_)
-        return convert(env[source.name if source.kind == "input" else source.ports[0].name], type_)
+        if value is None:
+            wanted = a.port if a.port is not None else a.target
+            if not any(b.name == wanted for b in source.body):
+                wanted = source.name if source.kind == "input" else source.ports[0].name
+            return convert(env[wanted], type_), moves.get(wanted, 0.0) if RANK[type_] >= 2 else 0.0
+        self._look(value)
+        return convert(value.eval(env), type_), value.tangent(env, moves) if self.moves and RANK[type_] >= 2 else 0.0
 
     def _look(self, v: Val) -> None:
         if v.op in ("tanh", "sin", "exp", "sqrt"):
@@ -96,19 +103,25 @@ class _Evaluator:
         for a in v.args:
             self._look(a)
 
-    def _env(self, end: str, x: Point) -> dict[str, Number]:
+    def _env(self, end: str, x: Point) -> tuple[dict[str, Number], dict[str, float]]:
         e = self.by_name[end]
         env: dict[str, Number] = {**self.constants, **dict(zip(e.fields, x, strict=True))}
+        moves: dict[str, float] = {}
         if e.kind == "input":
             env[e.name] = self.given[e.name][x]
-            return env
+            moves[e.name] = self.moves.get(e.name, {}).get(x, 0.0)
+            return env, moves
         for p in e.ports:
-            values = [self.token(t, p.type) for t in self.tokens(end, p.name, x)]
+            tokens = [self.token(t, p.type) for t in self.tokens(end, p.name, x)]
+            values = [v for v, _ in tokens]
             env[p.name] = values[0] if p.op is None else self.fold(p.op, p.type, values)
+            moves[p.name] = tokens[0][1] if p.op is None else _fold_moves(p.op, values, [m for _, m in tokens])
         for b in e.body:
             self._look(b.value)
-            env[b.name] = convert(b.value.eval(env), b.type or b.value.type)
-        return env
+            type_ = b.type or b.value.type
+            moves[b.name] = b.value.tangent(env, moves) if self.moves and RANK[type_] >= 2 else 0.0
+            env[b.name] = convert(b.value.eval(env), type_)
+        return env, moves
 
     def fold(self, op: str, type_: str, values: list[Number]) -> Number:
         """The result of a gather."""
@@ -133,6 +146,26 @@ class _Evaluator:
         return out
 
 
+def _fold_moves(op: str, values: list[Number], moves: list[float]) -> float:
+    """The derivative of a gather's result; ties of `min` and `max` share equally."""
+    match op:
+        case "+":
+            return sum(moves)
+        case "*":
+            total = 0.0
+            for n, m in enumerate(moves):
+                for k, v in enumerate(values):
+                    m *= v if k != n else 1.0
+                total += m
+            return total
+        case "min" | "max" if values:
+            best = min(values) if op == "min" else max(values)
+            ties = [m for v, m in zip(values, moves, strict=True) if v == best]
+            return sum(ties) / len(ties)
+        case _:
+            return 0.0
+
+
 def _nothing(op: str, type_: str) -> Number:
     """The identity of `min` or `max`."""
     if type_ == "int":
@@ -154,28 +187,17 @@ def _exact(op: str, type_: str, values: Iterable[Number]) -> bool:
 
 
 def compute(
-    program: Program, result: Result, given: Mapping[str, Mapping[Point, Number]], params: Mapping[str, int]
-) -> Computed:
+    program: Program, result: Result, given: Mapping[str, Mapping[Point, Number]], params: Mapping[str, int],
+    moves: Directions | None = None,
+) -> Computed:  # fmt: skip
     """The host outputs of a right program, by the instances and tokens that `naive.run` found."""
-    ev = _Evaluator(program, result, given, params)
+    ev = _Evaluator(program, result, given, params, moves or {})
     for e in program.ends:
         if e.kind == "node":
             for x in sorted(result.domains[e.name]):
                 ev.env(e.name, x)
         elif e.kind == "output":
-            ev.found.outputs[e.name] = {
-                x: ev.token(ev.tokens(e.name, e.name, x)[0], e.type) for x in sorted(result.domains[e.name])
-            }
+            tokens = {x: ev.token(ev.tokens(e.name, e.name, x)[0], e.type) for x in sorted(result.domains[e.name])}
+            ev.found.outputs[e.name] = {x: v for x, (v, _) in tokens.items()}
+            ev.found.tangents[e.name] = {x: m for x, (_, m) in tokens.items()}
     return ev.found
-
-
-def differs(e: End, expected: Mapping[Point, Number], got: Any, origin: Point, *, exact: bool) -> str | None:
-    """Where a dense array differs from values by index, None if nowhere; outside the domain it must be 0."""
-    import numpy as np
-
-    dense = np.zeros_like(got)
-    for x, v in expected.items():
-        dense[tuple(i - o for i, o in zip(x, origin, strict=True))] = v
-    wide = 1e-5 if got.dtype == np.float32 else 1e-9
-    good = np.array_equal(dense, got) if exact else np.allclose(dense, got, rtol=wide, atol=wide)
-    return None if good else f"{e.name}: expected {dense.tolist()}, got {got.tolist()}"

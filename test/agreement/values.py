@@ -83,6 +83,44 @@ class Val:
         return convert(_COMPUTE[self.op](*wide), self.type)
 
 
+    def tangent(self, env: Mapping[str, Number], moves: Mapping[str, float]) -> float:
+        """The derivative along `moves` (names left out do not move), with the conventions of the language: ties of `min` and
+        `max` share equally, the derivative of `abs` at 0 is 0, comparisons and integers have none."""
+        if self.op == "name":
+            return moves.get(str(self.what), 0.0)
+        if RANK[self.type] < 2 or self.op == "lit":
+            return 0.0
+        if self.op == "?:":
+            return (self.args[1] if self.args[0].eval(env) else self.args[2]).tangent(env, moves)
+        a = [float(x.eval(env)) for x in self.args]
+        d = [x.tangent(env, moves) for x in self.args]
+        match self.op:
+            case "+":
+                return d[0] + d[1]
+            case "-":
+                return d[0] - d[1]
+            case "neg":
+                return -d[0]
+            case "*":
+                return d[0] * a[1] + a[0] * d[1]
+            case "/":
+                return (d[0] - a[0] / a[1] * d[1]) / a[1]
+            case "min" | "max":
+                best = min(a) if self.op == "min" else max(a)
+                ties = [e for v, e in zip(a, d, strict=True) if v == best]
+                return sum(ties) / len(ties)
+            case "abs":
+                return d[0] * ((a[0] > 0) - (a[0] < 0))
+            case "tanh":
+                return d[0] * (1 - math.tanh(a[0]) ** 2)
+            case "sin":
+                return d[0] * math.cos(a[0])
+            case "exp":
+                return d[0] * math.exp(a[0])
+            case _:
+                return d[0] / (2 * math.sqrt(a[0]))
+
+
 _CLOSED = {"name", "lit", "min", "max", "abs", "floor", "tanh", "sin", "exp", "int", "sqrt"}
 _INFIX = {"+", "-", "*", "/", "mod", "floordiv", "<", "<=", ">", ">=", "==", "!=", "&&", "||"}
 _LOGIC = {

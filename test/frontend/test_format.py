@@ -176,6 +176,11 @@ def test_layout(text: str, wanted: str) -> None:
     assert check(text) == wanted + "\n"
 
 
+def test_a_statement_may_begin_with_a_minus_sign() -> None:
+    text = "program p\ninput X { -> T.q<> }\noutput Y\nnode T {\n  in q\n  // half\n  -0.5*q -> Y\n}\n"
+    assert "  -0.5*q -> Y\n" in format_text(text)
+
+
 def test_names_stay_as_written() -> None:
     """A name that is not in normal form C is the same name, but not the same text."""
     decomposed = "const e\u0301 = 1\n"

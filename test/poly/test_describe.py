@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.counting import count
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval, same_value, stable_bounds
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval, stable_bounds
+from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Formula, IndexExpr, divide
 from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.sets import PolyContext, Table

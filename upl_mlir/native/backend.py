@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.native import call, target
 from upl_mlir.native.cache import Cache, digest, open_cache
 from upl_mlir.native.entry import EmittedModule, emit_module
-from upl_mlir.native.products import EXPORTED, library_ir
+from upl_mlir.native.library import SHARED, modules, symbol
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Argument
 
@@ -88,36 +88,38 @@ _in_memory: weakref.WeakValueDictionary[str, target.Loaded] = weakref.WeakValueD
 
 
 def _load(
-    ir: str,
+    parts: Sequence[tuple[str, target.Effort]],
     machine: target.Machine,
-    symbols: Sequence[str],
+    symbol: str,
     needs: Sequence[target.Loaded],
-    cache: bool,
     *,
-    by_hand: bool,
+    cache: bool,
 ) -> tuple[target.Loaded, bool]:
-    """Machine code of an IR text, and whether it was found ready made."""
-    key = digest(ir, machine.key, str(by_hand))
-    loaded = _in_memory.get(key) if cache else None
+    """Machine code of LLVM modules, and whether it was found ready made."""
+    keys = [digest(ir, machine.key, effort.name) for ir, effort in parts]
+    loaded = _in_memory.get(keys[0]) if cache else None
     if loaded is not None:
         return loaded, True
     store = open_cache() if cache else Cache(None)
-    data = store.read(f"{key}.o")
-    found = data is not None
-    if data is None:
-        data = target.compile_object(ir, machine, by_hand=by_hand)
-        store.write(f"{key}.o", data)
-    loaded = target.load_object(data, symbols, needs)
+    objects, found = list[bytes](), True
+    for key, (ir, effort) in zip(keys, parts, strict=True):
+        data = store.read(f"{key}.o")
+        if data is None:
+            found = False
+            data = target.compile_object(ir, machine, effort)
+            store.write(f"{key}.o", data)
+        objects.append(data)
+    loaded = target.load_objects(objects, [symbol], needs)
     if cache:
-        _in_memory[key] = loaded
+        _in_memory[keys[0]] = loaded
     return loaded, found
 
 
 @functools.cache
-def _products(f: TileFormat, machine: target.Machine) -> target.Loaded:
-    """The functions on products in one format; they stay for the life of the process."""
-    symbols = [f"upl.{name}.{f.name}" for name in EXPORTED]
-    return _load(library_ir(f), machine, symbols, (), True, by_hand=True)[0]
+def _shared(name: str, f: TileFormat, machine: target.Machine) -> target.Loaded:
+    """A function of the library; it stays for the life of the process."""
+    needs = [_shared(other, f, machine) for other in SHARED[name].needs]
+    return _load(modules(name, f), machine, symbol(name, f), needs, cache=True)[0]
 
 
 def compile_module(
@@ -134,6 +136,6 @@ def compile_module(
     threads = threads if call.extension().module is not None else 1
     machine = machine or target.host()
     emitted = emit_module(module, machine, threads)
-    needs = [_products(f, machine) for f in emitted.formats]
-    loaded, cached = _load(emitted.ir, machine, [ENTRY], needs, cache, by_hand=False)
+    needs = [_shared(name, f, machine) for name, f in emitted.shared]
+    loaded, cached = _load([(emitted.ir, target.Effort.FULL)], machine, ENTRY, needs, cache=cache)
     return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

@@ -32,8 +32,8 @@ class Library:
     threads: int
     vector_bytes: int
     registers: int
-    formats: dict[str, TileFormat] = field(default_factory=dict[str, TileFormat])
-    """Formats whose products the module calls."""
+    shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
+    """The functions of `library.py` that the module calls."""
     functions: dict[str, str] = field(default_factory=dict[str, str])
     """Definitions and declarations by name; the order is that of the first use."""
     globals: list[str] = field(default_factory=list[str])
@@ -48,14 +48,14 @@ class Library:
             self.functions.setdefault(key, body)
         return full
 
-    def uses(self, f: TileFormat) -> None:
-        """Declare the functions on products in a format."""
-        from upl_mlir.native.products import DECLARATIONS
+    def uses(self, name: str, f: TileFormat) -> None:
+        """Declare a function of `library.py`."""
+        from upl_mlir.native.library import SHARED, symbol
 
-        self.formats[f.name] = f
-        for name, params in DECLARATIONS.items():
-            full = f"@upl.{name}.{f.name}"
-            self.functions.setdefault(full, f"declare void {full}({params})")
+        full = f"@{symbol(name, f)}"
+        if full not in self.functions:
+            self.shared.append((name, f))
+            self.functions[full] = f"declare void {full}({SHARED[name].params})"
 
 
 @dataclass

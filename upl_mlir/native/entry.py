@@ -23,7 +23,7 @@ from upl_mlir.native.emit import Emitter, Library
 from upl_mlir.native.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.native.target import Machine
-from upl_mlir.native.text import Code, byte_size, float_text, llvm_type, memory_type
+from upl_mlir.native.text import ATTRIBUTES, Code, byte_size, float_text, llvm_type, memory_type
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Argument, Root, View, row_major, shape_of
 
@@ -38,8 +38,8 @@ class EmittedModule:
     name: str
     ir: str
     arguments: tuple[Argument, ...]
-    formats: tuple[TileFormat, ...]
-    """Formats whose products the module calls: see `products.library_ir`."""
+    shared: tuple[tuple[str, TileFormat], ...]
+    """Functions of `library.py` that the module calls."""
 
 
 def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModule:
@@ -57,14 +57,13 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     if kept:  # vector versions that nothing calls until the vectoriser has run
         pointers = ", ".join(kept)
         parts.append(f"@llvm.compiler.used = appending global [{pointers.count('ptr ')} x ptr] [{pointers}]")
-    attributes = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
-    parts.append(f"attributes #0 = {{ {attributes} }}")
-    parts.append(f"attributes #1 = {{ alwaysinline willreturn memory(none) {attributes} }}")
-    parts.append(f"attributes #2 = {{ noinline {attributes} }}")
-    parts.append(f"attributes #3 = {{ willreturn memory(none) {attributes} }}")
-    parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {attributes} }}")
-    parts.append(f"attributes #5 = {{ noinline optsize {attributes} }}")
-    return EmittedModule(function.sym_name.data, "\n".join(parts) + "\n", arguments, tuple(library.formats.values()))
+    parts.append(f"attributes #0 = {{ {ATTRIBUTES} }}")
+    parts.append(f"attributes #1 = {{ alwaysinline willreturn memory(none) {ATTRIBUTES} }}")
+    parts.append(f"attributes #2 = {{ noinline {ATTRIBUTES} }}")
+    parts.append(f"attributes #3 = {{ willreturn memory(none) {ATTRIBUTES} }}")
+    parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {ATTRIBUTES} }}")
+    parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")
+    return EmittedModule(function.sym_name.data, "\n".join(parts) + "\n", arguments, tuple(library.shared))
 
 
 def _table(library: Library, op: memref.GlobalOp) -> None:

@@ -58,11 +58,7 @@ class Panels:
 
 
 def _function(name: str, params: str, code: Code, attributes: str = "#2") -> str:
-    return (
-        f"define internal void @{name}({params}) {attributes} {{\nstart:\n"
-        + "\n".join(code.lines)
-        + "\n  ret void\n}\n"
-    )
+    return f"define void @{name}({params}) {attributes} {{\nstart:\n" + "\n".join(code.lines) + "\n  ret void\n}\n"
 
 
 def fill_tables(f: TileFormat) -> str:
@@ -321,14 +317,6 @@ def _edge(c: Code, f: TileFormat, part: dict[str, str], cm: str, cn: str, mr: st
             c.do(f"store {f.real} {c.let(f'load {f.real}, ptr {source}')}, ptr {target}")
 
 
-def library(f: TileFormat) -> dict[str, str]:
-    """All functions that a product needs, by name."""
-    rows, vectors = f.tile
-    return {
-        "@upl.fill": fill_tables(f),
-        f"@upl.pack{rows}.{f.name}": pack(f, rows),
-        f"@upl.pack{vectors * f.lanes}.{f.name}": pack(f, vectors * f.lanes),
-        f"@upl.tile{rows}.{f.name}": tile(f, rows),
-        f"@upl.tile{f.few}.{f.name}": tile(f, f.few),
-        f"@upl.gemm.{f.name}": product(f),
-    }
+def tile_declaration(f: TileFormat, rows: int) -> str:
+    """The declaration of a tile kernel."""
+    return f"declare void @upl.tile{rows}.{f.name}(i64, ptr, ptr, i64, ptr, ptr, i64)"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import reduce
 
-from upl_mlir.native import gemm, thin
 from upl_mlir.native.contraction import (
     FEW_PRODUCTS,
     MANY_PRODUCTS,
@@ -18,7 +17,7 @@ from upl_mlir.native.contraction import (
 )
 from upl_mlir.native.emit import Emitter
 from upl_mlir.native.gemm import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, Panels
-from upl_mlir.native.tiles import TileFormat
+from upl_mlir.native.text import is_number
 
 Way = tuple[str, Callable[[], None]]
 """A condition (a text, or "true") and what to write where it holds."""
@@ -26,16 +25,22 @@ Way = tuple[str, Callable[[], None]]
 
 def emit_product(e: Emitter, p: Product) -> None:
     """Write a product: the first way whose condition holds, else plain loops."""
-    ways = [way for way in (_packed(e, p), _thin(e, p), _dot(e, p)) if way is not None]
     end = e.code.label("product")
-    for condition, write in ways:
+    for way in (_packed(e, p), _thin(e, p), _dot(e, p)):
+        if way is None or way[0] == "false":
+            continue
+        condition, write = way
+        if condition == "true":
+            write()
+            break
         yes, no = e.code.label("way"), e.code.label("other")
         e.code.branch(condition, yes, no)
         e.code.begin(yes)
         write()
         e.code.jump(end)
         e.code.begin(no)
-    emit_loops(e, p.nest)
+    else:
+        emit_loops(e, p.nest)
     e.code.jump(end)
     e.code.begin(end)
 
@@ -46,15 +51,22 @@ def _count(e: Emitter, p: Product, dims: Sequence[int]) -> str:
 
 
 def _choose(e: Emitter, condition: str, yes: str, no: str) -> str:
-    return no if condition == "false" else e.code.let(f"select i1 {condition}, i64 {yes}, i64 {no}")
+    if condition in ("true", "false"):
+        return yes if condition == "true" else no
+    return e.code.let(f"select i1 {condition}, i64 {yes}, i64 {no}")
 
 
 def _at_least(e: Emitter, value: str, bound: int | str) -> str:
+    if is_number(value) and is_number(str(bound)):
+        return "true" if int(value) >= int(bound) else "false"
     return e.code.let(f"icmp sge i64 {value}, {bound}", "c")
 
 
 def _all(e: Emitter, *conditions: str) -> str:
-    return reduce(lambda a, b: e.code.let(f"and i1 {a}, {b}", "c"), conditions)
+    if "false" in conditions:
+        return "false"
+    asked = [c for c in conditions if c != "true"]
+    return reduce(lambda a, b: e.code.let(f"and i1 {a}, {b}", "c"), asked) if asked else "true"
 
 
 def _place(e: Emitter, o: Operand, at: str) -> str:
@@ -102,7 +114,7 @@ def _packed(e: Emitter, p: Product) -> Way | None:
     enough = _all(e, *(_at_least(e, x, bound) for x, bound in ((work, least), (m, rows), (n, p.f.lanes // 2), (k, 4))))
 
     def write() -> None:
-        e.library.uses(p.f)
+        e.library.uses("gemm", p.f)
         groups = e.stack(DESCRIPTION_WORDS)
         for i, (dims, x, y) in enumerate(((p.m, p.a, p.c), (p.n, p.b, p.c), (p.k, p.a, p.b))):
             _write_group(e, p, e.code.at(groups, str(i * GROUP_WORDS), "i64"), dims, x, y)
@@ -141,7 +153,8 @@ def _thin(e: Emitter, p: Product) -> Way | None:
     line = p.m[-1] if p.m else None
 
     def write() -> None:
-        e.library.uses(p.f)
+        e.library.uses("fill", p.f)
+        e.library.uses("thin", p.f)
         group = e.stack(GROUP_WORDS)
         _write_group(e, p, group, p.k, p.a, p.b)
         k = _count(e, p, p.k)
@@ -177,7 +190,7 @@ def _dot(e: Emitter, p: Product) -> Way | None:
     enough = _all(e, _at_least(e, work, FEW_PRODUCTS), _at_least(e, p.nest.sizes[along], p.f.lanes))
 
     def write() -> None:
-        e.library.uses(p.f)
+        e.library.uses("dot", p.f)
 
         def call(a: str, b: str, c: str) -> None:
             rows, x = (b, a) if matrix is p.b else (a, b)
@@ -189,27 +202,3 @@ def _dot(e: Emitter, p: Product) -> Way | None:
         _loops(e, p, [d for d in (*p.batch, *p.k, *p.m, *p.n) if d not in (line, along)], call)
 
     return enough, write
-
-
-EXPORTED = ("gemm", "fill", "thin", "dot")
-
-
-def library_ir(f: TileFormat) -> str:
-    """The LLVM module with all functions on products in one format; `EXPORTED` ones are public."""
-    texts = {**gemm.library(f), "thin": thin.thin(f), "dot": thin.dot(f)}
-    text = "\n".join(texts.values())
-    for name in EXPORTED:
-        text = text.replace(f"define internal void @upl.{name}.{f.name}(", f"define void @upl.{name}.{f.name}(")
-    attributes = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
-    return (
-        text + f"\nattributes #2 = {{ noinline {attributes} }}\nattributes #5 = {{ noinline optsize {attributes} }}\n"
-    )
-
-
-DECLARATIONS = {
-    "gemm": "ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64",
-    "fill": "ptr, i64, i64, ptr, ptr",
-    "thin": "i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64",
-    "dot": "i64, i64, ptr, i64, ptr, ptr, i64",
-}
-"""Parameters of the exported functions."""

@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -70,35 +71,42 @@ _lock = threading.Lock()
 """LLVM's global context and the JIT are used by one thread at a time."""
 
 
-def _optimise(ir: str, machine: Machine, *, by_hand: bool = False) -> tuple[Any, Any]:
-    """The module of an IR text, verified and optimised, and the target machine.
+class Effort(Enum):
+    """How hard LLVM works on a module: what is written with vectors and blocks in it wants little or nothing."""
 
-    What is written `by_hand` has its vectors already: only simple clean-ups are run.
-    """
+    NONE = 0
+    LIGHT = 1
+    FULL = 3
+
+
+def _optimise(ir: str, machine: Machine, effort: Effort) -> tuple[Any, Any]:
+    """The module of an IR text, verified and optimised, and the target machine."""
     target_machine = _target_machine(machine)
     module: Any = llvm.parse_assembly(ir)
     module.triple = machine.triple
     module.data_layout = str(target_machine.target_data)
     module.verify()
-    options: Any = llvm.create_pipeline_tuning_options(speed_level=1 if by_hand else 3)
-    options.loop_vectorization = options.slp_vectorization = not by_hand
-    options.loop_interleaving = options.loop_unrolling = not by_hand
-    builder: Any = llvm.create_pass_builder(target_machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if effort is not Effort.NONE:
+        full = effort is Effort.FULL
+        options: Any = llvm.create_pipeline_tuning_options(speed_level=effort.value)
+        options.loop_vectorization = options.slp_vectorization = full
+        options.loop_interleaving = options.loop_unrolling = full
+        builder: Any = llvm.create_pass_builder(target_machine, options)
+        builder.getModulePassManager().run(module, builder)
     return module, target_machine
 
 
-def compile_object(ir: str, machine: Machine, *, by_hand: bool = False) -> bytes:
+def compile_object(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> bytes:
     """The object file of an IR text."""
     with _lock:
-        module, target_machine = _optimise(ir, machine, by_hand=by_hand)
+        module, target_machine = _optimise(ir, machine, effort)
         return target_machine.emit_object(module)
 
 
 def assembly(ir: str, machine: Machine) -> str:
     """The machine code of an IR text, as assembly."""
     with _lock:
-        module, target_machine = _optimise(ir, machine)
+        module, target_machine = _optimise(ir, machine, Effort.FULL)
         return target_machine.emit_assembly(module)
 
 
@@ -119,13 +127,15 @@ class Loaded:
     needs: tuple[Loaded, ...]
 
 
-def load_object(data: bytes, symbols: Iterable[str], needs: Sequence[Loaded] = ()) -> Loaded:
-    """Link an object file into this process, with what it calls of other ones.
+def load_objects(objects: Iterable[bytes], symbols: Iterable[str], needs: Sequence[Loaded] = ()) -> Loaded:
+    """Link object files into this process, with what they call of other ones.
 
-    Raises RuntimeError if it is no object file or lacks a symbol.
+    Raises RuntimeError if something is no object file or a symbol is missing.
     """
     with _lock:
-        builder: Any = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        builder: Any = llvm.JITLibraryBuilder().add_current_process()
+        for data in objects:
+            builder.add_object_img(data)
         for symbol in symbols:
             builder.export_symbol(symbol)
         for other in needs:

@@ -12,6 +12,9 @@ from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
 
+ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
+"""What all functions have: vectors as wide as the machine's, and no interest in floating-point exceptions."""
+
 
 def llvm_type(t: Attribute) -> str:
     """The LLVM type of a scalar; `index` is i64.  Raises UplError (UPL1820)."""

@@ -43,9 +43,7 @@ def thin(f: TileFormat) -> str:
             c.begin(done)
     params = ("i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %along_a, ptr noalias %b, "
               "ptr noalias %along_b, ptr noalias %c, i64 %step_c")  # fmt: skip
-    return (
-        f"define internal void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
-    )
+    return f"define void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
 
 
 def dot(f: TileFormat) -> str:
@@ -72,9 +70,7 @@ def dot(f: TileFormat) -> str:
                 there = c.let(f"load {f.real}, ptr {place}")
                 c.do(f"store {f.real} {c.let(f'fadd {f.real} {there}, {total}')}, ptr {place}")
     params = "i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %x, ptr noalias %y, i64 %step_y"
-    return (
-        f"define internal void @upl.dot.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
-    )
+    return f"define void @upl.dot.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
 
 
 def _sums(

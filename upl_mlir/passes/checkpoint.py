@@ -12,7 +12,7 @@ from the adjoint of the segment after, and so no copy starts before that one is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -24,11 +24,14 @@ from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import AdjointOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import nodes, poly_context, program_of, span_of
 from upl_mlir.passes.arrows import PRIMAL
+from upl_mlir.passes.check import Count, Counts, number
 from upl_mlir.passes.cycles import components
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.notes import add_note
 from upl_mlir.passes.refire import Refire, Segments
 from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import Interval, interval
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PSet, union
@@ -70,8 +73,24 @@ def checkpoint(program: ProgramOp, along: str, every: int | str) -> None:
     sets = ProgramSets(program)
     loop = Loop(sets, along)
     first, end = loop.extent()
+    tape = loop.tape()
     refire = Refire(program, sets, along, Segments.over(first, end, size), loop.phases, loop.adjoints)
     refire.run(loop.again)
+    at_once = loop.tape(lambda step: Formula.compare(step, "<", first + size))
+    add_note(program, _effect(f"checkpoint along {along} every {size}", tape, refire, at_once))
+
+
+def _effect(what: str, tape: Count, refire: Refire, at_once: Count) -> str:
+    """What was won and what it costs, in words."""
+    kept = Counts({str(n): number(count(points)) for n, (_, points) in enumerate(refire.keeps)})
+    fired = Counts({n: number(count(d)) for n, d in refire.domains.items()} | {f"kept {n}": c for n, c in kept.items()})
+    kept_, fired_, tape_, once = (
+        "an unknown number of" if c is None else str(c) for c in (kept.total, fired.total, tape, at_once)
+    )
+    return (
+        f"{what}: {tape_} forward values waited for the adjoint; now {kept_} values are kept and {once} wait at a time; "
+        f"{fired_} firings more"
+    )
 
 
 def _size(program: ProgramOp, every: int | str) -> int:
@@ -149,6 +168,19 @@ class Loop:
             )  # fmt: skip
         self._with_sources(found, {op.symbol for op in self.forward})
         return [op for op in self.forward if op.symbol in found]
+
+    def tape(self, inside: Callable[[IndexExpr], Formula] | None = None) -> Count:
+        """The tokens that the loop sends to its adjoint, at all steps or at those for which `inside` holds."""
+        adjoints = {op.symbol for op in self.adjoints}
+        total = Counts()
+        for op in self.again:
+            for a in self.sets.out_of(op.symbol):
+                if a.target.symbol in adjoints:
+                    tokens = self.sets.tokens(a)
+                    if inside is not None:
+                        tokens = tokens.constrain(inside(IndexExpr.of(self.along) - self.phases[op.symbol]))
+                    total[str(len(total))] = number(count(tokens))
+        return total.total
 
     # -- steps ---------------------------------------------------------------------------------------------------------
     def _phases(self) -> dict[str, int]:

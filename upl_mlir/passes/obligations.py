@@ -14,9 +14,10 @@ from enum import Enum
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.passes.relations import Arrow, ProgramSets, at_most_0
+from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.describe import describe, fibre_counts, same_value, sum_by_parts
+from upl_mlir.poly.describe import describe, fibre_counts, sum_by_parts
+from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
@@ -366,5 +367,5 @@ def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:
     for p in op.ports:
         if p.gather is None or not isinstance(p.count, IndexExpr) or any(op.port(n) for n in p.count.names):
             return None
-        nothing.append(at_most_0(p.count))
+        nothing.append(sets.no_summands(p.count))
     return sets.set(op.fields, Formula.all(nothing), op)

@@ -1,12 +1,16 @@
 """Firing forward nodes of a loop again, run by run: the copies, what they are fed with, and what holds them back.
 
 A *step* is the index along the loop, less a node's phase: nodes of one step may belong to different values of the field,
-so that as few tokens as possible go from one step to the next.  A run is a range of steps.  Copies take their tokens
+so that as few tokens as possible go from one step to the next.  A run is a range of steps (`runs.py` says which).  Copies
+take their tokens
 
 * from copies of the same run;
-* from the forward nodes themselves where a run begins, and from outside the loop: these come long before they are wanted,
-  so at instances that have no token of the first kind one of them is held by a node ``Keep...`` until the adjoint has
-  come back to the step after the run.
+* from outside the loop, and where a run begins from whoever came there first: these come long before they are wanted, so
+  they are held by nodes ``Keep...`` until the adjoint has come back to the step after the run.
+
+Where the runs are segments, each step belongs to one run, and it is enough to hold one token of each instance that has no
+token from its own run; where runs overlap, their number is an index field of the copies, and all such tokens are held and
+handed on from run to run.
 """
 
 from __future__ import annotations
@@ -14,55 +18,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i1
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import StringAttr, i1
+from xdsl.ir import Block, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import CountAttr, FormulaAttr, NodeOp, Port, ProgramOp, SendOp, UplType, port_ref
+from upl_mlir.dialects.upl import (
+    CountAttr,
+    FormulaAttr,
+    InputOp,
+    NamesAttr,
+    NodeOp,
+    Port,
+    ProgramOp,
+    SendOp,
+    UplType,
+    port_ref,
+)
 from upl_mlir.dialects.upl.query import span_of, symbols
 from upl_mlir.passes.arrows import COMMENT, PRIMAL, answer, connect, copy_along, free_names, here, restricted
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, primed
+from upl_mlir.passes.runs import Runs
+from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import describe, fibre_count, interval
-from upl_mlir.poly.expr import CmpOp, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Runs of `size` steps from `first` on; those before step `last`, where the last one begins, fire again."""
-
-    first: IndexExpr
-    last: IndexExpr
-    size: int
-
-    @staticmethod
-    def over(first: IndexExpr, end: IndexExpr, size: int) -> Segments:
-        """Segments of the steps from `first` to `end`, both included."""
-        whole = divide(DivKind.FLOORDIV, end - first, IndexExpr.of(size))
-        return Segments(first, first + whole * size, size)
-
-    def number(self, step: IndexExpr) -> IndexExpr:
-        """The number of the segment of a step, from 0."""
-        return divide(DivKind.FLOORDIV, step - self.first, IndexExpr.of(self.size))
-
-    def again(self, step: IndexExpr) -> Formula:
-        """Whether a step fires again."""
-        return Formula.compare(step, "<", self.last)
-
-    def same(self, a: IndexExpr, b: IndexExpr) -> Formula:
-        """Whether two steps are of one run."""
-        return Formula.compare(self.number(a), "==", self.number(b))
-
-    def after(self, step: IndexExpr) -> IndexExpr:
-        """The step that follows on the run of a step."""
-        return self.first + (self.number(step) + 1) * self.size
 
 
 @dataclass
 class Entering:
-    """An arrow into a copy from outside its run; `held` are the source points whose tokens a ``Keep`` node holds."""
+    """An arrow into a copy from outside its run, over the dimensions of `Refire.widened`; `held` are the points (run,
+    source index and iterators) whose tokens a ``Keep`` node holds."""
 
     arrow: Arrow
     relation: PSet
@@ -71,7 +58,7 @@ class Entering:
 
 @dataclass
 class Refire:
-    """One program being given copies of the nodes `again` along a field.
+    """One program being given copies of some nodes along a field.
 
     `phases` has each node's phase; `adjoints` are the nodes that take values from the copies and may let a run go.
     """
@@ -79,29 +66,32 @@ class Refire:
     program: ProgramOp
     sets: ProgramSets
     along: str
-    runs: Segments
+    runs: Runs
     phases: dict[str, int]
     adjoints: Sequence[NodeOp]
     copies: dict[str, NodeOp] = field(default_factory=dict[str, NodeOp])
-    domains: dict[str, PSet] = field(default_factory=dict[str, PSet])
+    domains: dict[str, PSet] = field(default_factory=dict[str, PSet])  # of the copies
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    keeps: list[tuple[NodeOp, PSet]] = field(default_factory=list[tuple[NodeOp, PSet]])
+    kept: list[PSet] = field(default_factory=list[PSet])  # tokens that wait for a run, as points
+    keeps: list[PSet] = field(default_factory=list[PSet])  # domains of the nodes that hold them
 
     def run(self, again: Sequence[NodeOp]) -> None:
         """Make the copies and their arrows."""
-        sets, taken = self.sets, symbols(self.program)
+        front, taken = self.runs.fields, symbols(self.program)
         for op in again:
-            self.domains[op.symbol] = sets.domain(op.symbol).constrain(self.runs.again(self.step(op.symbol))).coalesce()
+            whole = self.sets.domain(op.symbol).extend((*op.fields, *front)).reorder((*front, *op.fields))
+            self.domains[op.symbol] = whole.constrain(self.runs.again(self.step(op.symbol))).coalesce()
         live = [op for op in again if not self.domains[op.symbol].is_empty()]
-        entering = {op.symbol: self._entering(op, {o.symbol for o in live}) for op in live}
+        names = {op.symbol for op in live}
+        entering = {op.symbol: self._entering(op, names) for op in live}
         for op in live:
             self._copy(op, unused(f"R{op.symbol}", taken))
         for op in live:
             within, outside = entering[op.symbol]
             for a, r in within:
-                source = self.copies[a.source.symbol]
-                copy_along(replace(a, source=source), r, self.domains[a.source.symbol],
-                           lambda a=a: self.values[a.send.value], self._into(a), rule="fired again")  # fmt: skip
+                source, lifted = self._lifted(a, self.copies[a.source.symbol])
+                copy_along(lifted, r.reorder(lifted.dims), source, lambda a=a: self.values[a.send.value], lifted.send.target,
+                           rule="fired again")  # fmt: skip
             for e in outside:
                 self._enter(op, e, taken)
         for op in live:
@@ -112,19 +102,17 @@ class Refire:
         """The step of an instance of a node, over its fields with `mark` behind them."""
         return IndexExpr.of(self.along + mark) - self.phases.get(name, 0)
 
-    def _into(self, a: Arrow) -> SymbolRefAttr:
-        return port_ref(self.copies[a.target.symbol].symbol, a.port.name)
-
     # -- copies --------------------------------------------------------------------------------------------------------
     def _copy(self, op: NodeOp, name: str) -> None:
         """A node that computes what `op` does, without arrows."""
+        front = self.runs.fields
         formula = describe(self.domains[op.symbol])
-        copy = NodeOp(name, op.fields, op.ports, formula)
+        copy = NodeOp(name, (*front, *op.fields), op.ports, formula)
         copy.domain = FormulaAttr(formula)
         copy.location = op.location
         copy.attributes |= {**op.attributes, PRIMAL: StringAttr(op.symbol)}
-        copy.attributes[COMMENT] = StringAttr(f"{op.symbol} again, segment by segment")
-        self.values.update(zip(op.block.args, copy.block.args, strict=True))
+        copy.attributes[COMMENT] = StringAttr(f"{op.symbol} again, {self.runs.text}")
+        self.values.update(zip(op.block.args, copy.block.args[len(front) :], strict=True))
         for inner in op.block.ops:
             if not isinstance(inner, SendOp):
                 new = inner.clone({o: self.values[o] for o in inner.operands})
@@ -133,19 +121,47 @@ class Refire:
         self.program.body.block.add_op(copy)
         self.copies[op.symbol] = copy
 
+    def widened(self, a: Arrow, r: PSet, domain: PSet) -> PSet:
+        """A part of the relation of an arrow into a node, for its copies: with the run in front of the source's fields and
+        of the target's, restricted to the copies' `domain`."""
+        dims = (*self.runs.fields, *a.src, *a.loops, *primed(self.runs.fields), *a.dst)
+        inside = domain.rename(dict(zip(domain.dims, primed(domain.dims), strict=True)))
+        wide = r.extend((*r.dims, *self.runs.fields, *primed(self.runs.fields))).reorder(dims)
+        both = wide & inside.extend(dims).reorder(dims)
+        same = [Formula.compare(f, "==", g) for f, g in zip(self.runs.fields, primed(self.runs.fields), strict=True)]
+        return both.constrain(Formula.all(same))
+
+    def _points(self, a: Arrow) -> tuple[str, ...]:
+        return (*self.runs.fields, *a.src, *a.loops)
+
+    def _dst(self, a: Arrow) -> tuple[str, ...]:
+        return (*primed(self.runs.fields), *a.dst)
+
+    def _lifted(self, a: Arrow, source: NodeOp | InputOp, run: Sequence[IndexExpr | None] | None = None) -> tuple[PSet, Arrow]:
+        """An arrow into a node as one into its copy, from a copy (same run) or from outside (`run` is the index in front);
+        with the source's domain."""
+        target = self.copies[a.target.symbol]
+        index = (*(here(self.runs.fields) if run is None else run), *a.send.index.data)
+        send = SendOp(
+            Block(arg_types=[a.send.value.type]).args[0], port_ref(target.symbol, a.port.name), index,
+            count=a.send.count.data if a.send.count else None, condition=a.send.when, iterators=a.send.loops,
+            point_condition=a.send.when_point,
+        )  # fmt: skip
+        send.location = a.send.location
+        domain = self.domains[a.source.symbol] if run is None else self.sets.domain(a.source.symbol)
+        return domain, Arrow(send, source, target, a.port, a.where, a.exact)
+
     def _entering(self, op: NodeOp, live: set[str]) -> tuple[list[tuple[Arrow, PSet]], list[Entering]]:
         """The arrows into a copy: those from copies of the same run, and the others, of which some are held."""
-        sets, mine = self.sets, self.domains[op.symbol]
+        mine = self.domains[op.symbol]
         within: list[tuple[Arrow, PSet]] = []
         outside: list[Entering] = []
-        for a in sets.into(op.symbol):
-            r = sets.relation(a) & self._inside(a, mine)
+        for a in self.sets.into(op.symbol):
+            r = self.widened(a, self.sets.relation(a), mine)
             if r.is_empty():
                 continue
             if not a.exact:
-                raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
-                )
+                raise error("UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send))
             if a.source.symbol not in live or f"{self.along}'" in a.stars:
                 outside.append(Entering(a, r))
                 continue
@@ -160,38 +176,47 @@ class Refire:
         start = mine
         for a, r in within:
             start = start - self._landing(a, r)
-        if not start.is_empty():
-            self._hold(op, outside, start.coalesce())
+        self._hold(op, outside, start.coalesce())
         return within, outside
 
-    @staticmethod
-    def _inside(a: Arrow, domain: PSet) -> PSet:
-        return domain.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims).reorder(a.dims)
+    def _inside(self, a: Arrow, domain: PSet, dims: Sequence[str]) -> PSet:
+        """Instances of a copy as a condition on the target in `dims`."""
+        return domain.rename(dict(zip(domain.dims, self._dst(a), strict=True))).extend(dims).reorder(dims)
 
-    @staticmethod
-    def _landing(a: Arrow, r: PSet) -> PSet:
-        """The target instances of a part of an arrow."""
-        return r.project(a.dst).rename(dict(zip(a.dst, a.target.fields, strict=True)))
+    def _landing(self, a: Arrow, r: PSet) -> PSet:
+        """The instances of the target's copy in a part of an arrow."""
+        dims = (*self.runs.fields, *a.target.fields)
+        return r.project(self._dst(a)).rename(dict(zip(self._dst(a), dims, strict=True)))
 
     def _hold(self, op: NodeOp, outside: Sequence[Entering], start: PSet) -> None:
         """Choose tokens such that one is held for every instance of `start`, which no token of its run reaches."""
-        best: list[tuple[Entering, PSet]] | None = None
-        for p in op.ports:
+        single = [e for e in outside if f"{self.along}'" not in e.arrow.stars]
+        if self.runs.fields:  # runs overlap: what several of them use is handed on
+            for e in single:
+                begins = e.relation.constrain(self.runs.begins(self.step(op.symbol, "'")))
+                if not (e.relation - begins).is_empty() and not begins.is_empty():
+                    raise error("UPL1431", f"{e.arrow.text} feeds the loop at its start and later", span_of(e.arrow.send))
+                if not begins.is_empty():
+                    e.held = begins.project(self._points(e.arrow)).coalesce()
+            for e in single:
+                start = start - self._landing(e.arrow, e.relation) if e.held is not None else start
+            if start.is_empty():
+                return
+        best: list[tuple[Entering, PSet]] | None = [] if start.is_empty() else None
+        for p in op.ports if best is None and not self.runs.fields else ():
             chosen: list[tuple[Entering, PSet]] = []
             left = start
-            for e in outside:
-                if e.arrow.port is p and f"{self.along}'" not in e.arrow.stars and not left.is_empty():
-                    part = e.relation & self._inside(e.arrow, left)
-                    if not part.is_empty():
-                        held = part.project((*e.arrow.src, *e.arrow.loops)).coalesce()
-                        chosen.append((e, held))
-                        left = left - self._landing(e.arrow, part)
+            for e in single:
+                part = e.relation & self._inside(e.arrow, left, e.relation.dims)
+                if e.arrow.port is p and not part.is_empty():
+                    chosen.append((e, part.project(self._points(e.arrow)).coalesce()))
+                    left = left - self._landing(e.arrow, part)
             if left.is_empty() and (best is None or _cost(chosen) < _cost(best)):
                 best = chosen
         if best is None:
             raise error(
                 "UPL1431", f"nothing could hold back `{op.symbol}` when it fires again: no input of it gets, where a "
-                f"segment starts, a token of its own for each `{self.along}`", span_of(op),
+                f"run starts, a token of its own for each `{self.along}`", span_of(op),
             )  # fmt: skip
         for e, held in best:
             e.held = held
@@ -199,40 +224,106 @@ class Refire:
     # -- tokens from outside -------------------------------------------------------------------------------------------
     def _enter(self, op: NodeOp, e: Entering, taken: set[str]) -> None:
         """Send what comes from outside its run to a copy, some of it by way of a node that holds it."""
-        a, context = e.arrow, self.sets.domain(e.arrow.source.symbol)
-        direct = e.relation
+        a, direct = e.arrow, e.relation
         if e.held is not None:
-            held = e.held.extend(a.dims).reorder(a.dims)
+            held = e.held.extend(e.relation.dims).reorder(e.relation.dims)
             direct = e.relation - held
             self._keep(op, a, e.relation & held, e.held, unused(f"Keep_{a.source.symbol}", taken))
-        if not direct.is_empty():
-            copy_along(a, direct.coalesce(), context, lambda: a.send.value, self._into(a), rule="fed again")
+        if direct.is_empty():
+            return
+        if not self.runs.fields:
+            context, lifted = self._lifted(a, a.source, ())
+            copy_along(lifted, direct.coalesce(), context, lambda: a.send.value, lifted.send.target, rule="fed again")
+            if f"{self.along}'" not in a.stars:
+                self.kept.append(direct.project(self._points(a)))
+            return
+        self._feed_all(op, a, direct)
+
+    def _feed_all(self, op: NodeOp, a: Arrow, r: PSet) -> None:
+        """One token for all runs that use it."""
+        mark = f"{self.along}'"
+        points = (*a.src, *a.loops)
+        runs = primed(self.runs.fields)
+        if mark in a.stars:
+            pairs = r.project((*runs, mark))
+            others = [d for d in a.dst if d in a.stars and d != mark]
+            number, rest = count(pairs), fibre_count(r.project((*points, *a.dst)), others)
+        else:
+            step = r.express(self.step(op.symbol, "'"), points)
+            number = self.runs.users(step) if step is not None else None
+            rest = fibre_count(r.project((*points, *a.dst)), a.dst)
+        if a.port.gather is not None or number is None or rest is None:
+            raise error(
+                "UPL1431", f"{a.text} brings a token at each step, which all runs of that step would have to share", span_of(a.send),
+            )  # fmt: skip
+        context, lifted = self._lifted(a, a.source, [None] * len(runs))
+        lifted.send.count = CountAttr(number * rest)
+        plain = r.project((*points, *a.dst))
+        new = restricted(a, plain, context)
+        send = SendOp(
+            a.send.value, lifted.send.target, lifted.send.index.data, count=number * rest, condition=new.condition,
+            iterators=a.send.loops, point_condition=new.point_condition, rule="fed again",
+        )  # fmt: skip
+        send.location = a.send.location
+        a.source.block.add_op(send)
 
     def _keep(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, name: str) -> None:
         """A node that holds the tokens of an arrow, one for each of its points, until the adjoint lets them go."""
         v, go = free_names(self.sets, points.dims, "v", "go")
         formula = describe(points)
-        type_ = a.port.type
-        keep = NodeOp(name, points.dims, [Port(v, type_), Port(go, UplType.BOOL)], formula)
+        keep = NodeOp(name, points.dims, [Port(v, a.port.type), Port(go, UplType.BOOL)], formula)
         keep.domain = FormulaAttr(formula)
         keep.location = a.send.location
         keep.attributes[PRIMAL] = StringAttr(a.source.symbol)
         keep.attributes[COMMENT] = StringAttr(f"kept for {self.copies[op.symbol].symbol} until the adjoint is back")
         self.program.body.block.add_op(keep)
-        copy_along(a, r, self.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(name, v), rule="kept",
-                   index=here(points.dims), count=False)  # fmt: skip
-        count = a.send.count.data if a.send.count else None
-        if isinstance(count, IndexExpr) and a.port.gather is None:
-            count = fibre_count(r, a.dst, [count]) or count
-        connect(self.program, keep, keep.arg(v), self._into(a), a.send.index.data, rule="let go", origin=a.send,
-                count=count if isinstance(count, IndexExpr) else None)  # fmt: skip
+        self._fill(op, a, r, points, keep, v)
+        _, lifted = self._lifted(a, a.source, here(self.runs.fields))
+        number = a.send.count.data if a.send.count else None
+        if isinstance(number, IndexExpr) and a.port.gather is None:
+            number = fibre_count(r, self._dst(a), [number]) or number
+        connect(self.program, keep, keep.arg(v), lifted.send.target, lifted.send.index.data, rule="let go", origin=a.send,
+                count=number if isinstance(number, IndexExpr) else None)  # fmt: skip
         self._let_go(op, a, r, points, keep, go)
-        self.keeps.append((keep, points))
+        self.keeps.append(points)
+        self.kept.append(points)
+
+    def _fill(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, v: str) -> None:
+        """Send a held token to its node: from the arrow's source, or from the run that comes there first; then on to the
+        next run that needs it."""
+        into = port_ref(keep.symbol, v)
+        plain = r.project((*a.src, *a.loops, *a.dst))
+        own = (*a.src, *a.loops)
+        if not self.runs.fields:
+            copy_along(a, plain, self.sets.domain(a.source.symbol), lambda: a.send.value, into, rule="kept",
+                       index=here(own), count=False)  # fmt: skip
+            return
+        step = plain.express(self.step(op.symbol, "'"), own)
+        if step is None:
+            raise error("UPL1431", f"{a.text} enters the loop at several steps at once", span_of(a.send))
+        index = (*self.runs.first_user(step), *here(own))
+        first = plain.constrain(self.runs.stored_by_main(step))
+        copy_along(a, first, self.sets.domain(a.source.symbol), lambda: a.send.value, into, rule="kept", index=index,
+                   count=False)  # fmt: skip
+        if a.source.symbol in self.copies:
+            copy = self.copies[a.source.symbol]
+            mine = self.domains[a.source.symbol]
+            dims = (*self.runs.fields, *plain.dims)
+            stored = plain.extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)
+            stored = stored.constrain(self.runs.stored_by_run(step))
+            wide = replace(a, source=copy)
+            copy_along(wide, stored.reorder((*wide.src, *wide.loops, *a.dst)), mine, lambda: self.values[a.send.value], into,
+                       rule="kept", index=index, count=False)  # fmt: skip
+        more, after = self.runs.next_user()
+        when = describe(points.constrain(more), points)
+        if not when.is_false:
+            connect(self.program, keep, keep.arg(v), into, (*after, *here(own)), rule="handed on", origin=a.send, condition=when)
 
     def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str) -> None:
         """The token by which the adjoint of the step after the run lets a held token go."""
         mark = f"{self.along}'"
         after = self.runs.after(self.step(op.symbol, "'"))
+        r = r.project((*points.dims, *a.dst))
         for node in sorted(self.adjoints, key=lambda n: self._primal(n) != op.symbol):
             if node.fields != op.fields or self._primal(node) not in self.phases:
                 continue
@@ -240,10 +331,11 @@ class Refire:
             at = r.extend((*r.dims, "at")).constrain(Formula.compare("at", "==", after + phase))
             at = at.project([d for d in at.dims if d != mark]).rename({"at": mark}).reorder(r.dims)
             domain = self.sets.domain(node.symbol)
-            there = self._one(at & self._inside(a, domain), points.dims, a.dst)
+            inside = domain.rename(dict(zip(domain.dims, a.dst, strict=True))).extend(r.dims).reorder(r.dims)
+            there = self._one(at & inside, points.dims, a.dst)
             if there is None or not points <= there.project(points.dims):
                 continue
-            stand_in = replace(a, target=node, port=node.ports[0])
+            stand_in = replace(a, source=keep, target=node, port=node.ports[0])
             yes = Body(node.block, node.location).constant(1, i1)
             answer(self.program, stand_in, there, points, keep, go, node, yes, domain)
             return
@@ -273,22 +365,22 @@ class Refire:
 
     # -- what the adjoint takes ----------------------------------------------------------------------------------------
     def _answer_adjoints(self, op: NodeOp) -> None:
-        """Where a copy fires, it and not the node itself sends the adjoint what that needs."""
+        """Where a copy fires for it, the copy and not the node itself sends the adjoint what that needs."""
         adjoints = {n.symbol for n in self.adjoints}
         mine, whole = self.domains[op.symbol], self.sets.domain(op.symbol)
+        step = self.step(op.symbol)
         for a in self.sets.out_of(op.symbol):
             if a.target.symbol not in adjoints:
                 continue
             if not a.exact:
-                raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
-                )
+                raise error("UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send))
             r = self.sets.relation(a)
-            again = (r & mine.extend(a.dims).reorder(a.dims)).coalesce()
-            rest = (r - again).coalesce()
-            copy = self.copies[op.symbol]
-            copy_along(replace(a, source=copy), again, mine, lambda a=a: self.values[a.send.value], a.send.target,
-                       rule=a.send.rule.data if a.send.rule else "stash")  # fmt: skip
+            dims = (*self.runs.fields, *a.dims)
+            again = r.extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)
+            again = again.constrain(self.runs.answers(step)).coalesce()
+            rest = (r - r.constrain(self.runs.replaced(step))).coalesce()
+            copy_along(replace(a, source=self.copies[op.symbol]), again, mine, lambda a=a: self.values[a.send.value],
+                       a.send.target, rule=a.send.rule.data if a.send.rule else "stash")  # fmt: skip
             if rest.is_empty():
                 a.send.detach()
                 a.send.erase()

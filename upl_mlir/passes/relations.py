@@ -240,8 +240,13 @@ class ProgramSets:
         for a in self.into(op.symbol, port.name):
             got = got | self.image(a)
         if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
-            got = got | self.set(op.fields, at_most_0(port.count), op)
+            got = got | self.set(op.fields, self.no_summands(port.count), op)
         return got
+
+    def no_summands(self, n: IndexExpr) -> Formula:
+        """Where a gather of `n` summands waits for none.  Outside a symbolic array there is no entry, so no count either."""
+        entries = [(a, self.ctx.unknown[a.array]) for a in n.lookups() if a.array in self.ctx.unknown]
+        return Formula.all((at_most_0(n), *(array.inside(a) & array.fact(a) for a, array in entries)))
 
     @staticmethod
     def _is_input(op: Endpoint, count: IndexExpr) -> bool:

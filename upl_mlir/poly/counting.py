@@ -18,7 +18,8 @@ from typing import Any
 
 import islpy as isl
 
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval, same_value
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval
+from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import CmpOp, DivKind, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
 from upl_mlir.poly.sets import DIM, PSet
 

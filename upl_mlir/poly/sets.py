@@ -60,8 +60,11 @@ class Unknown:
 
     def fact(self, entry: Lookup) -> Formula:
         """What is known of one entry: the condition, if its index is inside."""
-        inside = Formula.compare(self.lower, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, self.upper)
-        return inside.negate() | self.each.substitute({self.name: IndexExpr.of(entry)})
+        return self.inside(entry).negate() | self.each.substitute({self.name: IndexExpr.of(entry)})
+
+    def inside(self, entry: Lookup) -> Formula:
+        """Where the array has the entry."""
+        return Formula.compare(self.lower, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, self.upper)
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,8 @@ def print_text(file: str, report: Report) -> None:
     for name, n in report.firings.items():
         print(f"  {name:<{width}}  {n if n is not None else '?'}")
     if report.firings.total is not None:
-        print(f"firings: {report.firings.total}   tokens: {report.tokens.total}   waiting at most: {report.waiting_bound}")
+        tokens, waiting = (("?" if n is None else n) for n in (report.tokens.total, report.waiting_bound))
+        print(f"firings: {report.firings.total}   tokens: {tokens}   waiting at most: {waiting}")
     elif report.firings:
         print("  ?: decided by data, or no polynomial found")
     if report.critical_path is not None:

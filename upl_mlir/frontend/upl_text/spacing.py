@@ -145,6 +145,10 @@ class _Spacer:
         self._item = ""  # the word the current item begins with
         self._rank: int | None = None  # how good a break after the previous token is
 
+    def line_ends(self) -> None:
+        """A statement may begin here: a minus sign is none between operands."""
+        self._previous = None
+
     def space(self, token: Token, tight: bool) -> tuple[bool, int | None]:
         """Whether a space stands before the next token, and how good a line break is there."""
         if token.kind is Kind.WORD and token.text in ITEM_WORDS:
@@ -217,12 +221,24 @@ class _Spacer:
 def pieces(program: Program, tokens: Iterable[Token], text: str) -> list[Piece]:
     """Tokens and comments of a text in order, without line ends; `;` is among them."""
     lines = text.removeprefix("\ufeff").split("\n")
-    real = [t for t in tokens if t.kind not in (Kind.NEWLINE, Kind.END)]
+    real: list[Token] = []
+    first: set[Position] = set()  # where the tokens begin that a line end stands before: what they follow is over
+    ended = False
+    for t in tokens:
+        if t.kind in (Kind.NEWLINE, Kind.END):
+            ended = True
+            continue
+        real.append(t)
+        if ended:
+            first.add(begin(t.span))
+        ended = False
     starts = [begin(t.span) for t in real]
     spacer = _Spacer()
     out = [_comment(c) for c in program.comments]
     for token, tight in zip(real, _tight(program, starts), strict=True):
         span = token.span
+        if begin(span) in first:
+            spacer.line_ends()
         space, soft = spacer.space(token, tight)
         as_written = lines[span.line - 1][span.col - 1 : span.end_col - 1]
         out.append(Piece(as_written, begin(span), end(span), token, space, soft))

@@ -1,0 +1,51 @@
+"""The functions on products that kernels share: each is compiled once for a machine and kept in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upl_mlir.native import gemm, thin
+from upl_mlir.native.target import Effort
+from upl_mlir.native.text import ATTRIBUTES
+from upl_mlir.native.tiles import TileFormat
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A function of the library: its parameters, the texts that make it, and how much LLVM shall work on each of them.
+
+    The first text of each part defines the function; it calls what `needs` names.
+    """
+
+    params: str
+    parts: Callable[[TileFormat], list[tuple[str, Effort]]]
+    needs: tuple[str, ...] = ()
+
+
+def _gemm(f: TileFormat) -> list[tuple[str, Effort]]:
+    """Loops over blocks and packing, where nothing is to be gained; and the tiles, where all of the time goes."""
+    sizes = (f.tile[0], f.few)
+    widths = (f.tile[0], f.tile[1] * f.lanes)
+    glue = [gemm.product(f), *(gemm.pack(f, width) for width in widths), *(gemm.tile_declaration(f, r) for r in sizes)]
+    glue.append(f"declare void @upl.fill.{f.name}({SHARED['fill'].params})")
+    return [("\n".join(glue), Effort.NONE), ("\n".join(gemm.tile(f, rows) for rows in sizes), Effort.LIGHT)]
+
+
+SHARED: dict[str, Shared] = {
+    "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(gemm.fill_tables(f), Effort.NONE)]),
+    "gemm": Shared("ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64", _gemm, ("fill",)),
+    "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64", lambda f: [(thin.thin(f), Effort.LIGHT)]),
+    "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64", lambda f: [(thin.dot(f), Effort.LIGHT)]),
+}
+
+
+def symbol(name: str, f: TileFormat) -> str:
+    """The full name of a function of the library."""
+    return f"upl.{name}.{f.name}"
+
+
+def modules(name: str, f: TileFormat) -> list[tuple[str, Effort]]:
+    """The LLVM modules that make a function of the library, with LLVM's effort for each."""
+    attributes = f"\nattributes #2 = {{ noinline {ATTRIBUTES} }}\nattributes #5 = {{ noinline optsize {ATTRIBUTES} }}\n"
+    return [(text + attributes, effort) for text, effort in SHARED[name].parts(f)]
