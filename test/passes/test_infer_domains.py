@@ -150,3 +150,14 @@ def test_inference_again_changes_nothing(examples: Path):
     again = upl.load(str(p)).infer_domains()
     for name in ("Sum", "Link", "Res", "R"):
         assert str(ProgramSets(p.op).domain(name).isl) == str(ProgramSets(again.op).domain(name).isl)
+
+
+@pytest.mark.parametrize(
+    ("declared", "how"),
+    [(" in 0<=k<=3", "domains are declared for A, and reproduce themselves"), ("", "domains are the least fixpoint")],
+)
+def test_the_report_says_which_domains_a_cycle_has(declared, how):
+    text = f"program p\ninput X {{ -> A.x<0> }}\noutput Y\nnode A<k>{declared} {{\n"
+    text += "  in x\n  if k<3: x -> A.x<k+1>\n  if k==3: x -> Y<>\n}\n"
+    (found,) = [o for o in upl.load(text).check().obligations if o.kind.name == "ACYCLIC"]
+    assert found.status.name == "PROVED" and found.message.endswith(how)

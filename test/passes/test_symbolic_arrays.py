@@ -129,3 +129,22 @@ def test_engines_ask_for_the_values():
     with pytest.raises(upl.UplError, match="UPL1513") as e:
         upl.compile(upl.load(NET))
     assert e.value.diagnostics[0].help == "give them when loading: -D N=[...]"
+
+
+@pytest.mark.parametrize(("index", "where"), [("N[K-1]", ""), ("N[k-1]", "1<=k<=K, ")], ids=["one entry", "every entry"])
+def test_an_entry_as_the_number_of_summands(index, where):
+    """No entry is 0, and outside the array there is none: the gather's images alone say where it is served."""
+    field = "k" if where else "d"
+    where = where or "1<=d<=3, "
+    p = upl.load(f"""program p
+    param K >= 2
+    param N[0:K-1] >= 1
+    input X<{field},i> in {where}1<=i<={index} {{ -> Sum.s<{field}> }}
+    output Y<{field}>
+    node Sum<{field}> {{ in @(+) s[{index}]; -> Y }}
+    """)
+    report = p.check()
+    assert {o.status for o in report.obligations} == {Status.PROVED}
+    assert str(report.firings["Sum"]) == ("K" if field == "k" else "3")
+    wrong = upl.load(str(p).replace(f"s[{index}]", f"s[{index}+1]"))
+    assert not wrong.check().ok

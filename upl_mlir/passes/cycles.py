@@ -30,7 +30,10 @@ def of_cycles(sets: ProgramSets) -> Iterator[Obligation]:
         found = find_cycle(sets.ctx, width, steps)
         span = span_of(component[0])
         if found is None:
-            yield Obligation(Kind.ACYCLIC, Status.PROVED, where, "every instance depends on earlier ones only", span)
+            declared = [op.symbol for op in component if op.declared is not None]
+            how = f"declared for {', '.join(declared)}, and reproduce themselves" if declared else "the least fixpoint"
+            message = f"every instance depends on earlier ones only; the domains are {how}"
+            yield Obligation(Kind.ACYCLIC, Status.PROVED, where, message, span)
         elif isinstance(found, str):
             yield Obligation(Kind.ACYCLIC, Status.UNPROVED, where, found, span)
         else:
