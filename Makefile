@@ -21,7 +21,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint bench clean distclean setup
+.PHONY: help demo test lint oracle bench clean distclean setup
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -43,6 +43,10 @@ lint: .venv/.installed ## ruff and basedpyright
 	@$(BIN)/ruff check --quiet .
 	@echo "==> basedpyright"
 	@$(BIN)/basedpyright --level error
+
+oracle: .venv/.installed ## what is compared with JAX, which is installed for it (the extra `oracle`)
+	@$(call install,oracle)
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) $$(grep -rl 'importorskip("jax"' test)
 
 bench: .venv/.installed ## benchmarks, with peers beside us
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

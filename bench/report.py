@@ -70,7 +70,7 @@ def read() -> dict[str, Any]:
 
 def update(key: str, value: Mapping[str, Any]) -> None:
     """Put the figures of one part in place of its old ones, and write both files."""
-    results = read() | {key: value}
+    results = {k: v for k, v in read().items() if k in (*TITLES, "native")} | {key: value}
     text = json.dumps(results, indent=1, ensure_ascii=False)
     (HERE / "results.json").write_text(text + "\n", encoding="utf-8")
     (HERE / "RESULTS.md").write_text(markdown(results), encoding="utf-8")

@@ -291,18 +291,20 @@ def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | N
     return out
 
 
-def checkpoint(g: Program, along: str, every: int | str) -> Program:
-    """A gradient program that keeps only every `every`-th step of its loop along the field `along`, and fires the forward
-    nodes between again when the adjoint comes back: fewer waiting tokens for more firings; `notes` says how many.
+def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots: int | None = None) -> Program:
+    """A gradient program that keeps only some steps of its loop along the field `along`, and fires the forward nodes
+    between again when the adjoint comes back: fewer waiting tokens for more firings; `notes` says how many.
 
-    `every` is a number or the name of an integer constant.  Results are those of `g`, bit for bit in ordered mode where a
-    sum does not mix tokens from inside and outside the loop.  Source: AUTODIFF section 4.  Raises UplError (UPL143x).
+    `every` keeps each so-many-th step (a number, or the name of an integer constant); `snapshots` keeps at most that many
+    steps at a time, by the schedule of fewest firings, where the number of steps is known.  Results are those of `g`, bit
+    for bit in ordered mode where no sum mixes tokens from inside and outside the loop.  Source: AUTODIFF section 4.
+    Raises UplError (UPL143x).
     """
     from upl_mlir.passes.checkpoint import CheckpointPass
 
     out = g.expanded().clone()
     with g.errors():
-        run(out.module, [CheckpointPass(along=along, every=every)])
+        run(out.module, [CheckpointPass(along=along, every=every, snapshots=snapshots)])
     return out
 
 

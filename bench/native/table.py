@@ -97,12 +97,18 @@ def markdown(results: Record) -> str:
         "; ".join(f"{n}: {v}" for n, v in facts.items()) + ".",
         _main(cases, misses),
         "### Value and gradient over value\n\n" + _ratios(cases, misses),
-        "### The first gradient, from text to arrays, in a fresh process\n\n" + _first(cases, misses),
+        "### The first gradient, from text to arrays, in a fresh process, imports apart\n\n" + _first(cases, misses),
         "### Two threads\n\n" + _threads(cases, misses),
         "### Memory beyond inputs and code\n\n" + _memory(cases, misses),
-        "### Missed, and why\n\n" + _table(("case", "target", "what was tried, what limits it"), misses.lines),
+        "### Missed, and why\n\n" + _missed(cases, misses),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _missed(cases: list[tuple[Case, Record]], misses: Misses) -> str:
+    if not any(median(record["one"], "native") for _, record in cases):
+        return "There is no native engine yet: nothing was measured that could miss."
+    return _table(("case", "target", "what was tried, what limits it"), misses.lines)
 
 
 def _table(head: Iterable[str], lines: list[str]) -> str:
@@ -120,6 +126,12 @@ def _cell(one: Record, names: Iterable[str]) -> str:
         return time_text(seconds) + (f" ({name.partition(', ')[2]})" if ", " in name else "")
     reasons = {why_not(one, n) for n in names if n in one.get("absent", {}) or n in one.get("failed", {})}
     return ", ".join(sorted(reasons)) or "–"
+
+
+def _ours(one: Record) -> str:
+    """The native engine's time, and that of programs that a front end made."""
+    others = {n: m for n in one.get("gradient", {}) if n.startswith("native, ") and (m := median(one, n)) is not None}
+    return "; ".join([_cell(one, ["native"]), *(f"{n.partition(', ')[2]}: {time_text(m)}" for n, m in others.items())])
 
 
 def _main(cases: list[tuple[Case, Record]], misses: Misses) -> str:
@@ -143,7 +155,7 @@ def _main(cases: list[tuple[Case, Record]], misses: Misses) -> str:
             _cell(one, ["jax"]), _cell(one, literal), _cell(one, ["torch"]), _cell(one, ["numpy"]),
             _cell(one, [n for n in ("C", "C, plain") if n in case.contenders]),
             f"{quickest[1] / c:.3g}×" if quickest and c else "–",
-            _cell(one, ["native"]) + (f" (≤ {time_text(case.seconds)})" if case.seconds else ""),
+            _ours(one) + (f" (≤ {time_text(case.seconds)})" if case.seconds else ""),
             ratio_text(against, case.against_peers),
             ratio_text(of_c, case.against_c if "C" in case.contenders else None),
         ]  # fmt: skip
@@ -161,7 +173,9 @@ def _ratios(cases: list[tuple[Case, Record]], misses: Misses) -> str:
             figure = both / value if both and value else None
             cells.append(ratio_text(figure, RATIO if name == "native" else None, at_least=False, unit=""))
             if name == "native":
-                misses.note(case, "ratio", f"value and gradient over value: {figure}", bool(figure and figure > RATIO))
+                misses.note(
+                    case, "ratio", f"value and gradient over value: {figure or 0:.3g}", bool(figure and figure > RATIO)
+                )
         if any(c[0].isdigit() or c[0] == "*" for c in cells[1:]):
             lines.append(f"| {' | '.join(cells)} |")
     return _table(("case", "native", "C", "JAX", "PyTorch"), lines)
@@ -199,9 +213,11 @@ def _threads(cases: list[tuple[Case, Record]], misses: Misses) -> str:
             continue
         alone, both = median(two, "native, one thread"), median(two, "native")
         gain = alone / both if alone and both else None
-        misses.note(case, "threads", f"two threads: {gain}", bool(gain and gain < THREADS))
-        cells = [case.key, *(_cell(two, [n]) for n in ("native, one thread", "native")), ratio_text(gain, THREADS),
-                 *(_cell(two, [n]) for n in ("jax", "torch"))]  # fmt: skip
+        misses.note(case, "threads", f"two threads: {gain or 0:.3g}× one", bool(gain and gain < THREADS))
+        cells = [
+            case.key, time_text(alone) if alone else _cell(two, ["native, one thread"]), _cell(two, ["native"]),
+            ratio_text(gain, THREADS), _cell(two, ["jax"]), _cell(two, ["torch"]),
+        ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return _table(("case", "native, one", "native, two", "gain", "JAX, two", "PyTorch, two"), lines)
 
@@ -214,7 +230,9 @@ def _memory(cases: list[tuple[Case, Record]], misses: Misses) -> str:
             continue
         allowed = case.trajectory_bytes * MEMORY
         ours = found.get("native")
-        misses.note(case, "memory", f"memory: {ours} bytes", isinstance(ours, int) and ours > allowed)
+        misses.note(
+            case, "memory", f"memory: {ours} bytes, not {allowed:.0f}", isinstance(ours, int) and ours > allowed
+        )
         measured = (found[n] for n in ("native", "C", "jax", "torch"))
         texts = [f"{v / 2**20:.0f} MiB" if isinstance(v, int) else str(v) for v in measured]
         texts[0] += f" (≤ {allowed / 2**20:.0f} MiB)"

@@ -346,13 +346,14 @@ def directive(case: Case) -> None:
     if str(g) != str(expanded):
         raise Broken(f"`adjoint of` expands to another program than vjp:\n{expanded}\n{g}")
     again = upl.load(str(g))
-    if not g.module.is_structurally_equivalent(again.module):
-        where = _first_difference(str(g), str(again))
-        raise Broken(f"the derivative reads back to another program: {where}")
+    for a, b in itertools.zip_longest(_bare(str(g)), _bare(str(again))):
+        if a != b:
+            raise Broken(f"the derivative reads back to another program: {a!r} and {b!r}\n{g}")
 
 
-def _first_difference(a: str, b: str) -> str:
-    return next((f"{x!r} and {y!r}" for x, y in zip(a.splitlines(), b.splitlines(), strict=False) if x != y), "not in text")
+def _bare(text: str) -> list[str]:
+    """The lines without the comments that passes add: they are no part of what is read back."""
+    return [line.partition("  //")[0] for line in text.splitlines()]
 
 
 def passes(case: Case) -> None:

@@ -162,7 +162,7 @@ def test_threads_change_nothing(modules: Any, threads: int) -> None:
     one = modules.kernel(ROWS)
     assert kernel.threads == threads
     assert ("@part0" in kernel.ir) == (threads > 1)
-    for shape in ((0, 3), (1, 10), (3, 5), (300, 400), (2, 60_000), (1000, 100)):
+    for shape in ((0, 3), (1, 10), (3, 5), (300, 400), (2, 60_000), (3000, 100)):
         x = np.random.default_rng(1).standard_normal(shape)
         y, alone = np.zeros_like(x), np.zeros_like(x)
         kernel.run([x, y, modules.status()])
@@ -171,7 +171,7 @@ def test_threads_change_nothing(modules: Any, threads: int) -> None:
         np.testing.assert_allclose(y, _rows(x), rtol=1e-14)
 
 
-@pytest.mark.parametrize("shape", [(200, 150, 300), (30, 1500, 100), (1500, 30, 100), (61, 67, 711)])
+@pytest.mark.parametrize("shape", [(200, 150, 300), (30, 1500, 100), (1500, 30, 100), (61, 67, 1100)])
 def test_products_on_threads(modules: Any, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     module = modules.product(["(i,j,k)->(i,k)", "(i,j,k)->(k,j)", "(i,j,k)->(i,j)"], "ppr")

@@ -182,6 +182,20 @@ def test_same_value_sees_what_affine_arithmetic_does_not():
     assert same_value(s.constrain(parse_formula("k>K")), parse_index("1"), parse_index("2"))
 
 
+def test_products_are_compared_through_the_equations_that_hold():
+    """Quotients and remainders of the same thing, sizes that a case fixes: none of it is affine."""
+    ctx = PolyContext(("H", "W", "n"), parse_formula("H>=3 && W>=3 && n>=1"))
+    s = ctx.set(("a", "b", "p", "q", "i", "j"), parse_formula("p==2*i+a && q==2*j+b && 0<=p<=2*n && 0<=q<=2*n"))
+    length = "((p+1) floordiv 2 - (p-1) ceildiv 2 + 1)*((q+1) floordiv 2 - (q-1) ceildiv 2 + 1)"
+    assert same_value(s, parse_index("(1+a mod 2)*(1+b mod 2)"), parse_index(length))
+    assert not same_value(s, parse_index("(1+a mod 2)*(1+a mod 2)"), parse_index(length))
+    window = ctx.set(("i", "j"), parse_formula("0<=i<H && 0<=j<W"))
+    rows, columns = "(min(i+1,H-1)-max(i-1,0)+1)", "(min(j+1,W-1)-max(j-1,0)+1)"
+    shifted = "(min(1,H-1-i)-max(-1,-i)+1)*(min(1,W-1-j)-max(-1,-j)+1)"
+    assert same_value(window, parse_index(f"{rows}*{columns}"), parse_index(shifted))
+    assert not same_value(window, parse_index(f"{rows}*{rows}"), parse_index(shifted))
+
+
 COUNTED = [
     ("1<=d<=D && 1<=k<K && 1<=i<=N[k]", True),
     ("1<=d<=D && 1<=k<=K && 1<=i<=N[k-1]", True),

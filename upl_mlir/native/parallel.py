@@ -2,7 +2,7 @@
 
 What runs on several threads becomes a function of its own, ``part(begin, end, thread, …)`` with one parameter for each
 value from outside; `upl_entry`'s slots hold the function that forks (null: one thread), see `entry.py`.  Arrays keep their
-`noalias` where one name for them goes in.  Nothing is forked that would take less than some ten microseconds.
+`noalias` where one name for them goes in.  Nothing is forked that would take less than some hundred microseconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from upl_mlir.native.text import Code, is_number, llvm_type
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Root, View
 
-FORK_WORK = 50_000
-"""Least work of a loop, in operations, that is shared."""
+FORK_WORK = 200_000
+"""Least work of a loop, in operations, that is shared: some 100 microseconds, as waking a thread may take half of that."""
+FORK_PRODUCTS = 20 * FORK_WORK
+"""The same for products, which are that much faster than other operations."""
 UNKNOWN_TRIPS = 16
 """How often a loop is taken to run whose bounds are not known outside."""
 
@@ -202,7 +204,7 @@ def fork_product(e: Emitter, f: TileFormat, groups: str, arrays: tuple[str, ...]
     each = c.mul(c.let(f"sdiv i64 {c.add(tiles, str(e.library.threads - 1))}, {threads}"), quantum)
     each = c.least(each, c.let(f"select i1 {along_n}, i64 {NC}, i64 {longer}"))
     count = c.let(f"sdiv i64 {c.add(longer, c.sub(each, '1'))}, {each}")
-    wanted = c.let(f"icmp sge i64 {work}, {8 * FORK_WORK}", "c")
+    wanted = c.let(f"icmp sge i64 {work}, {FORK_PRODUCTS}", "c")
 
     capture, code = _Capture(), Code()
     a, b, result = (capture.scalar(x, "ptr") for x in arrays)

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 from upl_mlir.native.text import Code
-from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, multiply_add
+from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, multiply_add, splat, store
+
+STREAM = 8
+"""How many rows of B are read side by side where there is one row of A."""
 
 
 def thin(f: TileFormat) -> str:
@@ -15,35 +18,70 @@ def thin(f: TileFormat) -> str:
     A's numbers stand at a + i·step_a + along_a[k], B's at b + along_b[k] + j, C's at c + i·step_c + j.
     """
     c = Code()
-    for rows in (f.few, 1):
-        vectors = f.thin if rows > 1 else 2 * f.thin
-        width = vectors * f.lanes
-        begin = "0" if rows > 1 else c.let(f"and i64 %m, {-f.few}")
-        end = c.let(f"and i64 %m, {-f.few}") if rows > 1 else "%m"
-        with c.when(c.let(f"icmp slt i64 {begin}, {end}")), c.loop("0", "%n", str(width)) as j:
-            left = c.sub("%n", j)
-            full, edge, done = c.label("full"), c.label("edge"), c.label("strip")
-            c.branch(c.let(f"icmp sge i64 {left}, {width}"), full, edge)
-            for label, masked in ((full, False), (edge, True)):
-                c.begin(label)
-                masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(vectors)] if masked else None
-                with c.loop(begin, end, str(rows)) as i:
-                    lines = [c.add(i, str(r)) for r in range(rows)]
-                    targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
-                    sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
-                    below = c.at("%b", j, f.real)
-
-                    def step(k: str, sources: list[str] = sources, below: str = below) -> tuple[list[str], str]:
-                        a = c.let(f"load i64, ptr {c.at('%along_a', k, 'i64')}")
-                        b = c.let(f"load i64, ptr {c.at('%along_b', k, 'i64')}")
-                        return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
-
-                    accumulate(c, f, vectors, "%k", targets, step, masks)
-                c.jump(done)
-            c.begin(done)
+    whole = c.let(f"and i64 %m, {-f.few}")
+    with c.when(c.let(f"icmp sgt i64 {whole}, 0")):
+        _strips(c, f, whole)
+    with c.loop(whole, "%m") as i:
+        _stream(c, f, i)
     params = ("i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %along_a, ptr noalias %b, "
               "ptr noalias %along_b, ptr noalias %c, i64 %step_c")  # fmt: skip
     return f"define void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
+
+
+def _place(c: Code, table: str, i: str) -> str:
+    return c.let(f"load i64, ptr {c.at(table, i, 'i64')}", "e")
+
+
+def _strips(c: Code, f: TileFormat, rows: str) -> None:
+    """The rows in groups: strips of C stay in registers for the whole sum."""
+    width = f.thin * f.lanes
+    with c.loop("0", "%n", str(width)) as j:
+        left = c.sub("%n", j)
+        full, edge, done = c.label("full"), c.label("edge"), c.label("strip")
+        c.branch(c.let(f"icmp sge i64 {left}, {width}"), full, edge)
+        for label, masked in ((full, False), (edge, True)):
+            c.begin(label)
+            masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(f.thin)] if masked else None
+            with c.loop("0", rows, str(f.few)) as i:
+                lines = [c.add(i, str(r)) for r in range(f.few)]
+                targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
+                sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
+                below = c.at("%b", j, f.real)
+
+                def step(k: str, sources: list[str] = sources, below: str = below) -> tuple[list[str], str]:
+                    a, b = _place(c, "%along_a", k), _place(c, "%along_b", k)
+                    return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
+
+                accumulate(c, f, f.thin, "%k", targets, step, masks)
+            c.jump(done)
+        c.begin(done)
+
+
+def _stream(c: Code, f: TileFormat, i: str) -> None:
+    """One row: B is read once, some of its rows side by side from end to end, as memory likes it; C stays in L1."""
+    source, target = c.at("%a", c.mul(i, "%step_a"), f.real), c.at("%c", c.mul(i, "%step_c"), f.real)
+    blocks, vectors = c.let(f"and i64 %k, {-STREAM}"), c.let(f"and i64 %n, {-f.lanes}")
+    tail = first_lanes(c, f, c.sub("%n", vectors))
+    rest = c.let(f"icmp slt i64 {vectors}, %n")
+    for begin, end, count in (("0", blocks, STREAM), (blocks, "%k", 1)):
+        with c.loop(begin, end, str(count)) as k:
+            each = [c.add(k, str(r)) for r in range(count)]
+            numbers = [
+                splat(c, f, c.let(f"load {f.real}, ptr {c.at(source, _place(c, '%along_a', x), f.real)}")) for x in each
+            ]
+            lines = [c.at("%b", _place(c, "%along_b", x), f.real) for x in each]
+
+            def step(j: str, mask: str | None, lines: list[str] = lines, numbers: list[str] = numbers) -> None:
+                place = c.at(target, j, f.real)
+                total = load(c, f, place, mask)
+                for number, line in zip(numbers, lines, strict=True):
+                    total = multiply_add(c, f, number, load(c, f, c.at(line, j, f.real), mask), total)
+                store(c, f, place, total, mask)
+
+            with c.loop("0", vectors, str(f.lanes)) as j:
+                step(j, None)
+            with c.when(rest):
+                step(vectors, tail)
 
 
 def dot(f: TileFormat) -> str:

@@ -24,66 +24,96 @@ from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import AdjointOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import nodes, poly_context, program_of, span_of
 from upl_mlir.passes.arrows import PRIMAL
+from upl_mlir.passes.batch import names_of
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.check import Count, Counts, number
 from upl_mlir.passes.cycles import components
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.notes import add_note
-from upl_mlir.passes.refire import Refire, Segments
+from upl_mlir.passes.refire import Refire
 from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.runs import Revolve, Segments, revolve
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import Interval, interval
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PSet, union
 
 MOST_NODES = 12  # of which all phases are tried
+MOST_STEPS = 256  # of a schedule that is written into the program as tables
 
 
 @dataclass(frozen=True)
 class CheckpointPass(ModulePass):
-    """Keep what enters every `every`-th step of the loop along the field `along`; fire the steps between again.
+    """Keep what enters some steps of the loop along the field `along`; fire the steps between again.
 
-    `every` is a number or the name of an integer constant.
+    Either every `every`-th step (a number, or the name of an integer constant), or at any time at most `snapshots` steps,
+    the first included, by the schedule that needs the fewest firings; then the number of steps must be known.
 
     Requires: all domains known (`infer-domains` is run if they are not); a gradient program (no `adjoint of`).
-    Establishes: forward values of all segments but the last come from copies ``R...`` that fire when the adjoint has
-    come back to the segment after.
+    Establishes: forward values, but those of the last steps, come from copies ``R...`` that fire when the adjoint has come
+    back to the step after.
     Source: AUTODIFF section 4; A. Griewank, A. Walther, "Algorithm 799: Revolve", ACM TOMS 26 (2000).
     """
 
     name = "checkpoint"
     along: str
-    every: int | str
+    every: int | str | None = None
+    snapshots: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
         if not domains_known(program):
             infer_domains(program)
-        checkpoint(program, self.along, self.every)
+        checkpoint(program, self.along, self.every, self.snapshots)
 
 
 @bounded("checkpointing")
-def checkpoint(program: ProgramOp, along: str, every: int | str) -> None:
+def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, snapshots: int | None = None) -> None:
     """Checkpoint a gradient program in place; see `CheckpointPass`.  Raises UplError (UPL143x)."""
     directive = next((op for op in program.body.block.ops if isinstance(op, AdjointOp)), None)
     if directive is not None:
         raise error("UPL1430", "`adjoint of` must be expanded before a program is checkpointed", span_of(directive),
                     help="run --autodiff first")  # fmt: skip
-    size = _size(program, every)
-    sets = ProgramSets(program)
-    loop = Loop(sets, along)
+    if (every is None) == (snapshots is None):
+        raise error("UPL1430", "checkpoint: give either `every` or `snapshots`")
+    loop = Loop(ProgramSets(program), along)
     first, end = loop.extent()
     tape = loop.tape()
-    refire = Refire(program, sets, along, Segments.over(first, end, size), loop.phases, loop.adjoints)
+    if every is not None:
+        size = _size(program, every)
+        runs = Segments.over(first, end, size)
+        what, at_once = f"every {size}", loop.tape(lambda step: Formula.compare(step, "<", first + size))
+    else:
+        assert snapshots is not None
+        runs = _revolve(program, loop, first, end, snapshots)
+        what, at_once = f"with {snapshots} snapshots", loop.tape(lambda step: Formula.compare(step, "==", runs.last))
+        loop = Loop(ProgramSets(program), along)  # with the tables of the schedule
+    refire = Refire(program, loop.sets, along, runs, loop.phases, loop.adjoints)
     refire.run(loop.again)
-    at_once = loop.tape(lambda step: Formula.compare(step, "<", first + size))
-    add_note(program, _effect(f"checkpoint along {along} every {size}", tape, refire, at_once))
+    add_note(program, _effect(f"checkpoint along {along} {what}", tape, refire, at_once))
+
+
+def _revolve(program: ProgramOp, loop: Loop, first: IndexExpr, end: IndexExpr, snapshots: int) -> Revolve:
+    """The optimal schedule for a known number of steps."""
+    lo, hi = loop.sets.ctx.number(first), loop.sets.ctx.number(end)
+    if lo is None or hi is None:
+        raise error(
+            "UPL1430", f"snapshots={snapshots}: the schedule needs a known number of steps, not {end - first + 1}",
+            help="bind the parameters, for instance with -D, or use `every`",
+        )  # fmt: skip
+    if snapshots < 1:
+        raise error("UPL1430", f"snapshots={snapshots}: the first step's must be kept")
+    if hi - lo >= MOST_STEPS:
+        raise error("UPL1430", f"{hi - lo + 1} steps are too many for a schedule in tables", help="use `every`")
+    schedule = revolve(hi - lo + 1, snapshots)
+    return Revolve.declare(program, lo, schedule, unused("run", names_of(program)))
 
 
 def _effect(what: str, tape: Count, refire: Refire, at_once: Count) -> str:
     """What was won and what it costs, in words."""
-    kept = Counts({str(n): number(count(points)) for n, (_, points) in enumerate(refire.keeps)})
-    fired = Counts({n: number(count(d)) for n, d in refire.domains.items()} | {f"kept {n}": c for n, c in kept.items()})
+    kept = Counts({str(n): number(count(points)) for n, points in enumerate(refire.kept)})
+    fired = Counts({str(n): number(count(d)) for n, d in enumerate((*refire.domains.values(), *refire.keeps))})
     kept_, fired_, tape_, once = (
         "an unknown number of" if c is None else str(c) for c in (kept.total, fired.total, tape, at_once)
     )

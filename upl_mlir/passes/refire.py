@@ -26,7 +26,6 @@ from upl_mlir.dialects.upl import (
     CountAttr,
     FormulaAttr,
     InputOp,
-    NamesAttr,
     NodeOp,
     Port,
     ProgramOp,
@@ -137,7 +136,9 @@ class Refire:
     def _dst(self, a: Arrow) -> tuple[str, ...]:
         return (*primed(self.runs.fields), *a.dst)
 
-    def _lifted(self, a: Arrow, source: NodeOp | InputOp, run: Sequence[IndexExpr | None] | None = None) -> tuple[PSet, Arrow]:
+    def _lifted(
+        self, a: Arrow, source: NodeOp | InputOp, run: Sequence[IndexExpr | None] | None = None
+    ) -> tuple[PSet, Arrow]:
         """An arrow into a node as one into its copy, from a copy (same run) or from outside (`run` is the index in front);
         with the source's domain."""
         target = self.copies[a.target.symbol]
@@ -161,7 +162,9 @@ class Refire:
             if r.is_empty():
                 continue
             if not a.exact:
-                raise error("UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send))
+                raise error(
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
+                )
             if a.source.symbol not in live or f"{self.along}'" in a.stars:
                 outside.append(Entering(a, r))
                 continue
@@ -195,7 +198,9 @@ class Refire:
             for e in single:
                 begins = e.relation.constrain(self.runs.begins(self.step(op.symbol, "'")))
                 if not (e.relation - begins).is_empty() and not begins.is_empty():
-                    raise error("UPL1431", f"{e.arrow.text} feeds the loop at its start and later", span_of(e.arrow.send))
+                    raise error(
+                        "UPL1431", f"{e.arrow.text} feeds the loop at its start and later", span_of(e.arrow.send)
+                    )
                 if not begins.is_empty():
                     e.held = begins.project(self._points(e.arrow)).coalesce()
             for e in single:
@@ -254,7 +259,8 @@ class Refire:
             rest = fibre_count(r.project((*points, *a.dst)), a.dst)
         if a.port.gather is not None or number is None or rest is None:
             raise error(
-                "UPL1431", f"{a.text} brings a token at each step, which all runs of that step would have to share", span_of(a.send),
+                "UPL1431", f"{a.text} brings a token at each step, which all runs of that step would have to share",
+                span_of(a.send),
             )  # fmt: skip
         context, lifted = self._lifted(a, a.source, [None] * len(runs))
         lifted.send.count = CountAttr(number * rest)
@@ -317,7 +323,16 @@ class Refire:
         more, after = self.runs.next_user()
         when = describe(points.constrain(more), points)
         if not when.is_false:
-            connect(self.program, keep, keep.arg(v), into, (*after, *here(own)), rule="handed on", origin=a.send, condition=when)
+            connect(
+                self.program,
+                keep,
+                keep.arg(v),
+                into,
+                (*after, *here(own)),
+                rule="handed on",
+                origin=a.send,
+                condition=when,
+            )
 
     def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str) -> None:
         """The token by which the adjoint of the step after the run lets a held token go."""
@@ -373,7 +388,9 @@ class Refire:
             if a.target.symbol not in adjoints:
                 continue
             if not a.exact:
-                raise error("UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send))
+                raise error(
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
+                )
             r = self.sets.relation(a)
             dims = (*self.runs.fields, *a.dims)
             again = r.extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)

@@ -215,7 +215,7 @@ class _Tangent:
         if op.symbol not in self.hosts:
             seed = self.inputs[(op.symbol, op.symbol)]
             x, t = free_names(self.sets, op.fields, op.symbol, seed.symbol)
-            ports = [Port(x, op.type), Port(t, UplType.REAL)]
+            ports = [Port(x, op.type), Port(t, op.type)]
             comment = f"{op.symbol} and its tangent"
             name = self._fresh(f"T{op.symbol}")
             domain = self.sets.domain(op.symbol)
@@ -236,8 +236,8 @@ class _Tangent:
             self.hosts[op.symbol] = node, copies
         return self.hosts[op.symbol]
 
-    @staticmethod
     def _copy(
+        self,
         send: SendOp,
         into: InputOp | NodeOp,
         value: SSAValue,
@@ -245,13 +245,21 @@ class _Tangent:
         index: Index | None,
         predicate: SSAValue | None = None,
     ) -> None:
+        """The arrow `send` with another value, converted to the target's type."""
         count = send.count.data if send.count and index is None else None
         new = SendOp(
-            value, target, send.index.data if index is None else index, count=count, condition=send.when,
-            predicate=predicate, iterators=send.loops, point_condition=send.when_point, rule="tangent",
+            self._as(into, value, target), target, send.index.data if index is None else index, count=count,
+            condition=send.when, predicate=predicate, iterators=send.loops, point_condition=send.when_point,
+            rule="tangent",
         )  # fmt: skip
         new.location = send.location
         into.block.add_op(new)
+
+    def _as(self, source: InputOp | NodeOp, value: SSAValue, target: SymbolRefAttr) -> SSAValue:
+        """A value in the type of the port that takes it: a seed is real also where what it moves is f32."""
+        names = [n.data for n in target.nested_references.data]
+        wanted = target_port(endpoints(self.program)[target.root_reference.data], names[0] if names else None).type
+        return Body(source.block, source.location).like(value, wanted.mlir())
 
     def _tangent(self, source: InputOp | NodeOp, value: SSAValue) -> SSAValue:
         """The tangent of a value of a body, 0 where it has none."""
@@ -295,7 +303,8 @@ class _Tangent:
         """`wrt NODE.input`: the tangent arrives at every instance."""
         seed = self.inputs[key]
         index = tuple(IndexExpr.of(f) for f in seed.fields)
-        send = SendOp(seed.value, port_ref(key[0], self.twins[key]), index, rule="tangent")
+        twin = port_ref(key[0], self.twins[key])
+        send = SendOp(self._as(seed, seed.value, twin), twin, index, rule="tangent")
         send.location = seed.location
         seed.block.add_op(send)
 
@@ -308,6 +317,7 @@ class _Tangent:
         else:
             value = Body(node.block, node.location).constant(0.0, node.arg(key[1]).type)
         index = tuple(IndexExpr.of(f) for f in node.fields)
-        send = SendOp(value, port_ref(self.outputs[key].symbol), index, rule="tangent")
+        out = port_ref(self.outputs[key].symbol)
+        send = SendOp(self._as(node, value, out), out, index, rule="tangent")
         send.location = node.location
         node.block.add_op(send)

@@ -128,6 +128,7 @@ def _select(
 
     makes = [lambda: a.send.value] if port.gather in EXTREMA else [zero, factor]
     for p, make in zip(values.ports, makes, strict=True):
-        copy_along(a, r, context, make, port_ref(values.symbol, p.name), rule="tangent")
+        copy_along(a, r, context, lambda make=make, p=p: at.like(make(), p.type.mlir()), port_ref(values.symbol, p.name),
+                   rule="tangent")  # fmt: skip
     for port_name, (_, _, value) in zip(others, back, strict=True):
         answer(program, a, r, points, node, port_name, values, value, sets.domain(a.target.symbol))

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import islpy as isl
 
 from upl_mlir.poly.expr import Var
-from upl_mlir.poly.ranking import Dependence, ranked, without_entries
+from upl_mlir.poly.ranking import Dependence, acyclic
 from upl_mlir.poly.sets import DIM, PARAM, PolyContext, as_map
 
 _MAX_STEPS = 12  # round a cycle that is looked for step by step
@@ -22,7 +21,7 @@ Cycle = tuple[int, tuple[int, ...], dict[str, int]]
 
 def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cycle | str | None:
     """None if no point depends on itself; a point that does; or the reason why neither could be shown."""
-    if ranked(width, steps):
+    if acyclic(width, steps):
         return None
     total = isl.Map.empty(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, width + 1, width + 1))
     for s in steps:
@@ -65,15 +64,9 @@ def _short_loops(total: isl.Map) -> isl.Set | None:
     return None
 
 
-def _exact(s: Dependence) -> isl.Set:
-    """The relation with its array entries as numbers."""
-    parts = [without_entries(part) for part in s.relation.slices()]
-    return reduce(lambda a, b: a.union(b), parts, isl.Set.empty(s.relation.isl.get_space()))
-
-
 def _padded(s: Dependence, width: int) -> isl.Map:
     """The relation on (space number, point padded with zeros)."""
-    m = as_map(_exact(s), s.n_source)
+    m = as_map(s.exact, s.n_source)
     ends = ((isl.dim_type.in_, s.n_source, s.source), (isl.dim_type.out, len(s.relation.dims) - s.n_source, s.target))
     for kind, have, space in ends:
         m = m.insert_dims(kind, 0, 1).fix_val(kind, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, space))

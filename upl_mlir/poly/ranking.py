@@ -11,8 +11,8 @@ all spaces; a coordinate of each space (or none) plus a constant; a coordinate o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -36,11 +36,18 @@ class Dependence:
     target: int
     relation: PSet
     n_source: int
+    by_value: bool = False  # array entries are looked up, not left open
 
     @cached_property
     def plain(self) -> isl.Set:
         """The relation with facts, and without array entries: enough to prove an order, too much to refute one."""
-        return without_entries(self.relation.known())
+        return self.exact if self.by_value else without_entries(self.relation.known())
+
+    @cached_property
+    def exact(self) -> isl.Set:
+        """The relation with its array entries as numbers."""
+        parts = [without_entries(part) for part in self.relation.slices()]
+        return reduce(lambda a, b: a.union(b), parts, isl.Set.empty(self.relation.isl.get_space())).coalesce()
 
     @property
     def n_target(self) -> int:
@@ -58,8 +65,15 @@ def without_entries(r: PSet) -> isl.Set:
     return out
 
 
-def ranked(width: int, steps: Sequence[Dependence]) -> bool:
+def acyclic(width: int, steps: Sequence[Dependence]) -> bool:
     """Whether ranks prove that no point depends on itself; `width` is the greatest number of dimensions of a space."""
+    if _ranked(width, steps):
+        return True
+    open_ = any(isinstance(a, Lookup) for s in steps for a in s.relation.params.values())
+    return open_ and _ranked(width, [replace(s, by_value=True) for s in steps])
+
+
+def _ranked(width: int, steps: Sequence[Dependence]) -> bool:
     return all(_ranked_group(width, g) for g in _cyclic_groups(steps))
 
 
@@ -90,7 +104,7 @@ def _ranked_group(width: int, steps: list[Dependence]) -> bool:
     for left in chain(_by_place(width, steps), _by_shift(steps), _by_segment(steps)):
         key = tuple(map(id, left))
         if len(left) < len(steps) and key not in failed:
-            if ranked(width, left):
+            if _ranked(width, left):
                 return True
             failed.add(key)
     return False

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
 from bench.native import c
 from bench.native.case import PROGRAMS, Array, Arrays, Case, Run, Sizes, Task, simple
+from bench.native.engines import NATIVE, compiled
 from bench.native.peers import jax_for, tensors, torch_for
+from upl_mlir.frontend import einsum
 
 R = 3
 SMALL = {"n": 2, "c": 16, "k": 8, "o": 5}
@@ -113,6 +116,19 @@ def torch_run(task: Task) -> Run:
     return simple(both, named, value)
 
 
+def einsum_run(task: Task) -> Run:
+    """The native engine, with the program that the einsum front end makes of a kernel in single precision."""
+    n, channels, k, o = (task.sizes[s] for s in "ncko")
+    h = o + R - 1
+    product = f"B<{n}, {channels}, {h}, {h}>[n, c, p + r, q + s] * C<{k}, {channels}, {R}, {R}>[k, c, r, s]"
+    kernel = f"A<{n}, {k}, {o}, {o}>[n, k, p, q] = {product};"
+    names = {"name": "conv2d", "ins": ["B", "C"], "outs": ["A"], "grad_to": ["B", "C"]}
+    program = einsum.gradient(json.dumps(names | {"data_type": "float", "kernel": kernel}))
+    run = compiled(program, NATIVE, task, {})
+    given = {"B": task.arrays["X"], "C": task.arrays["W"], "d_A": task.arrays["d_R"]}
+    return simple(lambda: run(**given), lambda out: named([out[n] for n in ("A", "d_B", "d_C")]))
+
+
 def c_run(task: Task) -> Run:
     """Flat images for large shapes; for the small one channels as lanes."""
     small = all(task.sizes[n] == SMALL[n] for n in SMALL)
@@ -129,6 +145,7 @@ def c_run(task: Task) -> Run:
 def case(name: str, sizes: dict[str, int], real: str, target: float) -> Case:
     """The case for one shape and one precision."""
     n, channels, k, o = (sizes[s] for s in "ncko")
+    contenders = {"jax": jax_idiomatic, "jax, literal": jax_literal, "torch": torch_run, "numpy": numpy_run, "C": c_run}
     return Case(
         key=f"c {name} {real}",
         title=f"convolution gradients by both operands, {n}×{k}×{o}×{o} from {channels} channels, {real}",
@@ -140,13 +157,7 @@ def case(name: str, sizes: dict[str, int], real: str, target: float) -> Case:
         parameters=("n", "c", "k", "o"),
         inputs=inputs,
         reference=reference,
-        contenders={
-            "jax": jax_idiomatic,
-            "jax, literal": jax_literal,
-            "torch": torch_run,
-            "numpy": numpy_run,
-            "C": c_run,
-        },
+        contenders=contenders | ({"native, einsum": einsum_run} if real == "f32" else {}),
         against_peers=target,
         first_seconds=0.3 if sizes is SMALL else 1.0,
         real=real,
