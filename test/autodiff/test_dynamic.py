@@ -67,7 +67,41 @@ node S<i,k> in 0<=i<n, 0<=k<M {
 }
 """
 
+OUTPUT = """program output
+param n >= 1
+input X<i> in 0<=i<n { -> N.x<i> }
+output Y<i>
+node N<i> { in x; c: bool = x > 0; if c: x*x -> Y<i>; if !c: sin(x) -> Y<i> }
+"""
+
+EITHER = """program either
+param n >= 1
+input X<i> in 0<=i<n { if X > 0: X*X -> A.x<i>; if !(X > 0): X -> A.x<i> }
+output Y<i> in i==0
+node A<i> in 0<=i<n { in x; x*x*x #n -> S.s<> }
+node S { in @(+) s[#]; s -> Y<0> }
+"""
+
+CLIPPED = """program clipped
+param n >= 1
+input X<i> in 0<=i<n { -> A.x<i> }
+output Y<i> in i==0
+node A<i> in 0<=i<n {
+  in x
+  big: bool = x > 0.6
+  if big: x*x -> S.s<>
+  if !big: 0.0 -> S.s<>
+  if big: x -> B.x<i>
+  if !big: 1.0 -> B.x<i>
+}
+node B<i> in 0<=i<n { in x; log(x) -> S.s<> }
+node S { in @(+) s[2*n]; s*s -> Y<0> }
+"""
+
 CASES = [
+    ("branch at an output", OUTPUT, "X", {"X": [0.7, -1.2, 0.1, -0.3]}),
+    ("branch of a host input", EITHER, "X", {"X": [0.7, -1.2, 0.1, -0.3]}),
+    ("branches that meet in a gather", CLIPPED, "X", {"X": [0.7, 0.2, 1.1, 0.5]}),
     ("branch", BRANCH, "X", {"X": [0.7, -1.2, 0.1, -0.3]}),
     ("token counts", SPARSE, "V X", {"V": (4, 3), "X": "positive", "C": [0, 2, 3, 1]}),
     ("scatter", SCATTER, "X", {"X": (5,), "I": [3, 1, 0, 4, 2]}),

@@ -30,6 +30,8 @@ from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Atom, CmpOp, Formula, IndexExpr, Lookup
 from upl_mlir.poly.sets import PSet
 
+MAX_LEAVES = 4  # data conditions of which all combinations are looked at
+
 
 class Flow(Enum):
     """How the derivative goes back along an arrow."""
@@ -74,10 +76,12 @@ class Dynamics:
         sets = self.sets
         for port in op.ports:
             got = sets.ctx.empty(op.fields)
+            by_source: dict[str, list[Arrow]] = {}
             for a in sets.into(op.symbol, port.name):
-                counted = a.send.multiplicity is not Special.UNBOUNDED  # `##` may be left over
-                if a.exact and counted and a.source.symbol in sure:
-                    got = got | sets.image(a)
+                if a.send.multiplicity is not Special.UNBOUNDED and a.source.symbol in sure:  # `##` may be left over
+                    by_source.setdefault(a.source.symbol, []).append(a)
+            for arrows in by_source.values():
+                got = got | self._always(op, arrows)
             if sets.domain(op.symbol) <= got:
                 return True
         return any(
@@ -85,6 +89,31 @@ class Dynamics:
             and sets.domain(op.symbol) <= sets.relation(a).project(a.src)
             for a in sets.out_of(op.symbol)
         )  # fmt: skip
+
+    def _always(self, op: NodeOp, arrows: Sequence[Arrow]) -> PSet:
+        """The instances that one source's arrows serve whatever the data: as by ``if c: ...`` and ``if !c: ...``."""
+        sets = self.sets
+        got = sets.ctx.empty(op.fields)
+        doubtful: list[tuple[Arrow, Formula]] = []
+        leaves: list[SSAValue] = []
+        for a in arrows:
+            if a.exact:
+                got = got | sets.image(a)
+            elif a.send.predicate is not None and not self.dynamic_index(a):
+                doubtful.append((a, _formula(a.send.predicate, leaves)))
+        if len(doubtful) < 2 or len(leaves) > MAX_LEAVES:
+            return got
+        always: PSet | None = None
+        for choice in product((False, True), repeat=len(leaves)):
+            now = got
+            for a, f in doubtful:
+                try:
+                    sent = sets.relation(a).constrain(_chosen(f, choice)).project(a.dst)
+                except NotAffine:
+                    return got
+                now = now | sent.rename(dict(zip(a.dst, a.target.fields, strict=True)))
+            always = now if always is None else always & now
+        return got if always is None else always
 
     def dynamic_index(self, a: Arrow) -> bool:
         """Whether the target index is data."""
@@ -157,7 +186,7 @@ class Dynamics:
             return False
         leaves: list[SSAValue] = []
         conditions = [_formula(a.send.predicate, leaves) if a.send.predicate else None for a in arrows]
-        if len(leaves) > 4:
+        if len(leaves) > MAX_LEAVES:
             return False
         for choice in product((False, True), repeat=len(leaves)):
             rest = where
@@ -200,9 +229,21 @@ def _formula(v: SSAValue, leaves: list[SSAValue]) -> Formula:
         compare = _COMPARE.get(op.predicate.value.data)
         if a is not None and b is not None and compare is not None:
             return Formula.compare(a, compare, b)
-    if v not in leaves:
+    at = next((i for i, w in enumerate(leaves) if _same(v, w)), None)
+    if at is None:
+        at = len(leaves)
         leaves.append(v)
-    return Formula.compare(f"{_LEAF}{leaves.index(v)}", CmpOp.EQ, 1)
+    return Formula.compare(f"{_LEAF}{at}", CmpOp.EQ, 1)
+
+
+def _same(v: SSAValue, w: SSAValue) -> bool:
+    """Whether two values of a body are computed in the same way."""
+    if v is w:
+        return True
+    a, b = v.owner, w.owner
+    if not isinstance(a, Operation) or not isinstance(b, Operation) or a.name != b.name:
+        return False
+    return a.properties == b.properties and all(_same(x, y) for x, y in zip(a.operands, b.operands, strict=True))
 
 
 def _chosen(f: Formula, choice: Sequence[bool]) -> Formula:
