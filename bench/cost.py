@@ -24,6 +24,11 @@ SIZES: dict[tuple[str, str], dict[str, int | list[int]]] = {
     ("programs", "mlp"): {"I": 12, "A": 8, "B": 6, "C": 4},
 }
 ORDERS = 3
+OVER = {
+    "examples/diagonal": "Y reads n of the n² elements of A, and each of the n² derivatives is a firing, most of them of 0",
+    "examples/floyd_warshall": "a `@(min)` sends its result back to each summand's selection, and ties are counted first",
+}
+"""Programs whose gradient costs more than three times the value, and why."""
 
 
 def firings(program: upl.Program, params: dict[str, int]) -> int:
@@ -85,5 +90,6 @@ def of_orders() -> list[Row]:
 def rows() -> tuple[list[Row], str]:
     """All rows, and a note on the programs that have none."""
     found, left_out = of_gradients()
-    note = f"Parameters are {SIZE} unless `cost.py` says otherwise. Without a row: {'; '.join(left_out) or 'none'}."
+    note = "".join(f"Over 3: {name}: {why}. " for name, why in OVER.items())
+    note += f"Parameters are {SIZE} unless `cost.py` says otherwise. Without a row: {'; '.join(left_out) or 'none'}."
     return [*found, *of_orders()], note

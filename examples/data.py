@@ -29,7 +29,7 @@ Arrays = dict[str, Array]
 
 
 class Data(NamedTuple):
-    """What a program runs on: parameters by name (lists are symbolic arrays), inputs and expected outputs by port."""
+    """What a program runs on: parameters and overridden constants by name (arrays as lists), inputs and outputs by port."""
 
     params: dict[str, int | list[int]]
     inputs: Arrays
@@ -193,8 +193,7 @@ def scalars(rng: np.random.Generator, scale: int) -> Data:
 def softmax(rng: np.random.Generator, scale: int) -> Data:
     d, n = 2 * scale, 4 * scale
     x, y = 3 * rng.standard_normal((d, n)), rng.dirichlet(np.ones(n), d)
-    e = np.exp(x)
-    p = e / e.sum(axis=1, keepdims=True)
+    p = _softmax(x)
     return Data({"D": d, "n": n}, {"X": x, "Y": y}, {"P": p, "Loss": -np.sum(y * np.log(p)) / d})
 
 
@@ -296,22 +295,37 @@ def _forward(x: Array, weights: list[Array], act: Callable[[Array], Array], last
 
 
 def _step(
-    x: Array, y: Array, weights: list[Array], act: Callable[[Array], Array], slope: Callable[[Array], Array], last: bool
+    x: Array,
+    y: Array,
+    weights: list[Array],
+    act: Callable[[Array], Array],
+    slope: Callable[[Array], Array],
+    last: bool,
+    final: Callable[[Array], Array] = lambda z: z,
 ) -> tuple[Array, list[Array]]:
-    """Results, and the gradients of half the squared error by the weights; `slope` takes the value of `act`."""
+    """Results, and by the weights the gradients of the loss whose derivative by the last layer's sums is result - y.
+
+    `slope` takes the value of `act`; `final` makes the result of the last layer's values.
+    """
     values = _forward(x, weights, act, last)
-    delta = values[-1] - y
+    result = final(values[-1])
+    delta = result - y
     gradients: list[Array] = []
     for k in reversed(range(len(weights))):
         if last or k < len(weights) - 1:
             delta = delta * slope(values[k + 1])
         gradients.insert(0, values[k].T @ delta)
         delta = delta @ weights[k].T
-    return values[-1], gradients
+    return result, gradients
 
 
 def _relu(s: Array) -> Array:
     return np.maximum(s, 0)
+
+
+def _softmax(z: Array) -> Array:
+    e = np.exp(z)
+    return e / e.sum(axis=1, keepdims=True)
 
 
 def _split(w: Array, sizes: list[int]) -> list[Array]:
@@ -349,7 +363,7 @@ def training(rng: np.random.Generator, scale: int) -> Data:
 
 def _iris(rng: np.random.Generator, scale: int, eta: float, batch: bool) -> Data:
     data = np.load(HERE / "data" / "iris.npz")
-    rows = rng.permutation(len(data["X"]))[: 3 * scale]
+    rows = rng.permutation(len(data["X"]))[: 3 * scale]  # at most all 150
     x, y, w = data["X"][rows], data["Y"][rows], data["W"]
     weights, results = _split(w, [5, 8, 3]), []
     for part in [slice(None)] if batch else [slice(i, i + 1) for i in range(len(x))]:
@@ -368,6 +382,24 @@ def iris(rng: np.random.Generator, scale: int) -> Data:
 @example
 def iris_batch(rng: np.random.Generator, scale: int) -> Data:
     return _iris(rng, scale, 0.02, batch=True)
+
+
+@example
+def digits(rng: np.random.Generator, scale: int) -> Data:
+    data = np.load(HERE / "data" / "digits.npz")
+    sizes, batch, epochs = [64, min(4 * scale, 32), 10], min(2 * scale, 800), 2
+    rows = rng.permutation(len(data["X"]))[: 2 * batch - 1]  # the last batch is not full
+    x, y, w = data["X"][rows], data["Y"][rows], data["W"][:, :, : max(sizes[1:])]
+    weights, results = _split(w, sizes), []
+    for _ in range(epochs):
+        results = []
+        for i in range(0, len(x), batch):
+            part = slice(i, i + batch)
+            r, by = _step(x[part], y[part], weights, np.tanh, lambda v: 1 - v * v, False, _softmax)
+            weights = [a - 0.03 * g for a, g in zip(weights, by, strict=True)]
+            results.append(r)
+    out = {"R": np.concatenate(results), "W_out": _joined(weights, w.shape)}
+    return Data({"E": epochs, "M": len(x), "D": batch, "N": sizes}, {"X": x, "Y": y, "W": w}, out)
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

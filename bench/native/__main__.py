@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -61,12 +62,13 @@ def main() -> None:
     options = ["--rounds", str(rounds), "--budget", str(budget)]
 
     results = {} if given.verify else dict(report.read().get("native", {}))
-    results |= {"machine": machine.facts(), "command": " ".join(["python -m bench.native", *sys.argv[1:]])}
-    results["date"] = time.strftime("%Y-%m-%d")
+    # With each case, because `--only` replaces some cases and leaves the others as an earlier run made them.
+    made = {"command": f"{COMMAND} {shlex.join(sys.argv[1:])}".strip(), "date": time.strftime("%Y-%m-%d")}
+    made["machine"] = "; ".join(f"{n}: {v}" for n, v in machine.facts().items())
     found = results.setdefault("cases", {})
     for case in cases:
         print(f"{case.key}: {case.title}", file=sys.stderr, flush=True)
-        record: dict[str, Any] = {"one": child("worker", case.key, *options)}
+        record: dict[str, Any] = {"made": made, "one": child("worker", case.key, *options)}
         if not given.verify:
             if case.parallel:
                 record["two"] = child("worker", case.key, *options, "--threads", "2", "--only", "native",

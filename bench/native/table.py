@@ -90,11 +90,9 @@ def markdown(results: Record) -> str:
     found = results.get("cases", {})
     cases = [(c, found[c.key]) for c in CASES if c.key in found]
     misses = Misses(tomllib.loads(REASONS.read_text(encoding="utf-8")))
-    facts = results.get("machine", {})
     parts = [
         "## Native code against its peers",
-        f"Written by `{results.get('command', '')}`, {results.get('date', '')}. {HOW}",
-        "; ".join(f"{n}: {v}" for n, v in facts.items()) + ".",
+        f"{HOW}\n\n{_made(cases)}",
         _main(cases, misses),
         "### Value and gradient over value\n\n" + _ratios(cases, misses),
         "### The first gradient, from text to arrays, in a fresh process, imports apart\n\n" + _first(cases, misses),
@@ -103,6 +101,22 @@ def markdown(results: Record) -> str:
         "### Missed, and why\n\n" + _missed(cases, misses),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _made(cases: list[tuple[Case, Record]]) -> str:
+    """Which command made which cases, when, on what, and how busy the machine was: a load above 1 disturbs one core's times."""
+    runs: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
+    for case, record in cases:
+        made = record["made"]
+        run = (made["command"], made["date"], made["machine"])
+        runs.setdefault(run, []).append((case.key, record["one"].get("load", 0.0)))
+    lines: list[str] = []
+    for (command, date, machine), keys in runs.items():
+        loads = [load for _, load in keys]
+        lines.append(
+            f"- `{command}`, {date}: {', '.join(key for key, _ in keys)}. Load {min(loads):.1f} to {max(loads):.1f}; {machine}."
+        )
+    return "\n".join(lines)
 
 
 def _missed(cases: list[tuple[Case, Record]], misses: Misses) -> str:

@@ -91,8 +91,8 @@ def measure(key: str, threads: int, rounds: int, budget: float, only: list[str])
 def memory(key: str, contender: str) -> int:
     """Bytes that a contender's work takes at its peak, beyond what it held before, inputs and code included there.
 
-    Measured is the first whole call, before which ours has compiled at a tiny size, as its code does not depend on sizes; of
-    JAX, which compiles for a size, the second.
+    Measured is the first whole call: later ones reuse what the process keeps. Ours has compiled at a tiny size before it, as
+    its code does not depend on sizes; JAX compiles for a size, so its figure includes its compiler's memory.
     """
     from bench.native import engines
     from bench.native.cases import by_key
@@ -104,8 +104,6 @@ def memory(key: str, contender: str) -> int:
         run = engines.run(case, contender, task)
     else:
         run = case.contenders[contender](task)
-        if contender.startswith("jax"):
-            run.timer.timeit(1)
     machine.forget_peak()
     before = machine.resident()
     run.timer.timeit(1)

@@ -13,10 +13,15 @@ from upl_mlir.passes.obligations import Kind, Obligation
 MAX_SIZE = 14
 
 
+def sizes(program: Program, o: Obligation) -> dict[str, int]:
+    """The values of the parameters at a witness; the least ones where it does not name them."""
+    return {p.name: (o.witness or {}).get(p.name, p.low) for p in program.params}
+
+
 def genuine(program: Program, o: Obligation) -> bool:
     """Whether a witness is confirmed; False where the sizes are too large to enumerate.  Raises Broken if it is not one."""
     witness = o.witness or {}
-    params = {p.name: witness.get(p.name, p.low) for p in program.params}
+    params = sizes(program, o)
     low = next((p.name for p in program.params if params[p.name] < p.low), None)
     if low is not None:
         raise Broken(f"a witness with {low} below its bound: {o.kind.name} {o.message}")

@@ -168,12 +168,13 @@ def test_against_differences(tools, rng, text, of, wrt, params, proved):
         np.testing.assert_allclose(found, tools.slopes(objective, inputs, name), rtol=1e-7, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize(("text", "of", "wrt", "params"), [c[1:5] for c in CASES], ids=[c[0] for c in CASES])
+SEEDED = [c for c in CASES if f"output {c[2]}<" in c[1]]  # where the objective is one number its seed is 1
+
+
+@pytest.mark.parametrize(("text", "of", "wrt", "params"), [c[1:5] for c in SEEDED], ids=[c[0] for c in SEEDED])
 def test_linear_in_the_seed(tools, rng, text, of, wrt, params):
     program = tools.load(text)
     shape = program.outputs[of].shape(**params)
-    if not shape:
-        pytest.skip("the seed is 1")
     run = upl.compile(tools.vjp(text, of, wrt))
     inputs = arrays(program, rng, 0.1, **params)
     one, other = rng.standard_normal(shape), rng.standard_normal(shape)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,26 @@ def test_threads_after_fork(modules: Any) -> None:
         kernel.run([x, y, modules.status()])
         os._exit(0 if np.allclose(y, _rows(x), rtol=1e-13) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_extension_compiles_without_a_warning(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler is not None
+    include = sysconfig.get_paths()["include"]
+    command = [
+        compiler,
+        "-std=c11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        f"-I{include}",
+        "-c",
+        str(call.SOURCE),
+    ]
+    done = subprocess.run([*command, "-o", str(tmp_path / "call.o")], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 # -- the cache -----------------------------------------------------------------------------------------------------

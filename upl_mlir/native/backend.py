@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.native import call, target
 from upl_mlir.native.cache import Cache, digest, open_cache
+from upl_mlir.native.call_ctypes import Fail, Target
 from upl_mlir.native.entry import EmittedModule, emit_module
 from upl_mlir.native.library import SHARED, modules, symbol
 from upl_mlir.native.tiles import TileFormat
@@ -42,8 +43,8 @@ class Kernel:
     def __post_init__(self) -> None:
         self.run = call.array_call(self._target(), call.extension())
 
-    def _target(self) -> call.Target:
-        return call.Target(self.loaded.addresses[ENTRY], self.arguments, self.threads, self.loaded)
+    def _target(self) -> Target:
+        return Target(self.loaded.addresses[ENTRY], self.arguments, self.threads, self.loaded)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -73,7 +74,7 @@ class Kernel:
         """
         self.run(args)
 
-    def scalar(self, fail: call.Fail) -> Callable[..., tuple[Any, ...]]:
+    def scalar(self, fail: Fail) -> Callable[..., tuple[Any, ...]]:
         """For functions whose arguments are numbers and cells: a callable that takes the inputs as numbers and returns
         the outputs as a tuple of numbers.
 

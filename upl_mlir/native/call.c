@@ -253,6 +253,7 @@ static int put(char kind, PyObject *value, void *cell) {
         long long n = PyLong_AsLongLong(index);
         Py_DECREF(index);
         if (n == -1 && PyErr_Occurred()) return 1;
+        if ((kind == 'i' && n != (int32_t)n) || (kind == 'b' && n != (int8_t)n)) return 1;
         if (item_size(kind) == 4) *(int32_t *)cell = (int32_t)n;
         else if (item_size(kind) == 1) *(int8_t *)cell = (int8_t)n;
         else *(int64_t *)cell = n;

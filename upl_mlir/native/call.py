@@ -1,11 +1,11 @@
 """How Python reaches machine code: the C extension `call.c`, built at first use, or ctypes where that cannot be built.
 
-Both offer the same two callables; the extension is ten times faster and has the threads.
+Both offer the same two callables; the extension is ten times faster and has the threads.  `Target` and `Fail` are in
+`call_ctypes.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.machinery
 import importlib.util
 import os
@@ -19,22 +19,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from upl_mlir.native.cache import digest, open_cache
-from upl_mlir.native.values import Argument
-
-HEADER_SLOTS = 4
-"""Slots in front of the arguments: workspace, its size, the function that forks loops, the number of threads."""
+from upl_mlir.native.call_ctypes import CtypesCall, CtypesScalar, Fail, Target
 
 SOURCE = Path(__file__).with_name("call.c")
 KINDS = {"float64": "d", "float32": "f", "int64": "q", "int32": "i", "int8": "b", "bool": "?"}
-
-Fail = Callable[[int, tuple[Any, ...]], Any]
-"""Called for a scalar call without an answer: with the status and the arguments; -1: the arguments are wrong."""
 
 
 @dataclass(frozen=True)
@@ -100,20 +91,10 @@ def _load(path: Path) -> Any:
     return module
 
 
-@dataclass(frozen=True)
-class Target:
-    """What a callable runs: the address of the code, its arguments, the threads, and what keeps the code in memory."""
-
-    address: int
-    arguments: tuple[Argument, ...]
-    threads: int
-    owner: Any
-
-
 def array_call(target: Target, ext: Extension) -> Callable[[Sequence[Any]], None]:
     """A callable that takes the kernel's arguments as one sequence; arrays are used in place."""
     if ext.module is None:
-        return _CtypesCall(target)
+        return CtypesCall(target)
     return ext.module.make(target.address, target.threads, _formals(target), -1, None, target.owner)
 
 
@@ -121,91 +102,9 @@ def scalar_call(target: Target, ext: Extension, fail: Fail) -> Callable[..., tup
     """A callable that takes the input numbers and returns the tuple of output numbers."""
     inputs = sum(not a.written for a in target.arguments)
     if ext.module is None:
-        return _ctypes_scalar(target, inputs, fail)
+        return CtypesScalar(target, inputs, fail)
     return ext.module.make(target.address, target.threads, _formals(target), inputs, fail, target.owner)
 
 
 def _formals(target: Target) -> list[tuple[str, bool, tuple[int, ...] | None]]:
     return [("n", False, None) if a.rank is None else (KINDS[a.dtype], a.written, a.shape) for a in target.arguments]
-
-
-class _CtypesCall:
-    """The way without the extension: one thread, some microseconds a call."""
-
-    def __init__(self, target: Target):
-        self.target = target
-        self.entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(target.address)
-        self.count = HEADER_SLOTS + sum(a.slots for a in target.arguments)
-        self.workspace = np.zeros(0, np.uint8)
-
-    def __call__(self, args: Sequence[Any]) -> None:
-        slots = np.zeros(self.count, np.int64)
-        at = HEADER_SLOTS
-        if len(args) != len(self.target.arguments):
-            raise TypeError(f"the kernel takes {len(self.target.arguments)} arguments, {len(args)} given")
-        for i, (formal, arg) in enumerate(zip(self.target.arguments, args, strict=True)):
-            if formal.rank is None:
-                slots[at] = arg
-                at += 1
-                continue
-            _check(i, formal, arg)
-            slots[at] = arg.ctypes.data
-            at += 1
-            for n, known in zip(arg.shape, formal.shape, strict=True):
-                if known < 0:
-                    slots[at] = n
-                    at += 1
-        workspace = self.workspace
-        while True:
-            slots[0] = (workspace.ctypes.data + 63) & -64
-            slots[1] = max(workspace.size - 64, 0)
-            needed = self.entry(slots.ctypes.data)
-            if not needed:
-                return
-            self.workspace = workspace = np.empty(needed + 64, np.uint8)
-
-
-def _check(i: int, formal: Argument, arg: Any) -> None:
-    """Raise TypeError for an array that the kernel cannot use in place."""
-    if not isinstance(arg, np.ndarray):
-        raise TypeError(f"argument {i} is no array")
-    array = cast(NDArray[Any], arg)
-    if array.dtype != formal.dtype or array.ndim != formal.rank:
-        raise TypeError(f"argument {i} has rank {array.ndim} and elements {array.dtype}; "
-                        f"expected rank {formal.rank} and {formal.dtype}")  # fmt: skip
-    if not array.flags.c_contiguous or (formal.written and not array.flags.writeable):
-        raise TypeError(f"argument {i} must be contiguous" + (" and writeable" if formal.written else ""))
-    if any(known not in (-1, n) and known >= 0 for n, known in zip(array.shape, formal.shape, strict=True)):
-        raise TypeError(f"argument {i} has shape {array.shape}; expected {formal.shape}")
-
-
-def _ctypes_scalar(target: Target, inputs: int, fail: Fail) -> Callable[..., tuple[Any, ...]]:
-    call = _CtypesCall(target)
-    cells = [None if a.rank is None else np.zeros((), a.dtype) for a in target.arguments]
-
-    def scalar(*values: Any) -> Any:
-        if len(values) != inputs:
-            return fail(-1, values)
-        given: list[Any] = list(cells)
-        for i, value in enumerate(values):
-            formal = target.arguments[i]
-            wanted = float if formal.dtype.startswith("float") else bool if formal.dtype == "bool" else int
-            if not isinstance(value, (int, float) if wanted is float else wanted) and not hasattr(value, "__index__"):
-                return fail(-1, values)
-            cell = cells[i]
-            if cell is None:
-                given[i] = value
-            else:
-                try:
-                    cell[()] = value
-                except (OverflowError, ValueError, TypeError):
-                    return fail(-1, values)
-        call(given)
-        status = cells[-1]
-        if status is not None and status:
-            code = int(status)
-            status[()] = 0
-            return fail(code, values)
-        return tuple(c.item() for c in cells[inputs:-1] if c is not None)
-
-    return scalar

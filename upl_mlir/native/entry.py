@@ -18,7 +18,7 @@ from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.native.call import HEADER_SLOTS
+from upl_mlir.native.call_ctypes import HEADER_SLOTS
 from upl_mlir.native.emit import Emitter, Library
 from upl_mlir.native.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.native.signature import arguments_of, function_of

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upl_mlir.native.text import Code
-from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, store
+from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, splat, store
 
 MAX_DIMS = 8
 GROUP_WORDS = 1 + 3 * MAX_DIMS
@@ -45,8 +45,9 @@ class Panels:
         """Where each part begins; "end" is the size of all."""
         rows, vectors = self.f.tile
         mc, width = rows_of_block(self.f), vectors * self.f.lanes
+        slack = 2 * width  # tables are read in whole vectors
         sizes = {
-            "am": (mc + rows) * 8, "cm": mc * 8, "bn": NC * 8, "cn": NC * 8, "ak": KC * 8, "bk": KC * 8,
+            "am": (mc + slack) * 8, "cm": mc * 8, "bn": (NC + slack) * 8, "cn": (NC + slack) * 8, "ak": KC * 8, "bk": KC * 8,
             "count": rows * 8, "rows": rows * 8,
             "edge": rows * width * self.f.bytes, "a": mc * KC * self.f.bytes, "b": (NC + width) * KC * self.f.bytes,
         }  # fmt: skip
@@ -110,7 +111,25 @@ def _entry(c: Code, table: str, i: str) -> str:
     return c.let(f"load i64, ptr {c.at(table, i, 'i64')}", "e")
 
 
-def _runs(c: Code, table: str, count: int | str) -> str:
+def _consecutive(c: Code, f: TileFormat, table: str, left: str | None = None, vectors: int = 1) -> str:
+    """Whether entries of a table are consecutive places: the first `left`, or `vectors` times as many as a vector has."""
+    ints, truths = f"<{f.lanes} x i64>", f"<{f.lanes} x i1>"
+    first = splat(c, f, _entry(c, table, "0"), "i64")
+    good = "true"
+    for v in range(vectors):
+        place = c.at(table, str(v * f.lanes), "i64")
+        entries = c.let(f"load {ints}, ptr {place}, align 8")
+        steps = ", ".join(f"i64 {v * f.lanes + i}" for i in range(f.lanes))
+        right = c.let(f"icmp eq {ints} {c.let(f'sub {ints} {entries}, {first}')}, <{steps}>")
+        if left is not None:
+            beyond = c.let(f"xor {truths} {first_lanes(c, f, c.sub(left, str(v * f.lanes)))}, splat (i1 true)")
+            right = c.let(f"or {truths} {right}, {beyond}")
+        all_ = c.let(f"call i1 @llvm.vector.reduce.and.v{f.lanes}i1({truths} {right})")
+        good = all_ if good == "true" else c.let(f"and i1 {good}, {all_}")
+    return good
+
+
+def _runs(c: Code, table: str, count: str) -> str:
     """Whether the first `count` entries of a table are consecutive places."""
     first = _entry(c, table, "0")
     header, done, before = c.label("run"), c.label("rundone"), c.block
@@ -130,53 +149,73 @@ def _runs(c: Code, table: str, count: int | str) -> str:
 def pack(f: TileFormat, width: int) -> str:
     """``pack(x, across, along, n, k, panels)``: copies x[across[i] + along[j]] to panels of `width` numbers for each j.
 
-    The last panel is filled up with zeros.
+    Behind the n entries of `across` there are enough places to fill the last panel; what stands there does not matter.
     """
     c = Code()
+    vectors = -(-width // f.lanes)
+    rest = width % f.lanes
+    cut = first_lanes(c, f, str(rest)) if rest else None  # the last vector of a row that is no whole number of vectors
     with c.loop("0", "%n", str(width), "panel") as i:
         target = c.at("%panels", c.mul(i, "%k"), f.real)
         here = c.at("%across", i, "i64")
         left = c.least(c.sub("%n", i), str(width))
-        check, direct, other, done = c.label("check"), c.label("direct"), c.label("other"), c.label("packed")
-        c.branch(c.let(f"icmp eq i64 {left}, {width}"), check, other)
-        c.begin(check)
-        c.branch(_runs(c, here, width), direct, other)
-        c.begin(direct)  # consecutive numbers: whole vectors
+        direct, other, done = c.label("direct"), c.label("other"), c.label("packed")
+        c.branch(_consecutive(c, f, here, left, vectors), direct, other)
+        c.begin(direct)  # rows of the panel are rows of x
         source = c.at("%x", _entry(c, here, "0"), f.real)
+        masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(vectors)]
         with c.loop("0", "%k") as j:
             row, to = c.at(source, _entry(c, "%along", j), f.real), c.at(target, c.mul(j, str(width)), f.real)
-            kind = f"<{width} x {f.real}>"
-            value = c.let(f"load {kind}, ptr {row}, align {f.bytes}")
-            c.do(f"store {kind} {value}, ptr {to}, align {f.bytes}")
+            for v, mask in enumerate(masks):
+                value = load(c, f, c.at(row, str(v * f.lanes), f.real), mask)
+                store(c, f, c.at(to, str(v * f.lanes), f.real), value, cut if v == vectors - 1 else None)
         c.jump(done)
         c.begin(other)
-        whole = "0"
-        if width % f.lanes == 0:  # consecutive the other way: squares of vectors are transposed
-            straight = c.let(f"and i1 {_runs(c, '%along', '%k')}, {c.let(f'icmp eq i64 {left}, {width}')}")
-            squares = c.let(f"and i64 %k, {-f.lanes}")
-            whole = c.let(f"select i1 {straight}, i64 {squares}, i64 0")
-            start = c.at("%x", _entry(c, "%along", "0"), f.real)
-            with c.loop("0", str(width), str(f.lanes)) as first:
-                sources = [c.at(start, _entry(c, here, c.add(first, str(r))), f.real) for r in range(f.lanes)]
-                with c.loop("0", whole, str(f.lanes)) as j:
-                    rows = transpose(c, f, [load(c, f, c.at(source, j, f.real)) for source in sources])
-                    place = c.at(target, c.add(c.mul(j, str(width)), first), f.real)
-                    for r, row in enumerate(rows):
-                        store(c, f, c.at(place, str(r * width), f.real), row)
-        with c.loop("0", left) as r:
-            source = c.at("%x", _entry(c, here, r), f.real)
-            to = c.at(target, r, f.real)
-            with c.loop(whole, "%k") as j:
-                value = c.let(f"load {f.real}, ptr {c.at(source, _entry(c, '%along', j), f.real)}")
-                c.do(f"store {f.real} {value}, ptr {c.at(to, c.mul(j, str(width)), f.real)}")
-        with c.loop(left, str(width)) as r:
-            to = c.at(target, r, f.real)
+        whole = width - rest
+        with c.loop("0", str(whole), str(f.lanes)) as first:
+            _pack_squares(c, f, c.at(here, first, "i64"), c.at(target, first, f.real), width)
+        if cut is not None:
+            places = c.at(here, str(whole), "i64")
             with c.loop("0", "%k") as j:
-                c.do(f"store {f.real} 0.0, ptr {c.at(to, c.mul(j, str(width)), f.real)}")
+                to = c.at(target, c.add(c.mul(j, str(width)), str(whole)), f.real)
+                store(c, f, to, _gather(c, f, places, j, cut), cut)
         c.jump(done)
         c.begin(done)
     params = "ptr noalias %x, ptr noalias %across, ptr noalias %along, i64 %n, i64 %k, ptr noalias %panels"
     return _function(f"upl.pack{width}.{f.name}", params, c)
+
+
+def _pack_squares(c: Code, f: TileFormat, places: str, target: str, width: int) -> None:
+    """A column of a panel, as wide as a vector: transposed squares where x runs along the panel, else single numbers."""
+    sources = [c.at("%x", _entry(c, places, str(r)), f.real) for r in range(f.lanes)]
+    squares = c.let(f"and i64 %k, {-f.lanes}")
+    with c.loop("0", squares, str(f.lanes)) as j:
+        table, to = c.at("%along", j, "i64"), c.at(target, c.mul(j, str(width)), f.real)
+        straight, crooked, done = c.label("straight"), c.label("crooked"), c.label("square")
+        c.branch(_consecutive(c, f, table), straight, crooked)
+        c.begin(straight)
+        at = _entry(c, table, "0")
+        for r, row in enumerate(transpose(c, f, [load(c, f, c.at(s, at, f.real)) for s in sources])):
+            store(c, f, c.at(to, str(r * width), f.real), row)
+        c.jump(done)
+        c.begin(crooked)
+        with c.loop("0", str(f.lanes)) as r:
+            store(c, f, c.at(to, c.mul(r, str(width)), f.real), _gather(c, f, places, c.add(j, r), "splat (i1 true)"))
+        c.jump(done)
+        c.begin(done)
+    with c.loop(squares, "%k") as j:
+        to = c.at(target, c.mul(j, str(width)), f.real)
+        store(c, f, to, _gather(c, f, places, j, "splat (i1 true)"))
+
+
+def _gather(c: Code, f: TileFormat, places: str, j: str, mask: str) -> str:
+    """The numbers x[places[r] + along[j]] as a vector."""
+    ints, pointers = f"<{f.lanes} x i64>", f"<{f.lanes} x ptr>"
+    entries = c.let(f"load {ints}, ptr {places}, align 8")
+    row = c.at("%x", _entry(c, "%along", j), f.real)
+    there = c.let(f"getelementptr inbounds {f.real}, ptr {row}, {ints} {entries}")
+    args = f"{pointers} align {f.bytes} {there}, <{f.lanes} x i1> {mask}, {f.vector} zeroinitializer"
+    return c.let(f"call {f.vector} @llvm.masked.gather.{f.suffix}.v{f.lanes}p0({args})")
 
 
 def transpose(c: Code, f: TileFormat, rows: list[str]) -> list[str]:
@@ -243,8 +282,11 @@ def product(f: TileFormat) -> str:
     with c.loop("%n0", "%n1", str(NC), "jc") as jc:
         nb = c.least(c.sub("%n1", jc), str(NC))
         fill("n", jc, nb, "bn", "cn")
-        with c.loop("0", k_all, str(KC), "pc") as pc:
-            kb = c.least(c.sub(k_all, pc), str(KC))
+        _pad(c, part["bn"], nb, width)
+        blocks = c.most(c.let(f"udiv i64 {c.add(k_all, str(KC - 1))}, {KC}"), "1")
+        even = c.most(c.let(f"udiv i64 {c.add(k_all, c.sub(blocks, '1'))}, {blocks}"), "1")
+        with c.loop("0", k_all, even, "pc") as pc:
+            kb = c.least(c.sub(k_all, pc), even)
             fill("k", pc, kb, "ak", "bk")
             c.do(f"call void @upl.pack{width}.{f.name}(ptr %b, ptr {part['bn']}, ptr {part['bk']}, i64 {nb}, i64 {kb}, "
                  f"ptr {part['b']})")  # fmt: skip
@@ -253,6 +295,7 @@ def product(f: TileFormat) -> str:
             with c.loop("%m0", "%m1", str(mc), "ic") as ic:
                 mb = c.least(c.sub("%m1", ic), str(mc))
                 fill("m", ic, mb, "am", "cm")
+                _pad(c, part["am"], mb, rows)
                 packing = c.let(f"xor i1 {in_rows}, true")
                 with c.when(packing, "packa"):
                     c.do(f"call void @upl.pack{rows}.{f.name}(ptr %a, ptr {part['am']}, ptr {part['ak']}, i64 {mb}, "
@@ -263,6 +306,13 @@ def product(f: TileFormat) -> str:
     return _function(f"upl.gemm.{f.name}", params, c, GLUE)
 
 
+def _pad(c: Code, table: str, count: str, width: int) -> None:
+    """Repeat the first place behind the last one: any place will do to fill up a tile."""
+    first = _entry(c, table, "0")
+    with c.loop("0", str(width), hint="pad") as i:
+        c.do(f"store i64 {first}, ptr {c.at(table, c.add(count, i), 'i64')}")
+
+
 def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: str, mb: str, nb: str, kb: str) -> None:
     """The loops over the tiles of a block."""
     width = f.tile[1] * f.lanes
@@ -271,7 +321,7 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: 
         b = c.at(part["b"], c.mul(jr, kb), f.real)
         cn = c.at(part["cn"], jr, "i64")
         nr = c.least(c.sub(nb, jr), str(width))
-        together = _runs(c, cn, nr)
+        together = _consecutive(c, f, cn, nr, f.tile[1])
         first_n = _entry(c, cn, "0")
         with c.loop("0", mb, str(f.tile[0]), "ir") as ir:
             mr = c.least(c.sub(mb, ir), str(f.tile[0]))
@@ -291,8 +341,6 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: 
                 c.do(
                     f"store ptr {c.let(f'select i1 {direct}, ptr {row}, ptr {own}')}, ptr {c.at(part['rows'], r, 'ptr')}"
                 )
-            with c.loop(mr, str(f.tile[0]), hint="row") as r:
-                c.do(f"store i64 {_entry(c, am, '0')}, ptr {c.at(am, r, 'i64')}")
             few, many, ran = c.label("few"), c.label("many"), c.label("ran")
             c.branch(c.let(f"icmp sle i64 {mr}, {f.few}"), few, many)
             for label, rows in ((few, f.few), (many, f.tile[0])):

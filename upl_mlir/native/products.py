@@ -106,12 +106,14 @@ def _packed(e: Emitter, p: Product) -> Way | None:
     m, n, k = (_count(e, p, g) for g in (p.m, p.n, p.k))
     work = e.code.mul(m, e.code.mul(n, k))
     row, along = _row_dimension(p), _sum_dimension(p)
-    in_place = "false" if row is None else _at_least(e, p.nest.sizes[row], p.f.lanes // 2)
-    dots = "false" if along is None else _at_least(e, p.nest.sizes[along], p.f.lanes)
-    # where operands can be used in place, few rows of A are not worth packing B for
+    # where operands can be used in place, few rows of A or short sums are not worth packing B for
+    wide = p.f.lanes // 2 if p.n == (row,) else 2 * p.f.lanes
+    in_place = "false" if row is None else _at_least(e, p.nest.sizes[row], wide)
+    dots = "false" if along is None else _at_least(e, p.nest.sizes[along], 4 * p.f.lanes)
     rows = _choose(e, in_place, str(2 * p.f.tile[0]), _choose(e, dots, "8", "4"))
-    least = _choose(e, in_place, str(MANY_PRODUCTS), _choose(e, dots, str(MANY_PRODUCTS), str(PACKED_PRODUCTS)))
-    enough = _all(e, *(_at_least(e, x, bound) for x, bound in ((work, least), (m, rows), (n, p.f.lanes // 2), (k, 4))))
+    least = _choose(e, in_place, str(MANY_PRODUCTS), str(PACKED_PRODUCTS))
+    depth = _choose(e, in_place, "16", "4")
+    enough = _all(e, *(_at_least(e, x, y) for x, y in ((work, least), (m, rows), (n, p.f.lanes // 2), (k, depth))))
 
     def write() -> None:
         e.library.uses("gemm", p.f)

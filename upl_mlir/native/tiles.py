@@ -69,10 +69,12 @@ def multiply_add(code: Code, f: TileFormat, a: str, b: str, c: str, type_: str |
     return code.let(f"fadd {t} {c}, {code.let(f'fmul {t} {a}, {b}')}")
 
 
-def splat(code: Code, f: TileFormat, value: str) -> str:
-    """A vector of one number."""
-    one = code.let(f"insertelement {f.vector} poison, {f.real} {value}, i64 0")
-    return code.let(f"shufflevector {f.vector} {one}, {f.vector} poison, <{f.lanes} x i32> zeroinitializer")
+def splat(code: Code, f: TileFormat, value: str, scalar: str | None = None) -> str:
+    """A vector of one number (of type `scalar` if that is not the format's)."""
+    scalar = scalar or f.real
+    vector = f"<{f.lanes} x {scalar}>"
+    one = code.let(f"insertelement {vector} poison, {scalar} {value}, i64 0")
+    return code.let(f"shufflevector {vector} {one}, {vector} poison, <{f.lanes} x i32> zeroinitializer")
 
 
 def load(code: Code, f: TileFormat, address: str, mask: str | None = None, align: int | None = None) -> str:
@@ -99,10 +101,7 @@ def store(code: Code, f: TileFormat, address: str, value: str, mask: str | None 
 def first_lanes(code: Code, f: TileFormat, count: str) -> str:
     """The mask of the first `count` lanes (all if there are fewer)."""
     n = code.least(code.most(count, "0"), str(f.lanes))
-    one = code.let(f"insertelement <{f.lanes} x i64> poison, i64 {n}, i64 0")
-    all_ = code.let(
-        f"shufflevector <{f.lanes} x i64> {one}, <{f.lanes} x i64> poison, <{f.lanes} x i32> zeroinitializer"
-    )
+    all_ = splat(code, f, n, "i64")
     steps = ", ".join(f"i64 {i}" for i in range(f.lanes))
     return code.let(f"icmp slt <{f.lanes} x i64> <{steps}>, {all_}")
 

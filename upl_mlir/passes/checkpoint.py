@@ -106,8 +106,9 @@ def _revolve(program: ProgramOp, loop: Loop, first: IndexExpr, end: IndexExpr, s
         raise error("UPL1430", f"snapshots={snapshots}: the first step's must be kept")
     if hi - lo >= MOST_STEPS:
         raise error("UPL1430", f"{hi - lo + 1} steps are too many for a schedule in tables", help="use `every`")
-    schedule = revolve(hi - lo + 1, snapshots)
-    return Revolve.declare(program, lo, schedule, unused("run", names_of(program)))
+    entered = loop.entered(lo)
+    schedule = revolve(hi - entered + 1, snapshots)
+    return Revolve.declare(program, lo, entered, schedule, unused("run", names_of(program)))
 
 
 def _effect(what: str, tape: Count, refire: Refire, at_once: Count) -> str:
@@ -260,6 +261,17 @@ class Loop:
         adjoints = {op.symbol for op in self.adjoints}
         last = [op for op in self.again if any(a.target.symbol in adjoints for a in self.sets.out_of(op.symbol))]
         return self._steps(self.again).lo, self._steps(last).hi
+
+    def entered(self, lowest: int) -> int:
+        """The last of the steps at which states enter the loop from outside, each at one step."""
+        names = {op.symbol for op in self.again}
+        out = lowest
+        for a in self.sets.arrows:
+            if a.target.symbol in names and a.source.symbol not in names and f"{self.along}'" not in a.stars:
+                step = self.sets.relation(a).express(IndexExpr.of(f"{self.along}'") - self.phases[a.target.symbol], ())
+                at = None if step is None else self.sets.ctx.number(step)
+                out = out if at is None else max(out, at)
+        return out
 
     def _steps(self, ops: Sequence[NodeOp]) -> Interval:
         """The steps of some nodes."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import StringAttr, i1
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i1
 from xdsl.ir import Block, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -308,31 +308,39 @@ class Refire:
         if step is None:
             raise error("UPL1431", f"{a.text} enters the loop at several steps at once", span_of(a.send))
         index = (*self.runs.first_user(step), *here(own))
-        first = plain.constrain(self.runs.stored_by_main(step))
-        copy_along(a, first, self.sets.domain(a.source.symbol), lambda: a.send.value, into, rule="kept", index=index,
-                   count=False)  # fmt: skip
+        there = self.step(op.symbol, "'")
+        r = self.sets.relation(a).constrain(self.runs.replaced(there))
         if a.source.symbol in self.copies:
-            copy = self.copies[a.source.symbol]
+            r = r.constrain(self.runs.inner(there))
+        self._send_if(
+            self.runs.stored_by_main(step), a, r, self.sets.domain(a.source.symbol), a.send.value, into, index
+        )
+        if a.source.symbol in self.copies:
+            wide = replace(a, source=self.copies[a.source.symbol])
             mine = self.domains[a.source.symbol]
-            dims = (*self.runs.fields, *plain.dims)
-            stored = plain.extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)
-            stored = stored.constrain(self.runs.stored_by_run(step))
-            wide = replace(a, source=copy)
-            copy_along(wide, stored.reorder((*wide.src, *wide.loops, *a.dst)), mine, lambda: self.values[a.send.value], into,
-                       rule="kept", index=index, count=False)  # fmt: skip
+            r = r.extend((*r.dims, *self.runs.fields)).reorder(wide.dims) & mine.extend(wide.dims).reorder(wide.dims)
+            value = self.values[a.send.value]
+            self._send_if(self.runs.stored_by_run(step), wide, r, mine, value, into, index)
         more, after = self.runs.next_user()
-        when = describe(points.constrain(more), points)
-        if not when.is_false:
-            connect(
-                self.program,
-                keep,
-                keep.arg(v),
-                into,
-                (*after, *here(own)),
-                rule="handed on",
-                origin=a.send,
-                condition=when,
-            )
+        connect(
+            self.program, keep, keep.arg(v), into, (*after, *here(own)), rule="handed on", origin=a.send, condition=more
+        )
+
+    @staticmethod
+    def _send_if(
+        condition: Formula, a: Arrow, r: PSet, context: PSet, value: SSAValue, into: SymbolRefAttr,
+        index: Sequence[IndexExpr],
+    ) -> None:  # fmt: skip
+        """Send a value, one token for each point of a part of an arrow, where a condition on the points holds too."""
+        new = restricted(a, r, context)
+        on_points = bool(condition.names & set(a.loops))
+        send = SendOp(
+            value, into, tuple(index), iterators=a.send.loops, rule="kept",
+            condition=new.condition if on_points else condition & new.condition,
+            point_condition=condition & new.point_condition if on_points else new.point_condition,
+        )  # fmt: skip
+        send.location = a.send.location
+        a.source.block.add_op(send)
 
     def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str) -> None:
         """The token by which the adjoint of the step after the run lets a held token go."""

@@ -56,6 +56,10 @@ class Runs(Protocol):
         """Whether the run begins with a step."""
         ...
 
+    def inner(self, step: IndexExpr) -> Formula:
+        """Whether states that enter a step come from inside the loop."""
+        ...
+
     def users(self, step: IndexExpr) -> IndexExpr | None:
         """The number of runs that a step is in."""
         ...
@@ -114,6 +118,9 @@ class Segments:
     def begins(self, step: IndexExpr) -> Formula:
         return Formula.compare(self.first + self._number(step) * self.size, "==", step)
 
+    def inner(self, step: IndexExpr) -> Formula:
+        return Formula.compare(step, ">", self.first)
+
     def users(self, step: IndexExpr) -> IndexExpr | None:
         return IndexExpr.of(1)
 
@@ -133,8 +140,8 @@ class Segments:
 @dataclass(frozen=True)
 class Schedule:
     """A schedule of `len(start)` steps: run s begins with step ``start[s]`` and serves the adjoint of step s; the last step
-    is served by the loop itself.  ``maker[q]`` is the run in which the state that enters step q is stored (the last: the
-    loop itself), ``user[q]`` the first run that begins with it (-1: none)."""
+    is served by the loop itself.  ``maker[q]`` is the run in which the state that enters step q is stored (-1: none; the
+    last: the loop itself), ``user[q]`` the first run that begins with it (-1: none)."""
 
     start: tuple[int, ...]
     maker: tuple[int, ...]
@@ -162,7 +169,7 @@ def revolve(steps: int, states: int) -> Schedule:
     Source: A. Griewank, A. Walther, "Algorithm 799: Revolve", ACM TOMS 26 (2000); the recurrence is theirs, solved by
     tabulation.
     """
-    start, maker = [0] * steps, [steps - 1] * steps
+    start, maker = [0] * steps, [-1] * steps
     todo = [(0, steps, states - 1, 0)]  # the steps lo..hi-1, spare states, where the run for step hi-1 begins
     while todo:
         lo, hi, spare, begin = todo.pop()
@@ -181,6 +188,8 @@ def revolve(steps: int, states: int) -> Schedule:
         following[s] = user_before(start, s)
     for s in range(steps - 1):
         user[start[s]] = s  # the greatest is the first in time
+    maker[0] = steps - 1
+    maker = [m if user[q] >= 0 else -1 for q, m in enumerate(maker)]  # nobody begins with a state: it is not stored
     return Schedule(tuple(start), tuple(maker), tuple(user), tuple(following))
 
 
@@ -191,8 +200,12 @@ def user_before(start: Sequence[int], s: int) -> int:
 
 @dataclass(frozen=True)
 class Revolve:
-    """The runs of a schedule; its tables are constant arrays of the program, indexed by steps from `first` on."""
+    """The runs of a schedule; its tables are constant arrays of the program, indexed by steps.
 
+    Steps from `lowest` to `first` are as one: where a loop starts from states of several steps, they are entered together.
+    """
+
+    lowest: int
     first: int
     last: int
     run: str
@@ -204,15 +217,16 @@ class Revolve:
     text: str = "run by run"
 
     @staticmethod
-    def declare(program: ProgramOp, first: int, schedule: Schedule, run: str) -> Revolve:
-        """Add the tables to a program."""
+    def declare(program: ProgramOp, lowest: int, first: int, schedule: Schedule, run: str) -> Revolve:
+        """Add the tables to a program; `lowest` is the first step that there is."""
         taken = symbols(program) | {run}
         n = len(schedule.start)
 
         def table(name: str, values: Sequence[int]) -> str:
             name = unused(name, taken)
-            bounds = IndexExpr.of(first), IndexExpr.of(first + n - 1)
-            op = ArrayOp(name, *bounds, first, DenseArrayBase.from_list(i64, list(values)))
+            bounds = IndexExpr.of(lowest), IndexExpr.of(first + n - 1)
+            all_ = [*[values[0]] * (first - lowest), *values]
+            op = ArrayOp(name, *bounds, lowest, DenseArrayBase.from_list(i64, all_))
             top = program.body.block.first_op
             assert top is not None
             program.body.block.insert_op_before(op, top)
@@ -222,10 +236,11 @@ class Revolve:
             return [v + first if v >= 0 else first - 1 for v in values]
 
         covers = [sum(schedule.start[s] <= q <= s for s in range(n - 1)) for q in range(n)]
-        return Revolve(
-            first, first + n - 1, run, table("begins", moved(schedule.start)), table("stored", moved(schedule.maker)),
-            table("taken", moved(schedule.user)), table("then", moved(schedule.following)), table("uses", covers),
-        )  # fmt: skip
+        tables = {
+            "begins": moved(schedule.start), "stored": moved(schedule.maker), "taken": moved(schedule.user),
+            "then": moved(schedule.following), "uses": covers,
+        }  # fmt: skip
+        return Revolve(lowest, first, first + n - 1, run, *(table(name, values) for name, values in tables.items()))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -234,37 +249,51 @@ class Revolve:
     def _at(self, table: str, step: IndexExpr | str) -> IndexExpr:
         return IndexExpr.of(Lookup(table, IndexExpr.of(step)))
 
+    def _reaches(self, step: IndexExpr) -> Formula:
+        """Whether the run begins with a step or before it."""
+        start = self._at(self.start, self.run)
+        reached = Formula.compare(start, "<=", step)
+        return reached if self.lowest == self.first else reached | Formula.compare(start, "==", self.first)
+
+    def _up_to(self, step: IndexExpr, whole: IndexExpr) -> Formula:
+        """Whether a step is `whole`, or before the first where that is meant."""
+        same = Formula.compare(step, "==", whole)
+        if self.lowest == self.first:
+            return same
+        return same | (Formula.compare(whole, "==", self.first) & Formula.compare(step, "<", self.first))
+
     def again(self, step: IndexExpr) -> Formula:
         return Formula.all((
             Formula.compare(self.first, "<=", self.run), Formula.compare(self.run, "<", self.last),
-            Formula.compare(self._at(self.start, self.run), "<=", step), Formula.compare(step, "<=", self.run),
+            self._reaches(step), Formula.compare(step, "<=", self.run),
         ))  # fmt: skip
 
     def same(self, a: IndexExpr, b: IndexExpr) -> Formula:
-        return Formula.compare(self._at(self.start, self.run), "<=", a)
+        return self._reaches(a)
 
     def after(self, step: IndexExpr) -> IndexExpr:
         return IndexExpr.of(self.run) + 1
 
     def answers(self, step: IndexExpr) -> Formula:
-        return Formula.compare(step, "==", self.run)
+        return self._up_to(step, IndexExpr.of(self.run))
 
     def replaced(self, step: IndexExpr) -> Formula:
         return Formula.compare(step, "<", self.last)
 
     def begins(self, step: IndexExpr) -> Formula:
-        return Formula.compare(self._at(self.start, self.run), "==", step)
+        return self._up_to(step, self._at(self.start, self.run))
+
+    def inner(self, step: IndexExpr) -> Formula:
+        return Formula.compare(step, ">", self.first)
 
     def users(self, step: IndexExpr) -> IndexExpr | None:
         return self._at(self.covers, step)
 
     def stored_by_main(self, step: IndexExpr) -> Formula:
-        used = Formula.compare(self._at(self.user, step), ">=", self.first)
-        return used & Formula.compare(self._at(self.maker, step), "==", self.last)
+        return Formula.compare(self._at(self.maker, step), "==", self.last)
 
     def stored_by_run(self, step: IndexExpr) -> Formula:
-        used = Formula.compare(self._at(self.user, step), ">=", self.first)
-        return used & Formula.compare(self._at(self.maker, step), "==", self.run)
+        return Formula.compare(self._at(self.maker, step), "==", self.run)
 
     def first_user(self, step: IndexExpr) -> tuple[IndexExpr, ...]:
         return (self._at(self.user, step),)

@@ -29,7 +29,7 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import nodes, program_of, symbols
+from upl_mlir.dialects.upl.query import endpoints, nodes, program_of, symbols, target_port
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
@@ -258,7 +258,9 @@ class _Tangent:
     def _as(self, source: InputOp | NodeOp, value: SSAValue, target: SymbolRefAttr) -> SSAValue:
         """A value in the type of the port that takes it: a seed is real also where what it moves is f32."""
         names = [n.data for n in target.nested_references.data]
-        wanted = target_port(endpoints(self.program)[target.root_reference.data], names[0] if names else None).type
+        root = target.root_reference.data
+        end = self.sets.ends[root] if root in self.sets.ends else endpoints(self.program)[root]  # a node made since
+        wanted = target_port(end, names[0] if names else None).type
         return Body(source.block, source.location).like(value, wanted.mlir())
 
     def _tangent(self, source: InputOp | NodeOp, value: SSAValue) -> SSAValue:

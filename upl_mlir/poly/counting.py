@@ -32,6 +32,7 @@ def count(s: PSet) -> IndexExpr | None:
 
     Exact for every admissible value of the parameters.
     """
+    s = s.in_terms_of(())  # N[k-1] where k is K: one entry
     entries = [a for a in s.params.values() if isinstance(a, Lookup) and a.array in s.ctx.unknown]
     if any(s.involves(a) and a.index.names & set(s.dims) for a in entries):
         return None  # a sum over entries of a symbolic array is no polynomial

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import islpy as isl
 
@@ -74,7 +74,7 @@ def acyclic(width: int, steps: Sequence[Dependence]) -> bool:
 
 
 def _ranked(width: int, steps: Sequence[Dependence]) -> bool:
-    return all(_ranked_group(width, g) for g in _cyclic_groups(steps))
+    return all(_ranked_group(width, g) for g in _cyclic_groups([s for s in steps if not s.plain.is_empty()]))
 
 
 def _cyclic_groups(steps: Sequence[Dependence]) -> list[list[Dependence]]:
@@ -142,9 +142,11 @@ def _always(s: Dependence, condition: str, params: Iterable[str] = ()) -> bool:
 
 
 def _choices(
-    steps: Sequence[Dependence], options: Callable[[int], Sequence[F]], fits: Callable[[Dependence, F, F], bool]
-) -> Iterator[dict[int, F]]:
-    """Assignments of an option to each space such that every step fits, found by going along steps."""
+    steps: Sequence[Dependence], options: Callable[[int], Sequence[F]], fits: Callable[[Dependence, F, F], bool],
+    whole: Callable[[dict[int, F]], bool] = lambda _: True,
+) -> Iterator[dict[int, F]]:  # fmt: skip
+    """Assignments of an option to each space such that every step fits, found by going along steps; `whole` looks at what
+    is chosen so far."""
     spaces = sorted({v for s in steps for v in (s.source, s.target)})
     order, seen = [spaces[0]], {spaces[0]}
     while len(order) < len(spaces):  # a strongly connected component: each next space touches one before
@@ -160,7 +162,7 @@ def _choices(
         near = [s for s in steps if v in (s.source, s.target) and {s.source, s.target} <= {*chosen, v}]
         for f in options(v):
             chosen[v] = f
-            if all(fits(s, chosen[s.source], chosen[s.target]) for s in near):
+            if all(fits(s, chosen[s.source], chosen[s.target]) for s in near) and whole(chosen):
                 yield from extend(at + 1, chosen)
         chosen.pop(v, None)
 
@@ -194,13 +196,21 @@ def _by_shift(steps: list[Dependence]) -> Iterator[list[Dependence]]:
         def fits(s: Dependence, i: int, j: int, sign: int = sign) -> bool:
             return difference(s, i, j, sign) is not None
 
-        for chosen in islice(_choices(steps, lambda v: _places(steps, v), fits), _MAX_CHOICES):
-            weights = [difference(s, chosen[s.source], chosen[s.target], sign) or 0 for s in steps]
-            rank = _potentials(steps, weights)
-            if rank is not None:
-                yield [
-                    s for s, w in zip(steps, weights, strict=True) if rank[s.target] - rank[s.source] + w == 0
-                ]  # fmt: skip
+        def rank(
+            chosen: dict[int, int], sign: int = sign
+        ) -> tuple[list[tuple[Dependence, int]], dict[int, int] | None]:
+            inner = [s for s in steps if s.source in chosen and s.target in chosen]
+            weighed = [(s, difference(s, chosen[s.source], chosen[s.target], sign) or 0) for s in inner]
+            return weighed, _potentials(weighed)
+
+        def whole(chosen: dict[int, int], rank: Callable[..., Any] = rank) -> bool:
+            return rank(chosen)[1] is not None
+
+        places = _choices(steps, lambda v: _places(steps, v), fits, whole)
+        for chosen in islice(places, _MAX_CHOICES):
+            weighed, c = rank(chosen)
+            if c is not None:
+                yield [s for s, w in weighed if c[s.target] - c[s.source] + w == 0]
 
 
 def _least_difference(s: Dependence, i: int, j: int, sign: int) -> int | None:
@@ -215,12 +225,12 @@ def _least_difference(s: Dependence, i: int, j: int, sign: int) -> int | None:
     return low.to_python() if low.is_int() else None
 
 
-def _potentials(steps: Sequence[Dependence], weights: Sequence[int]) -> dict[int, int] | None:
+def _potentials(weighed: Sequence[tuple[Dependence, int]]) -> dict[int, int] | None:
     """Numbers c with ``c[target] - c[source] + weight >= 0`` for every step (Bellman and Ford); None if there are none."""
-    rank = dict.fromkeys({v for s in steps for v in (s.source, s.target)}, 0)
+    rank = dict.fromkeys({v for s, _ in weighed for v in (s.source, s.target)}, 0)
     for _ in range(len(rank) + 1):
         changed = False
-        for s, w in zip(steps, weights, strict=True):
+        for s, w in weighed:
             if rank[s.target] < rank[s.source] - w:
                 rank[s.target] = rank[s.source] - w
                 changed = True

@@ -238,7 +238,7 @@ class PortsAttr(_TextAttr[tuple[Port, ...]]):
 
 def _read_port(text: str) -> Port:
     head, sep, type_name = text.rpartition(":")
-    head, type_name = (head, type_name.strip()) if sep else (text, "real")
+    head, type_name = (head, type_name.strip()) if sep and "]" not in type_name else (text, "real")  # a count may have `?:`
     if type_name not in {t.value for t in UplType}:
         raise PolySyntaxError(f"unknown type `{type_name}`", 0)
     type_ = UplType(type_name)

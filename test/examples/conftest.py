@@ -1,0 +1,93 @@
+"""The example programs, loaded once, with their data: what the tests of this folder share."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LOWEST = re.compile(r"^param (\w+)(?:\[0:(\w+)(-1)?\])? >= (\d+)", re.MULTILINE)
+
+
+@cache
+def data_module() -> ModuleType:
+    """`examples/data.py`, which is a script and belongs to no package."""
+    spec = importlib.util.spec_from_file_location("examples_data", EXAMPLES / "data.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def text(name: str) -> str:
+    """The text of an example."""
+    return (EXAMPLES / f"{name}.upl").read_text(encoding="utf-8")
+
+
+@cache
+def _report(name: str, constants: str) -> upl.Report:
+    return upl.load(text(name), **json.loads(constants)).expanded().check()
+
+
+def report(name: str, constants: dict[str, Any]) -> upl.Report:
+    """What is proved of an example with `adjoint of` expanded and all sizes open, some constants overridden."""
+    return _report(name, json.dumps(constants))
+
+
+def bound(name: str, params: dict[str, Any]) -> upl.Program:
+    """An example for given parameters, as its author wrote it."""
+    return upl.load(text(name), **params)
+
+
+def least(name: str) -> dict[str, Any]:
+    """The least value of every parameter, one layer's entry after the other for arrays, as its declaration says."""
+    out: dict[str, Any] = {}
+    for found, size, less, low in LOWEST.findall(text(name)):
+        out[found] = [int(low)] * (out[size] + (0 if less else 1)) if size else int(low)
+    return out
+
+
+def random_inputs(p: upl.Program, rng: np.random.Generator, **params: int) -> dict[str, Any]:
+    """Inputs of the right shapes: reals between 0.5 and 1.5, integers 0."""
+    return {
+        n: rng.uniform(0.5, 1.5, v.shape(**params)) * (1 if v.dtype.kind == "f" else 0) for n, v in p.inputs.items()
+    }
+
+
+class Examples:
+    """The functions above, as a fixture: test modules cannot import one another."""
+
+    text = staticmethod(text)
+    report = staticmethod(report)
+    bound = staticmethod(bound)
+    least = staticmethod(least)
+    random_inputs = staticmethod(random_inputs)
+
+    @staticmethod
+    def names() -> frozenset[str]:
+        """The examples that have data."""
+        return frozenset(data_module().EXAMPLES)
+
+    @staticmethod
+    def data(name: str, scale: int = 1, seed: int = 0) -> Any:
+        """Parameters, inputs and expected outputs."""
+        return data_module().generate(name, scale, seed)
+
+
+@pytest.fixture(scope="session")
+def ex() -> type[Examples]:
+    """Example programs and their data."""
+    return Examples
