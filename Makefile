@@ -48,7 +48,8 @@ oracle: .venv/.installed ## what is compared with JAX, which is installed for it
 	@$(call install,oracle)
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) $$(grep -rl 'importorskip("jax"' test)
 
-bench: .venv/.installed ## benchmarks, with peers beside us
+bench: .venv/.installed ## benchmarks, with peers beside us (the extra `bench`)
+	@$(call install,bench)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 clean: ## remove what builds and tests leave behind

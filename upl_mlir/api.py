@@ -56,6 +56,7 @@ class PortView:
         from upl_mlir.host.arrays import bind_parameters, make_port
 
         self.program.infer_domains()
+        _require_arrays(self.program.op)
         bound = bind_parameters(self.program.op, {}, params)
         return make_port(self._op, poly_context(self.program.op, bound))
 
@@ -217,6 +218,13 @@ def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
 
         bind_definitions(program_of(module), overrides)
     return Program(module, Sources({str(path): text}))
+
+
+def _require_arrays(program: ProgramOp) -> None:
+    """Raise UplError (UPL1513) if an array parameter has no values: sizes and engines need them."""
+    for op in program.body.block.ops:
+        if isinstance(op, ArrayOp):
+            first_index(op)
 
 
 def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
@@ -407,9 +415,7 @@ def compile(
     if engine == Engine.RTL and gather == "ordered":
         raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
-    for op in program.op.body.block.ops:
-        if isinstance(op, ArrayOp):
-            first_index(op)  # engines need its values
+    _require_arrays(program.op)
     return Compiled(
         program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params
     )

@@ -97,14 +97,14 @@ def markdown(results: Record) -> str:
         "### Value and gradient over value\n\n" + _ratios(cases, misses),
         "### The first gradient, from text to arrays, in a fresh process, imports apart\n\n" + _first(cases, misses),
         "### Two threads\n\n" + _threads(cases, misses),
-        "### Memory beyond inputs and code\n\n" + _memory(cases, misses),
+        "### Memory that the first call takes (JAX: with its compiler)\n\n" + _memory(cases, misses),
         "### Missed, and why\n\n" + _missed(cases, misses),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _made(cases: list[tuple[Case, Record]]) -> str:
-    """Which command made which cases, when, on what, and how busy the machine was: a load above 1 disturbs one core's times."""
+    """Which command made which cases, when and where, and how busy the machine was: a load above 1 disturbs the times."""
     runs: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for case, record in cases:
         made = record["made"]
@@ -113,9 +113,8 @@ def _made(cases: list[tuple[Case, Record]]) -> str:
     lines: list[str] = []
     for (command, date, machine), keys in runs.items():
         loads = [load for _, load in keys]
-        lines.append(
-            f"- `{command}`, {date}: {', '.join(key for key, _ in keys)}. Load {min(loads):.1f} to {max(loads):.1f}; {machine}."
-        )
+        which = ", ".join(key for key, _ in keys)
+        lines.append(f"- `{command}`, {date}: {which}. Load {min(loads):.1f} to {max(loads):.1f}; {machine}.")
     return "\n".join(lines)
 
 

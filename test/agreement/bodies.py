@@ -47,8 +47,7 @@ def expression(rng: Random, names: Sequence[Val], fields: Sequence[str], type_: 
         own = [n for n in names if RANK[n.type] <= 1]
     if depth <= 0 or rng.random() < 0.15:
         if own and rng.random() < 0.9:
-            v = rng.choice(own)
-            return v
+            return rng.choice(own)
         if type_ == "int":
             return name(rng.choice(fields), "int") if fields and rng.random() < 0.4 else lit(rng.randrange(4))
         if names and not own:

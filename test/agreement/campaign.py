@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,6 +130,16 @@ def _apply(name: str, program: Program, seed: int) -> Any:
         if name == "proof" or e.diagnostics[0].code.startswith("UPL12"):
             return P.Checked(None, None, e)  # refused: counted as not proved
         raise P.Broken(f"{e}") from None
+    except P.Broken:
+        raise
+    except Exception as e:
+        raise P.Broken(_crash(e)) from e
+
+
+def _crash(e: Exception) -> str:
+    """An exception that is no diagnostic, with the place it came from."""
+    last = traceback.extract_tb(e.__traceback__)[-1]
+    return f"crash: {type(e).__name__} {e} in {Path(last.filename).name}:{last.lineno} {last.name}"
 
 
 def _count(name: str, outcome: Any, tally: Tally) -> None:
@@ -204,7 +215,12 @@ def judge(program: Program, known: Truth, tally: Tally) -> tuple[Truth, P.Checke
 
     Raises Broken where they do not agree.
     """
-    found = P.checked(program.text())
+    try:
+        found = P.checked(program.text())
+    except P.Broken:
+        raise
+    except Exception as e:
+        raise P.Broken(_crash(e)) from e
     for o in found.refuted:
         tally.reached["witnesses"] += 1
         tally.reached["witnesses: confirmed"] += witness.genuine(program, o)
@@ -218,7 +234,7 @@ def judge(program: Program, known: Truth, tally: Tally) -> tuple[Truth, P.Checke
 
 
 def _reduce_mutant(m: Mutant, seed: int, message: str, *, save: bool) -> Failure:
-    start = message.split(":")[0].split(" at ")[0]
+    start = message.partition(":")[0].partition(" at ")[0]
 
     def fails(p: Program) -> bool:
         try:

@@ -8,7 +8,7 @@ instead, which is what `check` assumes: its witnesses are compared with that.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agreement.model import CARRIED, UNBOUNDED, Arrow, End, Program
@@ -318,7 +318,7 @@ class Naive:
             n = covered.get(id(t), 0)
             if n == 0:
                 found.append(Violation("EXISTS", where, t.at, (t.source, t.number)))
-            if t.mult != UNBOUNDED and t.mult != n:
+            if t.mult not in (UNBOUNDED, n):
                 found.append(Violation("MULTIPLICITY", where, t.at, (t.source, t.number)))
 
     def _gather(

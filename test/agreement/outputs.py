@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ def main(seeds: Sequence[str]) -> None:
     from upl_mlir.tools import upl as workbench
     from upl_mlir.tools import upl_opt
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for seed in map(int, seeds):
             text = generate(seed).text()
             print(text)
-            path = str(Path(folder) / f"random{seed}.upl")
+            path = f"random{seed}.upl"  # reports name it
             Path(path).write_text(text, encoding="utf-8")
             outs, ins = real_ports(upl.load(text))
             print("exit", upl_opt.main([path, "--infer-domains", "-t", "upl"]))

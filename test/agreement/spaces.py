@@ -135,7 +135,9 @@ class Layout:
 FRESH = ("e", "f", "g", "h", "p", "q", "c", "r")
 
 
-def make_layout(rng: Random, space: Space, names: Iterable[str], plain: float, shifts: Iterable[Lin]) -> tuple[Layout, list[str]]:
+def make_layout(
+    rng: Random, space: Space, names: Iterable[str], plain: float, shifts: Iterable[Lin]
+) -> tuple[Layout, list[str]]:
     """A layout with some changes of coordinates; with probability `plain` there are none.  Also the features used."""
     vs = list(space.order(names))
     fields: dict[str, Lin] = {v: var(v) for v in vs}
@@ -214,9 +216,9 @@ def make_layout(rng: Random, space: Space, names: Iterable[str], plain: float, s
 def _resolve(back: dict[str, Lin], *changed: str) -> None:
     """Replace variables that are no fields any more in the other variables' expressions."""
     new = {v: back[v] for v in changed}
-    for w in back:
+    for w, e in back.items():
         if w not in changed:
-            back[w] = back[w].subst(new)
+            back[w] = e.subst(new)
 
 
 def layered(array: str, v: str, *, base: int) -> tuple[Lin, Lin]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -164,6 +165,7 @@ def test_threads_change_nothing(modules: Any, threads: int) -> None:
     one = modules.kernel(ROWS)
     assert kernel.threads == threads
     assert ("@part0" in kernel.ir) == (threads > 1)
+    assert ("mul nsw i64 %thread, " in kernel.ir) == (threads > 1), "scratch of a loop's body belongs to a thread"
     for shape in ((0, 3), (1, 10), (3, 5), (300, 400), (2, 60_000), (3000, 100)):
         x = np.random.default_rng(1).standard_normal(shape)
         y, alone = np.zeros_like(x), np.zeros_like(x)
@@ -216,6 +218,7 @@ def test_threads_after_fork(modules: Any) -> None:
     kernel.run([x, np.zeros_like(x), modules.status()])  # the workers exist
     child = os.fork()
     if not child:  # pragma: no cover
+        signal.alarm(30)  # workers that are waited for in vain
         y = np.zeros_like(x)
         kernel.run([x, y, modules.status()])
         os._exit(0 if np.allclose(y, _rows(x), rtol=1e-13) else 1)

@@ -129,6 +129,8 @@ def test_engines_ask_for_the_values():
     with pytest.raises(upl.UplError, match="UPL1513") as e:
         upl.compile(upl.load(NET))
     assert e.value.diagnostics[0].help == "give them when loading: -D N=[...]"
+    with pytest.raises(upl.UplError, match="UPL1513"):
+        upl.load(NET).inputs["X"].shape(D=1, K=2)
 
 
 @pytest.mark.parametrize(("index", "where"), [("N[K-1]", ""), ("N[k-1]", "1<=k<=K, ")], ids=["one entry", "every entry"])

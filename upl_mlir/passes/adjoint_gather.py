@@ -188,6 +188,8 @@ class SelectingGather:
         assert plan.node is not None
         r = d.planner.pruned(a)
         points = self._points(a, r)
+        if points.is_empty():
+            return  # the arrow never sends: it has nothing to compare either
         product = self.port.gather is Gather.PRODUCT
         type_ = upl_type(a.send.value.type)
         if product:

@@ -12,7 +12,7 @@ from the adjoint of the segment after, and so no copy starts before that one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -83,15 +83,34 @@ def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, s
     if every is not None:
         size = _size(program, every)
         runs = Segments.over(first, end, size)
-        what, at_once = f"every {size}", loop.tape(lambda step: Formula.compare(step, "<", first + size))
+        at_once = loop.tape(lambda step: Formula.compare(step, "<", first + size))
     else:
         assert snapshots is not None
         runs = _revolve(program, loop, first, end, snapshots)
-        what, at_once = f"with {snapshots} snapshots", loop.tape(lambda step: Formula.compare(step, "==", runs.last))
+        at_once = loop.tape(lambda step: Formula.compare(step, "==", runs.last))
         loop = Loop(ProgramSets(program), along)  # with the tables of the schedule
     refire = Refire(program, loop.sets, along, runs, loop.phases, loop.adjoints)
     refire.run(loop.again)
-    add_note(program, _effect(f"checkpoint along {along} {what}", tape, refire, at_once))
+    if isinstance(runs, Segments):
+        what = f"every {runs.size}"
+        kept = f"{_words(_sum(refire.kept))} are"
+    else:
+        what = f"with {snapshots} snapshots"
+        one = [s.constrain(Formula.compare(runs.run, "==", runs.last - 1)) for s in refire.kept]
+        kept = f"at most {snapshots} times {_words(_sum(one))} are"
+    fired = _words(_sum((*refire.domains.values(), *refire.keeps)))
+    add_note(
+        program, f"checkpoint along {along} {what}: {_words(tape)} forward values waited for the adjoint; now {kept} kept "
+        f"and {_words(at_once)} wait at a time; {fired} firings more",
+    )  # fmt: skip
+
+
+def _sum(sets: Iterable[PSet]) -> Count:
+    return Counts({str(n): number(count(s)) for n, s in enumerate(sets)}).total
+
+
+def _words(n: Count) -> str:
+    return "an unknown number of" if n is None else str(n)
 
 
 def _revolve(program: ProgramOp, loop: Loop, first: IndexExpr, end: IndexExpr, snapshots: int) -> Revolve:
@@ -109,19 +128,6 @@ def _revolve(program: ProgramOp, loop: Loop, first: IndexExpr, end: IndexExpr, s
     entered = loop.entered(lo)
     schedule = revolve(hi - entered + 1, snapshots)
     return Revolve.declare(program, lo, entered, schedule, unused("run", names_of(program)))
-
-
-def _effect(what: str, tape: Count, refire: Refire, at_once: Count) -> str:
-    """What was won and what it costs, in words."""
-    kept = Counts({str(n): number(count(points)) for n, points in enumerate(refire.kept)})
-    fired = Counts({str(n): number(count(d)) for n, d in enumerate((*refire.domains.values(), *refire.keeps))})
-    kept_, fired_, tape_, once = (
-        "an unknown number of" if c is None else str(c) for c in (kept.total, fired.total, tape, at_once)
-    )
-    return (
-        f"{what}: {tape_} forward values waited for the adjoint; now {kept_} values are kept and {once} wait at a time; "
-        f"{fired_} firings more"
-    )
 
 
 def _size(program: ProgramOp, every: int | str) -> int:

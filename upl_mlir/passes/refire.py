@@ -298,23 +298,21 @@ class Refire:
         """Send a held token to its node: from the arrow's source, or from the run that comes there first; then on to the
         next run that needs it."""
         into = port_ref(keep.symbol, v)
-        plain = r.project((*a.src, *a.loops, *a.dst))
         own = (*a.src, *a.loops)
+        context = self.sets.domain(a.source.symbol)
         if not self.runs.fields:
-            copy_along(a, plain, self.sets.domain(a.source.symbol), lambda: a.send.value, into, rule="kept",
-                       index=here(own), count=False)  # fmt: skip
+            copy_along(a, r.project((*own, *a.dst)), context, lambda: a.send.value, into, rule="kept", index=here(own),
+                       count=False)  # fmt: skip
             return
-        step = plain.express(self.step(op.symbol, "'"), own)
-        if step is None:
-            raise error("UPL1431", f"{a.text} enters the loop at several steps at once", span_of(a.send))
-        index = (*self.runs.first_user(step), *here(own))
         there = self.step(op.symbol, "'")
         r = self.sets.relation(a).constrain(self.runs.replaced(there))
         if a.source.symbol in self.copies:
             r = r.constrain(self.runs.inner(there))
-        self._send_if(
-            self.runs.stored_by_main(step), a, r, self.sets.domain(a.source.symbol), a.send.value, into, index
-        )
+        step = r.express(there, own)
+        if step is None:
+            raise error("UPL1431", f"{a.text} enters the loop at several steps at once", span_of(a.send))
+        index = (*self.runs.first_user(step), *here(own))
+        self._send_if(self.runs.stored_by_main(step), a, r, context, a.send.value, into, index)
         if a.source.symbol in self.copies:
             wide = replace(a, source=self.copies[a.source.symbol])
             mine = self.domains[a.source.symbol]
@@ -322,9 +320,9 @@ class Refire:
             value = self.values[a.send.value]
             self._send_if(self.runs.stored_by_run(step), wide, r, mine, value, into, index)
         more, after = self.runs.next_user()
-        connect(
-            self.program, keep, keep.arg(v), into, (*after, *here(own)), rule="handed on", origin=a.send, condition=more
-        )
+        if not points.constrain(more).is_empty():
+            connect(self.program, keep, keep.arg(v), into, (*after, *here(own)), rule="handed on", origin=a.send,
+                    condition=more)  # fmt: skip
 
     @staticmethod
     def _send_if(

@@ -1,0 +1,260 @@
+"""Random programs that are right by construction, and mistakes in them: proofs, runs, texts and derivatives must agree.
+
+Sizes are for a minute and a half on one core; `UPL_AGREEMENT=10` looks at ten times as many programs and
+`UPL_AGREEMENT_SEED=5000` at others.  `make soak MINUTES=30` goes on for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import upl_mlir as upl
+from agreement import campaign, naive, witness
+from agreement import properties as P
+from agreement.campaign import SAVED, Tally, case_of, examine, examine_mutants, judge
+from agreement.generator import generate, mix
+from agreement.mutants import MISTAKES, Truth, mutants, truth
+from agreement.shrink import shrink
+from upl_mlir.passes.obligations import Status
+
+SCALE = float(os.environ.get("UPL_AGREEMENT", "1"))
+FIRST = int(os.environ.get("UPL_AGREEMENT_SEED", "0"))
+ENOUGH = 95.0  # percent proved, percent refuted
+
+
+def seeds(count: int, start: int = 0) -> range:
+    """Some seeds, as many as the environment asks for."""
+    return range(FIRST + start, FIRST + start + max(1, int(count * SCALE)))
+
+
+def no_failures(tally: Tally) -> None:
+    """Fail with everything that is wrong."""
+    print("\n".join(tally.lines()))
+    assert not tally.failures, "\n\n".join(map(str, tally.failures))
+
+
+# -- the programs -----------------------------------------------------------------------------------------------------
+def test_the_mix_of_features() -> None:
+    """Everything that the generator can make occurs, and often enough."""
+    programs = [generate(s) for s in seeds(150)]
+    found = mix(programs)
+    print("\n".join(f"{n:5} {feature}" for feature, n in sorted(found.items())))
+    wanted = {
+        "symbolic": 60, "non-box": 25, "layers": 10, "wildcard": 50, "join of wildcards": 8, "for": 50, "slice": 40,
+        "guarded arrows": 60, "mod condition": 25, "recurrence": 50, "recurrence aslant": 15, "cycle of nodes": 30,
+        "declared domain": 60, "index left out": 50, "value left out": 60, "glued": 20, "part of a space": 20,
+        "layout: split": 20, "layout: merge": 3, "layout: skew": 15, "layout: scale": 25, "layout: reverse": 25,
+        "layout: permuted fields": 50, "type int": 50, "type f32": 40, "type bool": 40,
+        "@(+) carried": 30, "@(+) constant": 10, "@(*) carried": 8, "@(min) carried": 8, "@(max) carried": 8,
+        "@(&&) carried": 2, "@(||) carried": 2,
+    }  # fmt: skip
+    rare = {f: found[f] for f, n in wanted.items() if found[f] < n * SCALE * 0.5}
+    assert not rare
+    assert sum(f.startswith("@(") and f.endswith("expression") for p in programs for f in p.features) > 5 * SCALE
+    assert len({p.text() for p in programs}) == len(programs)
+    assert len({len(p.params) for p in programs}) == 3, "none, one and two parameters"
+    assert {len(e.fields) for p in programs for e in p.ends} >= {0, 1, 2, 3}
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**40))
+def test_any_seed_gives_a_right_program_that_reads(seed: int) -> None:
+    program = generate(seed)
+    assert generate(seed).text() == program.text()
+    assert not truth(program, naive.small_params(program)[:3]).wrong
+    P.printing(P.Case(program.text(), True))
+
+
+def test_valid_programs_are_proved() -> None:
+    tally = Tally()
+    for s in seeds(120):
+        examine(s, ["proof"], tally)
+    no_failures(tally)
+    assert tally.share("proof: proved", "programs") >= ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("prop", "count"), [("results", 70), ("printing", 60), ("inferred", 25), ("directive", 12), ("passes", 12)]
+)
+def test_valid_programs(prop: str, count: int) -> None:
+    """Engines agree with each other and with the naive values; texts read back; passes keep the meaning."""
+    tally = Tally()
+    for s in seeds(count, 1000):
+        examine(s, [prop], tally)
+    no_failures(tally)
+
+
+def test_derivatives() -> None:
+    """Both modes agree with each other and with naive dual numbers, keep the primal, and pass `check`."""
+    tally = Tally()
+    for s in seeds(18, 2000):
+        examine(s, ["derivatives"], tally)
+    no_failures(tally)
+    refused = sum(n for k, n in tally.reached.items() if k.startswith("derivatives: refused"))
+    assert refused <= 0.05 * tally.reached["derivatives: outputs"] + 1
+    assert tally.share("derivatives: programs fully proved", "derivatives: programs checked") >= 90
+
+
+def test_mistakes_are_refuted() -> None:
+    """Of the mutants that enumeration shows to be wrong, none is proved and nearly all are refuted, with real witnesses."""
+    tally = Tally()
+    for s in seeds(45, 3000):
+        examine_mutants(s, 4, tally)
+    no_failures(tally)
+    assert tally.reached["mutants: wrong"] > 100 * SCALE
+    assert tally.share("mutants: wrong and refuted", "mutants: wrong") >= ENOUGH
+    assert tally.share("witnesses: confirmed", "witnesses") >= ENOUGH
+    assert len([k for k in tally.features if k.startswith("mistake")]) >= min(10, len(MISTAKES))
+
+
+def test_mistakes_show_in_runs() -> None:
+    """What enumeration calls wrong fails in some order (declared domains apart: they are claims); what is right in none."""
+    found = Counter[str]()
+    for s in seeds(14, 4000):
+        for m in mutants(generate(s), s, 4):
+            known = truth(m.program)
+            try:
+                p = upl.load(m.program.text()).infer_domains()
+            except upl.UplError:
+                continue
+            rule = known.rule.kind if isinstance(known.rule, naive.Violation) else "runaway"
+            if not known.wrong:
+                params = naive.small_params(m.program)[-1]
+                assert not P.fails_in_some_order(p, params, s), f"{m.kind}: right, but fails at {params}\n{m.program.text()}"
+                found["right"] += 1
+            elif rule not in ("DOMAIN", "runaway"):
+                found["wrong"] += 1
+                found["fails"] += P.fails_in_some_order(p, known.params or {}, s)
+    print(found)
+    assert found["wrong"] and found["fails"] >= 0.9 * found["wrong"]
+
+
+def test_the_same_text_gives_the_same_bytes() -> None:
+    """Printed domains, derivatives and reports do not depend on the order in which Python keeps its sets."""
+    folder = Path(__file__).resolve().parents[1]
+    texts = {
+        subprocess.run(
+            [sys.executable, "-m", "agreement.outputs", *map(str, seeds(6, 5000))], check=True, capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": h, "PYTHONPATH": str(folder)}, cwd=folder.parent,
+        ).stdout
+        for h in ("0", "1", "4242")
+    }  # fmt: skip
+    (text,) = texts
+    assert text.count(b"exit 0") >= 3 * len(seeds(6)) and b"derivative of" in text
+
+
+# -- saved cases ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("path", sorted(SAVED.glob("*.upl")), ids=lambda p: p.stem)
+def test_saved(path: Path) -> None:
+    prop, case = campaign.read(path)
+    P.PROPERTIES[prop](case)
+
+
+# -- the tests can fail -----------------------------------------------------------------------------------------------
+SEED = 9
+
+
+def test_a_proof_of_something_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = next(m for m in mutants(generate(SEED), SEED, 20) if P.checked(m.program.text()).refuted)
+    real = P.checked
+
+    def credulous(text: str) -> P.Checked:
+        found = real(text)
+        for n, o in enumerate(found.report.obligations):
+            found.report.obligations[n] = replace(o, status=Status.PROVED)
+        return found
+
+    monkeypatch.setattr(P, "checked", credulous)
+    with pytest.raises(P.Broken, match="proved, but wrong"):
+        judge(wrong.program, truth(wrong.program), Tally())
+
+
+def test_a_refutation_of_something_right_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = generate(SEED)
+    real = P.checked
+
+    def suspicious(text: str) -> P.Checked:
+        found = real(text)
+        o = found.report.obligations[0]
+        at = dict.fromkeys((*program.end(o.where.partition(".")[0]).fields, *(p.name for p in program.params)), 3)
+        found.report.obligations[0] = replace(o, status=Status.REFUTED, witness=at)
+        return found
+
+    monkeypatch.setattr(P, "checked", suspicious)
+    with pytest.raises(P.Broken):
+        judge(program, Truth(False), Tally())
+
+
+def test_a_witness_that_is_none_is_found() -> None:
+    for m in mutants(generate(SEED), SEED, 20):
+        for o in P.checked(m.program.text()).refuted:
+            if o.kind.name not in ("COVERAGE", "UNIQUE", "MULTIPLICITY"):
+                continue
+            assert witness.genuine(m.program, o) and o.witness
+            params = {p.name: p.low for p in m.program.params}
+            with pytest.raises(P.Broken):
+                witness.genuine(m.program, replace(o, witness=dict.fromkeys(o.witness, -7) | params))
+            return
+    raise AssertionError("no such witness")
+
+
+def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of(generate(SEED), SEED)
+    real = P.run_on
+
+    def wrong(p: upl.Program, way: P.Way, arrays: P.Arrays, params: object) -> P.Arrays:
+        out = real(p, way, arrays, case.params)
+        return {n: a + (way.options.get("seed") == 1) for n, a in out.items()}
+
+    monkeypatch.setattr(P, "run_on", wrong)
+    with pytest.raises(P.Broken, match="'seed': 1"):
+        P.results(case)
+
+
+def test_a_wrong_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xdsl.dialects import arith
+
+    from upl_mlir.passes import derivative_table
+
+    program = next(p for p in map(generate, range(50)) if "*" in p.text().partition("node")[2] and "real" not in p.text()
+                   and all(P.real_ports(upl.load(p.text()))))  # fmt: skip
+    case = case_of(program, 0)
+    P.derivatives(case, campaign.tangents_of(program, case))
+    table = derivative_table.TABLE
+    for kind in (arith.AddfOp, arith.SubfOp, arith.MulfOp):
+        monkeypatch.setitem(table, kind, tuple(lambda d, a, b, o, r=r: r(d, a, b, o) * 1.01 for r in table[kind]))
+    with pytest.raises(P.Broken, match="expected"):
+        for seed in range(20):
+            program = generate(seed)
+            case = case_of(program, seed)
+            P.derivatives(case, campaign.tangents_of(program, case))
+
+
+def test_what_fails_is_made_smaller_and_saved(tmp_path: Path) -> None:
+    program = generate(2)
+    small = shrink(program, lambda p: any(q.type == "f32" for e in p.ends for q in e.ports), 20)
+    assert len(small.text()) < 0.25 * len(program.text())
+    case = replace(case_of(program, 2), never={"kind": "UNIQUE", "where": "A.x", "witness": {"i": 1}})
+    path = campaign.write(campaign.Failure("results", 2, "as an example", case, "no mistake"), tmp_path)
+    prop, again = campaign.read(path)
+    assert prop == "results" and again == replace(case, text=again.text)
+    P.PROPERTIES[prop](again)
+
+
+def test_a_soak_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    from agreement import soak
+
+    state = tmp_path / "state.json"
+    for _ in range(2):
+        soak.main(["--minutes", "0.00001", "--mutants", "0", "--state", str(state)])
+    seed, tally = soak.load(state)
+    assert seed == soak.FIRST + 2 and tally.reached["programs"] == 2

@@ -1,0 +1,67 @@
+"""Derivatives of every example: both modes against differences, and the program of the derivatives proved as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes.obligations import Status
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
+
+UNSUPPORTED = {
+    "spmv": "UPL1405",  # data decide which products are added up, and which of them use an element of X
+    "digits": "UPL1205",  # second order through two epochs in batches: too complex for isl
+}
+"""Examples without a derivative in reverse mode yet, and the error that says so."""
+
+TOO_COMPLEX = {"scan", "training", "iris"}
+"""Examples of which the derivative is made only after their sizes are bound: with open ones isl gives up (UPL1205)."""
+
+OPEN = {"newton"}
+"""Examples whose derivative has obligations that stay open because data decide them, as in the example itself."""
+
+NOT_SHOWN = {"jacobi2d": "cannot count the summands that DMean -> DU.d_u sends"}
+"""The one obligation of a derivative that holds but is not proved."""
+
+
+def differentiable(p: upl.Program) -> tuple[list[str], list[str]]:
+    """The outputs and inputs that are real numbers."""
+    real = [[n for n, v in ports.items() if v.dtype.kind == "f"] for ports in (p.outputs, p.inputs)]
+    return real[0], real[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_modes_against_differences(ex, name):
+    """Every real output by all real inputs at once."""
+    d = ex.data(name)
+    p = ex.bound(name, d.params).expanded()
+    outputs, inputs = differentiable(p)
+    assert outputs and inputs
+    for of in outputs:
+        upl.check_grads(p, of, inputs, d.inputs, modes=("fwd",) if name in UNSUPPORTED else ("fwd", "rev"))
+    if name in UNSUPPORTED:
+        with pytest.raises(upl.UplError) as e:
+            upl.vjp(p, of=outputs[0], wrt=inputs)
+        assert {x.code for x in e.value.diagnostics} == {UNSUPPORTED[name]}
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in UNSUPPORTED])
+def test_the_derivative_is_proved_for_all_sizes(ex, name):
+    """The first output by all inputs: the adjoint of a program that is right is right, whatever the sizes."""
+    p = upl.load(ex.text(name)).expanded()
+    outputs, inputs = differentiable(p)
+    if name in TOO_COMPLEX:
+        with pytest.raises(upl.UplError, match="UPL1205"):
+            upl.vjp(p, of=outputs[-1], wrt=inputs)
+        p = ex.bound(name, ex.data(name).params)
+    report = upl.vjp(p, of=outputs[0], wrt=inputs).check()
+    assert report.ok
+    unproved = [o.message for o in report.obligations if o.status is Status.UNPROVED]
+    if name in OPEN:
+        assert unproved and all("data" in message for message in unproved)
+    else:
+        assert unproved == ([NOT_SHOWN[name]] if name in NOT_SHOWN else [])

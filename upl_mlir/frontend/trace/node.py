@@ -1,0 +1,256 @@
+"""What a traced Python function leaves behind: a graph of computations on whole arrays, in the order of execution.
+
+A computation says what each element of its result is: element ``i0, i1, …``, with sums (or maxima, …) over ``r0, r1, …``.
+Slices, transposes and the like are no computations; they are the index at which an operand is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.frontend.tensor import Expr
+from upl_mlir.frontend.trace.position import fail, here
+from upl_mlir.poly.expr import IndexExpr
+
+Shape = tuple[int, ...]
+Index: TypeAlias = tuple[IndexExpr, ...]
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop that is traced once: its index `name` runs over ``0 <= name < extent``."""
+
+    name: str
+    extent: int
+
+
+@dataclass(eq=False)
+class Node:
+    """An array; `number` orders the nodes of a trace, `loops` are those inside which it is computed, `span` is the place in
+    the Python text."""
+
+    number: int
+    shape: Shape
+    loops: tuple[Loop, ...]
+    span: Span | None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it is computed from."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A node as it is read: at element `index`, over the reader's ``i0, …, r0, …`` and the indices of loops."""
+
+    node: Node
+    index: Index
+
+
+@dataclass(eq=False)
+class Leaf(Node):
+    """An argument (`value` is None) or a constant array of the Python program."""
+
+    name: str
+    value: NDArray[Any] | None = None
+
+
+@dataclass(eq=False)
+class Fill(Node):
+    """An array whose elements are one number."""
+
+    value: float
+
+
+@dataclass(eq=False)
+class Compute(Node):
+    """``make`` of the operands at each element, folded by `gather` over indices ``r0, …`` of the extents `over`.
+
+    A `boolean` one has truth values.
+    """
+
+    make: Callable[..., Expr]
+    reads: tuple[Operand, ...]
+    over: Shape = ()
+    gather: Gather = Gather.SUM
+    boolean: bool = False
+    word: str = ""
+    kept: bool = False  # it must stand as a statement of its own: somebody refers to it by name
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.reads
+
+
+@dataclass(eq=False)
+class Update(Node):
+    """The array `old` with new values at elements `index`, over the ``i0, …`` of `value`'s shape."""
+
+    old: Operand
+    value: Operand
+    index: Index
+    extents: Shape
+    boolean: bool = False
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.old, self.value)
+
+
+@dataclass(eq=False)
+class Request:
+    """One derivative: of the number `of` by the arrays `wrt`."""
+
+    of: Operand
+    wrt: tuple[Operand, ...]
+    results: list[Gradient] = field(default_factory=list["Gradient"])
+
+
+@dataclass(eq=False)
+class Gradient(Node):
+    """The derivative by one of a request's arrays."""
+
+    request: Request
+    by: Operand
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.request.of, *self.request.wrt)
+
+
+@dataclass(eq=False)
+class State(Node):
+    """An array that a loop carries, as it is at the start of a round: `first` before the first one, then `next`."""
+
+    first: Operand
+    next: Operand | None = None  # known once the body has been traced
+    boolean: bool = False
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.first,) if self.next is None else (self.first, self.next)
+
+
+@dataclass(eq=False)
+class Last(Node):
+    """An array that a loop carried, after the loop."""
+
+    state: State
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (whole(self.state),)
+
+
+def places(shape: Shape) -> Index:
+    """The indices ``i0, i1, …`` of an array's own elements."""
+    return tuple(IndexExpr.of(f"i{n}") for n in range(len(shape)))
+
+
+def reduced(shape: Shape) -> Index:
+    """The indices ``r0, r1, …`` over which something is folded."""
+    return tuple(IndexExpr.of(f"r{n}") for n in range(len(shape)))
+
+
+def whole(node: Node) -> Operand:
+    """A node read at the reader's own index."""
+    return Operand(node, places(node.shape))
+
+
+class Trace:
+    """The run of a Python function that is being recorded."""
+
+    def __init__(self, single: bool = False):
+        self.single = single  # f32, not f64
+        self.loops: tuple[Loop, ...] = ()
+        self.arguments: list[Leaf] = []
+        self.numbers = count()
+        self.writes: list[tuple[Storage, Node]] = []  # what was written, and what it held before
+        self.dropped = frozenset[int]()  # numbers of nodes from the first, discarded pass through a loop's body
+        self._constants: dict[int, tuple[Any, Leaf]] = {}
+
+    def common(self) -> tuple[int, tuple[Loop, ...], Span | None]:
+        """Number, loops and position of a new node; its shape goes between the first two."""
+        return next(self.numbers), self.loops, here()
+
+    def argument(self, name: str, shape: Shape, span: Span | None) -> Leaf:
+        """A new argument of the program."""
+        leaf = Leaf(next(self.numbers), shape, (), span, name)
+        self.arguments.append(leaf)
+        return leaf
+
+    def constant(self, value: NDArray[Any]) -> Node:
+        """An array of the Python program: one number where all elements are equal, else an input of the program."""
+        number, loops, span = self.common()
+        first = value.flat[0].item() if value.size else 0.0
+        if value.size and np.isfinite(first) and (value == first).all() and not (first == 0 and np.signbit(value).any()):
+            return Fill(number, value.shape, loops, span, float(first))
+        key = id(value)
+        if key not in self._constants:
+            copy = np.array(value, dtype=np.float64)  # it may be changed later on
+            self._constants[key] = value, Leaf(number, value.shape, (), span, "const", copy)
+        held, leaf = self._constants[key]
+        if not np.array_equal(held, leaf.value, equal_nan=True):  # changed since, in place
+            leaf = Leaf(number, value.shape, (), span, "const", np.array(value, dtype=np.float64))
+            self._constants[key] = value, leaf
+        return leaf
+
+    def compute(self, shape: Shape, make: Callable[..., Expr], reads: Sequence[Operand], **more: Any) -> Compute:
+        """A new computation."""
+        number, loops, span = self.common()
+        return Compute(number, shape, loops, span, make, tuple(reads), **more)
+
+
+class Storage:
+    """A variable array: what it holds changes when Python writes into it or into a view of it."""
+
+    def __init__(self, trace: Trace, node: Node):
+        self.trace, self.number, self.node = trace, next(trace.numbers), node
+
+    def write(self, node: Node) -> None:
+        """From now on it holds `node`."""
+        self.trace.writes.append((self, self.node))
+        self.node = node
+
+
+_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+class Recording:
+    """A context in which a trace is the current one."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+
+    def __enter__(self) -> Trace:
+        self.token = _current.set(self.trace)
+        return self.trace
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self.token)
+
+
+def recording() -> Trace | None:
+    """The current trace, if a function is being traced."""
+    return _current.get()
+
+
+def current() -> Trace:
+    """The current trace.  Raises UplError (UPL1935) where no function is being traced."""
+    trace = _current.get()
+    if trace is None:
+        raise fail(
+            "UPL1935", "a traced value is used after its function has returned",
+            help="return it from the function: outside, only results are arrays with values",
+        )  # fmt: skip
+    return trace
