@@ -16,22 +16,36 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report, batch, checkpoint, compile, grad, hvp, jvp, load, vjp
+    from upl_mlir.api import Program, Report, batch, checkpoint, compile, hvp, load
     from upl_mlir.diagnostics import UplError
+    from upl_mlir.frontend.trace import (
+        fori_loop,
+        function,
+        grad,
+        hessian,
+        jacobian,
+        jvp,
+        range,
+        value_and_grad,
+        vjp,
+    )
     from upl_mlir.gradient_check import check_grads
     from upl_mlir.host.arrays import ragged
-    from upl_mlir.jacobians import hessian, jacobian
 
 _FROM = {
     "Program": "api", "Report": "api", "batch": "api", "checkpoint": "api", "compile": "api",
-    "grad": "api", "hvp": "api", "jvp": "api", "load": "api", "vjp": "api",
+    "hvp": "api", "load": "api",
     "check_grads": "gradient_check", "UplError": "diagnostics", "ragged": "host.arrays",
-    "hessian": "jacobians", "jacobian": "jacobians",
+    # derivatives of programs and of Python functions alike
+    "grad": "frontend.trace", "hessian": "frontend.trace", "jacobian": "frontend.trace", "jvp": "frontend.trace",
+    "vjp": "frontend.trace",
+    "fori_loop": "frontend.trace", "function": "frontend.trace", "range": "frontend.trace",
+    "value_and_grad": "frontend.trace",
 }  # fmt: skip
 
 __all__ = [
-    "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "grad",
-    "hessian", "hvp", "jacobian", "jvp", "load", "ragged", "vjp",
+    "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "fori_loop",
+    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "ragged", "range", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 

@@ -237,9 +237,9 @@ class Naive:
         return {x for p in e.ports for t in out.tokens[e.name, p.name] for x in join.add(p.name, t)}
 
     def declares(self, e: End, x: Point) -> bool:
-        """Whether the declared domain has a point."""
+        """Whether the declared domain has a point.  Raises OutOfRange."""
         assert e.domain is not None
-        return self._holds(e.domain, {**self.constants, **dict(zip(e.fields, x, strict=True))})
+        return e.domain.eval({**self.constants, **dict(zip(e.fields, x, strict=True))}, self.arrays)
 
     def images(self, out: Result, e: End, x: Point) -> bool:
         """Whether every input of an instance is in the image of some token, or a gather of none (LANGUAGE 3.9)."""

@@ -52,11 +52,15 @@ def bound(name: str, params: dict[str, Any]) -> upl.Program:
     return upl.load(text(name), **params)
 
 
-def least(name: str) -> dict[str, Any]:
-    """The least value of every parameter, one layer's entry after the other for arrays, as its declaration says."""
+def least(name: str, given: dict[str, int] | None = None) -> dict[str, Any]:
+    """Values of all parameters: those `given`, entries of arrays as ``N[1]``, else the least that is allowed."""
+    known = given or {}
     out: dict[str, Any] = {}
     for found, size, less, low in LOWEST.findall(text(name)):
-        out[found] = [int(low)] * (out[size] + (0 if less else 1)) if size else int(low)
+        if size:
+            out[found] = [known.get(f"{found}[{i}]", int(low)) for i in range(out[size] + (0 if less else 1))]
+        else:
+            out[found] = known.get(found, int(low))
     return out
 
 

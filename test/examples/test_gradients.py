@@ -24,9 +24,6 @@ TOO_COMPLEX = {"scan", "training", "iris"}
 OPEN = {"newton"}
 """Examples whose derivative has obligations that stay open because data decide them, as in the example itself."""
 
-NOT_SHOWN = {"jacobi2d": "cannot count the summands that DMean -> DU.d_u sends"}
-"""The one obligation of a derivative that holds but is not proved."""
-
 
 def differentiable(p: upl.Program) -> tuple[list[str], list[str]]:
     """The outputs and inputs that are real numbers."""
@@ -64,4 +61,4 @@ def test_the_derivative_is_proved_for_all_sizes(ex, name):
     if name in OPEN:
         assert unproved and all("data" in message for message in unproved)
     else:
-        assert unproved == ([NOT_SHOWN[name]] if name in NOT_SHOWN else [])
+        assert unproved == []

@@ -199,7 +199,8 @@ VALUES = [
     "a**(-1)", "-(a + b)", "p ? a : q ? b : c", "(p ? a : b) + c", "a*(-b)", "min(a, b, c)", "max(0, min(a, 1))",
     "real(n)**2", "n**2 + 0.5", "f32(a)*f", "f32(0.1)*f", "int(a)*floor(b)", "(n mod 3)/m", "2*n floordiv 3", "2*a", "2.0*n",
     "n/m", "a + (b + c)", "abs(n)", "sqrt(2)", "stop_gradient(a)",
-    "with_derivative(floor(a), a, 1)", "with_derivative(a*b, b, 2*a, c, a)", "with_derivative(n, f, 0.5)*b", "N[n + 1]*a", "D*a", "eta", "1e+20", "0.1", "-0.5",
+    "with_derivative(floor(a), a, 1)", "with_derivative(a*b, b, 2*a, c, a)", "with_derivative(n, f, 0.5)*b",
+    "N[n + 1]*a", "D*a", "eta", "1e+20", "0.1", "-0.5",
     "(a > 0)*b", "p + p", "p*a", "p && q ? 1 : 0.5", "(a < b) != (b < c) ? a : b", "atan2(a, b)",
 ]  # fmt: skip
 TESTS = [
@@ -237,7 +238,8 @@ def _number(r: random.Random, depth: int) -> str:
     return r.choice(
         [
             f"({a} {r.choice('+ - * / **'.split())} {b})", f"({a} {r.choice('+-')} {b})", f"(-{a})", f"{function}({a})",
-            f"{r.choice(['min', 'max'])}({a}, {b}, {_number(r, 0)})", f"with_derivative({a}, {b}, {_number(r, 0)})", f"({_test(r, depth - 1)} ? {a} : {b})",
+            f"{r.choice(['min', 'max'])}({a}, {b}, {_number(r, 0)})", f"with_derivative({a}, {b}, {_number(r, 0)})",
+            f"({_test(r, depth - 1)} ? {a} : {b})",
             f"(int({a}) {r.choice('floordiv ceildiv mod'.split())} {r.choice(['n', '3', 'int(y)'])})", f"atan2({a}, {b})",
         ]
     )  # fmt: skip

@@ -175,6 +175,53 @@ def test_threads_change_nothing(modules: Any, threads: int) -> None:
         np.testing.assert_allclose(y, _rows(x), rtol=1e-14)
 
 
+WINDOW = """
+func.func @f(%steps: index, %u: memref<2x?xf64>, %status: memref<i64>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %half = arith.constant 0.5 : f64
+  %n = memref.dim %u, %c1 : memref<2x?xf64>
+  %last = arith.subi %n, %c1 : index
+  scf.for %t = %c0 to %steps step %c1 {
+    %old = arith.remsi %t, %c2 : index
+    %new = arith.subi %c1, %old : index
+    "scf.parallel"(%c1, %last, %c1) <{operandSegmentSizes = array<i32: 1, 1, 1, 0>}> ({
+    ^bb0(%i: index):
+      %left = arith.subi %i, %c1 : index
+      %right = arith.addi %i, %c1 : index
+      %a = memref.load %u[%old, %left] : memref<2x?xf64>
+      %b = memref.load %u[%old, %right] : memref<2x?xf64>
+      %s = arith.addf %a, %b : f64
+      %h = arith.mulf %s, %half : f64
+      memref.store %h, %u[%new, %i] : memref<2x?xf64>
+      "scf.reduce"() : () -> ()
+    }) : (index, index, index) -> ()
+  }
+  func.return
+}"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_independent_iterations_are_told_to_llvm(modules: Any, threads: int) -> None:
+    """Two time steps in one array: LLVM cannot see that reading and writing do not meet, the loop says so."""
+    kernel = modules.kernel(WINDOW, threads=threads)
+    assert kernel.ir.count('!"llvm.loop.parallel_accesses"') == 1
+    for n in (3, 50, 100_003):
+        u = np.random.default_rng(n).standard_normal((2, n))
+        u[1, [0, -1]] = u[0, [0, -1]]
+        expected = u.copy()
+        for t in range(5):
+            old, new = expected[t % 2], expected[1 - t % 2]
+            new[1:-1] = (old[:-2] + old[2:]) * 0.5
+        kernel.run([5, u, modules.status()])
+        np.testing.assert_array_equal(u, expected)
+
+
+def test_shared_scratch_makes_iterations_dependent(modules: Any) -> None:
+    assert modules.kernel(ROWS).ir.count('!"llvm.loop.parallel_accesses"') == 1  # the second loop, not the first
+
+
 @pytest.mark.parametrize("shape", [(200, 150, 300), (30, 1500, 100), (1500, 30, 100), (61, 67, 1100)])
 def test_products_on_threads(modules: Any, shape: tuple[int, int, int]) -> None:
     m, n, k = shape

@@ -144,14 +144,21 @@ def test_functions_of_two_arguments(modules: Any, name: str, reference: Callable
     np.testing.assert_array_max_ulp(found[numbers], expected[numbers], maxulp=2)
 
 
-@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, 0.5])
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, 2.5, -3.0])
 def test_constant_exponents(modules: Any, exponent: float) -> None:
-    operation = f"%e = arith.constant {exponent} : f64\n%r = math.powf %a, %e : f64"
-    x = np.concatenate([np.linspace(-3, 3, 1001), [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e160, 1e-160]])
-    found = _run(compile_module(modules.elementwise(operation)), modules, x)
+    operation = f"""%s = arith.constant {exponent + 1} : f64
+    %one = arith.constant 1.0 : f64
+    %e = arith.subf %s, %one : f64
+    %r = math.powf %a, %e : f64"""
+    kernel = compile_module(modules.elementwise(operation))
+    assert ("@pow" in kernel.ir) == (exponent in (2.5, -3.0))
+    x = np.concatenate([np.linspace(-3, 3, 1001), [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e160, 1e-160, 5e-324, 1e300]])
+    found = _run(kernel, modules, x)
     expected = np.array([ieee.power(v, exponent) for v in x.tolist()])
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    np.testing.assert_array_max_ulp(found[~np.isnan(found)], expected[~np.isnan(found)], maxulp=2)
+    numbers = ~np.isnan(found)
+    np.testing.assert_array_max_ulp(found[numbers], expected[numbers], maxulp=2)
+    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

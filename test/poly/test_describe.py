@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.counting import count
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, interval, stable_bounds
+from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count, fibre_counts, interval, stable_bounds
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Formula, IndexExpr, divide
 from upl_mlir.poly.parse import parse_formula, parse_index
@@ -194,6 +194,32 @@ def test_products_are_compared_through_the_equations_that_hold():
     shifted = "(min(1,H-1-i)-max(-1,-i)+1)*(min(1,W-1-j)-max(-1,-j)+1)"
     assert same_value(window, parse_index(f"{rows}*{columns}"), parse_index(shifted))
     assert not same_value(window, parse_index(f"{rows}*{rows}"), parse_index(shifted))
+
+
+def test_a_diamond_is_counted_column_by_column():
+    """Five points round (i,j), fewer at the border of an n x n field: no box, and its extent is symbolic."""
+    ctx = PolyContext(("n",), parse_formula("n>=3"))
+    s = ctx.set(
+        ("x", "y", "i", "j"),
+        parse_formula("0<=i<n && 0<=j<n && 1<=x<=n && 1<=y<=n && -1<=x-i+y-j<=1 && -1<=x-i-y+j<=1"),
+    )
+    terms = fibre_counts(s, ("x", "y"))
+    assert terms is not None
+    for at in ({"i": 0, "j": 0}, {"i": 4, "j": 0}, {"i": 2, "j": 3}, {"i": 4, "j": 4}, {"i": 1, "j": 1}):
+        here = parse_formula(f"n==5 && i=={at['i']} && j=={at['j']}")
+        points = [(x, y) for x in range(1, 6) for y in range(1, 6) if abs(x - at["i"]) + abs(y - at["j"]) <= 1]
+        total = sum(n.evaluate({"n": 5, **at}, ctx.read) for where, n in terms if not where.constrain(here).is_empty())
+        assert total == len(points), at
+
+
+def test_many_choices_are_compared_case_by_case():
+    """Where a sum of `min`, `max` and `?:` is affine, isl could meet all their combinations, and takes seconds."""
+    ctx = PolyContext(("m", "n"), parse_formula("m>=3 && n>=3"))
+    s = ctx.set(("i", "j"), parse_formula("0<=i<m && 0<=j<n"))
+    rows, columns = "min(1,m-1-i)-max(-1,-i)", "min(1,n-1-j)-max(-1,-j)"
+    cases = "(i==0 || i==m-1 ? 1 : 2) + (j==0 || j==n-1 ? 1 : 2)"
+    assert same_value(s, parse_index(f"{rows}+{columns}"), parse_index(cases))
+    assert not same_value(s, parse_index(f"{rows}+{columns}"), parse_index(cases.replace("j==n-1", "j==n-2")))
 
 
 COUNTED = [

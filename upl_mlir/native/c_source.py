@@ -1,4 +1,4 @@
-"""A lowered module as one readable C99 file and its header: `emit`.
+"""A lowered module as one readable C99 file and its header: `emit`; `emit_one_file` is the same without a header.
 
 The same operations as `emit.py` turns into LLVM IR, as C: loops are `for`, sums are variables, values used once are
 written where they are used, arrays are flat with their open sizes beside them.  Nothing but libm is needed.  Products stay
@@ -49,6 +49,20 @@ def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
 
     The source includes ``NAME.h``.  Raises UplError (UPL1820) for what C code lacks.
     """
+    name, prototype, parameters, parts = _written(module, name)
+    head = f'/* {name}: generated C; see {name}.h. */\n\n#include "{name}.h"'
+    return "\n\n".join([head, *parts]) + "\n", _header(name, prototype, parameters)
+
+
+def emit_one_file(module: ModuleOp, name: str | None = None) -> str:
+    """As `emit`, as one file that includes no header of its own."""
+    name, _, parameters, parts = _written(module, name)
+    head = f"{_comment(name, parameters)}\n\n#include <stdbool.h>\n#include <stdint.h>"
+    return "\n".join([head, "\n\n".join(parts)]) + "\n"
+
+
+def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parameter], list[str]]:
+    """The function's name, its prototype, its parameters, and the parts of the source behind the first include."""
     function = function_of(module)
     name = _identifier(name or function.sym_name.data, set())
     w = Writer(STATEMENTS)
@@ -70,23 +84,26 @@ def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
     prototype = _prototype(name, parameters)
     helpers = [text for key, text in HELPERS.items() if key in w.helpers]
     parts = [
-        f"/* {name}: generated C; see {name}.h. */",
-        f'#include "{name}.h"\n\n#include <math.h>\n#include <stdlib.h>',
+        "#include <math.h>\n#include <stdlib.h>",
         "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
         *tables, *helpers,
         f"{prototype}\n{{\n{silent}{body}\n}}",
     ]  # fmt: skip
-    return "\n\n".join(parts) + "\n", _header(name, prototype, parameters)
+    return name, prototype, parameters, parts
 
 
-def _header(name: str, prototype: str, parameters: Sequence[_Parameter]) -> str:
-    guard = f"{name.upper()}_H"
+def _comment(name: str, parameters: Sequence[_Parameter]) -> str:
     comments = "\n".join(f"   {p.comment}" for p in parameters)
     return f"""/* {name}: generated from a UPL program.
 
 {comments}
 
-   Arrays are dense, row by row; no two of them may overlap. */
+   Arrays are dense, row by row; no two of them may overlap. */"""
+
+
+def _header(name: str, prototype: str, parameters: Sequence[_Parameter]) -> str:
+    guard = f"{name.upper()}_H"
+    return f"""{_comment(name, parameters)}
 #ifndef {guard}
 #define {guard}
 

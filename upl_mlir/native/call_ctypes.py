@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from upl_mlir.native.values import Argument
 
+Array = NDArray[Any]
+
 HEADER_SLOTS = 4
 """Slots in front of the arguments: workspace, its size, the function that forks loops, the number of threads."""
 
@@ -58,6 +60,10 @@ class _Runner:
 class CtypesCall(_Runner):
     """Takes the kernel's arguments as one sequence; arrays are used in place."""
 
+    def __init__(self, target: Target):
+        super().__init__(target)
+        self.dtypes = [np.dtype(a.dtype) for a in target.arguments]
+
     def __call__(self, args: Sequence[Any]) -> None:
         formals = self.target.arguments
         if len(args) != len(formals):
@@ -67,20 +73,20 @@ class CtypesCall(_Runner):
             if formal.rank is None:
                 values.append(index(arg))
                 continue
-            array = _checked(i, formal, arg)
-            values.append(array.__array_interface__["data"][0])
+            array = _checked(i, formal, self.dtypes[i], arg)
+            values.append(array.ctypes.data)
             values += [n for n, known in zip(array.shape, formal.shape, strict=True) if known < 0]
         with self.lock:
             self.slots[HEADER_SLOTS:] = values  # pyright: ignore[reportArgumentType]
             self.run()
 
 
-def _checked(i: int, formal: Argument, arg: Any) -> NDArray[Any]:
+def _checked(i: int, formal: Argument, dtype: np.dtype[Any], arg: Any) -> Array:
     """The argument; TypeError if the kernel cannot use it in place."""
     if not isinstance(arg, np.ndarray):
         raise TypeError(f"argument {i} is no array")
-    array = cast(NDArray[Any], arg)
-    if array.dtype != formal.dtype or array.ndim != formal.rank:
+    array = cast(Array, arg)
+    if array.dtype != dtype or array.ndim != formal.rank:
         raise TypeError(f"argument {i} has rank {array.ndim} and elements {array.dtype}; "
                         f"expected rank {formal.rank} and {formal.dtype}")  # fmt: skip
     if not array.flags.c_contiguous or (formal.written and not array.flags.writeable):

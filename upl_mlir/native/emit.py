@@ -8,7 +8,8 @@ each scratch array, and the one public function of `entry.py`, which unpacks the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ class Library:
     functions: dict[str, str] = field(default_factory=dict[str, str])
     """Definitions and declarations by name; the order is that of the first use."""
     globals: list[str] = field(default_factory=list[str])
+    metadata: list[str] = field(default_factory=list[str])
     tables: dict[str, View] = field(default_factory=dict[str, View])
 
     def math(self, name: str, type_: str) -> str:
@@ -47,6 +49,13 @@ class Library:
         for key, body in texts.items():
             self.functions.setdefault(key, body)
         return full
+
+    def independent(self) -> tuple[str, str]:
+        """Metadata for a loop whose iterations touch no common memory: for its accesses, and for its jump back."""
+        group = len(self.metadata)
+        loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}}}'
+        self.metadata += [f"!{group} = distinct !{{}}", loop]
+        return f", !llvm.access.group !{group}", f", !llvm.loop !{group + 1}"
 
     def uses(self, name: str, f: TileFormat) -> None:
         """Declare a function of `library.py`."""
@@ -209,9 +218,30 @@ def _nest(e: Emitter, op: scf.ParallelOp, depth: int) -> None:
         e.body(op.body.block)
         return
     bounds = e.texts((op.lowerBound[depth], op.upperBound[depth], op.step[depth]))
-    with e.code.loop(*bounds) as iv:
+    with parallel_loop(e, op, depth, *bounds) as iv:
         e.values[op.body.block.args[depth]] = iv
         _nest(e, op, depth + 1)
+
+
+@contextmanager
+def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, step: str) -> Generator[str]:
+    """The loop of one dimension of a parallel operation; the innermost one is marked so that LLVM asks for no proof.
+
+    Not if the body has loops of its own, or scratch, which all iterations share.
+    """
+    inside = [o for o in op.body.walk() if o.parent_op() is not None]
+    plain = not any(
+        isinstance(o, scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | memref.AllocOp | memref.AllocaOp)
+        for o in inside
+    )
+    if depth < len(op.lowerBound) - 1 or not plain:
+        with e.code.loop(lower, upper, step) as iv:
+            yield iv
+        return
+    e.code.access, note = e.library.independent()
+    with e.code.loop(lower, upper, step, note=note) as iv:
+        yield iv
+    e.code.access = ""
 
 
 # -- memory ------------------------------------------------------------------------------------------------------

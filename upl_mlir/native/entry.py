@@ -63,6 +63,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     parts.append(f"attributes #3 = {{ willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")
+    parts += library.metadata
     return EmittedModule(function.sym_name.data, "\n".join(parts) + "\n", arguments, tuple(library.shared))
 
 

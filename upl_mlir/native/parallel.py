@@ -15,7 +15,7 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.native.emit import Emitter
+from upl_mlir.native.emit import Emitter, parallel_loop
 from upl_mlir.native.gemm import NC, Panels
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, is_number, llvm_type
@@ -100,7 +100,9 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     inner.values.update(_captured(e, op, capture, inner))
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]
-    with inner.code.loop("%begin", "%end") as index:
+    alone = len(trips) == 1
+    head = parallel_loop(inner, op, 0, "%begin", "%end", "1") if alone else inner.code.loop("%begin", "%end")
+    with head as index:
         rest = index
         for d in reversed(range(outer)):
             digit = rest
@@ -108,8 +110,8 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
                 digit = inner.code.let(f"urem i64 {rest}, {sizes[d]}")
                 rest = inner.code.let(f"udiv i64 {rest}, {sizes[d]}")
             inner.values[op.body.block.args[d]] = inner.code.add(bounds[0][d], inner.code.mul(digit, bounds[2][d]))
-        if len(trips) > outer:
-            with inner.code.loop(bounds[0][outer], bounds[1][outer], bounds[2][outer]) as last:
+        if not alone:
+            with parallel_loop(inner, op, outer, bounds[0][outer], bounds[1][outer], bounds[2][outer]) as last:
                 inner.values[op.body.block.args[outer]] = last
                 inner.body(op.body.block)
         else:

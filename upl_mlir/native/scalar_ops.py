@@ -203,32 +203,43 @@ def _to_int(s: Scope, op: arith.FPToSIOp) -> str:
     return s.code.let(f"freeze {llvm_type(op.result.type)} {_cast('fptosi')(s, op)}")
 
 
-def _power_by_int(s: Scope, op: math.FPowIOp) -> str:
-    """Exponents 0 to 4 as products; others by libm's pow."""
+def _power(s: Scope, op: math.PowFOp | math.FPowIOp) -> str:
+    """A constant exponent by products, quotients or a root (errors ≤ 1.5 ulp), others by libm's pow (< 1 ulp)."""
     t = llvm_type(op.result.type)
-    x, n = s.text(op.lhs), s.text(op.rhs)
-    if is_number(n) and 0 <= int(n) <= 4:
-        return _small_power(s, t, x, int(n))
-    real = s.code.let(f"sitofp {llvm_type(op.rhs.type)} {n} to {t}")
-    return s.code.let(f"call {t} {s.function('pow', t)}({t} {x}, {t} {real})")
+    x, n = s.text(op.lhs), _constant_value(op.rhs)
+    one = float_text(1.0, t)
+    if n in (-2, -1):
+        inverse = s.code.let(f"fdiv {t} {one}, {x}")
+        return inverse if n == -1 else s.code.let(f"fmul {t} {inverse}, {inverse}")
+    if n == 0.5:  # pow differs from the root at -0 and -infinity
+        suffix = "f64" if t == "double" else "f32"
+        root = s.code.let(f"call {t} @llvm.sqrt.{suffix}({t} {x})")
+        root = s.code.let(f"call {t} @llvm.fabs.{suffix}({t} {root})")
+        lowest = s.code.let(f"fcmp oeq {t} {x}, {float_text(float('-inf'), t)}", "c")
+        return s.code.let(f"select i1 {lowest}, {t} {float_text(float('inf'), t)}, {t} {root}")
+    if n in (0, 1):
+        return x if n else one
+    if n in (2, 3, 4):
+        square = s.code.let(f"fmul {t} {x}, {x}")
+        return square if n == 2 else s.code.let(f"fmul {t} {square}, {x if n == 3 else square}")
+    exponent = s.text(op.rhs)
+    if isinstance(op, math.FPowIOp):
+        exponent = s.code.let(f"sitofp {llvm_type(op.rhs.type)} {exponent} to {t}")
+    return s.code.let(f"call {t} {s.function('pow', t)}({t} {x}, {t} {exponent})")
 
 
-def _small_power(s: Scope, t: str, x: str, n: int) -> str:
-    if n < 2:
-        return x if n else float_text(1.0, t)
-    square = s.code.let(f"fmul {t} {x}, {x}")
-    return square if n == 2 else s.code.let(f"fmul {t} {square}, {x if n == 3 else square}")
-
-
-def _power(s: Scope, op: math.PowFOp) -> str:
-    """A constant exponent 0 to 4 as products (errors ≤ 1.5 ulp), others by libm's pow (< 1 ulp)."""
-    t = llvm_type(op.result.type)
-    owner = op.rhs.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
-        n = owner.value.value.data
-        if n in (0.0, 1.0, 2.0, 3.0, 4.0):
-            return _small_power(s, t, s.text(op.lhs), int(n))
-    return _called("pow")(s, op)
+def _constant_value(value: SSAValue) -> float | None:
+    """The value of a constant, or of a sum or difference of constants; None for anything else."""
+    match value.owner:
+        case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as found):
+            return found.value.data
+        case arith.AddfOp() | arith.SubfOp() as op:
+            a, b = _constant_value(op.lhs), _constant_value(op.rhs)
+            if a is None or b is None:
+                return None
+            return a + b if isinstance(op, arith.AddfOp) else a - b
+        case _:
+            return None
 
 
 def _rsqrt(s: Scope, op: math.RsqrtOp) -> str:
@@ -253,7 +264,7 @@ ROWS: dict[type[Operation], Row] = {
     math.AbsFOp: _intrinsic("fabs"), math.CopySignOp: _intrinsic("copysign"), math.SqrtOp: _intrinsic("sqrt"),
     math.FloorOp: _intrinsic("floor"), math.CeilOp: _intrinsic("ceil"), math.TruncOp: _intrinsic("trunc"),
     math.RoundOp: _intrinsic("round"), math.RoundEvenOp: _intrinsic("roundeven"), math.FmaOp: _intrinsic("fma"),
-    math.RsqrtOp: _rsqrt, math.PowFOp: _power, math.FPowIOp: _power_by_int,
+    math.RsqrtOp: _rsqrt, math.PowFOp: _power, math.FPowIOp: _power,
     SigmoidOp: _called("sigmoid"),
     **{op: _called(name) for op, name in (
         (math.ExpOp, "exp"), (math.Exp2Op, "exp2"), (math.ExpM1Op, "expm1"), (math.LogOp, "log"),

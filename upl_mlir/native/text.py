@@ -59,6 +59,8 @@ class Code:
     lines: list[str] = field(default_factory=list[str])
     entry: list[str] = field(default_factory=list[str])
     block: str = "start"
+    access: str = ""
+    """What is appended to loads and stores: their access group, inside a loop whose iterations are independent."""
     _count: int = 0
 
     @property
@@ -105,8 +107,11 @@ class Code:
         return Phi(self, len(self.lines) - 1, self.name(hint), type_)
 
     @contextmanager
-    def loop(self, lower: str, upper: str, step: str = "1", hint: str = "for") -> Generator[str]:
-        """Write a counting loop around what the `with` writes; gives the induction variable."""
+    def loop(self, lower: str, upper: str, step: str = "1", hint: str = "for", note: str = "") -> Generator[str]:
+        """Write a counting loop around what the `with` writes; gives the induction variable.
+
+        `note` is appended to the jump back: metadata of the loop.
+        """
         header, inside, done = self.label(hint), self.label("body"), self.label("done")
         before = self.block
         self.jump(header)
@@ -117,7 +122,7 @@ class Code:
         yield counter.name
         following = self.let(f"add nsw i64 {counter.name}, {step}", "iv")
         counter.close((lower, before), (following, self.block))
-        self.jump(header)
+        self.do(f"br label %{header}{note}")
         self.begin(done)
 
     @contextmanager

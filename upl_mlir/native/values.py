@@ -54,14 +54,16 @@ class View:
 
     def load(self, code: Code, index: Sequence[str]) -> str:
         """Read an element."""
-        value = code.let(f"load {self.type}, ptr {self.address(code, index)}, align {byte_size(self.element)}", "l")
+        place = f"ptr {self.address(code, index)}, align {byte_size(self.element)}{code.access}"
+        value = code.let(f"load {self.type}, {place}", "l")
         return code.let(f"trunc i8 {value} to i1") if is_truth(self.element) else value
 
     def store(self, code: Code, index: Sequence[str], value: str) -> None:
         """Write an element."""
         if is_truth(self.element):
             value = code.let(f"zext i1 {value} to i8")
-        code.do(f"store {self.type} {value}, ptr {self.address(code, index)}, align {byte_size(self.element)}")
+        place = f"ptr {self.address(code, index)}, align {byte_size(self.element)}{code.access}"
+        code.do(f"store {self.type} {value}, {place}")
 
 
 def is_truth(t: Attribute) -> bool:

@@ -95,6 +95,8 @@ def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, s
         what = f"every {runs.size}"
         kept = f"{_words(_sum(refire.kept))} are"
     else:
+        if not refire.shared:
+            runs.forget_users(program)
         what = f"with {snapshots} snapshots"
         one = [s.constrain(Formula.compare(runs.run, "==", runs.last - 1)) for s in refire.kept]
         kept = f"at most {snapshots} times {_words(_sum(one))} are"
@@ -241,8 +243,7 @@ class Loop:
             if min(spans, default=0) >= 0 and 0 in choice:
                 cost = sum(n * w for n, (*_, w) in zip(spans, edges, strict=True))
                 best = min(best or (cost, sum(choice), choice), (cost, sum(choice), choice))
-        assert best is not None, "no phase at all is always possible"
-        return dict(zip(names, best[2], strict=True))
+        return dict(zip(names, best[2] if best else (0,) * len(names), strict=True))  # without any: it goes backward
 
     def _constant_ahead(self, a: Arrow) -> int | None:
         """How far an arrow goes along the field, if always equally far."""

@@ -232,13 +232,14 @@ SMALL = 4  # values of one name that a witness is looked for at
 
 def _small_witness(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
     """A point at which two polynomials differ, with small values of the names in them, parameters first."""
+    a, b = a.substitute(s.ctx.constants), b.substitute(s.ctx.constants)
     names = [n for n in (*s.ctx.params, *s.dims) if n in a.names | b.names]
     for name in names:
         if name in s.dims:
             lo, hi = s.extent(name)
         else:
             lo, hi = s.extend(("size",)).constrain(Formula.compare("size", CmpOp.EQ, name)).extent("size")
-        if lo is None or (hi is not None and hi < lo + 1):
+        if lo is None or (hi is not None and hi < lo):
             continue
         for v in range(lo, min(lo + SMALL, hi + 1 if hi is not None else lo + SMALL)):
             there = s.constrain(Formula.compare(name, CmpOp.EQ, v))

@@ -73,6 +73,7 @@ class Refire:
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     kept: list[PSet] = field(default_factory=list[PSet])  # tokens that wait for a run, as points
     keeps: list[PSet] = field(default_factory=list[PSet])  # domains of the nodes that hold them
+    shared: bool = False  # some token serves several runs
 
     def run(self, again: Sequence[NodeOp]) -> None:
         """Make the copies and their arrows."""
@@ -105,7 +106,7 @@ class Refire:
     def _copy(self, op: NodeOp, name: str) -> None:
         """A node that computes what `op` does, without arrows."""
         front = self.runs.fields
-        formula = describe(self.domains[op.symbol])
+        formula = self.runs.numbers & describe(self.domains[op.symbol])
         copy = NodeOp(name, (*front, *op.fields), op.ports, formula)
         copy.domain = FormulaAttr(formula)
         copy.location = op.location
@@ -196,13 +197,10 @@ class Refire:
         single = [e for e in outside if f"{self.along}'" not in e.arrow.stars]
         if self.runs.fields:  # runs overlap: what several of them use is handed on
             for e in single:
-                begins = e.relation.constrain(self.runs.begins(self.step(op.symbol, "'")))
-                if not (e.relation - begins).is_empty() and not begins.is_empty():
-                    raise error(
-                        "UPL1431", f"{e.arrow.text} feeds the loop at its start and later", span_of(e.arrow.send)
-                    )
-                if not begins.is_empty():
-                    e.held = begins.project(self._points(e.arrow)).coalesce()
+                if e.relation <= e.relation.constrain(self.runs.begins(self.step(op.symbol, "'"))):
+                    e.held = e.relation.project(self._points(e.arrow)).coalesce()
+                elif e.arrow.source.symbol in self.phases:
+                    raise error("UPL1431", f"{e.arrow.text} goes more than one step on", span_of(e.arrow.send))
             for e in single:
                 start = start - self._landing(e.arrow, e.relation) if e.held is not None else start
             if start.is_empty():
@@ -246,6 +244,7 @@ class Refire:
 
     def _feed_all(self, op: NodeOp, a: Arrow, r: PSet) -> None:
         """One token for all runs that use it."""
+        self.shared = True
         mark = f"{self.along}'"
         points = (*a.src, *a.loops)
         runs = primed(self.runs.fields)
@@ -276,7 +275,7 @@ class Refire:
     def _keep(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, name: str) -> None:
         """A node that holds the tokens of an arrow, one for each of its points, until the adjoint lets them go."""
         v, go = free_names(self.sets, points.dims, "v", "go")
-        formula = describe(points)
+        formula = self.runs.numbers & describe(points)
         keep = NodeOp(name, points.dims, [Port(v, a.port.type), Port(go, UplType.BOOL)], formula)
         keep.domain = FormulaAttr(formula)
         keep.location = a.send.location

@@ -32,6 +32,11 @@ class Runs(Protocol):
         """The schedule in a few words."""
         ...
 
+    @property
+    def numbers(self) -> Formula:
+        """Which runs there are: said where tables are read by the run's number, so that it never leaves them."""
+        ...
+
     def again(self, step: IndexExpr) -> Formula:
         """Whether a step fires again (in the run)."""
         ...
@@ -99,6 +104,10 @@ class Segments:
 
     def _number(self, step: IndexExpr) -> IndexExpr:
         return divide(DivKind.FLOORDIV, step - self.first, IndexExpr.of(self.size))
+
+    @property
+    def numbers(self) -> Formula:
+        return TRUE
 
     def again(self, step: IndexExpr) -> Formula:
         return Formula.compare(step, "<", self.last)
@@ -242,6 +251,13 @@ class Revolve:
         }  # fmt: skip
         return Revolve(lowest, first, first + n - 1, run, *(table(name, values) for name, values in tables.items()))
 
+    def forget_users(self, program: ProgramOp) -> None:
+        """Take out the table of the numbers of users, where nothing reads it."""
+        for op in list(program.body.block.ops):
+            if isinstance(op, ArrayOp) and op.symbol == self.covers:
+                op.detach()
+                op.erase()
+
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.run,)
@@ -262,11 +278,12 @@ class Revolve:
             return same
         return same | (Formula.compare(whole, "==", self.first) & Formula.compare(step, "<", self.first))
 
+    @property
+    def numbers(self) -> Formula:
+        return Formula.compare(self.first, "<=", self.run) & Formula.compare(self.run, "<=", self.last - 1)
+
     def again(self, step: IndexExpr) -> Formula:
-        return Formula.all((
-            Formula.compare(self.first, "<=", self.run), Formula.compare(self.run, "<", self.last),
-            self._reaches(step), Formula.compare(step, "<=", self.run),
-        ))  # fmt: skip
+        return Formula.all((self.numbers, self._reaches(step), Formula.compare(step, "<=", self.run)))
 
     def same(self, a: IndexExpr, b: IndexExpr) -> Formula:
         return self._reaches(a)

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # (islpy ships no usable types)
-"""Cycles in a relation between points of several spaces: first a ranking, then the transitive closure."""
+"""Cycles in a relation between points of several spaces: first a ranking, then a schedule, then the transitive closure."""
 
 from __future__ import annotations
 

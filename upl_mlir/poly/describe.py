@@ -254,12 +254,16 @@ FEW_VALUES = 9
 
 
 def _one_by_one(p: PSet, over: Sequence[str]) -> list[PSet] | None:
-    """The set cut by the values of one dimension that has few, whatever the parameters; None if there is none."""
-    for d in over:
-        lo, hi = p.extent(d)
-        if lo is not None and hi is not None and 0 < hi - lo < FEW_VALUES:
-            parts = [p.constrain(Formula.compare(d, CmpOp.EQ, v)) for v in range(lo, hi + 1)]
-            return [q for q in parts if not q.is_empty()]
+    """The set cut by the values of one dimension that has few, whatever the parameters, or by its distance from one that
+    is not of `over` (a diamond, column by column); None if there is none."""
+    outer = [IndexExpr.of(e) for e in p.dims if e not in over]
+    for away in (IndexExpr(), *outer):
+        for d in over:
+            value = IndexExpr.of(d) - away
+            lo, hi = p.extend(("value",)).constrain(Formula.compare("value", CmpOp.EQ, value)).extent("value")
+            if lo is not None and hi is not None and 0 < hi - lo < FEW_VALUES:
+                parts = [p.constrain(Formula.compare(value, CmpOp.EQ, v)) for v in range(lo, hi + 1)]
+                return [q for q in parts if not q.is_empty()]
     return None
 
 

@@ -13,6 +13,9 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
     """Whether two expressions are equal on every point of the set (proved; False may also mean unknown)."""
     if a == b:
         return True
+    linear = all(len(m) <= 1 for e in (a, b) for m, _ in e.terms)
+    if linear and _choices(a - b) > FEW_CHOICES and _zero_by_cases(s, a - b, MAX_CASES):
+        return True
     differ = Formula.compare(a, CmpOp.NE, b)
     try:
         return s.constrain(differ).is_empty()
@@ -28,6 +31,7 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
     return _zero_by_cases(s.numeric(), difference, MAX_CASES)
 
 
+FEW_CHOICES = 3  # beyond them isl meets all combinations at once, where most cases exclude each other
 MAX_CASES = 12  # choices of `min`, `max` and `?:` that follow one another
 
 
@@ -98,6 +102,11 @@ def _solved(s: PSet) -> dict[str, IndexExpr]:
                 out = {n: v.substitute({name: value}) for n, v in out.items()} | {name: value}
                 break
     return out
+
+
+def _choices(e: IndexExpr) -> int:
+    """How many different `min`, `max` and `?:` stand in an expression."""
+    return len({a for a in e.atoms() if isinstance(a, MinMax | Select)})
 
 
 def _plain(a: MinMax | Select) -> bool:

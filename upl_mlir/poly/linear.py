@@ -71,6 +71,7 @@ class Linear:
         self._names: dict[str, frozenset[str]] = {}  # the names inside an opaque symbol
         self._feasible: dict[frozenset[Con], bool] = {}
         self._plain: dict[IndexExpr, IndexExpr] = {}
+        self._inner: dict[IndexExpr, frozenset[str]] = {}
         self.params: Cons = ()
         self.params = next(iter(self.cases(ctx.param_condition)), ())
 
@@ -242,13 +243,48 @@ class Linear:
                         todo.append(k)
         return eqs, rows
 
+    def normal(self, cons: Iterable[Con]) -> tuple[Cons, dict[str, IndexExpr]]:
+        """The same constraints with names that an equality fixes replaced inside opaque symbols, and what was replaced."""
+        cons = tuple(cons)
+        fixed: dict[str, IndexExpr] = {}
+        hidden = frozenset(n for c in cons for n in self._hidden(c.e))
+        if not hidden:
+            return cons, fixed
+        for at, c in enumerate(cons):
+            if not c.eq:
+                continue
+            found = next(((m[0].name, k) for m, k in c.e.terms if len(m) == 1 and isinstance(m[0], Var) and abs(k) == 1
+                          and m[0].name in hidden), None)  # fmt: skip
+            if found is None:
+                continue
+            name, k = found
+            value = (c.e - IndexExpr.of(name) * k) * -k
+            if name in value.names:
+                continue
+            new = {name: value}
+            cons = tuple(d if i == at else Con(self.plain(d.e.substitute(new)), d.eq) for i, d in enumerate(cons))
+            fixed = {n: v.substitute(new) for n, v in fixed.items()} | new
+            hidden = frozenset(n for d in cons for n in self._hidden(d.e))
+        return cons, fixed
+
+    def _hidden(self, e: IndexExpr) -> frozenset[str]:
+        """The names inside opaque symbols."""
+        found = self._inner.get(e)
+        if found is None:
+            found = frozenset(
+                n for m, _ in e.terms if m and not (len(m) == 1 and isinstance(m[0], Var)) for a in m
+                for n in IndexExpr.of(a).names
+            )  # fmt: skip
+            self._inner[e] = found
+        return found
+
     # -- questions ------------------------------------------------------------------------------------------------------
     def feasible(self, cons: Iterable[Con]) -> bool:
         """False only if the constraints have no integer solution."""
         key = frozenset(cons)
         found = self._feasible.get(key)
         if found is None:
-            eqs, rows = self._with_facts(key)
+            eqs, rows = self._with_facts(self.normal(key)[0])
             left = _solved(eqs, rows)
             found = left is not None and _eliminated(left, None) is not None
             self._feasible[key] = found
@@ -266,7 +302,8 @@ class Linear:
         n = e.constant
         if n is not None:
             return n, n
-        eqs, rows = self._with_facts((*cons, Con(e - IndexExpr.of(_VALUE), True)))
+        cons, _ = self.normal((*cons, Con(e - IndexExpr.of(_VALUE), True)))
+        eqs, rows = self._with_facts(cons)
         left = _solved(eqs, rows, frozenset((_VALUE,)))
         if left is None:
             return 0, -1

@@ -448,8 +448,12 @@ class PSet:
                 "UPL1206", f"this question about sets needs the values of `{atom.array}`: it asks for all indices of {atom}",
                 help=f"give the values: -D {atom.array}=[...]",
             )  # fmt: skip
-        cases: list[Formula] = []
-        for first, last, value in self.ctx.arrays[atom.array].runs():
+        table = self.ctx.arrays[atom.array]
+        cases = [
+            Formula.compare(atom.index, "<", table.lower),  # outside, the entry is not read, or no value is known
+            Formula.compare(atom.index, ">=", table.lower + len(table.values)),
+        ]
+        for first, last, value in table.runs():
             inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
         return self.constrain(Formula.any(cases))._without(atom)

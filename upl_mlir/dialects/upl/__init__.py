@@ -33,7 +33,7 @@ from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp,
 
 __all__ = [
     "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index",
-    "IndexAttr", "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp", "ParamOp",
-    "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
+    "IndexAttr", "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp",
+    "ParamOp", "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
     "port_ref", "upl_type",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from upl_mlir.frontend.tensor.form import (
     Apply,
+    Carry,
     Cases,
     Derivative,
     Expr,
@@ -20,5 +21,6 @@ from upl_mlir.frontend.tensor.form import (
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "Apply", "Cases", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor", "TensorProgram", "lower",
+    "Apply", "Carry", "Cases", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor", "TensorProgram",
+    "lower",
 ]  # fmt: skip

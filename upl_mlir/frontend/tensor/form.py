@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.dialects.upl import UplType
+from upl_mlir.dialects.upl import Gather, UplType
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 
@@ -50,11 +50,12 @@ class Apply:
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum of `body` over the ranges of the indices `over`, the last one fastest."""
+    """The sum of `body` over the ranges of the indices `over`, the last one fastest; or what `op` makes in its place."""
 
     over: tuple[str, ...]
     body: Expr
     span: Span | None = field(default=None, compare=False)
+    op: Gather = Gather.SUM
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,21 @@ class Derivative:
 
 
 @dataclass(frozen=True)
+class Carry:
+    """``target[names] = value`` for those elements that satisfy `when`; `value` is read at an index over `names`.
+
+    A tensor that has such statements gets its elements from them alone, and may be read as soon as there is one: so loops
+    carry it from round to round, ``U[k, i] = first[i] when k == 0`` and ``U[k, i] = next[k - 1, i] when k >= 1``.
+    """
+
+    target: str
+    names: tuple[str, ...]
+    when: Formula
+    value: Read
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A tensor; `shape` is () for a scalar.  `fields` are names for its indices, if somebody has a wish
     ("" where not)."""
@@ -123,12 +139,12 @@ class TensorProgram:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    statements: tuple[Statement | Derivative, ...]
+    statements: tuple[Statement | Derivative | Carry, ...]
     span: Span | None = field(default=None, compare=False)
 
     @property
     def assignments(self) -> tuple[Statement, ...]:
-        """The statements that are no derivatives."""
+        """The ordinary statements."""
         return tuple(s for s in self.statements if isinstance(s, Statement))
 
 

@@ -35,6 +35,7 @@ from upl_mlir.dialects.upl import (
 )
 from upl_mlir.frontend.tensor.form import (
     Apply,
+    Carry,
     Cases,
     Derivative,
     Expr,
@@ -77,6 +78,8 @@ class _Lowering:
         # tensors by which derivatives are asked: a node of its own receives each, so that there is one input to name
         self.watched = {w for d in program.statements if isinstance(d, Derivative) for w in d.wrt}
         self.relays: dict[str, NodeOp] = {}
+        self.carriers: dict[str, NodeOp] = {}  # the nodes of tensors that loops carry
+        self.zeros: list[NodeOp] = []
 
     def _fresh(self, name: str) -> str:
         out = unused(name, self.taken)
@@ -87,11 +90,15 @@ class _Lowering:
         for name in self.program.inputs:
             self._input(name)
         for s in self.program.statements:
-            if isinstance(s, Statement):
-                self._statement(s)
-            else:
-                self._derivative(s)
+            match s:
+                case Statement():
+                    self._statement(s)
+                case Derivative():
+                    self._derivative(s)
+                case Carry():
+                    self._carry(s)
         outs = [self._output(t, name) for t, name in self.outputs.items()]
+        self._drop_zeros()
         op = ProgramOp(self.program.name, [*self.inputs, *outs, *self.nodes])
         module = ModuleOp([op])
         locate(op, self.program.span)
@@ -178,6 +185,18 @@ class _Lowering:
             self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
         return op, [Piece(op, op.block.args[-1], index, domain, domain)]
 
+    def _carry(self, c: Carry) -> None:
+        """Some elements of a tensor that loops carry; the first such statement makes the node that receives them."""
+        if c.target not in self.carriers:
+            self.carriers[c.target], pieces = self._relay(f"{c.target}_at", c.target, "x")
+            self._assign(c.target, pieces)
+        op = self.carriers[c.target]
+        rename = dict(zip(c.names, op.fields, strict=True))
+        domain = self.ctx.set(op.fields, self._box(op.fields, self.program.tensors[c.target].shape))
+        index = tuple(e.substitute(rename) for e in c.value.index)
+        use = Use(op.ports[0].name, self.pieces[c.value.tensor], index, c.span)
+        self.wiring.arrows(use, op, domain.constrain(c.when.substitute(rename)), {})
+
     def _derivative(self, d: Derivative) -> None:
         """The derivative as a directive of the language: seeds of 1 where `of` arrives, results in nodes of their own."""
         seed, _ = self._relay(f"{d.of}_seed", d.of, "y")
@@ -230,7 +249,13 @@ class _Lowering:
         op = NodeOp(self._fresh(f"{tensor}_0"), fields, [replace(port, name=unused("z", fields))], describe(domain))
         locate(op, span)
         self.nodes.append(op)
+        self.zeros.append(op)
         return Piece(op, op.block.args[-1], tuple(IndexExpr.of(f) for f in fields), domain, domain)
+
+    def _drop_zeros(self) -> None:
+        """Forget the zeros that nobody reads: later statements have assigned all those elements."""
+        dead = {op for op in self.zeros if not any(isinstance(o, SendOp) for o in op.block.ops)}
+        self.nodes[:] = [op for op in self.nodes if op not in dead]
 
     # -- nodes ---------------------------------------------------------------------------------------------------
     def _node(
@@ -249,7 +274,7 @@ class _Lowering:
                 names[part] = port = unused("s", used)
                 sums.append(part)
                 whole = _used(part, fields) == fields
-                ports.append(Port(port, type_, Gather.SUM, Special.CARRIED) if whole else Port(port, type_))
+                ports.append(Port(port, type_, part.op, Special.CARRIED) if whole else Port(port, type_))
             else:
                 names[part] = port = unused(part.tensor.lower(), used)
                 ports.append(Port(port, type_))
@@ -285,7 +310,7 @@ class _Lowering:
         target, into = op, port
         if mine != fields:
             inner = unused("s", {*mine, *self.taken})
-            ports = [Port(inner, self.program.type, Gather.SUM, Special.CARRIED)]
+            ports = [Port(inner, self.program.type, part.op, Special.CARRIED)]
             target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, self._range_formula(mine, ranges))
             locate(target, part.span)
             self.nodes.append(target)

@@ -85,7 +85,6 @@ class Compute(Node):
     gather: Gather = Gather.SUM
     boolean: bool = False
     word: str = ""
-    kept: bool = False  # it must stand as a statement of its own: somebody refers to it by name
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -176,7 +175,7 @@ class Trace:
         self.arguments: list[Leaf] = []
         self.numbers = count()
         self.writes: list[tuple[Storage, Node]] = []  # what was written, and what it held before
-        self.dropped = frozenset[int]()  # numbers of nodes from the first, discarded pass through a loop's body
+        self.dropped: list[range] = []  # numbers of nodes from first, discarded passes through the bodies of loops
         self._constants: dict[int, tuple[Any, Leaf]] = {}
 
     def common(self) -> tuple[int, tuple[Loop, ...], Span | None]:
@@ -199,8 +198,9 @@ class Trace:
         if key not in self._constants:
             copy = np.array(value, dtype=np.float64)  # it may be changed later on
             self._constants[key] = value, Leaf(number, value.shape, (), span, "const", copy)
-        held, leaf = self._constants[key]
-        if not np.array_equal(held, leaf.value, equal_nan=True):  # changed since, in place
+        _, leaf = self._constants[key]
+        assert leaf.value is not None
+        if not np.array_equal(value, leaf.value, equal_nan=True):  # changed since, in place
             leaf = Leaf(number, value.shape, (), span, "const", np.array(value, dtype=np.float64))
             self._constants[key] = value, leaf
         return leaf

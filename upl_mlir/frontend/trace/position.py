@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import re
-import sys
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ _CALLS = frozenset(
 
 def here() -> Span | None:
     """The place in the user's text that is being executed: the innermost frame outside this front end and numpy."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith((*_OWN, "<__array_function__")):
         frame = frame.f_back
     return None if frame is None else _span(frame)

@@ -1,3 +1,4 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Arguments and results with structure: tuples, lists and dicts of arrays, as in JAX ("pytrees")."""
 
 from __future__ import annotations

@@ -129,6 +129,11 @@ class Graph:
             found = self._uses[v] = (list(ports), cost)
         return found
 
+    def stored_values_of(self, source: InputOp | NodeOp) -> list[SSAValue]:
+        """The stored values of a node, in the order of its body."""
+        values = dict.fromkeys(resolve(s.value) for s in source.sends)
+        return [v for v in values if v in self.stored_values]
+
     # -- the choice ---------------------------------------------------------------------------------------------------
     def choose(self) -> None:
         """Decide what is stored: first what closes cycles, then by cost, users before what they use."""

@@ -1,0 +1,306 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""From the graph of a trace to statements on tensors.
+
+A computation that only one other reads, once for each element, becomes a part of that one's expression; the others are
+statements of their own.  A write goes into the tensor in place if nobody reads the old elements later on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from upl_mlir.dialects.upl import UplType
+from upl_mlir.frontend.tensor import (
+    Apply,
+    Carry,
+    Derivative,
+    Expr,
+    Number,
+    Read,
+    Statement,
+    Sum,
+    Tensor,
+    TensorProgram,
+)
+from upl_mlir.frontend.tensor.wiring import unused
+from upl_mlir.frontend.trace.node import (
+    Compute,
+    Fill,
+    Gradient,
+    Index,
+    Last,
+    Leaf,
+    Loop,
+    Node,
+    Operand,
+    Request,
+    Shape,
+    State,
+    Update,
+    places,
+)
+from upl_mlir.frontend.trace.position import assigned_name, usable
+from upl_mlir.frontend.upl_text.lexer import RESERVED
+from upl_mlir.poly.expr import Formula, IndexExpr
+
+LIMIT = 40
+"""An expression of more operations is cut into statements."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A tensor program; under which tensors the arguments and constants come in (those that are needed)."""
+
+    program: TensorProgram
+    inputs: dict[Leaf, str]
+
+
+def build(name: str, arguments: Sequence[Leaf], results: Sequence[Compute], type_: UplType) -> Built:
+    """The program that computes `results`; its outputs are called ``out``, ``out_2``, …, in their order."""
+    return _Builder(name, arguments, results, type_).run()
+
+
+@dataclass
+class _Context:
+    """Where an expression stands: the ranges of its statement's indices grow with the sums that it contains."""
+
+    ranges: dict[str, tuple[int, int]]
+    sums: int = field(default=0)
+
+
+class _Builder:
+    def __init__(self, name: str, arguments: Sequence[Leaf], results: Sequence[Compute], type_: UplType):
+        self.name, self.results, self.type = name, results, type_
+        self.nodes = _needed(results)
+        self.taken = {*RESERVED, "out"}
+        self.names: dict[Node, str] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.statements: list[Statement | Derivative | Carry] = []
+        self.arguments = arguments
+        self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
+        # what is referred to by name, however late: it keeps its tensor to itself
+        self.named = {o.node for n in self.nodes if isinstance(n, Gradient | State) for o in n.operands} | {*results}
+        self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
+        self.inlined = self._choose()
+        self.roots = self._statements_of()
+        self.done: set[Request] = set()
+
+    def run(self) -> Built:
+        inputs: dict[Leaf, str] = {}
+        present = {n for n in self.nodes if isinstance(n, Leaf)}
+        ordered = [a for a in self.arguments if a in present]
+        ordered += sorted(present - {*ordered}, key=lambda n: n.number)
+        for leaf in ordered:
+            inputs[leaf] = self._tensor(leaf, usable(leaf.name))
+        self.taken.discard("out")
+        outputs = [self._tensor(r, "out") for r in self.results]
+        for node in self.nodes:
+            if node not in self.inlined:
+                self._emit(node)
+        for node in self.nodes:
+            if isinstance(node, State):
+                self._close(node)
+        program = TensorProgram(
+            self.name, self.type, self.tensors, tuple(inputs.values()), tuple(outputs), tuple(self.statements),
+            self.results[0].span if self.results else None,
+        )  # fmt: skip
+        return Built(program, inputs)
+
+    # -- what becomes a statement ------------------------------------------------------------------------------------
+    def _choose(self) -> set[Node]:
+        """The computations that become parts of the expressions that read them."""
+        inlined: set[Node] = set()
+        sizes: dict[Node, int] = {}
+        for n in self.nodes:
+            size = 1
+            own = n.shape if not isinstance(n, Update) else n.extents
+            dims = [f"i{d}" for d, extent in enumerate(own) if extent > 1]
+            dims += [f"r{d}" for d, extent in enumerate(n.over) if extent > 1] if isinstance(n, Compute) else []
+            for o in _reads(n):
+                m = o.node
+                if isinstance(m, Fill):
+                    inlined.add(m)
+                    continue
+                once = isinstance(m, Compute) and self.uses[m] == 1 and m not in self.kept and m.loops == n.loops
+                names = frozenset(name for e in o.index for name in e.names)
+                if once and names.issuperset(dims) and size + sizes[m] <= LIMIT:
+                    inlined.add(m)
+                    size += sizes[m]
+            sizes[n] = size
+        return inlined
+
+    def _statements_of(self) -> dict[Node, list[Node]]:
+        """For each node the statements in which it is read: the nodes that are not inlined."""
+        root: dict[Node, Node] = {}
+        readers: dict[Node, list[Node]] = {n: [] for n in self.nodes}
+        for n in reversed(self.nodes):
+            root.setdefault(n, n)
+            for o in _reads(n):
+                readers[o.node].append(root[n])
+                if o.node in self.inlined:
+                    root[o.node] = root[n]
+        return readers
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+    def _tensor(self, node: Node, wish: str | None = None) -> str:
+        """A tensor for a node; loops around it are dimensions in front."""
+        if node in self.names:
+            return self.names[node]
+        name = self.names[node] = unused(wish or assigned_name(node.span) or "v", self.taken)
+        self.taken.add(name)
+        extents = [loop.extent for loop in node.loops]
+        if isinstance(node, State):
+            extents[-1:] = [extents[-1] + 1]
+        self.tensors[name] = Tensor(name, (*extents, *node.shape), node.span)
+        return name
+
+    def _emit(self, node: Node) -> None:
+        around, ranges = _around(node.loops)
+        match node:
+            case Compute():
+                target = self._tensor(node)
+                value = self._value(node, _Context(ranges), places(node.shape))
+                if node.boolean:
+                    value = Apply("?:", (value, Number(1), Number(0)), node.span)
+                ranges |= _ranges(node.shape)
+                self._assign(Statement(target, (*around, *places(node.shape)), value, ranges, node.span))
+            case Update():
+                self._update(node)
+            case Gradient(request=request):
+                self._derivatives(request)
+            case State():
+                self._open(node)
+            case Last(state=state):
+                self._last(node, state)
+            case _:
+                pass
+
+    def _assign(self, statement: Statement) -> None:
+        self.statements.append(statement)
+
+    def _update(self, node: Update) -> None:
+        around, ranges = _around(node.loops)
+        old = node.old.node
+        if self._in_place(node, old):
+            self.names[node] = self.names[old]
+        else:
+            target = self._tensor(node)
+            if not (isinstance(old, Fill) and old.value == 0):
+                value = self._read(node.old, _Context({}))
+                every = ranges | _ranges(node.shape)
+                self._assign(Statement(target, (*around, *places(node.shape)), value, every, node.span))
+        context = _Context(dict(ranges))
+        value = self._read(node.value, context)
+        context.ranges |= _ranges(node.extents)
+        self._assign(Statement(self.names[node], (*around, *node.index), value, context.ranges, node.span))
+
+    def _in_place(self, node: Update, old: Node) -> bool:
+        """Whether the old elements are not needed after the write."""
+        if old.loops != node.loops or not isinstance(old, Compute | Update | Leaf):
+            return False
+        if old in self.named:
+            return False
+        return all(r.number < node.number for r in self.roots[old] if r is not node)
+
+    def _derivatives(self, request: Request) -> None:
+        if request in self.done:
+            return
+        self.done.add(request)
+        into: dict[Node, str] = {}
+        for r in request.results:
+            if r in self.uses:
+                into[r.by.node] = self._tensor(r, f"d_{self.names[r.by.node]}")
+        wrt = tuple(self.names[n] for n in into)
+        self.statements.append(Derivative(self.names[request.of.node], wrt, tuple(into.values()), request.results[0].span))
+
+    # -- loops -----------------------------------------------------------------------------------------------------------
+    def _open(self, node: State) -> None:
+        self._carry(node, node.first, 0)
+
+    def _close(self, node: State) -> None:
+        if node.next is not None:
+            self._carry(node, node.next, 1)
+
+    def _carry(self, node: State, source: Operand, later: int) -> None:
+        """Before the first round (0), or in the round after another (1)."""
+        *outer, loop = node.loops
+        inside = source.node.loops
+        names = (*(x.name for x in node.loops), *(f"i{n}" for n in range(len(node.shape))))
+        round_ = IndexExpr.of(loop.name)
+        when = Formula.compare(round_, "==", 0) if later == 0 else Formula.compare(round_, ">=", 1)
+        value = self._read(source, _Context({}))
+        assert isinstance(value, Read), "what loops carry stands as a statement of its own"
+        if later:
+            value = Read(value.tensor, tuple(e.substitute({loop.name: round_ - 1}) for e in value.index), node.span)
+        assert len(inside) <= len(outer) + 1
+        self.statements.append(Carry(self._tensor(node), names, when, value, node.span))
+
+    def _last(self, node: Last, state: State) -> None:
+        around, ranges = _around(node.loops)
+        target = self._tensor(node)
+        index = (*around, IndexExpr.of(state.loops[-1].extent), *places(node.shape))
+        value = Read(self.names[state], index, node.span)
+        every = ranges | _ranges(node.shape)
+        self._assign(Statement(target, (*around, *places(node.shape)), value, every, node.span))
+
+    # -- expressions -----------------------------------------------------------------------------------------------------
+    def _read(self, o: Operand, context: _Context) -> Expr:
+        """An operand as an expression over the indices in its `index`."""
+        node = o.node
+        if isinstance(node, Fill):
+            return Number(node.value, node.span)
+        if node in self.inlined:
+            assert isinstance(node, Compute)
+            return self._value(node, context, o.index)
+        around = tuple(IndexExpr.of(loop.name) for loop in node.loops)
+        read = Read(self.names[node], (*around, *o.index), node.span)
+        return Apply("!=", (read, Number(0)), node.span) if getattr(node, "boolean", False) else read
+
+    def _value(self, node: Compute, context: _Context, index: Index) -> Expr:
+        """A computation at an element; `index` is over the statement's indices."""
+        names: dict[str, IndexExpr | int | str] = {f"i{n}": e for n, e in enumerate(index)}
+        over: list[str] = []
+        for n, extent in enumerate(node.over):
+            names[f"r{n}"] = bound = f"r{context.sums}"
+            context.sums += 1
+            context.ranges[bound] = (0, extent - 1)
+            over.append(bound)
+        parts = [
+            self._read(Operand(o.node, tuple(e.substitute(names) for e in o.index)), context) for o in node.reads
+        ]  # fmt: skip
+        value = _located(node.make(*parts), node, {id(p) for p in parts})
+        return Sum(tuple(over), value, node.span, node.gather) if over else value
+
+
+def _needed(results: Sequence[Node]) -> list[Node]:
+    """The nodes that the results depend on, in order of execution."""
+    found: set[Node] = set()
+    todo = list(results)
+    while todo:
+        n = todo.pop()
+        if n not in found:
+            found.add(n)
+            todo += [o.node for o in n.operands]
+    return sorted(found, key=lambda n: n.number)
+
+
+def _reads(n: Node) -> list[Operand]:
+    return [Operand(n.state, ())] if isinstance(n, Last) else list(n.operands)
+
+
+def _ranges(shape: Shape) -> dict[str, tuple[int, int]]:
+    return {f"i{n}": (0, extent - 1) for n, extent in enumerate(shape)}
+
+
+def _around(loops: Sequence[Loop]) -> tuple[Index, dict[str, tuple[int, int]]]:
+    """The indices of loops, and their ranges."""
+    return tuple(IndexExpr.of(x.name) for x in loops), {x.name: (0, x.extent - 1) for x in loops}
+
+
+def _located(e: Expr, node: Compute, operands: set[int]) -> Expr:
+    """The expression with the node's position wherever it has none; `operands` have their own."""
+    if id(e) in operands or not isinstance(e, Apply):
+        return e
+    return Apply(e.op, tuple(_located(a, node, operands) for a in e.args), e.span or node.span)

@@ -1,0 +1,270 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Python functions as UPL programs: traced once for each combination of shapes and types, then run on an engine."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.api import Compiled, Engine, Program, compile
+from upl_mlir.diagnostics import Span, UplError
+from upl_mlir.dialects.upl import UplType
+from upl_mlir.frontend.tensor import TensorProgram, lower
+from upl_mlir.frontend.tensor.lower import output_name
+from upl_mlir.frontend.trace import tree
+from upl_mlir.frontend.trace.array import Array, as_array, computed, made
+from upl_mlir.frontend.trace.build import Built, build
+from upl_mlir.frontend.trace.indexing import LoopIndex
+from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, recording
+from upl_mlir.frontend.trace.position import fail, sources_of, usable
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One run of a function: its program, the leaves of its arguments, and the shape of its result.
+
+    `arguments` has for each array among the arguments, in order, its node and the name of the program's input ("" if the
+    result does not depend on it); `constants` are fed beside them.
+    """
+
+    program: Program
+    form: TensorProgram
+    arguments: tuple[tuple[Leaf, str], ...]
+    constants: dict[str, NDArray[Any]]
+    result: Any  # the structure of the result: each leaf is the number of an output
+    outputs: tuple[tuple[str, bool], ...]  # names, and whether they are truth values
+    single: bool
+
+    def named(self, values: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The inputs for given arrays."""
+        given = {name: v for (_, name), v in zip(self.arguments, values, strict=True) if name}
+        return given | self.constants
+
+    def unpacked(self, out: dict[str, Any]) -> Any:
+        """The result with its structure, from what the engine has computed."""
+        values = [_shown(out[name] != 0 if boolean else out[name]) for name, boolean in self.outputs]
+        return tree.map_tree(lambda n: values[n], self.result)
+
+
+class Function:
+    """A Python function that runs as a UPL program.  Calls take and return arrays, or tuples, lists and dicts of them.
+
+    `static` are the positions of arguments that are no data: the function sees them as they are, and is traced anew for
+    each value.  `program(…)` is the program for arguments like these.  In a function that is being traced, a call becomes
+    part of the trace.
+    """
+
+    def __init__(self, fun: Callable[..., Any], static: Sequence[int] = (), engine: str | None = None):
+        functools.update_wrapper(self, fun)
+        self.fun, self.static, self.engine = fun, tuple(static), engine
+        self._traced: dict[Any, Traced] = {}
+        self._compiled: dict[Any, Compiled] = {}
+
+    def __repr__(self) -> str:
+        return f"<upl.function {getattr(self.fun, '__name__', self.fun)}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's value.  Raises UplError (UPL193x)."""
+        if recording() is not None:
+            return self.fun(*args, **kwargs)
+        call = self.bind(args, kwargs)
+        out = self.run(call, "", lambda t: t.program, {})
+        return call.traced.unpacked(out)
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The UPL program for arguments of these shapes; directives `adjoint of` are expanded."""
+        return self.bind(args, kwargs).traced.program.expanded()
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """Trace the function for these arguments, unless that has been done."""
+        fixed = {n % len(args): args[n] for n in self.static if -len(args) <= n < len(args)}
+        free = ([None if n in fixed else a for n, a in enumerate(args)], kwargs)
+        names, values = self._leaves(free)
+        single = any(v.dtype == np.float32 for v in values) and all(
+            v.dtype == np.float32 or (v.ndim == 0 and v.dtype.kind in "iub") for v in values
+        )
+        shapes = tuple(v.shape for v in values)
+        try:
+            key = (tree.structure(free), shapes, single, tuple(sorted(fixed.items())))
+            hash(key)
+        except TypeError:
+            raise fail("UPL1934", "a static argument must be hashable", help="pass tuples in place of lists") from None
+        if key not in self._traced:
+            self._traced[key] = self._trace(args, kwargs, fixed, names, shapes, single)
+        owners = [n for n, a in enumerate(free[0]) for _ in tree.leaves(a)]
+        owners += [-1] * (len(values) - len(owners))
+        return Call(key, self._traced[key], tuple(args), values, owners)
+
+    def run(self, call: Call, how: Any, make: Callable[[Traced], Program], more: dict[str, Any]) -> dict[str, Any]:
+        """Run the program that `make` makes of the traced one; `how` tells such programs apart."""
+        compiled = self.prepared(call, how, make)
+        inputs = {n: v for n, v in (call.traced.named(call.values) | more).items() if n in compiled.program.inputs}
+        dtype = np.float32 if call.traced.single else np.float64
+        return compiled(**{n: np.asarray(v, dtype=dtype) for n, v in inputs.items()})
+
+    def prepared(self, call: Call, how: Any, make: Callable[[Traced], Program]) -> Compiled:
+        """That program, ready to run; it is made once."""
+        key = (call.key, how)
+        if key not in self._compiled:
+            engine: Any = self.engine or best_engine()
+            self._compiled[key] = compile(make(call.traced), engine)
+        return self._compiled[key]
+
+    def _leaves(self, free: Any) -> tuple[list[str], list[NDArray[Any]]]:
+        """The arrays among the arguments, and names for them."""
+        try:
+            parameters = list(inspect.signature(self.fun).parameters)
+        except (TypeError, ValueError):
+            parameters = []
+        args, kwargs = free
+        named = [(parameters[n] if n < len(parameters) else f"x{n}", a) for n, a in enumerate(args)]
+        names: list[str] = []
+        values: list[NDArray[Any]] = []
+        for stem, argument in [*named, *kwargs.items()]:
+            for path, leaf in tree.leaves(argument, stem):
+                names.append(path)
+                values.append(argument_array(path, leaf))
+        return names, values
+
+    def _trace(
+        self, args: Sequence[Any], kwargs: Any, fixed: dict[int, Any], names: list[str], shapes: Any, single: bool
+    ) -> Traced:
+        trace = Trace(single)
+        span = _place(self.fun)
+        leaves = [trace.argument(name, shape, span) for name, shape in zip(names, shapes, strict=True)]
+        with Recording(trace):
+            arrays = iter([made(leaf, trace) for leaf in leaves])
+            free = [a if n in fixed else tree.map_tree(lambda _: next(arrays), a) for n, a in enumerate(args)]
+            given = {name: tree.map_tree(lambda _: next(arrays), a) for name, a in kwargs.items()}
+            result = self.fun(*free, **given)
+            if trace.loops:
+                raise fail(
+                    "UPL1932", "a loop of upl.range was left before its end", span,
+                    help="its body is traced once for all rounds: no `break` or `return`; or use Python's range",
+                )  # fmt: skip
+            outputs = [self._result(path, leaf) for path, leaf in tree.leaves(result)]
+        if not outputs:
+            raise fail("UPL1934", f"{self._name} returns no array", span, help="return what it computes")
+        numbered = iter(range(len(outputs)))
+        type_ = UplType.F32 if single else UplType.REAL
+        built = build(usable(self._name), leaves, outputs, type_)
+        with_texts = sources_of(*_files(outputs, span))
+        program = Program(_lowered(built, with_texts), with_texts)
+        arguments = tuple((leaf, built.inputs.get(leaf, "")) for leaf in leaves)
+        constants = {name: leaf.value for leaf, name in built.inputs.items() if leaf.value is not None}
+        names_out = [output_name(built.program, t) for t in built.program.outputs]
+        booleans = [o.boolean for o in outputs]
+        return Traced(
+            program, built.program, arguments, constants, tree.map_tree(lambda _: next(numbered), result),
+            tuple(zip(names_out, booleans, strict=True)), single,
+        )  # fmt: skip
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.fun, "__name__", "function").strip("<>")
+
+    def _result(self, path: str, leaf: Any) -> Compute:
+        """A leaf of the result as a computation of its own."""
+        if not isinstance(leaf, Array | LoopIndex | int | float | np.ndarray | np.generic):
+            where = f"its part {path}" if path else "it"
+            raise fail(
+                "UPL1934", f"{self._name} returns what is no array: {where} is {type(leaf).__name__}", _place(self.fun),
+                help="return arrays and numbers, or tuples, lists and dicts of them",
+            )  # fmt: skip
+        array = as_array(leaf)
+        out = computed(lambda a: a, array, boolean=array.boolean, word="result").operand().node
+        assert isinstance(out, Compute)
+        return out
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function together with arguments: the traced program, and the arrays among the arguments, in order.
+
+    `owners` has for each array the position of the argument that it belongs to (-1 for one that is given by name).
+    """
+
+    key: Any
+    traced: Traced
+    args: tuple[Any, ...]
+    values: list[NDArray[Any]]
+    owners: list[int]
+
+
+def argument_array(name: str, value: Any) -> NDArray[Any]:
+    """An argument as an array of numbers.  Raises UplError (UPL1934)."""
+    if isinstance(value, Array):
+        raise fail("UPL1935", f"`{name}` is a traced value", help="call the function inside the one that is traced")
+    try:
+        out = np.asarray(value)
+    except ValueError:
+        out = np.array(None)
+    if out.dtype.kind not in "biuf":
+        raise fail(
+            "UPL1934", f"the argument `{name}` is no array of numbers, but {type(value).__name__}",
+            help="for an argument that is no data: upl.function(f, static_argnums=…)",
+        )  # fmt: skip
+    if 0 in out.shape:
+        raise fail("UPL1934", f"the argument `{name}` is empty: its shape is {out.shape}", help="pass at least one element")
+    return out
+
+
+def best_engine() -> str:
+    """Native code where there is that engine, else the interpreter."""
+    return "native" if "native" in set[str](Engine.ALL) else Engine.INTERP
+
+
+def _shown(value: Any) -> Any:
+    """A number rather than an array without dimensions, as numpy's functions return it."""
+    return value[()] if np.ndim(value) == 0 else value
+
+
+def _place(fun: Any) -> Span | None:
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    return Span(code.co_filename, code.co_firstlineno, 1) if code is not None else None
+
+
+def _files(outputs: Sequence[Compute], span: Span | None) -> set[str]:
+    """The Python files that the nodes come from."""
+    found = {span.file} if span else set[str]()
+    seen: set[Any] = set()
+    todo: list[Any] = list(outputs)
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            found |= {node.span.file} if node.span else set()
+            todo += [o.node for o in node.operands]
+    return found
+
+
+def _lowered(built: Built, sources: Any) -> Any:
+    try:
+        return lower(built.program)
+    except UplError as e:
+        e.sources.texts.update(sources.texts)
+        raise
+
+
+def function(fun: Any = None, *, static_argnums: int | Sequence[int] = (), engine: str | None = None) -> Any:
+    """Turn a Python function over arrays into one that runs as a UPL program; also a decorator, with or without options.
+
+        @upl.function
+        def loss(w, x, y):
+            return np.mean((np.tanh(x @ w) - y) ** 2)
+
+    `static_argnums` are positions of arguments that are no data; `engine` is one of `upl.compile`'s, by default native
+    code where there is that engine, else the interpreter.
+    """
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    if fun is None:
+        return lambda f: Function(f, static, engine)
+    if not callable(fun):
+        raise fail("UPL1934", f"upl.function: expected a function, found {type(fun).__name__}", help="pass the function")
+    return Function(fun, static, engine)

@@ -1,0 +1,118 @@
+"""Bodies of nodes as terms, with the precision that each value has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from upl_mlir.dialects.upl import InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
+from upl_mlir.passes.loops.graph import resolve
+from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Kind, Number, Term, kind_of
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Cons
+
+if TYPE_CHECKING:
+    from upl_mlir.passes.loops.equations import Builder
+
+_WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)  # take the precision of where they are used
+_NAMES = (arith.ExtFOp, arith.TruncFOp, StopGradientOp)  # their operand, in the precision of the result
+
+
+class Bodies:
+    """Turns SSA values into terms; `builder` says what the arguments of a block are."""
+
+    def __init__(self, builder: Builder):
+        self.builder = builder
+        self.real = builder.real
+        self._kinds: dict[SSAValue, Kind] = {}
+
+    def kind(self, v: SSAValue) -> Kind:
+        """How a value is represented: `real` has the engine's precision unless a declared f64 takes part."""
+        v = resolve(v)
+        if v not in self._kinds:
+            self._kinds[v] = self._kind(v)
+        return self._kinds[v]
+
+    def _kind(self, v: SSAValue) -> Kind:
+        if isinstance(v, BlockArgument):
+            owner = v.block.parent_op()
+            assert isinstance(owner, NodeOp | InputOp)
+            n = len(owner.fields)
+            if v.index < n:
+                return Kind.INT
+            return kind_of(owner.type if isinstance(owner, InputOp) else owner.ports[v.index - n].type, self.real)
+        if isinstance(v.type, IntegerType):
+            return Kind.BOOL if v.type == i1 else Kind.INT
+        if isinstance(v.type, Float32Type):
+            return Kind.F32
+        op = v.owner
+        assert isinstance(op, Operation)
+        if self.real is Kind.F64:
+            return Kind.F64
+        if isinstance(op, (*_WEAK, LookupOp)):
+            return Kind.F32
+        return Kind.F64 if Kind.F64 in map(self.kind, op.operands) else Kind.F32
+
+    def compute(self, v: SSAValue, env: Mapping[str, IndexExpr], at: Cons) -> Term:
+        """The term of a value at the instance `env`, under the constraints `at`."""
+        return self._term(resolve(v), env, at, {})
+
+    def _term(self, v: SSAValue, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]) -> Term:
+        if v not in memo:
+            if isinstance(v, BlockArgument):
+                memo[v] = self.builder.argument(v, env, at)
+            else:
+                op = v.owner
+                assert isinstance(op, Operation)
+                memo[v] = self._operation(op, env, at, memo)
+        return memo[v]
+
+    def _operation(self, op: Operation, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]) -> Term:
+        result = op.results[0]
+        kind = self.kind(result)
+        match op:
+            case arith.ConstantOp():
+                assert isinstance(op.value, FloatAttr | IntegerAttr)
+                value = op.value.value.data
+                return Number(kind, bool(value) if kind is Kind.BOOL else value)
+            case RefOp():
+                term = self.builder.symbol(op.symbol.root_reference.data)
+                return Number(kind, term.value) if isinstance(term, Number) else term
+            case LookupOp():
+                at_ = self._term(resolve(op.at), env, at, memo)
+                if isinstance(at_, Number):
+                    at_ = IndexValue(IndexExpr.of(int(at_.value)))
+                return Entry(kind, op.symbol.root_reference.data, at_)
+            case _:
+                pass
+        kinds = [self.kind(o) for o in op.operands]
+        wanted = Kind.F64 if Kind.F64 in (*kinds, kind) else Kind.F32 if Kind.F32 in (*kinds, kind) else None
+        args = tuple(
+            self._as(resolve(o), wanted if k.is_float else None, env, at, memo)
+            for o, k in zip(op.operands, kinds, strict=True)
+        )
+        if isinstance(op, _NAMES):
+            return args[0] if args[0].kind is kind else Convert(kind, args[0])
+        return Apply(kind, op, args)
+
+    def _as(
+        self, v: SSAValue, wanted: Kind | None, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]
+    ) -> Term:
+        """A value in the wanted precision; literals and converted integers are made in it."""
+        term = self._term(v, env, at, memo)
+        if wanted is None or term.kind is wanted:
+            return term
+        op = v.owner
+        if isinstance(term, Number):
+            return Number(wanted, op.value.value.data if _is_literal(op) else term.value)
+        if isinstance(op, _WEAK) and isinstance(term, Apply):
+            return Apply(wanted, term.op, term.args)
+        return Convert(wanted, term)
+
+
+def _is_literal(op: object) -> bool:
+    return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr)

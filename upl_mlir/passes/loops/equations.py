@@ -1,0 +1,386 @@
+"""A checked affine program as a system of equations between arrays (the pull form).
+
+    Sum.s<d,k,i>  =  fold + over j of  Res.r<d,k,j> * W<d,k,j,i>
+    Res.r<d,k,i>  =  X<d,i>                      where k == 1
+                  =  (Sum.s<d,k-1,i> > 0) * ...  where k > 1
+
+Every arrow is turned round (`pull`), so that each element is written once and nothing is scattered: the adjoint of a stencil
+comes out as a stencil.  Where several arrows serve an input, the equation's domain is cut into pieces on each of which one
+form holds; what is left undecided becomes a choice, or a guard inside a fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import BlockArgument, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
+from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port
+from upl_mlir.passes.loops.bodies import Bodies
+from upl_mlir.passes.loops.graph import Graph, resolve
+from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract
+from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, kind_of
+from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.linear import Con, Cons, Linear
+
+MAX_PIECES = 16
+"""Into so many pieces a domain is cut; conditions left then are tested inside."""
+
+THIN = 4
+"""A piece with at most so many values of some field is not cut further: tests cost little there."""
+
+Env = Mapping[str, IndexExpr]
+
+
+@dataclass
+class _NothingArrives(Exception):
+    """No arrow serves an input under the constraints at hand."""
+
+    what: str
+
+
+@dataclass(eq=False)
+class Equation:
+    """The elements of one array: `pieces` are disjoint and each has one form."""
+
+    name: str
+    kind: Kind
+    fields: tuple[str, ...]
+    domain: tuple[Cons, ...]
+    pieces: list[tuple[Cons, Term]] = field(default_factory=list[tuple[Cons, Term]])
+    output: bool = False
+
+
+@dataclass(eq=False)
+class System:
+    """All equations, in the order of definition; `hosts` are the kinds and fields of host inputs."""
+
+    lin: Linear
+    equations: dict[str, Equation]
+    hosts: dict[str, tuple[Kind, tuple[str, ...]]]
+
+
+class Builder:
+    """Builds the equations that the outputs of a program need."""
+
+    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool):
+        self.program, self.real, self.ordered = program, real, ordered
+        self.lin = Linear(poly_context(program))
+        self.graph = Graph(program, self.lin)
+        self.graph.choose()
+        self.reals = real_constants(program)
+        self.bodies = Bodies(self)
+        self._inverses: dict[int, Inverse] = {}
+        self._domains: dict[str, tuple[Cons, ...]] = {}
+        self._sets: ProgramSets | None = None
+        self._fresh = 0
+        self.equations: dict[str, Equation] = {}
+        self._todo: list[Equation] = []
+        self._define: dict[str, tuple[str, object]] = {}
+        # of the piece that is being built
+        self.fields: frozenset[str] = frozenset()
+        self.undecided: dict[Cons, None] = {}
+        self._memo: dict[object, Term] = {}
+        self._building: set[object] = set()
+
+    # -- the system ---------------------------------------------------------------------------------------------------
+    def build(self) -> System:
+        """All equations.  Raises UplError (UPL19xx)."""
+        hosts: dict[str, tuple[Kind, tuple[str, ...]]] = {}
+        for op in self.graph.ends.values():
+            if isinstance(op, InputOp):
+                hosts[op.symbol] = (kind_of(op.type, self.real), op.fields)
+            elif isinstance(op, OutputOp):
+                self._equation(op.symbol, kind_of(op.type, self.real), op.fields, self.domain(op), output=True)
+        while self._todo:
+            self._fill(self._todo.pop(0))
+        return System(self.lin, self.equations, hosts)
+
+    def _equation(
+        self, name: str, kind: Kind, fields: tuple[str, ...], domain: tuple[Cons, ...], *, output: bool = False
+    ) -> Equation:
+        if name not in self.equations:
+            self.equations[name] = Equation(name, kind, fields, domain, output=output)
+            self._todo.append(self.equations[name])
+        return self.equations[name]
+
+    def domain(self, op: Endpoint) -> tuple[Cons, ...]:
+        """The domain of a port or node as disjoint cases."""
+        if op.symbol not in self._domains:
+            attr = op.domain or op.declared
+            cases = self.lin.cases(attr.data if attr else TRUE)
+            cases = [self.lin.minimal(c) for c in cases if self.lin.feasible(c)]
+            self._domains[op.symbol] = tuple(disjoint(self.lin, cases))
+        return self._domains[op.symbol]
+
+    def inverse(self, a: Arrow) -> Inverse:
+        """The arrow turned round."""
+        if a.at not in self._inverses:
+            self._inverses[a.at] = invert(
+                self.lin, a, ordered=self.ordered, express=self._express, context=self.domain(a.target)
+            )
+        return self._inverses[a.at]
+
+    def _express(self, a: Arrow, unknown: str) -> IndexExpr | None:
+        """A source field over the target's fields by exact sets, for arrows that elimination alone cannot turn round."""
+        if self._sets is None:
+            self._sets = ProgramSets(self.program)
+        arrow = self._sets.arrows[a.at]
+        e = self._sets.relation(arrow).express(IndexExpr.of(unknown.removesuffix("'")), arrow.dst)
+        return None if e is None else e.substitute(dict(zip(arrow.dst, a.target.fields, strict=True)))
+
+    # -- pieces -------------------------------------------------------------------------------------------------------
+    def _fill(self, eq: Equation) -> None:
+        """Cut the domain into pieces and build each one's term."""
+        for case in eq.domain:
+            self._cut(eq, case)
+        if not eq.pieces and eq.domain:
+            raise self._no_token(eq.name)
+
+    def _cut(self, eq: Equation, at: Cons) -> None:
+        try:
+            term = self._term(eq, at)
+        except _NothingArrives as e:
+            if self._exists(eq.fields, at):
+                raise self._no_token(e.what) from None
+            return
+        conditions = list(self.undecided)
+        if not conditions or len(eq.pieces) >= MAX_PIECES or self._thin(eq, at):
+            eq.pieces.append((at, term))
+            return
+        whole = self.lin.tidy(c for cond in conditions for c in cond)
+        if not self.lin.feasible((*at, *whole)) or self._pinned(eq, at, whole):
+            whole = conditions[0]
+        inside = (*at, *whole)
+        outside = subtract(self.lin, at, whole)
+        if self.lin.feasible(inside):
+            self._cut(eq, inside)
+        for rest in outside:
+            self._cut(eq, rest)
+
+    def _exists(self, fields: Sequence[str], at: Cons) -> bool:
+        """Whether the constraints have a point, decided exactly."""
+        where = Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in at)
+        return not self.lin.ctx.set(fields, where).is_empty()
+
+    def _thin(self, eq: Equation, at: Cons) -> bool:
+        """Whether a field takes few values, none of which is fixed (a fixed one is no reason to stop)."""
+        for f in eq.fields:
+            x = IndexExpr.of(f)
+            for c in at:
+                k = next((k for m, k in c.e.terms if len(m) == 1 and m[0] == x.terms[0][0][0]), 0)
+                if c.eq and abs(k) == 1:
+                    break
+            else:
+                lo, hi = self._extent(at, f)
+                if lo is not None and hi is not None and 1 < hi - lo + 1 <= THIN:
+                    return False
+        return False
+
+    def _extent(self, at: Cons, f: str) -> tuple[int | None, int | None]:
+        return self.lin.bounds(at, IndexExpr.of(f))
+
+    def _pinned(self, eq: Equation, at: Cons, cond: Cons) -> bool:
+        """Whether a condition leaves one value of a field."""
+        return any(c.eq for c in cond)
+
+    def _term(self, eq: Equation, at: Cons) -> Term:
+        """The term of one piece; `undecided` then holds the conditions that were left open in it."""
+        self.fields = frozenset(eq.fields)
+        self.undecided = {}
+        self._memo, self._building = {}, set()
+        env = {f: IndexExpr.of(f) for f in eq.fields}
+        what, of = self._define.get(eq.name, ("port", None))
+        if what == "value":
+            assert isinstance(of, SSAValue)
+            return self.bodies.compute(of, env, at)
+        if eq.output:
+            op = self.graph.ends[eq.name]
+            return self._ordinary(op, target_port(op, None), env, at)
+        node = self.graph.ends[eq.name.partition(".")[0]]
+        assert isinstance(node, NodeOp)
+        port = node.port(eq.name.partition(".")[2])
+        assert port is not None
+        return self._fold(node, port, env, at) if port.gather else self._ordinary(node, port, env, at)
+
+    # -- inputs -------------------------------------------------------------------------------------------------------
+    def port_value(self, node: NodeOp, port: Port, env: Env, at: Cons) -> Term:
+        """What arrives on an input of the instance `env` of a node."""
+        key = (node.symbol, port.name)
+        if key in self.graph.stored_ports:
+            name = f"{node.symbol}.{port.name}"
+            self._equation(name, kind_of(port.type, self.real), node.fields, self.domain(node))
+            return Get(kind_of(port.type, self.real), name, tuple(env[f] for f in node.fields))
+        memo = (key, tuple(env[f] for f in node.fields), at)
+        if memo not in self._memo:
+            if memo in self._building:
+                raise error(
+                    "UPL1903", f"`{node.symbol}.{port.name}` waits for itself", span_of(node), help="run `upl check`"
+                )
+            self._building.add(memo)
+            self._memo[memo] = (self._fold if port.gather else self._ordinary)(node, port, env, at)
+        return self._memo[memo]
+
+    def _ordinary(self, op: Endpoint, port: Port, env: Env, at: Cons) -> Term:
+        kind = kind_of(port.type, self.real)
+        found: list[tuple[Cons, Inverse]] = []
+        for a in self.graph.into.get((op.symbol, port.name), ()):
+            inverse = self.inverse(a)
+            for case in inverse.cases:
+                here = self._here(case, env)
+                if self.lin.feasible((*at, *here)):
+                    found.append((here, inverse))
+        if not found:
+            raise _NothingArrives(f"{op.symbol}.{port.name}")
+        if len(found) == 1:  # every instance gets a token: no need to ask
+            return self._sent(found[0][1], {}, env, kind, at)
+        open_ = [tuple(c for c in here if not self.lin.implies(at, c)) for here, _ in found]
+        for cond in open_:
+            self._leave_open(cond)
+        cases = [
+            (cond, self._sent(inverse, {}, env, kind, (*at, *here)))
+            for cond, (here, inverse) in zip(open_, found, strict=True)
+        ]
+        return Choice(kind, tuple(cases))
+
+    def _here(self, cons: Cons, env: Env) -> Cons:
+        values = dict(env)
+        return self.lin.tidy(c.substitute(values) for c in cons)
+
+    def _leave_open(self, cond: Cons) -> None:
+        """Note a condition by which the equation's domain may be cut."""
+        if cond and all(c.e.names <= self.fields | set(self.lin.ctx.params) for c in cond):
+            self.undecided[cond] = None
+
+    def _no_token(self, what: str) -> Exception:
+        return error(
+            "UPL1903", f"nothing arrives at `{what}` for some of its instances", span_of(self.program),
+            help="run `upl check`, which shows the instances",
+        )  # fmt: skip
+
+    def _sent(self, inverse: Inverse, free: Env, env: Env, kind: Kind, at: Cons) -> Term:
+        """The value of an arrow's token at its target's instance `env`; `free` names the unknowns that stay."""
+        values = {**env, **free}
+        source = inverse.arrow.source
+        own = {f: inverse.values[f].substitute(values) for f in source.fields}
+        term = self.source_value(source, inverse.arrow.send.value, own, at)
+        if term.kind is kind or not kind.is_float or not term.kind.is_float:
+            return term
+        return Number(kind, term.value) if isinstance(term, Number) else Convert(kind, term)
+
+    def source_value(self, source: InputOp | NodeOp, v: SSAValue, env: Env, at: Cons) -> Term:
+        """A sent value at an instance of its source: read where it is stored, else computed."""
+        v = resolve(v)
+        if v in self.graph.stored_values:
+            name = self._value_name(source, v)
+            kind = self.bodies.kind(v)
+            if name not in self.equations:
+                self._define[name] = ("value", v)
+                self._equation(name, kind, source.fields, self._needed(source, v))
+            return Get(kind, name, tuple(env[f] for f in source.fields))
+        memo = (v, tuple(env[f] for f in source.fields), at)
+        if memo not in self._memo:
+            self._memo[memo] = self.bodies.compute(v, env, at)
+        return self._memo[memo]
+
+    def _value_name(self, source: InputOp | NodeOp, v: SSAValue) -> str:
+        at = list(self.graph.stored_values_of(source)).index(v)
+        return f"{source.symbol}:{at}"
+
+    def _needed(self, source: InputOp | NodeOp, v: SSAValue) -> tuple[Cons, ...]:
+        """The instances at which some arrow sends the value."""
+        whole = self.domain(source)
+        conditions = [a.send.when for a in self.graph.out_of[v]]
+        if any(c.is_true for c in conditions):
+            return whole
+        out: list[Cons] = []
+        for case in self.lin.cases(Formula.any(conditions)):
+            out += [(*d, *case) for d in whole if self.lin.feasible((*d, *case))]
+        return tuple(self.lin.minimal(c) for c in disjoint(self.lin, out))
+
+    # -- gathers ------------------------------------------------------------------------------------------------------
+    def _fold(self, node: NodeOp, port: Port, env: Env, at: Cons) -> Term:
+        kind = kind_of(port.type, self.real)
+        assert port.gather is not None
+        parts: list[Part] = []
+        for a in self.graph.into.get((node.symbol, port.name), ()):
+            parts += self._parts(self.inverse(a), env, kind, at)
+        count: IndexExpr | None = None
+        if port.count is not Special.CARRIED:
+            assert isinstance(port.count, IndexExpr)
+            if any(node.port(n) for n in port.count.names):
+                raise error(
+                    "UPL1901", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node),
+                    help='use engine="interp", which moves tokens',
+                )  # fmt: skip
+            count = self.lin.plain(port.count).substitute(dict(env))
+            if self.lin.implies(at, Con(count - 1)):
+                count = None
+        if not parts and count is None:
+            raise _NothingArrives(f"{node.symbol}.{port.name}")
+        return Fold(kind, port.gather, tuple(parts), count)
+
+    def _parts(self, inverse: Inverse, env: Env, kind: Kind, at: Cons) -> list[Part]:
+        free: dict[str, IndexExpr] = {}
+        for u in inverse.free:
+            self._fresh += 1
+            free[u] = IndexExpr.of(f"{u.removesuffix(chr(39))}#{self._fresh}")
+        dims = tuple(e.name or "" for e in free.values())
+        names = {**env, **free}
+        cases = [case for c in inverse.cases if self.lin.feasible((*at, *(case := self._here(c, names))))]
+        if not cases:
+            return []
+        if dims and len(cases) > 1 and self.ordered:  # one loop over all cases keeps the order
+            common = self._hull(cases)
+            inside = (*at, *common)
+            return [Part(dims, common, self._sent(inverse, free, env, kind, inside), tuple(cases))]
+        out: list[Part] = []
+        for case in cases:
+            over = tuple(c for c in case if c.e.names & set(dims))
+            guard = tuple(c for c in case if not c.e.names & set(dims) and not self.lin.implies(at, c))
+            self._leave_open(guard)
+            body = self._sent(inverse, free, env, kind, (*at, *case))
+            out.append(Part(dims, over, body, (guard,) if guard else ()))
+        return out
+
+    def _hull(self, cases: Sequence[Cons]) -> Cons:
+        """The constraints of the cases that all of them satisfy."""
+        every = dict.fromkeys(c for case in cases for c in case)
+        return tuple(c for c in every if all(self.lin.implies(case, c) for case in cases))
+
+    # -- what bodies ask ----------------------------------------------------------------------------------------------
+    def argument(self, arg: BlockArgument, env: Env, at: Cons) -> Term:
+        """A block argument: a field, an input of a node, or the element of a host input."""
+        owner = arg.block.parent_op()
+        assert isinstance(owner, NodeOp | InputOp)
+        n = len(owner.fields)
+        if arg.index < n:
+            return IndexValue(env[owner.fields[arg.index]])
+        if isinstance(owner, InputOp):
+            return Get(kind_of(owner.type, self.real), owner.symbol, tuple(env[f] for f in owner.fields))
+        return self.port_value(owner, owner.ports[arg.index - n], env, at)
+
+    def symbol(self, name: str) -> Term:
+        """A constant or parameter as a value."""
+        if name in self.reals:
+            return Number(self.real, self.reals[name])
+        if name in self.lin.ctx.constants:
+            return Number(Kind.INT, self.lin.ctx.constants[name])
+        for op in self.program.body.block.ops:
+            if isinstance(op, ConstOp) and op.symbol == name:
+                assert isinstance(op.value, FloatAttr | IntegerAttr)
+                return Number(self.real, op.value.value.data)
+        return IndexValue(IndexExpr.of(name))
+
+
+def equations(program: ProgramOp, real: Kind, *, ordered: bool) -> System:
+    """The equations of a checked affine program with known domains.
+
+    `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10.  Raises UplError (UPL19xx).
+    """
+    return Builder(program, real, ordered=ordered).build()
