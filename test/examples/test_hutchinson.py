@@ -32,7 +32,7 @@ def test_the_mean_over_all_signs_is_the_trace() -> None:
     np.testing.assert_allclose(whole, whole.T, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(np.mean(values), np.trace(whole), rtol=1e-12)
     np.testing.assert_allclose(
-        values, np.einsum("pi,ij,pj->p", flat := signs.reshape(-1, x.size), whole, flat), rtol=1e-9
+        values, np.einsum("pi,ij,pj->p", flat := signs.reshape(-1, x.size), whole, flat), rtol=1e-9, atol=1e-12
     )
 
 
