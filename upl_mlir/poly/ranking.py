@@ -5,7 +5,7 @@
 A rank is a number for each point of each space that never falls (or never rises) along any step; steps along which it
 always changes are then on no cycle, and the others are ranked on.  Ranks that are tried: a coordinate at the same place of
 all spaces; a coordinate of each space (or none) plus a constant; a coordinate of each space cut into segments,
-``(x + c) floordiv S``, with segments that occur in the steps themselves.
+``(x + c) floordiv S``, with segments that occur in the steps themselves.  Where no rank is found, isl's scheduler is asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import islpy as isl
 
 from upl_mlir.poly.expr import Lookup
-from upl_mlir.poly.sets import DIM, PARAM, PSet
+from upl_mlir.poly.sets import DIM, PARAM, PSet, as_map
 
 F = TypeVar("F")
 
@@ -67,10 +67,26 @@ def without_entries(r: PSet) -> isl.Set:
 
 def acyclic(width: int, steps: Sequence[Dependence]) -> bool:
     """Whether ranks prove that no point depends on itself; `width` is the greatest number of dimensions of a space."""
-    if _ranked(width, steps):
+    if _ranked(width, steps) or _scheduled(steps):
         return True
     open_ = any(isinstance(a, Lookup) for s in steps for a in s.relation.params.values())
     return open_ and _ranked(width, [replace(s, by_value=True) for s in steps])
+
+
+def _scheduled(steps: Sequence[Dependence]) -> bool:
+    """Whether isl's scheduler finds times, affine in the coordinates of each space, that every step moves forward.
+
+    It sees sums of coordinates, such as ``2*q + r`` of a quotient and a remainder.  The schedule is not trusted, but compared
+    with the steps.
+    """
+    total = isl.UnionMap.empty(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
+    for s in steps:
+        m = as_map(s.plain, s.n_source)
+        m = m.set_tuple_name(isl.dim_type.in_, f"S{s.source}").set_tuple_name(isl.dim_type.out, f"S{s.target}")
+        total = total.union(isl.UnionMap.from_map(m))
+    points = total.domain().union(total.range())
+    times = isl.ScheduleConstraints.on_domain(points).set_validity(total).compute_schedule().get_map()
+    return bool(total.is_subset(times.lex_lt_union_map(times)))
 
 
 def _ranked(width: int, steps: Sequence[Dependence]) -> bool:

@@ -449,14 +449,15 @@ class PSet:
                 help=f"give the values: -D {atom.array}=[...]",
             )  # fmt: skip
         table = self.ctx.arrays[atom.array]
-        cases = [
-            Formula.compare(atom.index, "<", table.lower),  # outside, the entry is not read, or no value is known
-            Formula.compare(atom.index, ">=", table.lower + len(table.values)),
-        ]
+        cases: list[Formula] = []
         for first, last, value in table.runs():
             inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
-        return self.constrain(Formula.any(cases))._without(atom)
+        end = table.lower + len(table.values)
+        beyond = self.constrain(Formula.compare(atom.index, "<", table.lower) | Formula.compare(atom.index, ">=", end))
+        known = self.constrain(Formula.any(cases))
+        # outside the table the entry is not read (`k<1 || i<N[k-1]`), or its value is unknown
+        return (known if beyond.is_empty() else known | beyond)._without(atom)
 
     def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
