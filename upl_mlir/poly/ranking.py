@@ -85,7 +85,12 @@ def _scheduled(steps: Sequence[Dependence]) -> bool:
         m = m.set_tuple_name(isl.dim_type.in_, f"S{s.source}").set_tuple_name(isl.dim_type.out, f"S{s.target}")
         total = total.union(isl.UnionMap.from_map(m))
     points = total.domain().union(total.range())
-    times = isl.ScheduleConstraints.on_domain(points).set_validity(total).compute_schedule().get_map()
+    try:
+        times = isl.ScheduleConstraints.on_domain(points).set_validity(total).compute_schedule().get_map()
+    except isl.Error as e:
+        if "unable to carry" in str(e):
+            return False  # no schedule, as where there is a cycle
+        raise
     return bool(total.is_subset(times.lex_lt_union_map(times)))
 
 

@@ -106,7 +106,8 @@ class Function:
         compiled = self.prepared(call, how, make)
         inputs = {n: v for n, v in (call.traced.named(call.values) | more).items() if n in compiled.program.inputs}
         dtype = np.float32 if call.traced.single else np.float64
-        return compiled(**{n: np.asarray(v, dtype=dtype) for n, v in inputs.items()})
+        out = compiled(**{n: np.asarray(v, dtype=dtype) for n, v in inputs.items()})
+        return {n: v.astype(dtype, copy=False) for n, v in out.items()}
 
     def prepared(self, call: Call, how: Any, make: Callable[[Traced], Program]) -> Compiled:
         """That program, ready to run; it is made once."""

@@ -1,0 +1,115 @@
+"""Statements and dependences: one statement for each piece of an equation, one dependence for each read of what another
+(or the same) statement writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.terms import Get, Term, walk
+from upl_mlir.poly.expr import IndexExpr, Var
+from upl_mlir.poly.linear import Con, Cons, Linear
+
+
+@dataclass(eq=False)
+class Statement:
+    """``array[fields] = term`` for every point of `cons`.
+
+    `fixed` are the fields that follow from the `free` ones and from parameters.
+    """
+
+    at: int
+    array: str
+    fields: tuple[str, ...]
+    cons: Cons
+    term: Term
+    free: tuple[str, ...]
+    fixed: dict[str, IndexExpr]
+    reads: list[Read] = field(default_factory=list["Read"])
+
+    def __str__(self) -> str:
+        return f"S{self.at}"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A read of an array under the constraints `cons` (over fields and iterators of folds)."""
+
+    array: str
+    index: tuple[IndexExpr, ...]
+    cons: Cons
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """`reader` reads at `index` (by field of the writer) what `writer` writes, under `cons` (over the reader's names)."""
+
+    writer: Statement
+    reader: Statement
+    index: dict[str, IndexExpr]
+    cons: Cons
+
+    def under(self, more: Iterable[Con]) -> Edge:
+        """The dependence as far as further constraints hold."""
+        return Edge(self.writer, self.reader, self.index, (*self.cons, *more))
+
+
+def statements(system: System) -> list[Statement]:
+    """The statements of a system, in the order of its equations."""
+    out: list[Statement] = []
+    for eq in system.equations.values():
+        for cons, term in eq.pieces:
+            fixed, cons = fix(system.lin, cons, eq.fields)
+            cons = system.lin.minimal(cons)
+            free = tuple(f for f in eq.fields if f not in fixed)
+            out.append(Statement(len(out), eq.name, eq.fields, cons, term, free, fixed))
+    arrays = system.equations
+    for s in out:
+        found: dict[tuple[str, tuple[IndexExpr, ...], Cons], None] = {}
+        for t, at in walk(s.term):
+            if isinstance(t, Get) and t.array in arrays:
+                found[(t.array, t.index, tuple(dict.fromkeys(at)))] = None
+        s.reads = [Read(array, index, (*s.cons, *at)) for array, index, at in found]
+    return out
+
+
+def fix(lin: Linear, cons: Cons, fields: tuple[str, ...]) -> tuple[dict[str, IndexExpr], Cons]:
+    """The fields that equalities determine by other ones, and the constraints with them replaced (the equalities stay)."""
+    fixed: dict[str, IndexExpr] = {}
+    equal: list[Con] = []
+    rest = list(cons)
+    for c in cons:
+        if not c.eq:
+            continue
+        e = lin.plain(c.e.substitute(fixed))
+        found = [(m[0].name, k) for m, k in e.terms if len(m) == 1 and isinstance(m[0], Var) and m[0].name in fields]
+        found = [(f, k) for f, k in found if abs(k) == 1]
+        if not found:
+            continue
+        name, k = max(found, key=lambda f: fields.index(f[0]))
+        value = (e - IndexExpr.of(name) * k) * -k
+        if name in value.names:
+            continue
+        fixed = {f: v.substitute({name: value}) for f, v in fixed.items()} | {name: value}
+        rest.remove(c)
+        equal.append(Con(e, True))
+    rest = [Con(lin.plain(c.e.substitute(fixed)), c.eq) for c in rest]
+    return fixed, lin.tidy((*equal, *rest))
+
+
+def edges(lin: Linear, stmts: list[Statement]) -> list[Edge]:
+    """All dependences that may exist."""
+    writers: dict[str, list[Statement]] = {}
+    for s in stmts:
+        writers.setdefault(s.array, []).append(s)
+    out: list[Edge] = []
+    for r in stmts:
+        for read in r.reads:
+            for w in writers[read.array]:
+                index = dict(zip(w.fields, read.index, strict=True))
+                cons = (*read.cons, *(Con(lin.plain(c.e.substitute(index)), c.eq) for c in w.cons))
+                cons = lin.tidy(cons)
+                if lin.feasible(cons):
+                    out.append(Edge(w, r, index, cons))
+    return out
