@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 LIT_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+MINUTES ?= 5
+SOAK_ARGS ?=
 
 # Installs `.[$(1)]` with one line per package in place of pip's output; errors are shown in full.
 define install
@@ -21,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint oracle bench clean distclean setup
+.PHONY: help demo test lint oracle bench clean distclean setup soak
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -37,6 +39,9 @@ test: lint ## lint, then lit (the tools), then pytest (everything else)
 	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
 	@echo "==> pytest"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+soak: .venv/.installed ## random programs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
+	@PYTHONPATH=test $(BIN)/python -m agreement.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
 lint: .venv/.installed ## ruff and basedpyright
 	@echo "==> ruff"

@@ -16,34 +16,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from random import Random
+from dataclasses import dataclass, replace
 
-from agreement.bodies import TYPES, clamp, coerce, expression, small
-from agreement.model import CARRIED, UNBOUNDED, Arrow, Assign, End, Loop, Param, Port, Program
-from agreement.spaces import Bound, Layout, Space, layered, make_layout
+from agreement.bodies import TYPES, clamp, expression
+from agreement.model import CARRIED, UNBOUNDED, Assign, End, Port, Program
+from agreement.spaces import Space
 from agreement.static import TRUE, Cond, Lin, cmp, conj, num, var
-from agreement.values import RANK, Val, name
-
-LETTERS = ("i", "j", "k", "l", "t", "d", "m")
-PLAIN = 0.55  # how often a node's fields are the variables of its space
-
-
-@dataclass
-class Source:
-    """A host input or node under construction, with what it stands for."""
-
-    end: End
-    space: Space
-    layout: Layout
-    only: Cond = TRUE  # a further condition over the variables
-    values: list[Val] = field(default_factory=list[Val])
-    level: int = 0
-
-    @property
-    def vars(self) -> frozenset[str]:
-        """The variables."""
-        return frozenset(self.layout.vars)
+from agreement.values import RANK, Val, lit, name, op
+from agreement.wiring import Source, Wiring
 
 
 @dataclass(frozen=True)
@@ -58,283 +38,14 @@ class Pending:
     mult: Lin | str | None
 
 
-class Generator:
+class Generator(Wiring):
     """One program in the making."""
 
     def __init__(self, seed: int, size: int = 5):
-        self.rng = Random(seed)
-        self.seed, self.size = seed, size
-        self.params: list[Param] = []
-        self.consts: list[tuple[str, int]] = []
-        self.arrays: list[tuple[str, int, tuple[int, ...]]] = []
-        self.sources: dict[str, Source] = {}
+        super().__init__(seed)
+        self.size = size
         self.outputs: list[End] = []
         self.pending: list[Pending] = []
-        self.features: list[str] = []
-        self.time: dict[str, dict[str, int]] = {}  # per space kind: variable → direction
-        self.edges: dict[str, list[tuple[str, frozenset[str]]]] = {}  # to whom, with the variables that both points share
-
-    # -- spaces ----------------------------------------------------------------------------------------------------
-    def _param(self) -> str:
-        if self.params and (len(self.params) == 2 or self.rng.random() < 0.5):
-            return self.rng.choice(self.params).name
-        new = ("n", "T")[len(self.params)]
-        self.params.append(Param(new, self.rng.choice((1, 1, 1, 2, 2, 3))))
-        return new
-
-    def _low(self, p: str) -> int:
-        return next(q.low for q in self.params if q.name == p)
-
-    def space(self) -> Space:
-        """A random nest of one to three variables."""
-        rng = self.rng
-        letters = rng.sample(LETTERS, 3)
-        bounds: list[Bound] = []
-        kind = f"space {len(self.time)}"
-        for v in letters[: rng.choice((1, 2, 2, 2, 3))]:
-            bounds.append(self._bound(v, bounds))
-        direction: dict[str, int] = {}
-        for b in bounds:
-            if rng.random() < 0.5:
-                direction[b.name] = rng.choice((1, 1, 1, -1))
-        self.time[kind] = direction
-        return Space(tuple(bounds), kind)
-
-    def _bound(self, v: str, outer: Sequence[Bound]) -> Bound:
-        rng = self.rng
-        how = rng.choice(("const", "const", "param", "param", "param", "inner", "inner", "layers"))
-        if how == "inner" and outer:
-            u = rng.choice(outer)
-            w = var(u.name)
-            self.features.append("non-box")
-            if u.lo.is_const and u.lo.const >= 0 and rng.random() < 0.6:
-                if rng.random() < 0.3 or u.lo.const > 0:
-                    return Bound(v, num(0), w - 1, u.lo.const < 1)
-                return Bound(v, num(0), w)
-            if not (u.hi.names() & {b.name for b in outer}) and rng.random() < 0.5:
-                return Bound(v, w + 1, u.hi, True) if rng.random() < 0.3 else Bound(v, w, u.hi)
-            return Bound(v, w, w + rng.choice((1, 1, 2)))
-        if how == "layers":
-            inner = [b for b in outer if b.lo.is_const and b.hi.is_const]
-            if inner and len(self.arrays) < 2:
-                u = rng.choice(inner)
-                base = rng.choice((0, 1)) if u.lo.const >= 1 else 0
-                first, last = u.lo.const - base, u.hi.const - base
-                array = ("N", "M")[len(self.arrays)]
-                widths = tuple(rng.randrange(1, 4) for _ in range(first, last + 1))
-                may_be_empty = rng.random() < 0.15
-                if may_be_empty:
-                    at = rng.randrange(len(widths))
-                    widths = (*widths[:at], 0, *widths[at + 1 :])
-                self.arrays.append((array, first, widths))
-                self.features.append("layers")
-                lo, hi = layered(array, u.name, base=base)
-                return Bound(v, lo, hi, may_be_empty)
-            how = "const"
-        if how == "param":
-            p = self._param()
-            self.features.append("symbolic")
-            style = rng.random()
-            if style < 0.6:
-                return Bound(v, num(0), var(p) - 1)
-            if style < 0.85:
-                return Bound(v, num(1), var(p))
-            if style < 0.93:
-                return Bound(v, num(1), var(p) - 1, self._low(p) < 2)
-            return Bound(v, var(p).times(-1), var(p))
-        lo = rng.choice((0, 0, 1, -1))
-        width = rng.choice((1, 2, 2, 3, 3, 4))
-        if rng.random() < 0.3 and len(self.consts) < 2 and lo >= 0:
-            c = ("K", "L")[len(self.consts)]
-            self.consts.append((c, lo + width - 1 if lo else width))
-            return Bound(v, num(lo), var(c) - (0 if lo else 1))
-        return Bound(v, num(lo), num(lo + width - 1))
-
-    # -- conditions ------------------------------------------------------------------------------------------------
-    def condition(self, space: Space, vs: frozenset[str]) -> Cond | None:
-        """A random condition over some variables."""
-        rng = self.rng
-        names = list(space.order(vs))
-        if not names:
-            return None
-        v = rng.choice(names)
-        b = space.bound(v)
-        how = rng.random()
-        if how < 0.35:
-            lo = b.lo if not (b.lo.names() - vs) and rng.random() < 0.7 else num(rng.randrange(-1, 3))
-            return cmp(var(v), rng.choice(("<", "<=", ">", "==")), lo + rng.randrange(2))
-        if how < 0.6:
-            return cmp(var(v), rng.choice(("<", "==", "!=", ">=")), b.hi - rng.randrange(2))
-        if how < 0.8:
-            self.features.append("mod condition")
-            return cmp(var(v).mod(rng.choice((2, 2, 3))), rng.choice(("==", "!=")), num(rng.randrange(2)))
-        if len(names) > 1:
-            w = rng.choice([n for n in names if n != v])
-            if rng.random() < 0.5:
-                return cmp(var(v), rng.choice(("<", "==", ">=")), var(w))
-            return cmp(var(v) + var(w), rng.choice(("<", ">=")), num(rng.randrange(1, 4)))
-        other = self.condition(space, vs)
-        if other is None or other.kind != "cmp":
-            return other
-        first = cmp(var(v), "<=", b.lo)
-        return Cond("or", (first, other)) if rng.random() < 0.5 else conj(first, other)
-
-    def parts(self, space: Space, vs: frozenset[str], p: float = 0.3) -> list[Cond]:
-        """A partition of the points: usually one part."""
-        if self.rng.random() >= p:
-            return [TRUE]
-        c = self.condition(space, vs)
-        if c is None:
-            return [TRUE]
-        self.features.append("guarded arrows")
-        no = c.negated() if self.rng.random() < 0.7 else Cond("not", (c,))
-        if self.rng.random() < 0.2:
-            d = self.condition(space, vs)
-            if d is not None:
-                return [c, conj(no, d), conj(no, d.negated())]
-        return [c, no]
-
-    # -- ends ------------------------------------------------------------------------------------------------------
-    def _layout(self, space: Space, vs: frozenset[str], plain: float = PLAIN) -> Layout:
-        shifts = [var(p.name) for p in self.params]
-        layout, used = make_layout(self.rng, space, vs, plain, shifts)
-        self.features += [f"layout: {u}" for u in used]
-        return layout
-
-    def host_input(self, space: Space, vs: frozenset[str], only: Cond, type_: str) -> Source:
-        """A new host input."""
-        n = sum(s.end.kind == "input" for s in self.sources.values())
-        layout = self._layout(space, vs)
-        end = End("input", "XYZWVUQP"[n] if n < 8 else f"X{n}", layout.names, layout.domain(space, only), type_)
-        s = Source(end, space, layout, only, [name(end.name, type_)], 0)
-        self.sources[end.name] = s
-        return s
-
-    def _candidates(self, space: Space, vs: frozenset[str], only: Cond, target: str) -> list[Source]:
-        out: list[Source] = []
-        for s in self.sources.values():
-            if s.space is not space or s.end.name == target:
-                continue
-            if s.only.is_true or (s.only == only and s.vars <= vs):
-                missing, extra = vs - s.vars, s.vars - vs
-                if (not extra and len(missing) <= 2) or (
-                    not missing and len(extra) == 1 and self._slices(space, s.vars, next(iter(extra)))
-                ):
-                    out.append(s)
-        return out
-
-    def _slices(self, space: Space, vs: frozenset[str], v: str) -> bool:
-        return not (space.above(v) & vs) and not space.bound(v).empty
-
-    def feed(self, target: Source, port: Port, vs: frozenset[str], cond: Cond, mult: Lin | str | None) -> None:
-        """One arrow for the points of `vs` where `cond` holds, from some source; `mult` is over those variables."""
-        rng, space = self.rng, target.space
-        found = self._candidates(space, vs, target.only, target.end.name)
-        host = [s for s in found if s.end.kind == "input"]
-        nodes = [s for s in found if s.end.kind == "node"]
-        same = [s for s in nodes if s.vars == vs]
-        n_inputs = sum(s.end.kind == "input" for s in self.sources.values())
-        pick = rng.random()
-        if same and pick < 0.6:
-            source = rng.choice(same)
-        elif nodes and pick < 0.8:
-            source = rng.choice(nodes)
-        elif host and (pick < 0.88 or n_inputs >= 5):
-            source = rng.choice(host)
-        else:
-            own = vs
-            smaller = [space.closed(c) for c in ([v] for v in vs)]
-            smaller = [c for c in smaller if c < vs]
-            if smaller and rng.random() < 0.2:
-                own = rng.choice(smaller)
-            only = target.only if target.only.names() & frozenset(space.names) <= own and rng.random() < 0.5 else TRUE
-            source = self.host_input(space, own, only, port.type if rng.random() < 0.8 else rng.choice(TYPES))
-        self.connect(source, target, port, vs, cond, mult)
-
-    def connect(
-        self, source: Source, target: Source, port: Port, vs: frozenset[str], cond: Cond, mult: Lin | str | None,
-        step: dict[str, int] | None = None,
-    ) -> None:  # fmt: skip
-        """The arrow from `source` that serves the points of `vs` where `cond` holds (over the source's point)."""
-        rng, space = self.rng, target.space
-        env = dict(source.layout.back)
-        loops: list[Loop] = []
-        taken = {*source.end.fields, *(p.name for p in source.end.ports), *(a.name for a in source.end.body),
-                 *(p.name for p in self.params), *(n for n, _ in self.consts), source.end.name}  # fmt: skip
-        for w in space.order(vs - source.vars):
-            b = space.bound(w)
-            it = w if w not in taken else next(f"{w}{n}" for n in range(1, 9) if f"{w}{n}" not in taken)
-            taken.add(it)
-            loops.append(Loop(it, b.lo.subst(env), b.hi.subst(env)))
-            env[w] = var(it)
-            self.features.append("for")
-        parts = [*cond.conjuncts()]
-        if source.only != target.only or source.vars != vs:
-            parts += [c for c in target.only.conjuncts() if source.only != target.only]
-        for v in source.vars - vs:
-            b = space.bound(v)
-            at = b.hi if rng.random() < 0.6 else b.lo
-            parts.append(cmp(var(v), "==", at))
-            self.features.append("slice")
-        own = [c.subst(env) for c in parts if c.names() & frozenset(space.names) <= source.vars]
-        late = [c.subst(env) for c in parts if not c.names() & frozenset(space.names) <= source.vars]
-        forward = {v: var(v) + c for v, c in (step or {}).items()}
-        seen = target.layout.visible(vs)
-        assert seen is not None
-        index = tuple(
-            e.subst(forward).subst(env) if s else None for (_, e), s in zip(target.layout.fields, seen, strict=True)
-        )
-        value = self._value(source, target, port, loops)
-        count = mult.subst(env) if isinstance(mult, Lin) else mult
-        if count == num(1) and rng.random() < 0.7:
-            count = None
-        arrow = Arrow(
-            target.end.name, port.name if target.end.kind == "node" else None, index, conj(*own), value, count,
-            tuple(loops), conj(*late),
-        )  # fmt: skip
-        arrow = self._shorten(source, target, arrow)
-        source.end = replace(source.end, arrows=(*source.end.arrows, arrow))
-        self.edges.setdefault(source.end.name, []).append((target.end.name, source.vars & vs & target.vars))
-
-    def _shorten(self, source: Source, target: Source, arrow: Arrow) -> Arrow:
-        """Leave out the index or the input's name where the language fills them in."""
-        rng = self.rng
-        own = {*source.end.fields}
-        if target.end.fields and all(
-            (e == var(f) and f in own) if e is not None else f not in own
-            for f, e in zip(target.end.fields, arrow.index, strict=True)
-        ) and rng.random() < 0.5:  # fmt: skip
-            arrow = replace(arrow, bare=True)
-            self.features.append("index left out")
-        if not target.end.fields and rng.random() < 0.5:
-            arrow = replace(arrow, bare=True)
-        if target.end.kind == "node" and len(target.end.ports) == 1 and rng.random() < 0.5:
-            arrow = replace(arrow, portless=True)
-        return arrow
-
-    def _value(self, source: Source, target: Source, port: Port, loops: Sequence[Loop]) -> Val | None:
-        rng = self.rng
-        want = port.type
-        own = [*source.end.ports] if source.end.kind == "node" else []
-        default: Val | None = None
-        wanted = port.name if target.end.kind == "node" else target.end.name
-        assigned = [a for a in source.end.body if a.name == wanted]
-        if source.end.kind == "input":
-            default = source.values[0]
-        elif assigned and len(own) != 1:
-            default = next((v for v in source.values if v.what == wanted), None)
-        elif len(own) == 1 and not assigned:
-            default = name(own[0].name, own[0].type)
-        fits = default is not None and (coerce(default, want) == default) and (want != "bool" or default.type == "bool")
-        if fits and rng.random() < 0.4 and port.op != "*":
-            self.features.append("value left out")
-            return None
-        best = [v for v in source.values if v.type == want] or source.values
-        v = rng.choice(best[-2:] if rng.random() < 0.7 else best)
-        if rng.random() < 0.25:
-            hidden = {p.it for p in loops}
-            v = expression(rng, source.values, [f for f in source.end.fields if f not in hidden], want, 1)
-        return small(rng, coerce(v, want), port.op or "")
 
     # -- nodes -----------------------------------------------------------------------------------------------------
     def node(self, space: Space) -> None:
@@ -348,7 +59,7 @@ class Generator:
         if vs and rng.random() < 0.12:
             only = self.condition(space, vs) or TRUE
             self.features.append("part of a space")
-        layout = self._layout(space, vs)
+        layout = self.lay_out(space, vs)
         target = Source(End("node", "ABCDEFGH"[n], layout.names), space, layout, only)
         target.level = n
         plans = self._plan(target)
@@ -598,10 +309,10 @@ class Generator:
                 self.features.append("value nobody consumes")
                 continue
             vs = s.vars
-            slices = [v for v in vs if self._slices(s.space, vs, v)]
+            slices = [v for v in vs if self.slices(s.space, vs, v)]
             if slices and s.only.is_true and rng.random() < 0.2:
                 vs -= {rng.choice(sorted(slices))}
-            layout = self._layout(s.space, vs, 0.75)
+            layout = self.lay_out(s.space, vs, 0.75)
             type_ = s.values[-1].type
             out = End("output", f"R{len(self.outputs)}" if self.outputs else "R", layout.names, None, type_)
             if rng.random() < 0.3 and layout.names:
@@ -641,8 +352,6 @@ class Generator:
 
 def coerce_int(v: Val) -> Val:
     """An integer that stays small round a recurrence."""
-    from agreement.values import lit, op
-
     return op("mod", v, lit(9))
 
 

@@ -76,7 +76,8 @@ def test_fibres_that_are_no_boxes_are_counted(domain, count):
 def test_a_gather_of_a_product_of_sizes():
     """`n*m <= 0` is not affine, but the signs of its factors are."""
     text = "program matrix\nparam n >= 1\nparam m >= 0\ninput X<i,j> in 0<=i<n, 0<=j<m { -> S.s<>; -> Q.s<i> }\n"
-    text += "output R\noutput Q1<i>\nnode S { in @(+) s[n*m]; -> R }\nnode Q<i> in 0<=i<n { in @(+) s[m*(n-i)-m*(n-i)+m]; -> Q1 }\n"
+    text += "output R\noutput Q1<i>\nnode S { in @(+) s[n*m]; -> R }\n"
+    text += "node Q<i> in 0<=i<n { in @(+) s[m*(n-i)-m*(n-i)+m]; -> Q1 }\n"
     all_proved(text)
     out = upl.compile(upl.load(text))(X=np.ones((2, 3)), n=2, m=3)
     assert out["R"] == 6 and out["Q1"].tolist() == [3, 3]

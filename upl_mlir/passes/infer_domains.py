@@ -165,7 +165,9 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
     for _ in range(len(cycle) + 2):  # each step brings in the bounds that other inputs give
         new = {n: sets.served(op) for n, op in cycle.items()}
         if all(new[n].equals(sets.domain(n)) for n in cycle):
-            return True
+            if all(_open_dimension(s) is None for s in new.values()):
+                return True
+            break  # too much was dropped: an entry outside its array could be anything
         for n in cycle:
             sets.set_domain(n, new[n])
     for n in cycle:
@@ -174,12 +176,20 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
 
 
 def _require_bounded(s: PSet, op: Endpoint) -> None:
+    d = _open_dimension(s)
+    if d is not None:
+        kind = "node" if isinstance(op, NodeOp) else "host port"
+        raise error(
+            "UPL1203",
+            f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`",
+            span_of(op),
+            help="declare a bounded domain, or give the field an index in at least one input",
+        )
+
+
+def _open_dimension(s: PSet) -> str | None:
+    """A dimension in which a set has no bound."""
     for i, d in enumerate(s.dims):
         if not (s.isl.dim_has_lower_bound(DIM, i) and s.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
-            kind = "node" if isinstance(op, NodeOp) else "host port"
-            raise error(
-                "UPL1203",
-                f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`",
-                span_of(op),
-                help="declare a bounded domain, or give the field an index in at least one input",
-            )
+            return d
+    return None

@@ -134,14 +134,23 @@ class Scheduler:
         places: dict[Statement, _Place],
         context: Cons,
     ) -> None:
-        """Fuse a group with the last one that it can join, else append it."""
-        for g in reversed(groups):
-            members = set(g.members)
-            between = [e for s in new.members for e in before[s] if e.writer in members]
-            if self._fuse(g, new, between, places, context):
+        """Fuse a group with the last one that it can join, else append it.
+
+        What stands between the two must allow one of them to move to the other.
+        """
+        above: set[Statement] = set()  # of the groups between
+        reads_above = False
+        for at in reversed(range(len(groups))):
+            g = groups[at]
+            mine = set(g.members)
+            between = [e for s in new.members for e in before[s] if e.writer in mine]
+            pinned = any(e.writer in mine for s in above for e in before[s])  # something between reads what `g` writes
+            if (not pinned or not reads_above) and self._fuse(g, new, between, places, context):
+                if not pinned:
+                    groups.append(groups.pop(at))
                 return
-            if between:
-                break
+            above |= mine
+            reads_above = reads_above or bool(between)
         groups.append(new)
 
     # -- loops ----------------------------------------------------------------------------------------------------------
@@ -368,15 +377,13 @@ class Scheduler:
         moved = {
             s: Along(a.field, a.sign, a.shift + (shift if s in set(new.members) else 0)) for s, a in along.items()
         }
-        spans = {r for s in (*g.members, *new.members) for r in (self._range(s, moved[s], places, context),)}
-        if len(spans) > 1 and len(set(mine)) == 1 and len(set(theirs)) == 1:
+        shifted = {self._range(s, moved[s], places, context) for s in new.members}
+        if not shifted & set(mine):
             return None
         for e in between:
             lo, _ = self._span(e, moved)
             if lo is None or lo < 0:
                 return None
-        if len(spans) > 1 and not set(theirs) & set(mine):
-            return None
         return moved
 
     # -- the tree -----------------------------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ def acyclic(width: int, steps: Sequence[Dependence]) -> bool:
 def _scheduled(steps: Sequence[Dependence]) -> bool:
     """Whether isl's scheduler finds times, affine in the coordinates of each space, that every step moves forward.
 
-    It sees sums of coordinates, such as ``2*q + r`` of a quotient and a remainder.  The schedule is not trusted, but compared
-    with the steps.
+    It sees sums of coordinates, such as ``2*q + r`` of a quotient and a remainder.  The schedule is not trusted, but
+    compared with the steps.
     """
     total = isl.UnionMap.empty(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
     for s in steps:

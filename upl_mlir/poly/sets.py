@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import islpy as isl
 
@@ -448,16 +449,13 @@ class PSet:
                 "UPL1206", f"this question about sets needs the values of `{atom.array}`: it asks for all indices of {atom}",
                 help=f"give the values: -D {atom.array}=[...]",
             )  # fmt: skip
-        table = self.ctx.arrays[atom.array]
-        cases: list[Formula] = []
+        table, i, cases = self.ctx.arrays[atom.array], atom.index, list[Formula]()
         for first, last, value in table.runs():
-            inside = Formula.compare(first, "<=", atom.index) & Formula.compare(atom.index, "<=", last)
+            inside = Formula.compare(first, "<=", i) & Formula.compare(i, "<=", last)
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
-        end = table.lower + len(table.values)
-        beyond = self.constrain(Formula.compare(atom.index, "<", table.lower) | Formula.compare(atom.index, ">=", end))
-        known = self.constrain(Formula.any(cases))
-        # outside the table the entry is not read (`k<1 || i<N[k-1]`), or its value is unknown
-        return (known if beyond.is_empty() else known | beyond)._without(atom)
+        beyond = Formula.compare(i, "<", table.lower) | Formula.compare(i, ">=", table.lower + len(table.values))
+        known, rest = self.constrain(Formula.any(cases)), self.constrain(beyond)  # it is not read there, or unknown
+        return (known if rest.is_empty() else known | rest)._without(atom)
 
     def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
@@ -497,7 +495,4 @@ class PSet:
 
 def union(sets: Iterable[PSet]) -> PSet:
     """The union of at least one set."""
-    first, *rest = sets
-    for s in rest:
-        first = first | s
-    return first
+    return reduce(PSet.__or__, sets)

@@ -176,7 +176,8 @@ class Array(NDArrayOperatorsMixin):
         raise self._number("int(…)", "use np.floor, or pass the number as a static argument (static_argnums)")
 
     def __float__(self) -> float:
-        raise self._number("float(…), or a function of `math`,", "use numpy's function: np.exp(x), not math.exp(x)")
+        what = "float(…), a function of `math`, or an element of a numpy array"
+        raise self._number(what, "write np.exp(x), not math.exp(x), and np.zeros_like(x) or np.zeros(n, like=x), not np.zeros(n)")
 
     def __complex__(self) -> complex:
         raise self._number("complex(…)", "traced functions compute with real numbers")

@@ -143,7 +143,12 @@ class Function:
             arrays = iter([made(leaf, trace) for leaf in leaves])
             free = [a if n in fixed else tree.map_tree(lambda _: next(arrays), a) for n, a in enumerate(args)]
             given = {name: tree.map_tree(lambda _: next(arrays), a) for name, a in kwargs.items()}
-            result = self.fun(*free, **given)
+            try:
+                result = self.fun(*free, **given)
+            except (TypeError, ValueError) as e:
+                if isinstance(e.__cause__, UplError):  # numpy asked for a value, and made the refusal an error of its own
+                    raise e.__cause__ from None
+                raise
             if trace.loops:
                 raise fail(
                     "UPL1932", "a loop of upl.range was left before its end", span,
@@ -181,6 +186,7 @@ class Function:
         array = as_array(leaf)
         out = computed(lambda a: a, array, boolean=array.boolean, word="result").operand().node
         assert isinstance(out, Compute)
+        out.span = out.reads[0].node.span if isinstance(leaf, Array) else _place(self.fun)
         return out
 
 

@@ -1,0 +1,262 @@
+"""The function of a scheduled program: arguments, arrays, loops, elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    FunctionType,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
+from upl_mlir.dialects.upl.query import array_values, inputs, outputs
+from upl_mlir.passes.loops.code import INDEX, Code, name_of
+from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.values import FAST, Values
+from upl_mlir.passes.schedule import Guard, Leaf, Loop, Tree
+from upl_mlir.passes.storage import Array, Axis, box
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Con, Cons
+
+
+class FunctionWriter:
+    """Writes one `func.func`."""
+
+    def __init__(self, program: ProgramOp, system: System, arrays: Mapping[str, Array], *, ordered: bool):
+        self.program, self.system, self.lin = program, system, system.lin
+        self.arrays = dict(arrays)
+        self.flags: FastMathFlagsAttr | None = None if ordered else FAST
+        self.ordered = ordered
+        self.index = INDEX
+        self.hosts: list[InputOp | OutputOp] = [*inputs(program), *outputs(program)]
+        self.params = self.lin.ctx.params
+        self.values_of: dict[str, SSAValue] = {}  # the memref of each array
+        self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}
+        block = self._arguments()
+        self.code = Code(self.lin, block, self.lin.ctx.arrays)
+        for name, arg in zip(self.params, block.args, strict=False):
+            self.code.scope.known[IndexExpr.of(name)] = arg
+        self.values = Values(self)
+        self._stored: dict[SSAValue, int] = {}
+
+    def _arguments(self) -> Block:
+        types = [INDEX for _ in self.params]
+        memrefs: list[MemRefType] = []
+        for op in self.hosts:
+            kind = self._host_kind(op)
+            memrefs.append(MemRefType(kind.mlir, [DYNAMIC_INDEX] * len(op.fields)))
+            axes = [
+                Axis(i, lo, hi - lo + 1)
+                for i, (lo, hi) in enumerate(box(self.lin, self._domain(op), op.fields, op.symbol))
+            ]
+            self.arrays[op.symbol] = Array(op.symbol, kind, tuple(axes))
+        block = Block(arg_types=[*types, *memrefs, MemRefType(i64, [])])
+        names = [*self.params, *(op.symbol for op in self.hosts), "status"]
+        for arg, name in zip(block.args, names, strict=True):
+            arg.name_hint = name_of(name)
+        for op, arg in zip(self.hosts, block.args[len(types) :], strict=False):
+            self.values_of[op.symbol] = arg
+        self.status = block.args[-1]
+        return block
+
+    def _host_kind(self, op: InputOp | OutputOp) -> Kind:
+        if isinstance(op, InputOp):
+            return self.system.hosts[op.symbol][0]
+        return self.system.equations[op.symbol].kind
+
+    def _domain(self, op: InputOp | OutputOp) -> list[Cons]:
+        """The domain by which the host lays a port out: the declared one, else the inferred."""
+        attr = op.declared or op.domain
+        return [c for c in self.lin.cases(attr.data) if self.lin.feasible(c)] if attr else [()]
+
+    # -- the whole ------------------------------------------------------------------------------------------------------
+    def write(self, tree: Sequence[Tree]) -> ModuleOp:
+        """The module."""
+        for op in self.hosts:
+            if isinstance(op, OutputOp):
+                self._zeros(op)
+        for a in self.arrays.values():
+            if a.name not in self.values_of and a.loop is None:
+                self._allocate(a)
+        self.body(tree)
+        self.code.emit(func.ReturnOp())
+        self._drop_unread()
+        block = self.code.entry
+        name = name_of(self.program.sym_name.data)
+        f = func.FuncOp(name, FunctionType.from_lists([a.type for a in block.args], []), Region(block))
+
+        def names(found: Sequence[str]) -> ArrayAttr[StringAttr]:
+            return ArrayAttr([StringAttr(n) for n in found])
+
+        f.attributes["upl.parameters"] = names(self.params)
+        f.attributes["upl.inputs"] = names([op.symbol for op in self.hosts if isinstance(op, InputOp)])
+        f.attributes["upl.outputs"] = names([op.symbol for op in self.hosts if isinstance(op, OutputOp)])
+        f.attributes["upl.gather"] = StringAttr("ordered" if self.ordered else "relaxed")
+        return ModuleOp([*self.code.globals.values(), f])
+
+    def _zeros(self, op: OutputOp) -> None:
+        """Zeros over the whole array of an output whose domain is not all of its box."""
+        array = self.arrays[op.symbol]
+        domain = self._domain(op)
+        inside: list[Con] = []
+        for f, axis in zip(op.fields, array.axes, strict=True):
+            x = IndexExpr.of(f)
+            inside += [Con(x - axis.lower), Con(axis.lower + axis.extent - 1 - x)]
+        if len(domain) == 1 and all(self.lin.implies(inside, c) for c in domain[0]):
+            return
+        code, target = self.code, self.values_of[op.symbol]
+        sizes = [
+            code.add(memref.DimOp.from_source_and_index(target, code.constant(i, INDEX))) for i in range(len(op.fields))
+        ]
+
+        def level(at: int, index: list[SSAValue]) -> None:
+            if at == len(sizes):
+                code.emit(memref.StoreOp.get(code.constant(0, array.kind.mlir), target, index))
+                return
+            block = Block(arg_types=[INDEX])
+
+            def write() -> None:
+                level(at + 1, [*index, block.args[0]])
+                code.emit(scf.YieldOp())
+
+            zero, one = code.constant(0, INDEX), code.constant(1, INDEX)
+            code.inside(block, write=write)
+            code.emit(scf.ForOp(zero, sizes[at], one, [], Region(block)))
+
+        level(0, [])
+
+    def _allocate(self, a: Array) -> None:
+        sizes = [self.lin.plain(axis.extent) for axis in a.axes]
+        shape = [DYNAMIC_INDEX if (n := e.constant) is None else max(n, 0) for e in sizes]
+        dynamic: list[SSAValue] = []
+        for e in sizes:
+            if e.constant is None:
+                size = self.code.index(e)
+                dynamic.append(self.code.add(arith.MaxSIOp(size, self.code.constant(0, INDEX))))
+        op = memref.AllocOp(dynamic, [], MemRefType(a.kind.mlir, shape))
+        self.values_of[a.name] = self.code.add(op)
+        op.results[0].name_hint = name_of(a.name)
+
+    # -- control --------------------------------------------------------------------------------------------------------
+    def body(self, trees: Sequence[Tree]) -> None:
+        """Loops, guards and statements in order."""
+        for t in trees:
+            match t:
+                case Leaf():
+                    self._leaf(t)
+                case Guard():
+                    self.code.when(self.code.all(t.cons), t.cons, (), lambda t=t: (self.body(t.body), ())[1])
+                case Loop():
+                    self._loop(t)
+
+    def _loop(self, t: Loop) -> None:
+        def inside() -> None:
+            for a in self.arrays.values():
+                if a.loop is t:
+                    self._allocate(a)
+            self.body(t.body)
+
+        if t.parallel and self._worth(t):
+            code = self.code
+            lb = code.extremum(t.lows, arith.MaxSIOp)
+            ub = code.extremum([h + 1 for h in t.highs], arith.MinSIOp)
+            block = Block(arg_types=[INDEX])
+            block.args[0].name_hint = name_of(t.var)
+
+            def write() -> None:
+                code.scope.known[IndexExpr.of(t.var)] = block.args[0]
+                inside()
+                code.emit(scf.ReduceOp())
+
+            code.inside(block, t.context, write=write)
+            code.emit(scf.ParallelOp([lb], [ub], [code.constant(1, INDEX)], Region(block)))
+            return
+        self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+
+    def _worth(self, t: Loop) -> bool:
+        """Whether a loop is marked parallel: the outermost of a nest."""
+        at = self.code.scope
+        while at.outer is not None:
+            owner = at.block.parent_op()
+            if isinstance(owner, scf.ParallelOp) or ("parallel", at) in self._parallel:
+                return False
+            at = at.outer
+        del t
+        return True
+
+    _parallel: frozenset[object] = frozenset()
+
+    def _leaf(self, t: Leaf) -> None:
+        eq = self.system.equations[t.stmt.array]
+        value = self.values.value(t.stmt.term, t.env)
+        index = tuple(self.lin.plain(t.env[f]) for f in eq.fields)
+        self.store(eq.name, index, value)
+
+    # -- elements -------------------------------------------------------------------------------------------------------
+    def place(self, name: str, index: Sequence[IndexExpr]) -> list[SSAValue]:
+        """The position of an element in its array."""
+        out: list[SSAValue] = []
+        for axis in self.arrays[name].axes:
+            e = index[axis.at] - axis.lower
+            if axis.modulus is not None:
+                from upl_mlir.poly.expr import DivKind, divide
+
+                e = divide(DivKind.MOD, e, IndexExpr.of(axis.modulus))
+            out.append(self.code.index(self.lin.plain(e)))
+        return out
+
+    def load(self, name: str, index: tuple[IndexExpr, ...]) -> SSAValue:
+        """An element of an array; what has just been stored there is not read back."""
+        key = ("element", name, index)
+        found = self.code.scope.find(key)
+        if found is None:
+            found = self.code.add(memref.LoadOp.get(self.values_of[name], self.place(name, index)))
+            self.code.scope.known[key] = found
+        return found
+
+    def store(self, name: str, index: tuple[IndexExpr, ...], value: SSAValue) -> None:
+        """Write an element."""
+        self.code.emit(memref.StoreOp.get(value, self.values_of[name], self.place(name, index)))
+        self.code.scope.known[("element", name, index)] = value
+
+    def limits(self, cons: Cons, dims: Sequence[str]) -> tuple[list[IndexExpr], list[IndexExpr]]:
+        """Bounds of the first of some iterators by what is outside of them."""
+        context = self.code.scope.context
+        inner = dims[1:]
+        projected = self.lin.project(cons, inner) if inner else cons
+        outer = {n for c in projected for n in c.e.names} - {dims[0]}
+        lows, highs = self.lin.limits(projected, dims[0], outer)
+        known = (*context, *(c for c in projected if dims[0] not in c.e.names))
+        return self.lin.strongest(lows, 1, known), self.lin.strongest(highs, -1, known)
+
+    def entries(self, table: str) -> tuple[int, tuple[int | float, ...]]:
+        """The lower bound and the entries of a constant array."""
+        if table not in self._tables:
+            for op in self.program.body.block.ops:
+                if isinstance(op, ArrayOp):
+                    self._tables[op.symbol] = (op.base.value.data, array_values(op))
+        return self._tables[table]
+
+    def _drop_unread(self) -> None:
+        """Arrays that nothing reads: all their elements were at hand where they were needed."""
+        for name, ref in self.values_of.items():
+            if not isinstance(ref.owner, memref.AllocOp):
+                continue
+            users: list[Operation] = [u.operation for u in ref.uses]
+            if all(isinstance(u, memref.StoreOp) for u in users):
+                for u in users:
+                    u.detach()
+                    u.erase()
+                ref.owner.detach()
+                ref.owner.erase()
+            del name

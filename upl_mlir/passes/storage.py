@@ -1,0 +1,243 @@
+"""Where the elements of each equation live: dense arrays of as few dimensions as the schedule allows.
+
+A field that goes along with a loop needs no room for values that no later iteration reads: it is left out where an element is
+read in the iteration that writes it, and kept modulo a small number where it is read a few iterations later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upl_mlir.diagnostics import error
+from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.schedule import Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
+from upl_mlir.poly.linear import Con, Cons, Linear
+
+MAX_WINDOW = 8
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension of an array: field number `at`, from `lower`, `extent` values, kept modulo `modulus` if that is given."""
+
+    at: int
+    lower: IndexExpr
+    extent: IndexExpr
+    modulus: int | None = None
+
+
+@dataclass(eq=False)
+class Array:
+    """The array of an equation.  `loop` is the parallel loop inside which it is private, None for one of the whole run."""
+
+    name: str
+    kind: Kind
+    axes: tuple[Axis, ...]
+    loop: Loop | None = None
+
+
+@dataclass(eq=False)
+class _Access:
+    leaf: Leaf
+    path: tuple[int, ...]  # places in the bodies from the root to the leaf
+    loops: dict[int, Loop]  # by depth in the path
+
+
+def span(lin: Linear, cases: Sequence[Cons], field: str, fields: Sequence[str]) -> tuple[IndexExpr, IndexExpr] | None:
+    """Least and greatest value of a field over a domain, by parameters; None where no bound is found."""
+    lows: list[IndexExpr] = []
+    highs: list[IndexExpr] = []
+    for case in cases:
+        projected = lin.project(lin.normal(case)[0], [f for f in fields if f != field])
+        low, high = lin.limits(projected, field, ())
+        if not low or not high:
+            return None
+        lows.append(extremum(Extremum.MAX, lin.strongest(low, 1, ())))
+        highs.append(extremum(Extremum.MIN, lin.strongest(high, -1, ())))
+    if not cases:
+        return IndexExpr(), IndexExpr.of(-1)
+    lows = lin.strongest(list(dict.fromkeys(lows)), -1, ())
+    highs = lin.strongest(list(dict.fromkeys(highs)), 1, ())
+    return extremum(Extremum.MIN, lows), extremum(Extremum.MAX, highs)
+
+
+def box(lin: Linear, cases: Sequence[Cons], fields: Sequence[str], what: str) -> list[tuple[IndexExpr, IndexExpr]]:
+    """The bounds of every field.  Raises UplError (UPL1905)."""
+    out: list[tuple[IndexExpr, IndexExpr]] = []
+    for f in fields:
+        got = span(lin, cases, f, fields)
+        if got is None:
+            raise error("UPL1905", f"no bounds found for the field `{f}` of `{what}`", help="declare its domain")
+        out.append(got)
+    return out
+
+
+class Storage:
+    """Maps every equation that is no output to an array."""
+
+    def __init__(self, system: System, tree: Sequence[Tree], deps: Sequence[Edge]):
+        self.system, self.lin = system, system.lin
+        self.deps = deps
+        self.accesses: dict[Statement, _Access] = {}
+        self._walk(tree, (), {})
+
+    def _walk(self, body: Sequence[Tree], path: tuple[int, ...], loops: dict[int, Loop]) -> None:
+        for i, t in enumerate(body):
+            here = (*path, i)
+            match t:
+                case Leaf():
+                    self.accesses[t.stmt] = _Access(t, here, loops)
+                case Loop():
+                    self._walk(t.body, here, {**loops, len(path): t})
+                case Guard():
+                    self._walk(t.body, here, loops)
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by name."""
+        out: dict[str, Array] = {}
+        for name, eq in self.system.equations.items():
+            if eq.output:
+                continue
+            writers = [s for s in self.accesses if s.array == name]
+            deps = [e for e in self.deps if e.writer.array == name]
+            bounds = box(self.lin, [s.cons for s in writers], eq.fields, name)
+            windows, loop = self._windows(writers, deps)
+            axes = [
+                Axis(i, lo, IndexExpr.of(m) if (m := windows.get(f)) else hi - lo + 1, windows.get(f))
+                for i, (f, (lo, hi)) in enumerate(zip(eq.fields, bounds, strict=True))
+                if windows.get(f) != 1
+            ]
+            out[name] = Array(name, eq.kind, tuple(axes), loop)
+        return out
+
+    # -- windows ----------------------------------------------------------------------------------------------------------
+    def _windows(self, writers: list[Statement], deps: list[Edge]) -> tuple[dict[str, int], Loop | None]:
+        """How many values of a field are kept, for fields of which not all are; and the loop inside which that is so."""
+        windows: dict[str, int] = {}
+        private: Loop | None = None
+        users = list(dict.fromkeys([*writers, *(e.reader for e in deps)]))
+        depth = 0
+        while True:
+            heads = {self.accesses[s].path[: depth + 1] for s in users}
+            if len(heads) > 1:
+                self._with_outsiders(depth, users, writers, deps, windows)
+                return windows, private
+            if any(len(self.accesses[s].path) <= depth + 1 for s in users):
+                return windows, private
+            loop = self.accesses[users[0]].loops.get(depth)
+            if loop is not None:
+                found = self._along(loop, writers)
+                if found is None:
+                    return windows, private
+                field, sign, shifts = found
+                late = self._latest(loop, field, sign, shifts, deps)
+                if late is None or late + 1 > MAX_WINDOW or (late and loop.parallel):
+                    return windows, private
+                windows[field] = late + 1
+                if late:
+                    return windows, private
+                if loop.parallel:
+                    private = loop
+            depth += 1
+
+    def _along(self, loop: Loop, writers: Sequence[Statement]) -> tuple[str, int, dict[Statement, int]] | None:
+        """The field that goes along with a loop in all writers: its name, sign and shifts (``var = sign*field + shift``)."""
+        for field in writers[0].fields:
+            shifts: dict[Statement, int] = {}
+            signs: set[int] = set()
+            for w in writers:
+                e = self.accesses[w].leaf.env.get(field)
+                k = 0 if e is None else next((k for m, k in e.terms if m == (Var(loop.var),)), 0)
+                shift = None if e is None or abs(k) != 1 else (e * -k + IndexExpr.of(loop.var)).constant
+                if shift is None:
+                    break
+                signs.add(k)
+                shifts[w] = shift
+            else:
+                if len(signs) == 1:
+                    return field, signs.pop(), shifts
+        return None
+
+    def _latest(
+        self, loop: Loop, field: str, sign: int, shifts: dict[Statement, int], deps: Sequence[Edge]
+    ) -> int | None:
+        """By how many iterations of the loop the last read of an element comes after its writing."""
+        out = 0
+        for e in deps:
+            env = self.accesses[e.reader].leaf.env
+            time = IndexExpr.of(loop.var) - (e.index[field].substitute(env) * sign + shifts[e.writer])
+            cons = tuple(Con(self.lin.plain(c.e.substitute(env)), c.eq) for c in e.cons)
+            lo, hi = self.lin.bounds(cons, self.lin.plain(time))
+            if lo is None or hi is None or (lo < 0 and hi >= lo):
+                return None
+            out = max(out, hi)
+        return out
+
+    def _with_outsiders(
+        self, depth: int, users: list[Statement], writers: list[Statement], deps: list[Edge], windows: dict[str, int]
+    ) -> None:
+        """A window along a loop before which some elements are written, and after which some are read."""
+        at = {s: self.accesses[s].path[depth] for s in users}
+        inside = [s for s in users if depth in self.accesses[s].loops]
+        homes = {at[s]: self.accesses[s].loops[depth] for s in inside if s in writers}
+        for home, loop in homes.items():
+            mine = [w for w in writers if at[w] == home]
+            early = [w for w in writers if at[w] < home]
+            found = self._along(loop, mine)
+            if loop.parallel or found is None or any(at[w] > home for w in writers):
+                continue
+            field, sign, shifts = found
+            within = [e for e in deps if at[e.reader] == home and at[e.writer] == home]
+            late = self._latest(loop, field, sign, shifts, within)
+            if late is None or late + 1 > MAX_WINDOW:
+                continue
+            if len(set(shifts.values())) > 1:
+                continue
+            shift = next(iter(shifts.values()))
+            size = late + 1
+            # an element written before the loop counts as written when the loop would have written it
+            from_before = [e for e in deps if at[e.reader] == home and at[e.writer] != home]
+            first = self._latest(loop, field, sign, {**shifts, **dict.fromkeys(early, shift)}, from_before)
+            if first is None or first + 1 > MAX_WINDOW:
+                continue
+            size = max(size, first + 1)
+            if self._keeps(field, sign, size, mine, early, [e for e in deps if at[e.reader] > home]):
+                if not any(at[e.reader] < home for e in deps):
+                    windows[field] = size
+                return
+
+    def _keeps(
+        self, field: str, sign: int, size: int, mine: list[Statement], early: list[Statement], after: list[Edge]
+    ) -> bool:
+        """Whether a window of `size` holds what is written before the loop until it is read, and what is read after it."""
+        other, value = IndexExpr.of("other value"), IndexExpr.of(field)
+        for w in early:
+            lo, hi = self.lin.bounds((*w.cons, *self._elsewhere(w, field)), value - other)
+            if lo is None or hi is None or max(-lo, hi) >= size:
+                return False
+            for m in mine:  # the loop writes later values only
+                if self.lin.feasible((*w.cons, *self._elsewhere(m, field), Con((value - other) * sign))):
+                    return False
+        for e in after:
+            for m in mine:
+                late = Con((other - e.index[field]) * sign - size)
+                if self.lin.feasible((*e.cons, *self._elsewhere(m, field), late)):
+                    return False
+        return True
+
+    def _elsewhere(self, s: Statement, field: str) -> Cons:
+        """The constraints of a statement over other names, the field's being ``other value``."""
+        names = {f: IndexExpr.of(f"other {f}") for f in s.fields} | {field: IndexExpr.of("other value")}
+        return tuple(c.substitute(names) for c in s.cons)
+
+
+def used_loops(tree: Sequence[Tree]) -> list[Loop]:
+    """Every loop of a tree, outer ones first."""
+    found: dict[int, Loop] = {}
+    for _, loops in leaves(tree):
+        found |= {id(l): l for l in loops}
+    return list(found.values())
