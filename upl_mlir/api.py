@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import islpy as isl
 import numpy as np
@@ -18,6 +18,9 @@ from upl_mlir.dialects.upl.query import endpoints, first_index, poly_context, pr
 from upl_mlir.passes.check import Report
 from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
 
+if TYPE_CHECKING:
+    from upl_mlir.native.engine import NativeEngine
+
 Array = NDArray[Any]
 Value = int | float | Sequence[Any]
 Bounds = int | str | tuple[int | str, int | str]
@@ -27,8 +30,9 @@ class Engine:
     """Names of the engines."""
 
     INTERP = "interp"
+    NATIVE = "native"
     RTL = "rtl"
-    ALL = (INTERP, RTL)
+    ALL = (INTERP, NATIVE, RTL)
 
 
 @dataclass(frozen=True)
@@ -330,6 +334,7 @@ class Compiled:
         seed: int,
         machine: str | Path | None,
         params: Mapping[str, int],
+        threads: int = 1,
     ):
         self.program = program
         self.engine = engine
@@ -339,24 +344,57 @@ class Compiled:
         self.seed = seed
         self.machine = machine
         self.given = dict(params)
-        self.stats: dict[str, Any] = {}
+        self._stats: dict[str, Any] = {}
         self._built: dict[tuple[tuple[str, int], ...], Any] = {}
+        self._params = frozenset(program.params)
+        self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
+        """For programs whose ports have no fields: numbers in text order in, numbers out."""
+        self._native: NativeEngine | None = None
+        if engine == Engine.NATIVE:
+            from upl_mlir.native.engine import NativeEngine
 
-    def __call__(self, **arrays: Any) -> dict[str, Array]:
-        """Run once; returns the outputs as dense numpy arrays.  Raises UplError (UPL15xx, UPL16xx, UPL17xx)."""
+            with program.errors():
+                self._native = NativeEngine(program.op, real=self.real, gather=gather, threads=threads)
+            if not self._params and not any(v.fields for v in (*program.inputs.values(), *program.outputs.values())):
+                self.scalar = self._native.scalar()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Figures of the last run, as ``stats.json`` has them."""
+        return self._stats if self._native is None else self._native.stats().to_dict()
+
+    def __call__(self, *, out: Any = None, **arrays: Any) -> dict[str, Array]:
+        """Run once; returns the outputs as dense numpy arrays.  Raises UplError (UPL15xx, UPL16xx, UPL17xx).
+
+        `out` are arrays by output name that the results go to (of the right shape and type); the same arrays are returned.
+        """
+        given = self.given
+        if self._params and not self._params.isdisjoint(arrays):
+            given = given | {n: arrays.pop(n) for n in list(arrays) if n in self._params}
+        if self._native is not None:
+            with self.program.errors():
+                return self._native(arrays, given, out)
+        found = self._interpreted(given, arrays)
+        for name, into in (out or {}).items():
+            if name not in found or into.shape != found[name].shape or into.dtype != found[name].dtype:
+                raise error("UPL1503", f"out[{name!r}] is not of the shape and type of an output")
+            into[...] = found[name]
+            found[name] = into
+        return found
+
+    def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
         from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 
-        given = self.given | {n: arrays.pop(n) for n in list(arrays) if n in self.program.params}
         op = self.program.op
         with self.program.errors():
             bound = bind_parameters(op, arrays, given)
             ports = host_ports(op, bound, np.dtype(np.float32 if self.real == "f32" else np.float64))
             dense = bind_arrays(op, ports, arrays)
-            outputs, self.stats = self._run(bound, dense)
+            outputs, self._stats = self._run(bound, dense)
         return outputs
 
-    def scalar(self, *values: float) -> tuple[Any, ...]:
-        """For programs whose ports have no fields: numbers in text order in, numbers out."""
+    def _by_call(self, *values: float) -> tuple[Any, ...]:
+        """`scalar` by way of arrays."""
         names = list(self.program.inputs)
         if any(v.fields for v in (*self.program.inputs.values(), *self.program.outputs.values())):
             raise error("UPL1503", "scalar() is for programs whose ports have no index fields")
@@ -385,19 +423,21 @@ class Compiled:
 
 def compile(
     p: Program,
-    engine: Literal["interp", "rtl"] = "interp",
+    engine: Literal["interp", "native", "rtl"] = "interp",
     *,
     real: Literal["f32", "f64"] | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",
     order: Literal["fifo", "random"] = "fifo",
     seed: int = 0,
     machine: str | Path | None = None,
+    threads: int = 1,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
 
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
-    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl"; `params` bind parameters.
+    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
+    the engine "native" may use; `params` bind parameters.
     """
     if engine not in Engine.ALL:
         raise error(
@@ -417,6 +457,7 @@ def compile(
     program = p.expanded().infer_domains()
     _require_arrays(program.op)
     return Compiled(
-        program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params
+        program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params,
+        threads=threads,
     )
 

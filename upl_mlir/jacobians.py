@@ -170,7 +170,7 @@ def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str) -> 
         before = set(endpoints(out.op))
         run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrts)}}))
         seeds, results = _added(out, before)
-        fields = _batched(out, seeds, "of", "D")
+        fields = _batched(out, seeds, results, "of", "D")
         source = endpoints(out.op)[of.partition(".")[0]].fields
         for name, wrt in zip(results, wrts, strict=True):
             _finish(out, name, _name("J", of, wrt), source, fields, front=True, comment=f"{of} by {wrt}, {note}")
@@ -185,7 +185,7 @@ def _forward(
         before = set(endpoints(out.op))
         run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,)}}))
         seeds, results = _added(out, before)
-        fields = _batched(out, seeds, "by", "T")
+        fields = _batched(out, seeds, results, "by", "T")
         source = endpoints(out.op)[wrt.partition(".")[0]].fields
         for name, of in zip(results, ofs, strict=True):
             _finish(out, name, names[of, wrt], source, fields, front=False, comment=f"{of} by {wrt}, {note}")
@@ -198,7 +198,7 @@ def _added(p: Program, before: set[str]) -> tuple[list[InputOp], list[str]]:
     return [op for op in new if isinstance(op, InputOp)], [op.symbol for op in new if isinstance(op, OutputOp)]
 
 
-def _batched(p: Program, seeds: Sequence[InputOp], word: str, prefix: str) -> tuple[str, ...]:
+def _batched(p: Program, seeds: Sequence[InputOp], results: Sequence[str], word: str, prefix: str) -> tuple[str, ...]:
     """Batch over all one-hot seeds: the seed input, if there is one, becomes a node; returns the new fields."""
     fields: tuple[str, ...] = ()
     for op in seeds:
@@ -209,7 +209,7 @@ def _batched(p: Program, seeds: Sequence[InputOp], word: str, prefix: str) -> tu
         if own:
             assert domain is not None
             inside = domain.data.substitute(dict(zip(own, fields, strict=True)))
-            batch_over(p.op, (op.symbol,), fields, inside, prefix=prefix)
+            batch_over(p.op, (op.symbol,), fields, inside, prefix=prefix, also=results)
         _generate(p, op, fields, own)
     verify(p.module)
     return fields

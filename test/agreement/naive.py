@@ -77,7 +77,10 @@ class Naive:
 
     # -- enumeration -----------------------------------------------------------------------------------------------
     def points(self, fields: tuple[str, ...], domain: Cond) -> set[Point]:
-        """All points of a domain inside the span; conditions cut the search as soon as their names are known."""
+        """All points of a domain inside the span; conditions cut the search as soon as their names are known.
+
+        Raises OutOfRange, TooLarge.
+        """
         key = (fields, domain, self.span)
         if key in self.known:
             return self.known[key]
@@ -90,10 +93,16 @@ class Naive:
         env = dict(self.constants)
         place = [order.index(f) for f in fields]
 
-        def search(k: int, at: Point) -> None:
-            if not all(self._holds(c, env) for c in todo[k]):
-                return
+        def search(k: int, at: Point, unknown: str) -> None:
+            for c in todo[k]:
+                try:
+                    if not c.eval(env, self.arrays):
+                        return
+                except OutOfRange as e:
+                    unknown = str(e)  # it matters only if all the others hold
             if k == len(order):
+                if unknown:
+                    raise OutOfRange(unknown)
                 found.add(tuple(at[i] for i in place))
                 if len(found) > MAX_INSTANCES:
                     raise TooLarge(f"{len(found)} points")
@@ -103,10 +112,10 @@ class Naive:
                 lo, hi = self._cut(c, order[k], env, lo, hi)
             for v in range(lo, hi + 1):
                 env[order[k]] = v
-                search(k + 1, (*at, v))
+                search(k + 1, (*at, v), unknown)
             env.pop(order[k], None)
 
-        search(0, ())
+        search(0, (), "")
         self.known[key] = found
         return found
 
@@ -130,13 +139,6 @@ class Naive:
         if op in (">", ">=", "=="):
             lo = max(lo, -(-edge // abs(k)))
         return lo, hi
-
-    def _holds(self, c: Cond, env: Mapping[str, int]) -> bool:
-        """An entry outside its array makes a domain's condition false."""
-        try:
-            return c.eval(env, self.arrays)
-        except OutOfRange:
-            return False
 
     def widen(self) -> None:
         """Choose the span of field values so that every declared domain lies inside, if it is bounded."""

@@ -168,6 +168,17 @@ def test_what_does_not_depend_is_computed_once(tools) -> None:
     assert (firings["Link"], firings["BLink"]) == (40, 200)
 
 
+def test_a_gather_goes_with_its_count(tools) -> None:
+    """Only the count is batched: the gather that it counts cannot stay behind in the part that has no count."""
+    p = upl.load("program p\ninput n: int { -> S.n<> }\ninput X<i> in 0<=i<2 { -> S.s<> }\ninput C { -> S.c<> }\noutput Y\n"
+                 "output Z\nnode S { in @(+) s[n], n: int, c; s*n -> Y; c*c -> Z }\n")  # fmt: skip
+    q = upl.batch(p, "n", "q")
+    assert q.outputs["Z"].fields == ()
+    out = tools.consistent(q, {"n": np.array([2, 2]), "X": np.array([1.0, 3.0]), "C": 3.0}, proved=False)
+    np.testing.assert_array_equal(out["Y"], [8.0, 8.0])
+    assert float(out["Z"]) == 9.0
+
+
 def test_a_node_whose_index_the_rest_does_not_determine_stays_whole(tools) -> None:
     """X comes with a `*`: without W nobody knows i, so all of Mul gets the field."""
     q = upl.batch(tools.load(MATVEC.replace("w*w -> Z", "x*x -> Z")), "W", "q")

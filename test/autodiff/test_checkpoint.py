@@ -280,6 +280,16 @@ def test_snapshots(tools, rng, monkeypatch, text, steps, snapshots) -> None:
     assert run.stats["peak_waiting"] <= kept + once + under_way + 2 * 6 + 2 * inputs.get("F", np.empty(0)).size
 
 
+@pytest.mark.parametrize("options", [{"every": 2}, {"snapshots": 2}])
+def test_on_the_machine(tools, rng, options) -> None:
+    """The simulated hardware runs the checkpointed program too, in single precision."""
+    g = upl.vjp(upl.load(NONLINEAR, T=5, n=4), of="Y", wrt="U0")
+    inputs = {n: v.astype(np.float32) for n, v in _arrays(g, rng).items()}
+    expected = upl.compile(g, real="f32")(**inputs)["d_U0"]
+    found = upl.compile(upl.checkpoint(g, along="t", **options), engine="rtl")(**inputs)["d_U0"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("text", "of", "wrt", "options", "message"),
     [

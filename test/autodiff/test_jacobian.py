@@ -55,6 +55,17 @@ node P<i,j> { in x, z; exp(x*z)*x #n*n -> S.s<> }
 node S { in @(+) s[#]; s*s -> L }
 """
 
+ROWS = """program rows
+param R >= 1
+param m >= 1
+input cnt<r>: int in 1<=r<=R { -> Dot.n<r>; #m -> Mul.n<r,*> }
+input V<r,p> in 1<=r<=R, 1<=p<=m { -> Mul.v<r,p> }
+input X<p> in 1<=p<=m { #R -> Mul.x<*,p> }
+output Y<r>
+node Mul<r,p> { in v, x, n: int; if p<=n: v*x -> Dot.s<r> }
+node Dot<r> { in @(+) s[n], n: int; s*s -> Y }
+"""
+
 NEWTON = """program newton
 const Nmax = 30
 input A { -> It.a<0> }
@@ -126,6 +137,29 @@ def test_a_triangular_solve(tools, rng, mode) -> None:
     np.testing.assert_allclose(found["J_Y_b"], inverse, rtol=1e-12, atol=1e-14)
     expected = -np.einsum("ri,j->rij", inverse, inverse @ b) * np.tri(n)
     np.testing.assert_allclose(found["J_Y_L"], expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_what_does_not_depend_has_zeros(tools, mode) -> None:
+    """A whole Jacobian of zeros, with all its fields."""
+    p = tools.load("program two\nparam n >= 1\ninput A<i> in 0<=i<n { -> N.a<i> }\ninput B<k> in 0<=k<2 { -> M.b<k> }\n"
+                   "output P<i>\noutput Q<k>\n"
+                   "node N<i> { in a; a*a -> P<i> }\nnode M<k> { in b; b*b -> Q<k> }\n")  # fmt: skip
+    q = upl.jacobian(p, of=["P", "Q"], wrt=["A", "B"], mode=mode)
+    found = tools.consistent(q, {"A": np.array([1.0, 2.0, 3.0]), "B": np.ones(2)})
+    np.testing.assert_array_equal(found["J_P_A"], np.diag([2.0, 4.0, 6.0]))
+    np.testing.assert_array_equal(found["J_P_B"], np.zeros((3, 2)))
+    np.testing.assert_array_equal(found["J_Q_A"], np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_rows_of_a_length_that_is_data(tools, rng, mode) -> None:
+    """The count of a gather goes along when the tangent is divided from it."""
+    q = upl.jacobian(tools.load(ROWS), of="Y", wrt="X", mode=mode)
+    v, x, cnt = rng.normal(size=(3, 4)), rng.normal(size=4), np.array([0, 3, 4])
+    found = tools.consistent(q, {"V": v, "X": x, "cnt": cnt}, proved=False)
+    inside = v * (np.arange(1, 5) <= cnt[:, None])
+    np.testing.assert_allclose(found["J_Y_X"], 2 * (inside @ x)[:, None] * inside, rtol=1e-12)
 
 
 def test_the_cheaper_mode_is_chosen_and_said(tools) -> None:

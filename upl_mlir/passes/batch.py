@@ -98,15 +98,17 @@ def batch(program: ProgramOp, ports: Sequence[str], field: str, lo: int | str = 
 
 
 def batch_over(
-    program: ProgramOp, ports: Sequence[str], fields: Sequence[str], inside: Formula, *, prefix: str
-) -> None:
-    """Add several fields at once, which take the values for which `inside` holds; `prefix` names divided nodes.
+    program: ProgramOp, ports: Sequence[str], fields: Sequence[str], inside: Formula, *, prefix: str,
+    also: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Add several fields at once, which take the values for which `inside` holds; `prefix` names divided nodes, `also` has
+    host outputs that get the fields even if they do not depend.
 
     All domains must be known and the names of the fields free.  Raises UplError (UPL1420).
     """
     split(program, ports, prefix)
     sets = ProgramSets(program)
-    _Batch(sets, Dependents(sets, ports, divide=False), sets.ctx.set(fields, inside), inside).run()
+    _Batch(sets, Dependents(sets, ports, divide=False), sets.ctx.set(fields, inside), inside, also).run()
 
 
 def names_of(program: ProgramOp) -> set[str]:
@@ -181,7 +183,9 @@ class _Spread:
 class _Batch:
     """One program being batched; nodes are divided already."""
 
-    def __init__(self, sets: ProgramSets, dependents: Dependents, values: PSet, inside: Formula):
+    def __init__(
+        self, sets: ProgramSets, dependents: Dependents, values: PSet, inside: Formula, also: Sequence[str]
+    ):  # fmt: skip
         self.sets, self.values, self.inside = sets, values, inside
         self.fields = values.dims
         if not sets.ctx.set((), sets.ctx.param_condition) <= values.project(()):
@@ -189,7 +193,7 @@ class _Batch:
                 "UPL1420", f"batch: the bounds `{inside}` may leave no value", help="let the extent be at least 1"
             )
         self.wide: set[str] = dependents.hosts | {n for n, ports in dependents.ports.items() if ports}
-        self.wide |= {a.target.symbol for a in sets.arrows if a.source.symbol in self.wide}
+        self.wide |= {a.target.symbol for a in sets.arrows if a.source.symbol in self.wide} | set(also)
         self.spread_star, self.spread_for = self._spreads()
 
     def run(self) -> None:

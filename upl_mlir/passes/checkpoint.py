@@ -129,7 +129,9 @@ def _revolve(program: ProgramOp, loop: Loop, first: IndexExpr, end: IndexExpr, s
         raise error("UPL1430", f"{hi - lo + 1} steps are too many for a schedule in tables", help="use `every`")
     entered = loop.entered(lo)
     schedule = revolve(hi - entered + 1, snapshots)
-    return Revolve.declare(program, lo, entered, schedule, unused("run", names_of(program)))
+    top = loop.sets.ctx.number(loop.steps(loop.again).hi)
+    assert top is not None, "the last step is known"
+    return Revolve.declare(program, (lo, top), entered, schedule, unused("run", names_of(program)))
 
 
 def _size(program: ProgramOp, every: int | str) -> int:
@@ -267,7 +269,7 @@ class Loop:
         """The first step that may fire again, and the last that sends the adjoint something."""
         adjoints = {op.symbol for op in self.adjoints}
         last = [op for op in self.again if any(a.target.symbol in adjoints for a in self.sets.out_of(op.symbol))]
-        return self._steps(self.again).lo, self._steps(last).hi
+        return self.steps(self.again).lo, self.steps(last).hi
 
     def entered(self, lowest: int) -> int:
         """The last of the steps at which states enter the loop from outside, each at one step."""
@@ -280,7 +282,7 @@ class Loop:
                 out = out if at is None else max(out, at)
         return out
 
-    def _steps(self, ops: Sequence[NodeOp]) -> Interval:
+    def steps(self, ops: Sequence[NodeOp]) -> Interval:
         """The steps of some nodes."""
         parts: list[PSet] = []
         for op in ops:

@@ -18,6 +18,7 @@ from upl_mlir.diagnostics import Note, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of
 from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.entries import missing_in_domain
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.sets import DIM, PSet
@@ -54,7 +55,7 @@ def domains_known(program: ProgramOp) -> bool:
 
 @bounded("the inference of domains")
 def infer_domains(program: ProgramOp) -> ProgramSets:
-    """Set `domain` everywhere; returns the sets for reuse.  Raises UplError (UPL1201–UPL1204)."""
+    """Set `domain` everywhere; returns the sets for reuse.  Raises UplError (UPL1201–UPL1207)."""
     for op in program.body.block.ops:
         if isinstance(op, InputOp | OutputOp | NodeOp):
             op.domain = None
@@ -63,6 +64,7 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
     for name, op in sets.ends.items():
         if op.declared is not None:
             declared = sets.domain(name)
+            _require_entries(sets, op)
             if not isinstance(op, NodeOp):
                 _require_bounded(declared, op)
         elif isinstance(op, InputOp):
@@ -173,6 +175,20 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
     for n in cycle:
         sets.set_domain(n, now[n])
     return False
+
+
+def _require_entries(sets: ProgramSets, op: Endpoint) -> None:
+    assert op.declared is not None
+    missing = missing_in_domain(sets, op, op.declared.data)
+    if missing is not None:
+        entry, point = missing
+        at = ", ".join(f"{k}={v}" for k, v in point.items())
+        raise error(
+            "UPL1207",
+            f"the domain of `{op.symbol}` reads {entry}, which does not exist" + (f" ({at})" if at else ""),
+            span_of(op),
+            help="bound the index by the array's, or give the array more entries",
+        )
 
 
 def _require_bounded(s: PSet, op: Endpoint) -> None:

@@ -29,12 +29,22 @@ class Layout:
     shape: tuple[IndexExpr, ...]
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """An intermediate array: the size of an element, and the extents by parameters."""
+
+    name: str
+    element_bytes: int
+    shape: tuple[IndexExpr, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """The module and the layouts of the host ports that its function assumes."""
+    """The module, the layouts of the host ports that its function assumes, and the arrays between."""
 
     module: ModuleOp
     layouts: dict[str, Layout]
+    scratch: tuple[Scratch, ...]
 
 
 @bounded("the lowering to loops")
@@ -60,7 +70,10 @@ def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "rela
         )
         for op in writer.hosts
     }
-    return Lowered(module, layouts)
+    scratch = tuple(
+        Scratch(a.name, a.kind.bytes, tuple(x.extent for x in a.axes)) for a in arrays.values()
+    )
+    return Lowered(module, layouts, scratch)
 
 
 @dataclass(frozen=True)

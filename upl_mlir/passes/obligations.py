@@ -14,6 +14,7 @@ from enum import Enum
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.entries import missing_in_arrow, missing_in_count
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.describe import describe, fibre_counts, sum_by_parts
@@ -145,6 +146,12 @@ def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
     if not a.exact:
         yield Obligation(Kind.AFFINE, Status.UNPROVED, a.text, "its condition or index depends on data", span, a.text)
         return
+    missing = missing_in_arrow(sets, a)
+    if missing is not None:
+        entry, point = missing
+        message = f"{instance(a.source, point)} reads {entry}, which does not exist"
+        yield Obligation(Kind.AFFINE, Status.REFUTED, a.text, message, span, a.text, point)
+        return
     yield Obligation(Kind.AFFINE, Status.PROVED, a.text, "quasi-affine", span, a.text)
     yield _exists(sets, a)
     if a.port.gather is None:
@@ -261,6 +268,12 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     if dynamic is not None or by_input:
         why = _by_data(dynamic) if dynamic else f"the count `{port.count}` is data"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
+        return
+    missing = missing_in_count(sets, op, port.count) if isinstance(port.count, IndexExpr) else None
+    if missing is not None:
+        entry, point = missing
+        message = f"{instance(op, point)} reads {entry}, which does not exist"
+        yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, point)
         return
     terms: list[tuple[PSet, IndexExpr]] = []
     for a in into:

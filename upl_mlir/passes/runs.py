@@ -207,6 +207,11 @@ def user_before(start: Sequence[int], s: int) -> int:
     return next((r for r in range(s - 1, -1, -1) if start[r] == start[s]), -1)
 
 
+MARGIN = (
+    2  # entries of a table before the first step and behind the last: of the step after, and of a node with a phase
+)
+
+
 @dataclass(frozen=True)
 class Revolve:
     """The runs of a schedule; its tables are constant arrays of the program, indexed by steps.
@@ -226,16 +231,22 @@ class Revolve:
     text: str = "run by run"
 
     @staticmethod
-    def declare(program: ProgramOp, lowest: int, first: int, schedule: Schedule, run: str) -> Revolve:
-        """Add the tables to a program; `lowest` is the first step that there is."""
-        taken = symbols(program) | {run}
-        n = len(schedule.start)
+    def declare(program: ProgramOp, steps: tuple[int, int], first: int, schedule: Schedule, run: str) -> Revolve:
+        """Add the tables to a program; `steps` are the first and the last step that there is.
 
-        def table(name: str, values: Sequence[int]) -> str:
+        The tables go on beyond the steps, because an engine may read an entry before it looks at the condition that makes
+        the entry matter: there no state is stored and no run begins.
+        """
+        taken = symbols(program) | {run}
+        lowest, highest = steps
+        last = first + len(schedule.start) - 1
+
+        def table(name: str, values: Sequence[int], none: int) -> str:
             name = unused(name, taken)
-            bounds = IndexExpr.of(lowest), IndexExpr.of(first + n - 1)
-            all_ = [*[values[0]] * (first - lowest), *values]
-            op = ArrayOp(name, *bounds, lowest, DenseArrayBase.from_list(i64, all_))
+            lo, hi = lowest - MARGIN, highest + MARGIN
+            inside = [*[values[0]] * (first - lowest), *values]
+            all_ = [*[none] * MARGIN, *inside, *[none] * (hi - last)]
+            op = ArrayOp(name, IndexExpr.of(lo), IndexExpr.of(hi), lo, DenseArrayBase.from_list(i64, all_))
             top = program.body.block.first_op
             assert top is not None
             program.body.block.insert_op_before(op, top)
@@ -244,12 +255,14 @@ class Revolve:
         def moved(values: Sequence[int]) -> list[int]:
             return [v + first if v >= 0 else first - 1 for v in values]
 
-        covers = [sum(schedule.start[s] <= q <= s for s in range(n - 1)) for q in range(n)]
-        tables = {
-            "begins": moved(schedule.start), "stored": moved(schedule.maker), "taken": moved(schedule.user),
-            "then": moved(schedule.following), "uses": covers,
-        }  # fmt: skip
-        return Revolve(lowest, first, first + n - 1, run, *(table(name, values) for name, values in tables.items()))
+        covers = [
+            sum(begin <= q <= s for s, begin in enumerate(schedule.start[:-1])) for q in range(len(schedule.start))
+        ]
+        tables = (
+            ("begins", moved(schedule.start), first), ("stored", moved(schedule.maker), first - 1),
+            ("taken", moved(schedule.user), first - 1), ("then", moved(schedule.following), first - 1), ("uses", covers, 0),
+        )  # fmt: skip
+        return Revolve(lowest, first, last, run, *(table(*t) for t in tables))
 
     def forget_users(self, program: ProgramOp) -> None:
         """Take out the table of the numbers of users, where nothing reads it."""

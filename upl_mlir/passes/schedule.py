@@ -99,7 +99,7 @@ class Scheduler:
         self._least: dict[tuple[Edge, str, str, int], tuple[int | None, int | None]] = {}
 
     def tree(self) -> list[Tree]:
-        """The whole tree.  Raises UplError (UPL1904) if no order is found."""
+        """The whole tree.  Raises UplError (UPL1824) if no order is found."""
         places = {s: _Place({}, s.free) for s in self.stmts}
         tree = self._level(self.stmts, self.deps, places, ())
         return guarded(self.lin, tree, ())
@@ -175,7 +175,7 @@ class Scheduler:
         if best is None or not any(places[s].left for s in comp):
             names = ", ".join(f"`{s.array}`" for s in {s.array: s for s in comp}.values())
             raise error(
-                "UPL1904",
+                "UPL1824",
                 f"no order of loops found for the elements of {names}, which depend on each other",
                 help='use engine="interp", which needs none',
             )

@@ -1,7 +1,7 @@
 """Where the elements of each equation live: dense arrays of as few dimensions as the schedule allows.
 
-A field that goes along with a loop needs no room for values that no later iteration reads: it is left out where an element is
-read in the iteration that writes it, and kept modulo a small number where it is read a few iterations later.
+A field that goes along with a loop needs no room for values that no later iteration reads: it is left out where an element
+is read in the iteration that writes it, and kept modulo a small number where it is read a few iterations later.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def span(lin: Linear, cases: Sequence[Cons], field: str, fields: Sequence[str]) 
 
 
 def box(lin: Linear, cases: Sequence[Cons], fields: Sequence[str], what: str) -> list[tuple[IndexExpr, IndexExpr]]:
-    """The bounds of every field.  Raises UplError (UPL1905)."""
+    """The bounds of every field.  Raises UplError (UPL1825)."""
     out: list[tuple[IndexExpr, IndexExpr]] = []
     for f in fields:
         got = span(lin, cases, f, fields)
         if got is None:
-            raise error("UPL1905", f"no bounds found for the field `{f}` of `{what}`", help="declare its domain")
+            raise error("UPL1825", f"no bounds found for the field `{f}` of `{what}`", help="declare its domain")
         out.append(got)
     return out
 

@@ -224,7 +224,12 @@ def test_what_cannot_be_traced(f: Callable[..., Any], code: str, text: str) -> N
 
 def test_values_that_leak() -> None:
     upl.function(lambda x: LEAKED.append(x) or x)(X)
-    for use in (lambda: LEAKED[-1] + 1, lambda: upl.function(lambda x: x + LEAKED[-1])(X), lambda: upl.function(np.sum)(LEAKED[-1])):
+    uses: list[Callable[[], Any]] = [
+        lambda: LEAKED[-1] + 1,
+        lambda: upl.function(lambda x: x + LEAKED[-1])(X),
+        lambda: upl.function(np.sum)(LEAKED[-1]),
+    ]
+    for use in uses:
         with pytest.raises(upl.UplError, match="UPL1935"):
             use()
 
@@ -248,12 +253,14 @@ def test_break_out_of_a_loop() -> None:
         (lambda: upl.function(lambda x: x)(np.zeros((0, 2))), "UPL1934", "empty"),
         (lambda: upl.function(lambda x: "text")(X), "UPL1934", "str"),
         (lambda: upl.function(lambda x: None)(X), "UPL1934", "no array"),
+        (lambda: upl.function(lambda x: x[:0])(X), "UPL1934", "empty"),
+        (lambda: upl.function(lambda x: np.max(x[:0]))(X), "UPL1931", "no elements"),
         (lambda: upl.function(3), "UPL1934", "expected a function"),
         (lambda: upl.function(lambda x, n: x, static_argnums=1)(X, [1]), "UPL1934", "hashable"),
         (lambda: upl.grad("text"), "UPL1934", "expected a function or a program"),
         (lambda: upl.grad(lambda x: x)(X), "UPL1934", "array of shape (3, 4)"),
         (lambda: upl.grad(lambda x: (np.sum(x), x))(X), "UPL1934", "has_aux"),
-        (lambda: upl.grad(lambda x: np.sum(x), has_aux=True)(X), "UPL1934", "pair"),
+        (lambda: upl.grad(np.sum, has_aux=True)(X), "UPL1934", "pair"),
         (lambda: upl.grad(np.sum, argnums=1)(X), "UPL1934", "no argument 1"),
         (lambda: upl.grad(lambda x: x * x)(3), "UPL1934", "int64"),
         (lambda: upl.jvp(np.sum, X, X), "UPL1934", "tuples"),

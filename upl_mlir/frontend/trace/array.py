@@ -130,6 +130,8 @@ class Array(NDArrayOperatorsMixin):
             except ValueError:
                 message = f"an array of shape {new.shape} does not fit into elements of shape {shape}"
                 raise fail("UPL1931", message, help="make the shapes equal, or such that they broadcast") from None
+        if 0 in shape:
+            return
         target = self.view(shape, index)._index
         self._storage.write(_updated(self._storage.node, target, numbers(new), shape))
 
@@ -177,7 +179,8 @@ class Array(NDArrayOperatorsMixin):
 
     def __float__(self) -> float:
         what = "float(…), a function of `math`, or an element of a numpy array"
-        raise self._number(what, "write np.exp(x), not math.exp(x), and np.zeros_like(x) or np.zeros(n, like=x), not np.zeros(n)")
+        help = "write np.exp(x), not math.exp(x), and np.zeros_like(x) or np.zeros(n, like=x), not np.zeros(n)"
+        raise self._number(what, help)
 
     def __complex__(self) -> complex:
         raise self._number("complex(…)", "traced functions compute with real numbers")

@@ -62,7 +62,7 @@ def _contracted(arrays: list[Array], terms: list[str], output: str) -> Array:
     extents: dict[str, int] = {}
     for a, t in zip(arrays, terms, strict=True):
         for c, n in zip(t, a.shape, strict=True):
-            extents[c] = max(extents.get(c, 1), n)
+            extents[c] = n if extents.get(c, 1) == 1 else extents[c]
     over = [c for c in dict.fromkeys("".join(terms)) if c not in output]
     names = {c: f"i{n}" for n, c in enumerate(output)} | {c: f"r{n}" for n, c in enumerate(over)}
     reads: list[Operand] = []

@@ -184,6 +184,9 @@ class Function:
                 help="return arrays and numbers, or tuples, lists and dicts of them",
             )  # fmt: skip
         array = as_array(leaf)
+        if 0 in array.shape:
+            message = f"{self._name} returns an empty array: its shape is {array.shape}"
+            raise fail("UPL1934", message, _place(self.fun), help="return arrays with elements")
         out = computed(lambda a: a, array, boolean=array.boolean, word="result").operand().node
         assert isinstance(out, Compute)
         out.span = out.reads[0].node.span if isinstance(leaf, Array) else _place(self.fun)

@@ -148,8 +148,6 @@ def select(shape: Shape, key: Any) -> tuple[Shape, Index]:
             out.append(extent)
         else:
             index.append(_integer(part, axis, shape[axis]))
-    if 0 in out:
-        raise fail("UPL1931", f"x[…] has no elements: its shape is {tuple(out)}", help=f"the array's shape is {shape}")
     return tuple(out), tuple(index)
 
 

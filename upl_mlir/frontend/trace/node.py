@@ -205,10 +205,17 @@ class Trace:
             self._constants[key] = value, leaf
         return leaf
 
-    def compute(self, shape: Shape, make: Callable[..., Expr], reads: Sequence[Operand], **more: Any) -> Compute:
-        """A new computation."""
+    def compute(
+        self, shape: Shape, make: Callable[..., Expr], reads: Sequence[Operand], *, over: Shape = (),
+        gather: Gather = Gather.SUM, **more: Any,
+    ) -> Node:  # fmt: skip
+        """A new computation; of nothing, if an extent is 0.  Raises UplError (UPL1931) for a maximum of nothing."""
         number, loops, span = self.common()
-        return Compute(number, shape, loops, span, make, tuple(reads), **more)
+        if 0 not in (*shape, *over):
+            return Compute(number, shape, loops, span, make, tuple(reads), over=over, gather=gather, **more)
+        if gather in (Gather.MAX, Gather.MIN) and 0 not in shape:
+            raise fail("UPL1931", f"the {gather.value} of no elements", help="slice so that something is left")
+        return Fill(number, shape, loops, span, 1.0 if gather is Gather.PRODUCT else 0.0)
 
 
 class Storage:

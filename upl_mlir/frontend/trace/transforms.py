@@ -385,7 +385,15 @@ def _outermost(what: str) -> None:
 
 def _variables(args: Any) -> Any:
     """Copies of arrays by which one can differentiate."""
-    return tree.map_tree(lambda a: computed(lambda e: e, numbers(as_array(a)), word="variable"), args)
+
+    def copy(a: Any) -> Array:
+        array = numbers(as_array(a))
+        if 0 in array.shape:
+            help = "differentiate by arrays with elements"
+            raise fail("UPL1934", f"an array to differentiate by is empty: its shape is {array.shape}", help=help)
+        return computed(lambda e: e, array, word="variable")
+
+    return tree.map_tree(copy, args)
 
 
 def _derivatives(of: Array, wrt: Sequence[Array], what: str) -> list[Array]:

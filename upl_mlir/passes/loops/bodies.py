@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """Bodies of nodes as terms, with the precision that each value has."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """Writing `arith`, `scf` and `memref`: blocks with what has been computed in them, index expressions, conditions, tables."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """A checked affine program as a system of equations between arrays (the pull form).
 
     Sum.s<d,k,i>  =  fold + over j of  Res.r<d,k,j> * W<d,k,j,i>
@@ -25,7 +28,7 @@ from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, kind_of
 from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_PIECES = 16
@@ -220,7 +223,7 @@ class Builder:
         if memo not in self._memo:
             if memo in self._building:
                 raise error(
-                    "UPL1903", f"`{node.symbol}.{port.name}` waits for itself", span_of(node), help="run `upl check`"
+                    "UPL1823", f"`{node.symbol}.{port.name}` waits for itself", span_of(node), help="run `upl check`"
                 )
             self._building.add(memo)
             self._memo[memo] = (self._fold if port.gather else self._ordinary)(node, port, env, at)
@@ -259,7 +262,7 @@ class Builder:
 
     def _no_token(self, what: str) -> Exception:
         return error(
-            "UPL1903", f"nothing arrives at `{what}` for some of its instances", span_of(self.program),
+            "UPL1823", f"nothing arrives at `{what}` for some of its instances", span_of(self.program),
             help="run `upl check`, which shows the instances",
         )  # fmt: skip
 
@@ -315,7 +318,7 @@ class Builder:
             assert isinstance(port.count, IndexExpr)
             if any(node.port(n) for n in port.count.names):
                 raise error(
-                    "UPL1901", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node),
+                    "UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node),
                     help='use engine="interp", which moves tokens',
                 )  # fmt: skip
             count = self.lin.plain(port.count).substitute(dict(env))
@@ -336,22 +339,51 @@ class Builder:
         if not cases:
             return []
         if dims and len(cases) > 1 and self.ordered:  # one loop over all cases keeps the order
-            common = self._hull(cases)
+            common = self._hull(cases, dims, at)
             inside = (*at, *common)
             return [Part(dims, common, self._sent(inverse, free, env, kind, inside), tuple(cases))]
         out: list[Part] = []
         for case in cases:
-            over = tuple(c for c in case if c.e.names & set(dims))
-            guard = tuple(c for c in case if not c.e.names & set(dims) and not self.lin.implies(at, c))
+            left, case, fixed = self._determined(dims, case)
+            over = tuple(c for c in case if c.e.names & set(left))
+            guard = tuple(c for c in case if not c.e.names & set(left) and not self.lin.implies(at, c))
             self._leave_open(guard)
-            body = self._sent(inverse, free, env, kind, (*at, *case))
-            out.append(Part(dims, over, body, (guard,) if guard else ()))
+            here = {u: e.substitute(fixed) for u, e in free.items()}
+            body = self._sent(inverse, here, env, kind, (*at, *case))
+            out.append(Part(left, over, body, (guard,) if guard else ()))
         return out
 
-    def _hull(self, cases: Sequence[Cons]) -> Cons:
-        """The constraints of the cases that all of them satisfy."""
+    def _determined(self, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
+        """Iterators that an equality gives by earlier ones are none: the others, the constraints, and their values."""
+        fixed: dict[str, IndexExpr] = {}
+        for c in case:
+            e = self.lin.plain(c.e.substitute(fixed))
+            found = [(m[0].name, k) for m, k in e.terms if len(m) == 1 and isinstance(m[0], Var) and m[0].name in dims]
+            if not c.eq or not found:
+                continue
+            name, k = max(found, key=lambda f: dims.index(f[0]))
+            value = (e - IndexExpr.of(name) * k) * -k
+            if abs(k) == 1 and name not in value.names:
+                fixed = {f: v.substitute({name: value}) for f, v in fixed.items()} | {name: value}
+        if not fixed:
+            return dims, case, fixed
+        return tuple(d for d in dims if d not in fixed), self._here(case, fixed), fixed
+
+    def _hull(self, cases: Sequence[Cons], dims: Sequence[str], at: Cons) -> Cons:
+        """Constraints that all cases satisfy, with bounds for every iterator."""
         every = dict.fromkeys(c for case in cases for c in case)
-        return tuple(c for c in every if all(self.lin.implies(case, c) for case in cases))
+        out = [c for c in every if all(self.lin.implies((*at, *case), c) for case in cases)]
+        for d in dims:
+            lows: list[IndexExpr] = []
+            highs: list[IndexExpr] = []
+            for case in cases:
+                projected = self.lin.project((*at, *case), [o for o in dims if o != d])
+                low, high = self.lin.limits(projected, d, self.fields)
+                lows.append(extremum(Extremum.MAX, low))
+                highs.append(extremum(Extremum.MIN, high))
+            x = IndexExpr.of(d)
+            out += [Con(x - extremum(Extremum.MIN, lows)), Con(extremum(Extremum.MAX, highs) - x)]
+        return self.lin.minimal(out, at)
 
     # -- what bodies ask ----------------------------------------------------------------------------------------------
     def argument(self, arg: BlockArgument, env: Env, at: Cons) -> Term:

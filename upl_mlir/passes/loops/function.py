@@ -1,3 +1,7 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# pyright: reportOptionalMemberAccess=false
+# (xDSL leaves the types of attributes and results open)
 """The function of a scheduled program: arguments, arrays, loops, elements."""
 
 from __future__ import annotations
@@ -166,7 +170,7 @@ class FunctionWriter:
                     self._allocate(a)
             self.body(t.body)
 
-        if t.parallel and self._worth(t):
+        if t.parallel:
             code = self.code
             lb = code.extremum(t.lows, arith.MaxSIOp)
             ub = code.extremum([h + 1 for h in t.highs], arith.MinSIOp)
@@ -182,19 +186,6 @@ class FunctionWriter:
             code.emit(scf.ParallelOp([lb], [ub], [code.constant(1, INDEX)], Region(block)))
             return
         self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
-
-    def _worth(self, t: Loop) -> bool:
-        """Whether a loop is marked parallel: the outermost of a nest."""
-        at = self.code.scope
-        while at.outer is not None:
-            owner = at.block.parent_op()
-            if isinstance(owner, scf.ParallelOp) or ("parallel", at) in self._parallel:
-                return False
-            at = at.outer
-        del t
-        return True
-
-    _parallel: frozenset[object] = frozenset()
 
     def _leaf(self, t: Leaf) -> None:
         eq = self.system.equations[t.stmt.array]

@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """What of a program has to live in arrays: inputs of nodes and sent values as a graph, and the choice among them.
 
 A value that is used once, or costs less than reading it back, is computed where it is used; what is stored are
@@ -76,15 +79,15 @@ class Graph:
         self._costs: dict[object, int] = {}
 
     def _static(self, a: Arrow) -> None:
-        """Refuse an arrow that data decide.  Raises UplError (UPL1901)."""
+        """Refuse an arrow that data decide.  Raises UplError (UPL1821)."""
         send = a.send
         known = {*a.source.fields, *self.lin.ctx.params, *self.lin.ctx.constants, *(it.name for it in send.loops)}
         names = {n for e in send.index.data if e is not None for n in e.names}
         if send.predicate is not None or not names <= known:
             what = "condition" if send.predicate is not None else "index"
             raise error(
-                "UPL1901",
-                f"the native engine runs programs whose arrows follow from indices alone; data decide the {what} of {a.text}",
+                "UPL1821",
+                f"native code is made of programs whose arrows follow from indices; data decide the {what} of {a.text}",
                 span_of(send),
                 help='use engine="interp" (or "token"), which moves tokens',
             )

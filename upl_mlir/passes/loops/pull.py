@@ -1,3 +1,7 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# pyright: reportPrivateUsage=false
+# (xDSL leaves the types of attributes and results open)
 """Arrows turned round: which source instance sends the token that a target instance gets.
 
 The relation of an arrow (LANGUAGE 3.9) is solved for the source's fields and iterators.  For an ordinary input all of them
@@ -206,7 +210,7 @@ def invert(
 ) -> Inverse:
     """The arrow solved for its source.  `context` are the cases of the target's domain.
 
-    Raises UplError (UPL1902) if an ordinary input's source does not follow from its index.
+    Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
     solver = Solver(lin, arrow, ordered=ordered)
     left, free = solver.solve()
@@ -220,7 +224,7 @@ def invert(
                 cases = [tuple(c.substitute({u: solver.solved[u]}) for c in case) for case in cases]
         if free:
             raise error(
-                "UPL1902",
+                "UPL1822",
                 f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
                 "the index of its target",
                 span_of(arrow.send),

@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """Statements and dependences: one statement for each piece of an equation, one dependence for each read of what another
 (or the same) statement writes."""
 

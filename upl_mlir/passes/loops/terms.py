@@ -1,3 +1,6 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
 """Right-hand sides of equations: what the value of one element of an array is, in terms of other arrays.
 
 A term has index expressions over the equation's fields, the iterators of the folds around it, and parameters.  Terms are

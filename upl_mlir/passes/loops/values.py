@@ -1,3 +1,7 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# pyright: reportPrivateImportUsage=false, reportUnnecessaryCast=false
+# (xDSL leaves the types of attributes and results open)
 """Terms as operations: arithmetic with its faults, elements of arrays, folds with register accumulators."""
 
 from __future__ import annotations
@@ -6,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects import arith, math, memref
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.arith import FastMathFlag as Flag
+from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -117,7 +121,7 @@ class Values:
             case arith.FPToSIOp():
                 self._no_integer(args[0])
             case math.IPowIOp():
-                raise error("UPL1906", "the native engine has no `**` on integers yet", span_of(op),
+                raise error("UPL1826", "the native engine has no `**` on integers yet", span_of(op),
                             help="write the product out, or use reals")  # fmt: skip
             case _:
                 pass
