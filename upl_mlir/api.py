@@ -375,7 +375,7 @@ class Compiled:
             with self.program.errors():
                 return self._native(arrays, given, out)
         found = self._interpreted(given, arrays)
-        for name, into in (out or {}).items():
+        for name, into in cast("dict[str, Any]", out or {}).items():
             if name not in found or into.shape != found[name].shape or into.dtype != found[name].dtype:
                 raise error("UPL1503", f"out[{name!r}] is not of the shape and type of an output")
             into[...] = found[name]

@@ -162,3 +162,23 @@ def test_an_entry_that_is_not_read_decides_nothing():
     all_proved(text)
     out = upl.compile(upl.load(text))(X=np.array([[2.0, 3.0], [9.0, 9.0]]), Y=np.ones((2, 2)))
     assert out["R"].tolist() == [[2, 2], [3, 3]]
+
+
+OUTSIDE = [
+    ("input X<i,e> in 0<=i<=3, 0<=e<N[i] { -> A.x }", "UPL1207"),
+    ("input X<i> in 0<=i<=3 { -> A.x<i,e> for e in 0..N[i]-1 }", "UPL1308"),
+    ("input X<i,e> in 0<=i<=3, 0<=e<1 { if N[i]>0: -> A.x }", "UPL1308"),
+    ("input X<i> in 0<=i<=3 { -> A.x<i,N[i]> }", "UPL1308"),
+]
+
+
+@pytest.mark.parametrize(("source", "code"), OUTSIDE)
+def test_an_entry_that_does_not_exist_is_refuted(source, code):
+    """All of this was proved, or ended with an internal error."""
+    text = f"program outside\nconst N[0:2] = [1, 2, 3]\n{source}\noutput R<i,e>\nnode A<i,e> {{ in x; x*x -> R }}\n"
+    with pytest.raises(upl.UplError) as e:
+        p = upl.load(text)
+        raise upl.UplError(*p.check().diagnostics())
+    assert [d.code for d in e.value.diagnostics] == [code]
+    assert "N[3], which does not exist" in e.value.diagnostics[0].message
+    all_proved(text.replace("i<=3", "i<=2"))

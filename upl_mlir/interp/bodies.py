@@ -233,7 +233,9 @@ class Body:
         if isinstance(op, arith.ConstantOp | RefOp):
             return self._literal(op, kind or self.kind(v))
         if kind is Kind.F64 and self.kind(v) is Kind.F32 and isinstance(op, _WEAK):
-            return f"float({self.text(op.operands[0])})"
+            rule = self._rule(op)
+            assert rule is not None
+            return rule.text.format(self.text(op.operands[0]))
         return self._texts[v]
 
     def _literal(self, op: arith.ConstantOp | RefOp, kind: Kind) -> str:
@@ -308,8 +310,10 @@ class Body:
     def _test_needs(self, s: SendOp) -> set[Operation]:
         return self._closure([s.predicate] if s.predicate is not None else [])
 
-    def write(self, w: Writer) -> None:
-        """Write the function ``fire<number>(key, a0, ..., _)``; the last argument is a multiplicity, not used."""
+    def needs(self) -> tuple[set[Operation], list[set[Operation]], list[set[Operation]]]:
+        """What is evaluated where: the operations that come first, and for each arrow those behind its value and those
+        behind its condition.
+        """
         sends = [a.op for a in self.arrows]
         values, tests = [self._value_needs(s) for s in sends], [self._test_needs(s) for s in sends]
         first: set[Operation] = set()
@@ -321,6 +325,11 @@ class Body:
             )
             if open_ or (len(users) > 1 and o not in self._lazy):
                 first.add(o)
+        return first, values, tests
+
+    def write(self, w: Writer) -> None:
+        """Write the function ``fire<number>(key, a0, ..., _)``; the last argument is a multiplicity, not used."""
+        first, values, tests = self.needs()
         inner = Writer()
         inner.depth = w.depth + 1
         with inner.block("try:"):

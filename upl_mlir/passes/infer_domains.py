@@ -64,7 +64,8 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
     for name, op in sets.ends.items():
         if op.declared is not None:
             declared = sets.domain(name)
-            _require_entries(sets, op)
+            if isinstance(op, InputOp):
+                _require_entries(sets, op)  # of the others no point is served that needs one: `check` refutes them
             if not isinstance(op, NodeOp):
                 _require_bounded(declared, op)
         elif isinstance(op, InputOp):

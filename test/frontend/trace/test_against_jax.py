@@ -46,6 +46,23 @@ def test_value_and_gradient(name: str) -> None:
     same((value, d), jax.value_and_grad(g, argnums=case.argnums)(*case.args))
 
 
+COMPILED = ["mlp", "jacobi", "multidimensional_scaling", "lstm", "cross_entropy", "triangular", "gradient_descent"]
+
+
+@pytest.mark.parametrize("engine", ["native"], indirect=True)
+@pytest.mark.parametrize("name", COMPILED)
+def test_native_code(name: str, engine: str) -> None:
+    f, g, case = pair(name)
+    value, d = upl.value_and_grad(f, argnums=case.argnums)(*case.args)
+    same((value, d), jax.value_and_grad(g, argnums=case.argnums)(*case.args))
+
+
+@pytest.mark.parametrize("engine", ["native"], indirect=True)
+def test_loop_as_native_code(engine: str) -> None:
+    args = normal(6), normal(5, seed=1)
+    same(upl.value_and_grad(partial(heat, np))(*args), jax.value_and_grad(partial(heat, jnp))(*args))
+
+
 def test_there_are_twenty() -> None:
     assert len(CASES) >= 20
 

@@ -281,8 +281,15 @@ def test_engines() -> None:
     def f(x: Any) -> Any:
         return np.sum(np.tanh(x @ Y))
 
-    want = upl.grad(f)(X)
-    np.testing.assert_allclose(upl.grad(upl.function(f, engine="interp"))(X), want, rtol=1e-14)
+    want = upl.grad(upl.function(f, engine="interp"))(X)
+    np.testing.assert_allclose(upl.grad(upl.function(f, engine="native"))(X), want, rtol=1e-14)
+
+
+def test_functions_run_as_native_code_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    from upl_mlir.frontend.trace import function
+
+    monkeypatch.undo()
+    assert function.best_engine() == "native"
 
 
 def test_programs_are_ordinary_ones_and_the_names_do_for_programs_what_they_did() -> None:
