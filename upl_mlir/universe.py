@@ -32,6 +32,8 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("tangent", "tangent", "TangentPass"),
         ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
+        ("schedule", "schedule", "SchedulePass"),
+        ("lower-loops", "lower_to_loops", "LowerLoopsPass"),
         ("batch", "batch", "BatchPass"),
         ("checkpoint", "checkpoint", "CheckpointPass"),
         ("lower-hw", "lower_hw", "LowerHwPass"),

@@ -26,7 +26,8 @@ class Draft:
         self.time: dict[str, dict[str, int]] = {}  # per space kind: variable → direction
 
     # -- spaces ----------------------------------------------------------------------------------------------------
-    def _param(self) -> str:
+    def param(self) -> str:
+        """A symbolic parameter, perhaps one that there is."""
         if self.params and (len(self.params) == 2 or self.rng.random() < 0.5):
             return self.rng.choice(self.params).name
         new = ("n", "T")[len(self.params)]
@@ -83,7 +84,7 @@ class Draft:
                 return Bound(v, lo, hi, may_be_empty)
             how = "const"
         if how == "param":
-            p = self._param()
+            p = self.param()
             self.features.append("symbolic")
             style = rng.random()
             if style < 0.6:

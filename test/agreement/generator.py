@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agreement.bodies import TYPES, clamp, expression
+from agreement.layers import layer_chain
 from agreement.model import CARRIED, UNBOUNDED, Assign, End, Port, Program
 from agreement.spaces import Space
 from agreement.static import TRUE, Cond, Lin, cmp, conj, num, var
@@ -327,7 +328,12 @@ class Generator(Wiring):
     def program(self) -> Program:
         """The whole."""
         rng = self.rng
-        spaces = [self.space() for _ in range(rng.choice((1, 1, 1, 2)))]
+        spaces: list[Space] = []
+        if rng.random() < 0.15:
+            space, outputs = layer_chain(self)
+            spaces.append(space)
+            self.outputs += outputs
+        spaces += [self.space() for _ in range(rng.choice((1, 1, 1, 2)))]
         for n in range(rng.randrange(2, self.size + 1)):
             self.node(spaces[n % len(spaces)])
         self.close()

@@ -12,35 +12,29 @@ from the adjoint of the segment after, and so no copy starts before that one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import nodes, poly_context, program_of, span_of
-from upl_mlir.passes.arrows import PRIMAL
+from upl_mlir.dialects.upl import AdjointOp, ProgramOp
+from upl_mlir.dialects.upl.query import poly_context, program_of, span_of
 from upl_mlir.passes.batch import names_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.check import Count, Counts, number
-from upl_mlir.passes.cycles import components
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.notes import add_note
 from upl_mlir.passes.refire import Refire
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.passes.runs import Revolve, Segments, revolve
+from upl_mlir.passes.time_loop import MOST_STEPS, Loop
 from upl_mlir.poly.counting import count
-from upl_mlir.poly.describe import Interval, interval
 from upl_mlir.poly.expr import Formula, IndexExpr
-from upl_mlir.poly.sets import PSet, union
-
-MOST_NODES = 12  # of which all phases are tried
-MOST_STEPS = 256  # of a schedule that is written into the program as tables
+from upl_mlir.poly.sets import PSet
 
 
 @dataclass(frozen=True)
@@ -89,8 +83,8 @@ def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, s
         runs = _revolve(program, loop, first, end, snapshots)
         at_once = loop.tape(lambda step: Formula.compare(step, "==", runs.last))
         loop = Loop(ProgramSets(program), along)  # with the tables of the schedule
-    refire = Refire(program, loop.sets, along, runs, loop.phases, loop.adjoints)
-    refire.run(loop.again)
+    refire = Refire(program, loop, runs)
+    refire.run()
     if isinstance(runs, Segments):
         what = f"every {runs.size}"
         kept = f"{_words(_sum(refire.kept))} are"
@@ -150,146 +144,3 @@ def _size(program: ProgramOp, every: int | str) -> int:
     if size < 1:
         raise error("UPL1430", f"every={every}: a segment has at least one step")
     return size
-
-
-class Loop:
-    """The loop along a field: which nodes are forward and which adjoint, what must fire again, the steps.
-
-    Nodes that differentiation made are marked; in a program that was read from text, the forward nodes are those on cycles
-    that go up along the field, and what feeds them.
-    """
-
-    def __init__(self, sets: ProgramSets, along: str):
-        self.sets, self.along = sets, along
-        here = [op for op in nodes(sets.program) if along in op.fields]
-        if not here:
-            fields = sorted({f for op in nodes(sets.program) for f in op.fields})
-            raise error("UPL1430", f"no node has the index field `{along}`", help=did_you_mean(along, fields))
-        marked = any(PRIMAL in op.attributes for op in here)
-        self.forward = [op for op in here if PRIMAL not in op.attributes] if marked else self._rising(here)
-        self.adjoints = [op for op in here if op not in self.forward]
-        self.again = self._again()
-        self.phases = self._phases()
-
-    def _rising(self, here: Sequence[NodeOp]) -> list[NodeOp]:
-        """Nodes on cycles that go up along the field, and those that feed them."""
-        found: set[str] = set()
-        for component in components(self.sets):
-            names = {op.symbol for op in component}
-            inner = [a for a in self.sets.arrows if a.source.symbol in names and a.target.symbol in names]
-            if all(op in here for op in component) and all(self._ahead(a) for a in inner):
-                found |= names
-        self._with_sources(found, {op.symbol for op in here})
-        return [op for op in here if op.symbol in found]
-
-    def _ahead(self, a: Arrow) -> bool:
-        r = self.sets.relation(a)
-        return r.constrain(Formula.compare(f"{self.along}'", "<", self.along)).is_empty()
-
-    def _with_sources(self, found: set[str], allowed: set[str]) -> None:
-        """Add the nodes that send, each at one index along the field, to those found."""
-        stack = list(found)
-        while stack:
-            for a in self.sets.into(stack.pop()):
-                name = a.source.symbol
-                if name in allowed and name not in found and f"{self.along}'" not in a.stars:
-                    found.add(name)
-                    stack.append(name)
-
-    def _again(self) -> list[NodeOp]:
-        """The nodes that send the adjoint something, and all that these need inside the loop."""
-        adjoints = {op.symbol for op in self.adjoints}
-        found = {
-            op.symbol for op in self.forward if any(a.target.symbol in adjoints for a in self.sets.out_of(op.symbol))
-        }
-        if not found:
-            raise error(
-                "UPL1430", f"nothing waits along `{self.along}`: no node with that field sends a value to its adjoint",
-                help="checkpoint a gradient program, along the field of its time loop",
-            )  # fmt: skip
-        self._with_sources(found, {op.symbol for op in self.forward})
-        return [op for op in self.forward if op.symbol in found]
-
-    def tape(self, inside: Callable[[IndexExpr], Formula] | None = None) -> Count:
-        """The tokens that the loop sends to its adjoint, at all steps or at those for which `inside` holds."""
-        adjoints = {op.symbol for op in self.adjoints}
-        total = Counts()
-        for op in self.again:
-            for a in self.sets.out_of(op.symbol):
-                if a.target.symbol in adjoints:
-                    tokens = self.sets.tokens(a)
-                    if inside is not None:
-                        tokens = tokens.constrain(inside(IndexExpr.of(self.along) - self.phases[op.symbol]))
-                    total[str(len(total))] = number(count(tokens))
-        return total.total
-
-    # -- steps ---------------------------------------------------------------------------------------------------------
-    def _phases(self) -> dict[str, int]:
-        """A phase of 0 or 1 for each node, such that as few tokens as possible go from a step to the next.
-
-        That is retiming as of synchronous circuits: a node with phase 1 belongs to the step before its index.
-        """
-        names = [op.symbol for op in self.again]
-        edges: list[tuple[int, int, int, int]] = []
-        for a in self.sets.arrows:
-            if a.source.symbol in names and a.target.symbol in names and f"{self.along}'" not in a.stars:
-                ahead = self._constant_ahead(a)
-                if ahead is None:
-                    return dict.fromkeys(names, 0)
-                edges.append((names.index(a.source.symbol), names.index(a.target.symbol), ahead, self._weight(a)))
-        if len(names) > MOST_NODES:
-            return dict.fromkeys(names, 0)
-        best: tuple[int, int, tuple[int, ...]] | None = None
-        for choice in product((0, 1), repeat=len(names)):
-            spans = [ahead - choice[t] + choice[s] for s, t, ahead, _ in edges]
-            if min(spans, default=0) >= 0 and 0 in choice:
-                cost = sum(n * w for n, (*_, w) in zip(spans, edges, strict=True))
-                best = min(best or (cost, sum(choice), choice), (cost, sum(choice), choice))
-        return dict(zip(names, best[2] if best else (0,) * len(names), strict=True))  # without any: it goes backward
-
-    def _constant_ahead(self, a: Arrow) -> int | None:
-        """How far an arrow goes along the field, if always equally far."""
-        r = self.sets.relation(a)
-        mark = f"{self.along}'"
-        got = r.express(IndexExpr.of(mark) - self.along, ())
-        return got.constant if got is not None else None
-
-    def _weight(self, a: Arrow) -> int:
-        """Tokens that an arrow sends at some sizes."""
-        ctx = self.sets.ctx
-        sizes = dict.fromkeys(ctx.params, 7)
-        try:
-            small = ProgramSets(self.sets.program, sizes)
-            twin = next(b for b in small.arrows if b.send is a.send)
-            return sum(1 for _ in small.tokens(twin).points())
-        except IndexError:
-            return 1
-
-    def extent(self) -> tuple[IndexExpr, IndexExpr]:
-        """The first step that may fire again, and the last that sends the adjoint something."""
-        adjoints = {op.symbol for op in self.adjoints}
-        last = [op for op in self.again if any(a.target.symbol in adjoints for a in self.sets.out_of(op.symbol))]
-        return self.steps(self.again).lo, self.steps(last).hi
-
-    def entered(self, lowest: int) -> int:
-        """The last of the steps at which states enter the loop from outside, each at one step."""
-        names = {op.symbol for op in self.again}
-        out = lowest
-        for a in self.sets.arrows:
-            if a.target.symbol in names and a.source.symbol not in names and f"{self.along}'" not in a.stars:
-                step = self.sets.relation(a).express(IndexExpr.of(f"{self.along}'") - self.phases[a.target.symbol], ())
-                at = None if step is None else self.sets.ctx.number(step)
-                out = out if at is None else max(out, at)
-        return out
-
-    def steps(self, ops: Sequence[NodeOp]) -> Interval:
-        """The steps of some nodes."""
-        parts: list[PSet] = []
-        for op in ops:
-            both = self.sets.domain(op.symbol).project((self.along,)).extend((self.along, "step"))
-            step = IndexExpr.of(self.along) - self.phases[op.symbol]
-            parts.append(both.constrain(Formula.compare("step", "==", step)).project(("step",)))
-        got = interval(union(parts).coalesce(), "step", ())
-        if got is None:
-            raise error("UPL1431", f"the steps along `{self.along}` are no interval")
-        return got[0]

@@ -11,13 +11,8 @@ from xdsl.passes import ModulePass
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
-from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.function import FunctionWriter
-from upl_mlir.passes.loops.statements import edges, statements
-from upl_mlir.passes.loops.terms import Kind
-from upl_mlir.passes.schedule import Scheduler
-from upl_mlir.passes.storage import Storage
+from upl_mlir.passes.schedule import schedule
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -49,30 +44,18 @@ class Lowered:
 
 @bounded("the lowering to loops")
 def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed") -> Lowered:
-    """Lower a program (with `adjoint of` expanded) to loops; sizes stay symbolic.
+    """Lower a program to one function of loops; see `schedule` for what is asked of it and what the options mean.
 
-    `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
-    Raises UplError (UPL19xx) for what is not a checked affine program.
+    Raises UplError (UPL19xx).
     """
-    if not domains_known(program):
-        infer_domains(program)
-    ordered = gather == "ordered"
-    system = equations(program, Kind(real), ordered=ordered)
-    stmts = statements(system)
-    deps = edges(system.lin, stmts)
-    tree = Scheduler(system.lin, stmts, deps).tree()
-    arrays = Storage(system, tree, deps).arrays()
-    writer = FunctionWriter(program, system, arrays, ordered=ordered)
-    module = writer.write(tree)
-    layouts = {
-        op.symbol: Layout(
-            tuple(a.lower for a in writer.arrays[op.symbol].axes), tuple(a.extent for a in writer.arrays[op.symbol].axes)
-        )
-        for op in writer.hosts
-    }
-    scratch = tuple(
-        Scratch(a.name, a.kind.bytes, tuple(x.extent for x in a.axes)) for a in arrays.values()
-    )
+    plan = schedule(program, real=real, gather=gather)
+    writer = FunctionWriter(program, plan.system, plan.arrays, ordered=plan.ordered)
+    module = writer.write(plan.tree)
+    layouts: dict[str, Layout] = {}
+    for op in writer.hosts:
+        axes = writer.arrays[op.symbol].axes
+        layouts[op.symbol] = Layout(tuple(a.lower for a in axes), tuple(a.extent for a in axes))
+    scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.extent for x in a.axes)) for a in plan.arrays.values())
     return Lowered(module, layouts, scratch)
 
 
@@ -82,7 +65,7 @@ class LowerLoopsPass(ModulePass):
 
     Requires: all domains known; nothing refuted; no arrow decided by data.
     Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `memref` with a memref for each host port.
-    Source: Feautrier 1991 (recurrences to loops), Allen and Kennedy 1987 (order), Bondhugula et al. 2008 (fusion).
+    Source: docs/native.md; ARCHITECTURE, "the way of the data".
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> ...
         ->

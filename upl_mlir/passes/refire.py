@@ -39,6 +39,7 @@ from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, primed
 from upl_mlir.passes.runs import Runs
+from upl_mlir.passes.time_loop import Loop
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import describe, fibre_count, interval
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
@@ -57,17 +58,11 @@ class Entering:
 
 @dataclass
 class Refire:
-    """One program being given copies of some nodes along a field.
-
-    `phases` has each node's phase; `adjoints` are the nodes that take values from the copies and may let a run go.
-    """
+    """One program being given copies of the nodes of a loop that must fire again."""
 
     program: ProgramOp
-    sets: ProgramSets
-    along: str
+    loop: Loop
     runs: Runs
-    phases: dict[str, int]
-    adjoints: Sequence[NodeOp]
     copies: dict[str, NodeOp] = field(default_factory=dict[str, NodeOp])
     domains: dict[str, PSet] = field(default_factory=dict[str, PSet])  # of the copies
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -75,8 +70,19 @@ class Refire:
     keeps: list[PSet] = field(default_factory=list[PSet])  # domains of the nodes that hold them
     shared: bool = False  # some token serves several runs
 
-    def run(self, again: Sequence[NodeOp]) -> None:
+    @property
+    def sets(self) -> ProgramSets:
+        """The program's sets."""
+        return self.loop.sets
+
+    @property
+    def along(self) -> str:
+        """The loop's field."""
+        return self.loop.along
+
+    def run(self) -> None:
         """Make the copies and their arrows."""
+        again = self.loop.again
         front, taken = self.runs.fields, symbols(self.program)
         for op in again:
             whole = self.sets.domain(op.symbol).extend((*op.fields, *front)).reorder((*front, *op.fields))
@@ -100,7 +106,7 @@ class Refire:
 
     def step(self, name: str, mark: str = "") -> IndexExpr:
         """The step of an instance of a node, over its fields with `mark` behind them."""
-        return IndexExpr.of(self.along + mark) - self.phases.get(name, 0)
+        return IndexExpr.of(self.along + mark) - self.loop.phases.get(name, 0)
 
     # -- copies --------------------------------------------------------------------------------------------------------
     def _copy(self, op: NodeOp, name: str) -> None:
@@ -199,7 +205,7 @@ class Refire:
             for e in single:
                 if e.relation <= e.relation.constrain(self.runs.begins(self.step(op.symbol, "'"))):
                     e.held = e.relation.project(self._points(e.arrow)).coalesce()
-                elif e.arrow.source.symbol in self.phases:
+                elif e.arrow.source.symbol in self.loop.phases:
                     raise error("UPL1431", f"{e.arrow.text} goes more than one step on", span_of(e.arrow.send))
             for e in single:
                 start = start - self._landing(e.arrow, e.relation) if e.held is not None else start
@@ -344,10 +350,10 @@ class Refire:
         mark = f"{self.along}'"
         after = self.runs.after(self.step(op.symbol, "'"))
         r = r.project((*points.dims, *a.dst))
-        for node in sorted(self.adjoints, key=lambda n: self._primal(n) != op.symbol):
-            if node.fields != op.fields or self._primal(node) not in self.phases:
+        for name, node in sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol):
+            if node.fields != op.fields:
                 continue
-            phase = self.phases[self._primal(node)]
+            phase = self.loop.phases[name]
             at = r.extend((*r.dims, "at")).constrain(Formula.compare("at", "==", after + phase))
             at = at.project([d for d in at.dims if d != mark]).rename({"at": mark}).reorder(r.dims)
             domain = self.sets.domain(node.symbol)
@@ -365,12 +371,6 @@ class Refire:
         )  # fmt: skip
 
     @staticmethod
-    def _primal(node: NodeOp) -> str:
-        """The node that an adjoint node belongs to, by its mark or, in a program read from text, by its name."""
-        mark = node.attributes.get(PRIMAL)
-        return mark.data if isinstance(mark, StringAttr) else node.symbol.removeprefix("D")
-
-    @staticmethod
     def _one(r: PSet, points: Sequence[str], dst: Sequence[str]) -> PSet | None:
         """For each point the least of the instances that belong to it."""
         known = list(points)
@@ -386,7 +386,7 @@ class Refire:
     # -- what the adjoint takes ----------------------------------------------------------------------------------------
     def _answer_adjoints(self, op: NodeOp) -> None:
         """Where a copy fires for it, the copy and not the node itself sends the adjoint what that needs."""
-        adjoints = {n.symbol for n in self.adjoints}
+        adjoints = {n.symbol for n in self.loop.adjoints}
         mine, whole = self.domains[op.symbol], self.sets.domain(op.symbol)
         step = self.step(op.symbol)
         for a in self.sets.out_of(op.symbol):
@@ -397,10 +397,11 @@ class Refire:
                     "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
                 )
             r = self.sets.relation(a)
+            early = self._early(a, r, step)
             dims = (*self.runs.fields, *a.dims)
-            again = r.extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)
+            again = (r - early).extend(dims).reorder(dims) & mine.extend(dims).reorder(dims)
             again = again.constrain(self.runs.answers(step)).coalesce()
-            rest = (r - r.constrain(self.runs.replaced(step))).coalesce()
+            rest = ((r - r.constrain(self.runs.replaced(step))) | early).coalesce()
             copy_along(replace(a, source=self.copies[op.symbol]), again, mine, lambda a=a: self.values[a.send.value],
                        a.send.target, rule=a.send.rule.data if a.send.rule else "stash")  # fmt: skip
             if rest.is_empty():
@@ -411,6 +412,20 @@ class Refire:
             a.send.condition = None if new.condition.is_true else FormulaAttr(new.condition)
             a.send.point_condition = None if new.point_condition.is_true else FormulaAttr(new.point_condition)
             a.send.count = None if new.count is None or new.count == IndexExpr.of(1) else CountAttr(new.count)
+
+    def _early(self, a: Arrow, r: PSet, step: IndexExpr) -> PSet:
+        """What the adjoint wants of an arrow before the run that could send it: it must wait from the first time on."""
+        if a.target.symbol not in self.loop.phases:
+            return self.sets.ctx.empty(a.dims)
+        wanted = self.step(a.target.symbol, "'")
+        early = r.constrain(Formula.compare(wanted, ">", step) & self.runs.replaced(step))
+        early = early.constrain(self.runs.same(step, wanted).negate()) if not self.runs.fields else early
+        if early.is_empty():
+            return early
+        if self.runs.fields:
+            raise error("UPL1431", f"the adjoint wants what {a.text} sends at a step before its own", span_of(a.send))
+        self.kept.append(early.project((*a.src, *a.loops)))
+        return early.coalesce()
 
 
 def _cost(chosen: Sequence[tuple[Entering, PSet]]) -> tuple[int, int]:

@@ -1,507 +1,71 @@
-"""`schedule`: in which order the statements of a program run, as a tree of loops.
-
-Allen and Kennedy's way, with shifts: the statements that depend on each other in a circle need a common loop along which no
-dependence goes back; those that it carries are done with, and what is left is scheduled inside.  Statements that do not
-are ordered by their dependences, and loops over the same values are fused where that keeps every dependence, so that
-what one statement writes is read while it is at hand.
-
-Over 500 lines because the search for an order, its proof and the fusion of loops read one set of tables.
-"""
+"""`schedule`: equations, the order of their statements, and where their elements live."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from upl_mlir.diagnostics import error
-from upl_mlir.passes.loops.graph import components
-from upl_mlir.passes.loops.statements import Edge, Statement
-from upl_mlir.poly.expr import Extremum, IndexExpr, extremum
-from upl_mlir.poly.linear import Con, Cons, Linear
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
 
-
-@dataclass(eq=False)
-class Loop:
-    """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another."""
-
-    var: str
-    lows: tuple[IndexExpr, ...]
-    highs: tuple[IndexExpr, ...]
-    parallel: bool
-    body: list[Tree]
-
-    @property
-    def context(self) -> Cons:
-        """What holds of the variable inside."""
-        x = IndexExpr.of(self.var)
-        return (*(Con(x - b) for b in self.lows), *(Con(b - x) for b in self.highs))
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.loops.equations import System, equations
+from upl_mlir.passes.loops.order import Scheduler, Tree
+from upl_mlir.passes.loops.statements import edges, statements
+from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.storage import Array, Storage
 
 
-@dataclass(eq=False)
-class Leaf:
-    """A statement at one point: `env` gives its fields by the loops' variables."""
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A scheduled program: its equations, the tree of loops, and the arrays between."""
 
-    stmt: Statement
-    env: dict[str, IndexExpr]
-
-
-@dataclass(eq=False)
-class Guard:
-    """`body` where the constraints hold."""
-
-    cons: Cons
-    body: list[Tree]
+    system: System
+    tree: list[Tree]
+    arrays: dict[str, Array]
+    ordered: bool
 
 
-Tree = Loop | Leaf | Guard
+@bounded("the schedule")
+def schedule(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed") -> Plan:
+    """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
+
+    `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
+    Raises UplError (UPL19xx) for what is not such a program.
+    """
+    if not domains_known(program):
+        infer_domains(program)
+    ordered = gather == "ordered"
+    system = equations(program, Kind(real), ordered=ordered)
+    stmts = statements(system)
+    deps = edges(system.lin, stmts)
+    tree = Scheduler(system.lin, stmts, deps).tree()
+    return Plan(system, tree, Storage(system, tree, deps).arrays(), ordered)
 
 
 @dataclass(frozen=True)
-class Along:
-    """How a statement takes part in a loop: the loop's variable is ``sign * field + shift``."""
+class SchedulePass(ModulePass):
+    """Note on a program how it will run as loops: the attribute `upl.schedule` holds the text.
 
-    field: str
-    sign: int
-    shift: int
+    Requires: all domains known; nothing refuted; no arrow decided by data.
+    Establishes: nothing that other passes need: `lower-loops` makes the same schedule again.
+    Source: Feautrier 1991 (recurrences to loops), Allen and Kennedy 1987 (order), Bondhugula et al. 2008 (fusion).
 
-    def value(self, var: str) -> IndexExpr:
-        """The field by the loop's variable."""
-        return (IndexExpr.of(var) - self.shift) * self.sign
+        upl.program @scan { ... }
+        ->
+        upl.program @scan { ... } {upl.schedule = "for L1 in 1..n ..."}
+    """
 
-    def time(self, value: IndexExpr) -> IndexExpr:
-        """The loop's variable at a value of the field."""
-        return value * self.sign + self.shift
+    name = "schedule"
+    real: str = "f64"
+    gather: str = "relaxed"
 
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from upl_mlir.passes.loops.show import schedule_text
 
-@dataclass(eq=False)
-class _Group:
-    """Statements that stand in one loop, or one statement whose loops are still open (`along` is empty)."""
-
-    members: list[Statement]
-    along: dict[Statement, Along]
-    inner: list[Edge]
-
-
-@dataclass(eq=False)
-class _Place:
-    """Where a statement stands: its loops so far."""
-
-    env: dict[str, IndexExpr] = field(default_factory=dict[str, IndexExpr])
-    left: tuple[str, ...] = ()
-
-
-class Scheduler:
-    """Builds the tree of loops."""
-
-    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge]):
-        self.lin = lin
-        self.stmts = list(stmts)
-        self.deps = list(deps)
-        self._vars = 0
-        self._least: dict[tuple[Edge, str, str, int], tuple[int | None, int | None]] = {}
-
-    def tree(self) -> list[Tree]:
-        """The whole tree.  Raises UplError (UPL1824) if no order is found."""
-        places = {s: _Place({}, s.free) for s in self.stmts}
-        tree = self._level(self.stmts, self.deps, places, ())
-        return guarded(self.lin, tree, ())
-
-    # -- one level ------------------------------------------------------------------------------------------------------
-    def _level(
-        self, stmts: list[Statement], deps: list[Edge], places: dict[Statement, _Place], context: Cons
-    ) -> list[Tree]:
-        groups: list[_Group] = []
-        before: dict[Statement, list[Edge]] = {s: [] for s in stmts}
-        for e in deps:
-            before[e.reader].append(e)
-        for comp in components(stmts, lambda s: [e.writer for e in before[s]]):
-            comp = sorted(comp, key=lambda s: s.at)
-            members = set(comp)
-            inner = [e for s in comp for e in before[s] if e.writer in members]
-            group = _Group(comp, {}, inner)
-            if inner:
-                group.along = self._cycle(comp, inner, places, context)
-            self._place(groups, group, before, places, context)
-        whole: list[_Group] = []
-        for group in groups:  # what was begun apart may have grown together
-            self._place(whole, group, before, places, context)
-        groups = whole
-        return [t for g in groups for t in self._emit(g, places, context)]
-
-    def _place(
-        self,
-        groups: list[_Group],
-        new: _Group,
-        before: dict[Statement, list[Edge]],
-        places: dict[Statement, _Place],
-        context: Cons,
-    ) -> None:
-        """Fuse a group with the last one that it can join, else append it.
-
-        What stands between the two must allow one of them to move to the other.
-        """
-        above: set[Statement] = set()  # of the groups between
-        reads_above = False
-        for at in reversed(range(len(groups))):
-            g = groups[at]
-            mine = set(g.members)
-            between = [e for s in new.members for e in before[s] if e.writer in mine]
-            pinned = any(e.writer in mine for s in above for e in before[s])  # something between reads what `g` writes
-            if (not pinned or not reads_above) and self._fuse(g, new, between, places, context):
-                if not pinned:
-                    groups.append(groups.pop(at))
-                return
-            above |= mine
-            reads_above = reads_above or bool(between)
-        groups.append(new)
-
-    # -- loops ----------------------------------------------------------------------------------------------------------
-    def _cycle(
-        self, comp: list[Statement], inner: list[Edge], places: dict[Statement, _Place], context: Cons
-    ) -> dict[Statement, Along]:
-        """A loop for statements that depend on each other in a circle."""
-        best: dict[Statement, Along] | None = None
-        first = max(comp, key=lambda s: (len(places[s].left), -s.at))
-        for f in (*places[first].left, *(f for f in first.fixed if f not in places[first].env)):
-            for sign in (1, -1):
-                fields = self._follow(first, f, inner, places)
-                if fields is None:
-                    continue
-                along = self._shifts(comp, fields, sign, inner, places, context)
-                if along is None:
-                    continue
-                spans = [self._span(e, along) for e in inner]
-                if all(s == (0, 0) for s in spans) or any(lo is not None and lo > 0 for lo, _ in spans):
-                    return along
-                best = best or along
-        if best is None or not any(places[s].left for s in comp):
-            names = ", ".join(f"`{s.array}`" for s in {s.array: s for s in comp}.values())
-            raise error(
-                "UPL1824",
-                f"no order of loops found for the elements of {names}, which depend on each other",
-                help='use engine="interp", which needs none',
-            )
-        return best
-
-    def _follow(
-        self, first: Statement, f: str, inner: list[Edge], places: dict[Statement, _Place]
-    ) -> dict[Statement, str] | None:
-        """The field of each statement that goes along with field `f` of the first, by the indices of the reads."""
-        fields = {first: f}
-        changed = True
-        while changed:
-            changed = False
-            for e in inner:
-                if e.reader in fields and e.writer not in fields:
-                    got = self._matching(e, fields[e.reader], None, places)
-                    if got is not None:
-                        fields[e.writer], changed = got, True
-                elif e.writer in fields and e.reader not in fields:
-                    got = self._matching(e, None, fields[e.writer], places)
-                    if got is not None:
-                        fields[e.reader], changed = got, True
-        for e in inner:
-            for s in (e.reader, e.writer):
-                if s not in fields:
-                    if f not in s.fields or f in places[s].env:
-                        return None
-                    fields[s] = f
-        return fields
-
-    def _matching(
-        self, e: Edge, reader: str | None, writer: str | None, places: dict[Statement, _Place]
-    ) -> str | None:
-        """The writer's field that moves with the reader's, or the other way round."""
-        if reader is not None:
-            open_ = [f for f in e.writer.fields if f not in places[e.writer].env]
-            found = [f for f in open_ if (e.index[f] - IndexExpr.of(reader)).constant is not None]
-            return next((f for f in found if f == reader), found[0] if found else None)
-        assert writer is not None
-        open_ = [f for f in e.reader.fields if f not in places[e.reader].env]
-        found = [f for f in open_ if (e.index[writer] - IndexExpr.of(f)).constant is not None]
-        return next((f for f in found if f == writer), found[0] if found else None)
-
-    def _distance(self, e: Edge, reader: str, writer: str, sign: int) -> tuple[int | None, int | None]:
-        """Least and greatest of how much later (along the loop, without shifts) the read is than the write."""
-        key = (e, reader, writer, sign)
-        if key not in self._least:
-            d = (IndexExpr.of(reader) - e.index[writer]) * sign
-            self._least[key] = self.lin.bounds(e.cons, d)
-        return self._least[key]
-
-    def _span(self, e: Edge, along: dict[Statement, Along]) -> tuple[int | None, int | None]:
-        r, w = along[e.reader], along[e.writer]
-        lo, hi = self._distance(e, r.field, w.field, r.sign)
-        shift = r.shift - w.shift
-        return (None if lo is None else lo + shift), (None if hi is None else hi + shift)
-
-    def _shifts(
-        self,
-        comp: list[Statement],
-        fields: dict[Statement, str],
-        sign: int,
-        inner: list[Edge],
-        places: dict[Statement, _Place],
-        context: Cons,
-    ) -> dict[Statement, Along] | None:
-        """Shifts under which no dependence goes back: such that the loops start together, none, or the least."""
-        least: list[tuple[Edge, int]] = []
-        for e in inner:
-            lo, _ = self._distance(e, fields[e.reader], fields[e.writer], sign)
-            if lo is None:
-                return None
-            least.append((e, lo))
-        plain = {s: Along(fields[s], sign, 0) for s in comp}
-        aligned = self._aligned(comp, plain, places, context)
-        for shifts in (aligned, dict.fromkeys(comp, 0)):
-            if shifts is not None and all(shifts[e.reader] - shifts[e.writer] + lo >= 0 for e, lo in least):
-                return {s: Along(fields[s], sign, shifts[s]) for s in comp}
-        shifts = dict.fromkeys(comp, 0)
-        for _ in range(len(comp) + 1):  # Bellman and Ford
-            changed = False
-            for e, lo in least:
-                if shifts[e.reader] - shifts[e.writer] + lo < 0:
-                    shifts[e.reader] = shifts[e.writer] - lo
-                    changed = True
-            if not changed:
-                return {s: Along(fields[s], sign, shifts[s]) for s in comp}
-        return None
-
-    def _aligned(
-        self,
-        comp: list[Statement],
-        along: dict[Statement, Along],
-        places: dict[Statement, _Place],
-        context: Cons,
-    ) -> dict[Statement, int] | None:
-        """Shifts that make all loops start at the same value; None if their starts do not differ by numbers."""
-        out: dict[Statement, int] = {}
-        start: IndexExpr | None = None
-        for s in comp:
-            lows, _ = self._range(s, along[s], places, context)
-            if len(lows) != 1:
-                return None
-            start = lows[0] if start is None else start
-            shift = (start - lows[0]).constant
-            if shift is None:
-                return None
-            out[s] = shift
-        return out
-
-    def _range(
-        self, s: Statement, along: Along, places: dict[Statement, _Place], context: Cons
-    ) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
-        """The bounds of a statement in a loop, by the variables of the loops outside."""
-        place = places[s]
-        cons = tuple(Con(self.lin.plain(c.e.substitute(place.env)), c.eq) for c in s.cons)
-        gone = [f for f in s.fields if f != along.field]
-        projected = self.lin.project(cons, gone)
-        outer = {n for c in cons for n in c.e.names} - set(s.fields)
-        lows, highs = self.lin.limits(projected, along.field, outer)
-        if along.sign < 0:
-            lows, highs = [-b for b in highs], [-b for b in lows]
-        known = (*context, *(c for c in projected if along.field not in c.e.names))
-        lows = self.lin.strongest([b + along.shift for b in lows], 1, known)
-        highs = self.lin.strongest([b + along.shift for b in highs], -1, known)
-        return tuple(sorted(lows)), tuple(sorted(highs))
-
-    # -- fusion -----------------------------------------------------------------------------------------------------------
-    def _fuse(
-        self, g: _Group, new: _Group, between: list[Edge], places: dict[Statement, _Place], context: Cons
-    ) -> bool:
-        """Put a group into the loop of an earlier one if every dependence allows it and both run over the same values."""
-        if not between and not self._share(g, new):
-            return False
-        for along in self._common(g, new, between, places):
-            both = self._fitting(g, new, along, between, places, context)
-            if both is not None:
-                g.members += new.members
-                g.members.sort(key=lambda s: s.at)
-                g.along = both
-                g.inner += [*between, *new.inner]
-                return True
-        return False
-
-    def _share(self, g: _Group, new: _Group) -> bool:
-        """Whether two groups read the same arrays."""
-        mine = {r.array for s in g.members for r in s.reads}
-        return any(r.array in mine for s in new.members for r in s.reads)
-
-    def _common(
-        self, g: _Group, new: _Group, between: list[Edge], places: dict[Statement, _Place]
-    ) -> Iterator[dict[Statement, Along]]:
-        """Ways for two groups to share a loop, shifts aside."""
-        choices: list[dict[Statement, Along]]
-        if g.along:
-            choices = [g.along]
-        else:
-            (s,) = g.members
-            choices = [{s: Along(f, sign, 0)} for f in places[s].left for sign in ((1, -1) if new.along else (1,))]
-        for mine in choices:
-            if new.along:
-                if next(iter(mine.values())).sign == next(iter(new.along.values())).sign:
-                    yield {**mine, **new.along}
-                continue
-            (s,) = new.members
-            fields: dict[str, None] = {}
-            for e in between:
-                got = self._matching(e, None, mine[e.writer].field, places)
-                if got is not None:
-                    fields[got] = None
-            if not between:
-                fields = {a.field: None for a in mine.values() if a.field in places[s].left}
-            for f in fields:
-                left = places[s].left
-                # the last field is contiguous in memory: a loop over it outside of others would stride
-                if f in left and (f != left[-1] or len(left) == 1):
-                    yield {**mine, s: Along(f, next(iter(mine.values())).sign, 0)}
-
-    def _fitting(
-        self,
-        g: _Group,
-        new: _Group,
-        along: dict[Statement, Along],
-        between: list[Edge],
-        places: dict[Statement, _Place],
-        context: Cons,
-    ) -> dict[Statement, Along] | None:
-        """The common loop with the new group shifted so that both run over the same values, if that is legal."""
-        mine = [self._range(s, along[s], places, context) for s in g.members]
-        theirs = [self._range(s, along[s], places, context) for s in new.members]
-        first = next((r for r in theirs if len(r[0]) == 1), None)
-        start = next((r for r in mine if len(r[0]) == 1), None)
-        shift = 0
-        if first is not None and start is not None:
-            found = (start[0][0] - first[0][0]).constant
-            if found is None:
-                return None
-            shift = found
-        moved = {
-            s: Along(a.field, a.sign, a.shift + (shift if s in set(new.members) else 0)) for s, a in along.items()
-        }
-        shifted = {self._range(s, moved[s], places, context) for s in new.members}
-        if not shifted & set(mine):
-            return None
-        for e in between:
-            lo, _ = self._span(e, moved)
-            if lo is None or lo < 0:
-                return None
-        return moved
-
-    # -- the tree -----------------------------------------------------------------------------------------------------------
-    def _emit(self, g: _Group, places: dict[Statement, _Place], context: Cons) -> list[Tree]:
-        if not g.along:
-            (s,) = g.members
-            return [self._alone(s, places[s], context)]
-        self._vars += 1
-        var = f"L{self._vars}"
-        lows, highs = self._union([self._range(s, g.along[s], places, context) for s in g.members], context)
-        spans = [(e, *self._span(e, g.along)) for e in g.inner]
-        parallel = all(lo == 0 and hi == 0 for _, lo, hi in spans)
-        loop = Loop(var, lows, highs, parallel, [])
-        rest: list[Edge] = []
-        for e, lo, hi in spans:
-            if lo is None or lo <= 0:
-                same = () if lo == hi else (self._same_time(e, g.along),)
-                if not same or self.lin.feasible((*e.cons, *same)):
-                    rest.append(e.under(same) if same else e)
-        inside: dict[Statement, _Place] = {}
-        for s in g.members:
-            a = g.along[s]
-            inside[s] = _Place({**places[s].env, a.field: a.value(var)}, tuple(f for f in places[s].left if f != a.field))
-        loop.body = self._level(g.members, rest, inside, (*context, *loop.context))
-        return [loop]
-
-    def _same_time(self, e: Edge, along: dict[Statement, Along]) -> Con:
-        r, w = along[e.reader], along[e.writer]
-        return Con(r.time(IndexExpr.of(r.field)) - w.time(e.index[w.field]), True)
-
-    def _union(
-        self, ranges: Sequence[tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]], context: Cons
-    ) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
-        """Bounds that take in all ranges."""
-        out: list[tuple[IndexExpr, ...]] = []
-        for at, (inner, outer, sign) in enumerate(((Extremum.MAX, Extremum.MIN, 1), (Extremum.MIN, Extremum.MAX, -1))):
-            every = list(dict.fromkeys(r[at] for r in ranges))
-            if len(every) == 1:
-                out.append(every[0])
-                continue
-            ends = [extremum(inner, bounds) for bounds in every]
-            # of lower ends the least counts: those that are never less than another one go
-            ends = self.lin.strongest(ends, -sign, context)
-            out.append((extremum(outer, ends),))
-        return out[0], out[1]
-
-    def _alone(self, s: Statement, place: _Place, context: Cons) -> Tree:
-        """The loops of a statement that depends on nothing inside: every order is right, so the fields' own."""
-        env = dict(place.env)
-        loops: list[Loop] = []
-        left = list(place.left)
-        while left:
-            f = left.pop(0)
-            self._vars += 1
-            var = f"L{self._vars}"
-            lows, highs = self._range(s, Along(f, 1, 0), {s: _Place(env, ())}, context)
-            loop = Loop(var, lows, highs, True, [])
-            env[f] = IndexExpr.of(var)
-            context = (*context, *loop.context)
-            if loops:
-                loops[-1].body = [loop]
-            loops.append(loop)
-        for f, v in s.fixed.items():
-            if f not in env:
-                env[f] = self.lin.plain(v.substitute(env))
-        leaf = Leaf(s, env)
-        if not loops:
-            return leaf
-        loops[-1].body = [leaf]
-        return loops[0]
-
-
-def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
-    """The tree with a guard round what the loops' bounds do not ensure, as far out as it can stand."""
-    out: list[Tree] = []
-    for t in body:
-        match t:
-            case Leaf(stmt, env):
-                cons = lin.tidy(Con(lin.plain(c.e.substitute(env)), c.eq) for c in stmt.cons)
-                needed = tuple(c for c in cons if not lin.implies(context, c))
-                new: Tree = Guard(needed, [t]) if needed else t
-            case Loop():
-                t.body = guarded(lin, t.body, (*context, *t.context))
-                new = _hoisted(t)
-            case Guard():
-                new = t
-        last = out[-1] if out else None
-        if isinstance(last, Guard) and isinstance(new, Guard) and last.cons == new.cons:
-            last.body += new.body
-        else:
-            out.append(new)
-    return out
-
-
-def _hoisted(loop: Loop) -> Tree:
-    """A guard that is all of a loop's body, moved out as far as it does not depend on the loop."""
-    if len(loop.body) != 1 or not isinstance(loop.body[0], Guard):
-        return loop
-    guard = loop.body[0]
-    out = tuple(c for c in guard.cons if loop.var not in c.e.names)
-    if not out:
-        return loop
-    rest = tuple(c for c in guard.cons if loop.var in c.e.names)
-    loop.body = [Guard(rest, guard.body)] if rest else guard.body
-    return Guard(out, [loop])
-
-
-def leaves(tree: Sequence[Tree]) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
-    """Every leaf with the loops round it, in order."""
-    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(t, ()) for t in reversed(tree)]
-    while stack:
-        t, loops = stack.pop()
-        match t:
-            case Leaf():
-                yield t, loops
-            case Loop():
-                stack += [(b, (*loops, t)) for b in reversed(t.body)]
-            case Guard():
-                stack += [(b, loops) for b in reversed(t.body)]
+        program = program_of(op)
+        plan = schedule(program, real=self.real, gather=self.gather)
+        program.attributes["upl.schedule"] = StringAttr(schedule_text(plan.tree, plan.arrays))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from upl_mlir.diagnostics import error
 from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.order import Guard, Leaf, Loop, Tree, leaves
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
-from upl_mlir.passes.schedule import Guard, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 

@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
                    help="an output that becomes an input of the next call, for instance W_out=W")  # fmt: skip
     p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
-    p.add_argument("--engine", choices=["interp", "rtl"], default="interp")
+    p.add_argument("--engine", choices=["interp", "native", "rtl"], default="interp")
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
@@ -75,7 +75,8 @@ class _PrintSchema(argparse.Action):
 
 
 def _run_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--engine", choices=["interp", "rtl"], default="interp", help="interpreter or simulated hardware")
+    p.add_argument("--engine", choices=["interp", "native", "rtl"], default="interp",
+                   help="interpreter, machine code, or simulated hardware")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",
                    help="an array: a .npy or .npz file, a number or a JSON list; or all at once: DATA.npz")  # fmt: skip
     p.add_argument("--output", metavar="OUT.npz|DIR", help="where to write the outputs; default: print them")

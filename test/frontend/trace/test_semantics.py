@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import FileLineColLoc
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl import NodeOp
+from upl_mlir.frontend.trace import program
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -286,10 +287,8 @@ def test_engines() -> None:
 
 
 def test_functions_run_as_native_code_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    from upl_mlir.frontend.trace import function
-
     monkeypatch.undo()
-    assert function.best_engine() == "native"
+    assert program.ENGINE == "native"
 
 
 def test_programs_are_ordinary_ones_and_the_names_do_for_programs_what_they_did() -> None:

@@ -17,8 +17,8 @@ program with the positions of the Python lines.
 
 from __future__ import annotations
 
-from upl_mlir.frontend.trace.function import Function, function
 from upl_mlir.frontend.trace.loops import fori_loop, range
+from upl_mlir.frontend.trace.program import Function, function
 from upl_mlir.frontend.trace.transforms import grad, hessian, jacobian, jvp, value_and_grad, vjp
 
 __all__ = [

@@ -22,9 +22,9 @@ from upl_mlir.frontend.tensor import lower
 from upl_mlir.frontend.tensor.objective import with_objective
 from upl_mlir.frontend.trace import tree
 from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, made, numbers
-from upl_mlir.frontend.trace.function import Call, Function, Traced, argument_array
 from upl_mlir.frontend.trace.node import Gradient, Request, current, recording
 from upl_mlir.frontend.trace.position import fail
+from upl_mlir.frontend.trace.program import Call, Function, Traced, argument_array
 from upl_mlir.pipeline import TANGENT, passes_of, run
 
 Argnums = int | Sequence[int]

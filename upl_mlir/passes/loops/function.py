@@ -25,9 +25,9 @@ from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import array_values, inputs, outputs
 from upl_mlir.passes.loops.code import INDEX, Code, name_of
 from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.order import Guard, Leaf, Loop, Tree
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.values import FAST, Values
-from upl_mlir.passes.schedule import Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array, Axis, box
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons

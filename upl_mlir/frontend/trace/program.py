@@ -24,6 +24,9 @@ from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, recording
 from upl_mlir.frontend.trace.position import fail, sources_of, usable
 
+ENGINE: str = Engine.NATIVE
+"""The engine of functions that name none."""
+
 
 @dataclass(frozen=True)
 class Traced:
@@ -113,7 +116,7 @@ class Function:
         """That program, ready to run; it is made once."""
         key = (call.key, how)
         if key not in self._compiled:
-            engine: Any = self.engine or best_engine()
+            engine: Any = self.engine or ENGINE
             self._compiled[key] = compile(make(call.traced), engine)
         return self._compiled[key]
 
@@ -225,11 +228,6 @@ def argument_array(name: str, value: Any) -> NDArray[Any]:
     return out
 
 
-def best_engine() -> str:
-    """Native code where there is that engine, else the interpreter."""
-    return "native" if "native" in set[str](Engine.ALL) else Engine.INTERP
-
-
 def _shown(value: Any) -> Any:
     """A number rather than an array without dimensions, as numpy's functions return it."""
     return value[()] if np.ndim(value) == 0 else value
@@ -270,7 +268,7 @@ def function(fun: Any = None, *, static_argnums: int | Sequence[int] = (), engin
             return np.mean((np.tanh(x @ w) - y) ** 2)
 
     `static_argnums` are positions of arguments that are no data; `engine` is one of `upl.compile`'s, by default native
-    code where there is that engine, else the interpreter.
+    code.
     """
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if fun is None:
