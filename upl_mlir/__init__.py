@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report, batch, checkpoint, compile, hvp, load
+    from upl_mlir.api import Program, Report, batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.diagnostics import UplError
     from upl_mlir.frontend.trace import (
         fori_loop,
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
         vjp,
     )
     from upl_mlir.gradient_check import check_grads
-    from upl_mlir.host.arrays import ragged
 
 _FROM = {
     "Program": "api", "Report": "api", "batch": "api", "checkpoint": "api", "compile": "api",
-    "hvp": "api", "load": "api",
-    "check_grads": "gradient_check", "UplError": "diagnostics", "ragged": "host.arrays",
+    "hvp": "api", "load": "api", "ragged": "api",
+    "check_grads": "gradient_check", "UplError": "diagnostics",
     # derivatives of programs and of Python functions alike
     "grad": "frontend.trace", "hessian": "frontend.trace", "jacobian": "frontend.trace", "jvp": "frontend.trace",
     "vjp": "frontend.trace",

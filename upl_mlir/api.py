@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from upl_mlir.native.engine import NativeEngine
 
 Array = NDArray[Any]
+_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?upl\.program\b|#)')
+"""How text of the dialect begins; no statement of UPL begins so."""
 Value = int | float | Sequence[Any]
 Bounds = int | str | tuple[int | str, int | str]
 
@@ -56,12 +59,18 @@ class PortView:
         """The index of the array's element 0: the lower bounds of the domain."""
         return self._layout(params).origin
 
-    def _layout(self, params: Mapping[str, int]) -> Any:
+    def slices(self, array: Array, field: str, **params: int) -> list[Array]:
+        """A dense array of the port as a list along `field`, each element dense over its own box; see `upl.ragged`."""
+        from upl_mlir.host.arrays import ragged
+
+        return ragged(array, self._layout(params, {self.name: array}), field)
+
+    def _layout(self, params: Mapping[str, int], arrays: Mapping[str, object] | None = None) -> Any:
         from upl_mlir.host.arrays import bind_parameters, make_port
 
         self.program.infer_domains()
         _require_arrays(self.program.op)
-        bound = bind_parameters(self.program.op, {}, params)
+        bound = bind_parameters(self.program.op, arrays or {}, params, any_port=bool(arrays))
         return make_port(self._op, poly_context(self.program.op, bound))
 
     @property
@@ -179,7 +188,7 @@ class _WithSources:
 
 
 def load(source: str | Path, **overrides: Value) -> Program:
-    """A program from a `.upl` or `.mlir` file, or from `.upl` text.
+    """A program from a `.upl` or `.mlir` file, or from such text.
 
     `overrides` replace constants (``K=3``, ``N=[64, 32, 10]``) and bind parameters.  Raises UplError.
     """
@@ -187,11 +196,13 @@ def load(source: str | Path, **overrides: Value) -> Program:
     if isinstance(source, Path) or not any(c in text for c in "\n{"):
         path = Path(text)
         if path.suffix == ".mlir":
-            return _load_mlir(path, overrides)
+            return _parse_mlir(_read(path), str(path), overrides)
         from upl_mlir.frontend.upl_text.load import load_file
 
         module = load_file(path, cast(Any, overrides))
         sources = Sources({str(path): path.read_text(encoding="utf-8")})
+    elif _MLIR_TEXT.match(text):
+        return _parse_mlir(text, "<string>", overrides)
     else:
         from upl_mlir.frontend.upl_text.load import load_text
 
@@ -200,20 +211,35 @@ def load(source: str | Path, **overrides: Value) -> Program:
     return Program(module, sources)
 
 
-def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
+def ragged(array: Array, port: PortView, field: str, **params: int) -> list[Array]:
+    """A dense array over a port's box as a list along `field`, each slice dense over its own bounding box.
+
+        f = upl.compile(g)
+        d_W = upl.ragged(f(X=x, W=[w1, w2], d_R=r)["d_W"], g.outputs["d_W"], "k")       # [d_w1, d_w2]
+
+    The inverse of passing such a list.  Parameters follow from the array's shape or are given.  Raises UplError (UPL1502,
+    UPL1503, UPL1505).
+    """
+    return port.slices(array, field, **params)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError as e:
+        raise error("UPL1001", f"{path} is not UTF-8 text: byte {e.start}") from None
+
+
+def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
     from upl_mlir.pipeline import new_context, parse_error
 
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as e:
-        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"{path} is not UTF-8 text: byte {e.start}") from None
-    try:
-        module = Parser(new_context(), text, str(path)).parse_module()
+        module = Parser(new_context(), text, name).parse_module()
     except ParseError as e:
         raise parse_error(e) from None
     verify(module)
@@ -221,7 +247,7 @@ def _load_mlir(path: Path, overrides: Mapping[str, Value]) -> Program:
         from upl_mlir.passes.bind_parameters import bind_definitions
 
         bind_definitions(program_of(module), overrides)
-    return Program(module, Sources({str(path): text}))
+    return Program(module, Sources({name: text}))
 
 
 def _require_arrays(program: ProgramOp) -> None:

@@ -160,9 +160,11 @@ def host_ports(program: ProgramOp, params: Mapping[str, int], real: np.dtype[Any
 
 # -- parameters ----------------------------------------------------------------------------------------------------
 def bind_parameters(
-    program: ProgramOp, arrays: Mapping[str, object], given: Mapping[str, object] | None = None
+    program: ProgramOp, arrays: Mapping[str, object], given: Mapping[str, object] | None = None, *, any_port: bool = False
 ) -> dict[str, int]:
     """Values for all parameters: those given, the others from the shapes of the arrays; conditions are checked.
+
+    With `any_port` the arrays may be those of outputs too, which a run has made.
 
     Raises UplError (UPL1502, UPL1503, UPL1505).
     """
@@ -179,7 +181,7 @@ def bind_parameters(
         known[name] = int(cast(int, value))
     open_ = [op.symbol for op in declared if op.symbol not in known]
     if open_:
-        known |= _solved(program, arrays, known)
+        known |= _solved(program, arrays, known, any_port)
     ctx = poly_context(program, known)
     for op in declared:
         if op.condition and not holds(ctx, op.condition.data):
@@ -190,13 +192,16 @@ def bind_parameters(
     return known
 
 
-def _solved(program: ProgramOp, arrays: Mapping[str, object], known: Mapping[str, int]) -> dict[str, int]:
+def _solved(
+    program: ProgramOp, arrays: Mapping[str, object], known: Mapping[str, int], any_port: bool
+) -> dict[str, int]:
     """Values of the parameters that are not known, from the shapes of the arrays."""
     ctx = poly_context(program, known)
-    check_names(program, arrays)
-    ports: list[InputOp] = []
+    if not any_port:
+        check_names(program, arrays)
+    ports: list[InputOp | OutputOp] = []
     extents: list[Extents] = []
-    for op in inputs(program):
+    for op in (*inputs(program), *outputs(program)):
         if op.symbol in arrays and op.fields:
             found = _extents(op, classify(op.symbol, op.fields, arrays[op.symbol], span_of(op)))
             if found is not None:
@@ -232,7 +237,7 @@ def _solved(program: ProgramOp, arrays: Mapping[str, object], known: Mapping[str
     return out
 
 
-def _extents(op: InputOp, given: Given) -> Extents | None:
+def _extents(op: InputOp | OutputOp, given: Given) -> Extents | None:
     """What an array tells of its port's bounding box."""
     domain = known_domain(op)
     match given:
