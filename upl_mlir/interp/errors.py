@@ -162,16 +162,19 @@ class Reporter:
 
     def _stranded(self, node: NodePlan, here: Sequence[WaitingToken], left: Sequence[WaitingToken]) -> Diagnostic:
         count = "a token is" if len(here) == 1 else f"{len(here)} tokens are"
-        notes: list[Note] = []
+        notes: list[str] = []
         for t in here[:10]:
             absent = self._absent(node, t, left)
+            if absent and any(t.index != w.index and unify(t.index, w.index) == w.index for w in here):
+                continue  # said of the instance that waits for the same
             if absent:
-                notes.append(Note(f"{node.op.symbol}{tag(t.index)}: {', '.join(f'`{a}`' for a in absent)} never came"))
+                notes.append(f"{node.op.symbol}{tag(t.index)}: {', '.join(f'`{a}`' for a in absent)} never came")
             elif t.summands is None:
-                notes.append(Note(f"{t}: every instance that it could take part in has fired, or met it too late"))
+                notes.append(f"{t}: every instance that it could take part in has fired, or met it too late")
         return Diagnostic(
-            "UPL1601", f"{count} left over in `{node.op.symbol}`: {listed(here)}", span_of(node.op), tuple(notes)
-        )
+            "UPL1601", f"{count} left over in `{node.op.symbol}`: {listed(here)}", span_of(node.op),
+            tuple(Note(text) for text in dict.fromkeys(notes)),
+        )  # fmt: skip
 
     def _absent(self, node: NodePlan, t: WaitingToken, left: Sequence[WaitingToken]) -> list[str]:
         """The other inputs on which no token waits that could be joined with `t`."""
