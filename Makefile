@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint oracle bench clean distclean setup soak
+.PHONY: help demo test lint oracle bench docs clean distclean setup soak
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -56,6 +56,12 @@ oracle: .venv/.installed ## what is compared with JAX, which is installed for it
 bench: .venv/.installed ## benchmarks, with peers beside us (the extra `bench`)
 	@$(call install,bench)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+docs: .venv/.installed ## the site, in build/docs/html (the extra `docs`)
+	@$(call install,docs)
+	@$(BIN)/python docs/reference.py
+	@$(BIN)/sphinx-build -q -W -b html docs build/docs/html
+	@echo "build/docs/html/index.html"
 
 clean: ## remove what builds and tests leave behind
 	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,77 @@
+"""Writes the reference pages of passes and operations from the code that they describe.
+
+    python docs/reference.py            # writes docs/passes.md and docs/dialect.md; a test compares them
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+
+from upl_mlir.dialects.upl import UPL
+from upl_mlir.universe import PASSES
+
+HERE = Path(__file__).resolve().parent
+NOTE = "<!-- Written by `python docs/reference.py` from the docstrings; change those. -->\n\n"
+
+
+def markdown(doc: str) -> str:
+    """A docstring in the house style as Markdown: code blocks fenced, the facts as a list, literals in single backquotes."""
+    out: list[str] = []
+    for part in re.split(r"\n\n+", doc):
+        if part.startswith("    "):
+            out.append("```mlir\n" + inspect.cleandoc(part) + "\n```")
+        elif re.match(r"(Requires|Establishes|Source):", part):
+            joined = re.sub(r"\n(?!\w+: )", " ", part)
+            out.append(re.sub(r"^(Requires|Establishes|Source):", r"* **\1:**", joined, flags=re.M))
+        else:
+            out.append(part.replace("\n", " "))
+    return "\n\n".join(re.sub(r"``([^`]+)``", r"`\1`", p) if not p.startswith("```") else p for p in out)
+
+
+def doc_of(thing: object) -> str:
+    """The docstring; an operation without one would leave a hole in the page."""
+    doc = inspect.getdoc(thing)
+    assert doc, f"{thing} has no docstring"
+    return doc
+
+
+def passes() -> str:
+    """The page of passes, in the order in which a program meets them."""
+    text = NOTE + (
+        "# Passes\n\nEach is a flag of `upl-opt` and a name in `-p`: `upl-opt f.upl --autodiff=of=R,wrt=W --simplify` is "
+        "`upl-opt f.upl -p 'autodiff{of=\"R\" wrt=\"W\"},simplify'`. A pass whose *Requires* does not hold first runs "
+        "the pass that establishes it.\n"
+    )
+    for name, load in PASSES.items():
+        cls = load()
+        text += f"\n## {name}\n\n{markdown(doc_of(cls))}\n"
+        options = dataclasses.fields(cls)
+        if options:
+            text += "\n| option | type | default |\n|---|---|---|\n"
+            for option in options:
+                kind = str(option.type).replace("|", "\\|").replace("tuple[str, ...]", "names").replace(" \\| None", "")
+                default = "required" if option.default is dataclasses.MISSING else f"`{option.default}`"
+                text += f"| `{option.name}` | {kind} | {default.replace('`None`', '–').replace('`()`', '–')} |\n"
+    return text
+
+
+def dialect() -> str:
+    """The page of the dialect's operations."""
+    text = NOTE + (
+        "# The dialect `upl`\n\nThe program in MLIR's form: `upl-opt f.upl` prints it and reads it back. Bodies use `arith` "
+        "and `math`; the operations below are what these lack. Index expressions, conditions and domains are attributes "
+        "in the syntax of UPL's text, in `<\"…\">`.\n"
+    )
+    for op in UPL.operations:
+        text += f"\n## {op.name}\n\n{markdown(doc_of(op))}\n"
+    return text
+
+
+PAGES = {"passes.md": passes, "dialect.md": dialect}
+
+if __name__ == "__main__":
+    for file, page in PAGES.items():
+        (HERE / file).write_text(page(), encoding="utf-8")
