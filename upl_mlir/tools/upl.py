@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import einsum, explain, fmt
+from upl_mlir.tools import draw, einsum, explain, fmt
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
                    help="reverse: d_R in, d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
+    draw.add_arguments(command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz"))
     p = command("run", "run a program")
     _run_options(p)
     p = command("train", "train with a program that holds `adjoint of` and the update")
@@ -52,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
                    help="an output that becomes an input of the next call, for instance W_out=W")  # fmt: skip
     p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
-    p.add_argument("--engine", choices=["interp", "native", "rtl"], default="interp")
+    p.add_argument("--engine", choices=["interp", "token", "native", "rtl"], default="interp")
+    _threads_option(p)
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
@@ -75,8 +78,8 @@ class _PrintSchema(argparse.Action):
 
 
 def _run_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--engine", choices=["interp", "native", "rtl"], default="interp",
-                   help="interpreter, machine code, or simulated hardware")  # fmt: skip
+    p.add_argument("--engine", choices=["interp", "token", "native", "rtl"], default="interp",
+                   help="interpreter, the same compiled, machine code, or simulated hardware")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",
                    help="an array: a .npy or .npz file, a number or a JSON list; or all at once: DATA.npz")  # fmt: skip
     p.add_argument("--output", metavar="OUT.npz|DIR", help="where to write the outputs; default: print them")
@@ -86,6 +89,13 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
     p.add_argument("--stats", metavar="S.json", help="write statistics")
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
+    p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
+                   "element) waits for and who should send it, in place of the outputs")  # fmt: skip
+    _threads_option(p)
+
+
+def _threads_option(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--threads", type=int, default=1, metavar="N", help="of --engine native (default 1)")
 
 
 def _load(args: argparse.Namespace) -> Program:
@@ -97,11 +107,12 @@ def _load(args: argparse.Namespace) -> Program:
 def _check(args: argparse.Namespace) -> int:
     from upl_mlir.tools.report import print_json, print_text
 
-    report = _load(args).check()
+    program = _load(args)
+    report = program.check()
     if args.json:
         print_json(report)
     else:
-        print_text(args.file, report)
+        print_text(args.file, report, program.sources)
     return 0 if report.ok else 1
 
 
@@ -121,6 +132,10 @@ def _grad(args: argparse.Namespace) -> int:
 
 def _explain(args: argparse.Namespace) -> int:
     return explain.run(_load(args), args)
+
+
+def _draw(args: argparse.Namespace) -> int:
+    return draw.run(_load(args), args)
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:
@@ -166,9 +181,17 @@ def _open(path: str) -> Any:
 def _run(args: argparse.Namespace) -> int:
     from upl_mlir.api import compile
 
+    if args.why is not None:
+        from upl_mlir.why import why
+
+        p = _load(args)
+        arrays = _arrays(args.input)
+        params = {name: arrays.pop(name) for name in p.params if name in arrays}
+        print("\n".join(why(p, args.why, arrays, **params).lines()))
+        return 0
     f = compile(
         _load(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
-        machine=args.machine,
+        machine=args.machine, threads=args.threads,
     )  # fmt: skip
     out = f(**_arrays(args.input))
     with ExitStack() as files:  # all of them, or none
@@ -214,11 +237,15 @@ def _train(args: argparse.Namespace) -> int:
         raise error("UPL1504", f"{args.data} holds one array: expected an .npz file with one for each input")
     training = Training(
         _load(args), cast("dict[str, Any]", data), carry, engine=args.engine, batch=args.batch, seed=args.seed,
-        outputs=args.outputs, targets=args.targets,
+        outputs=args.outputs, targets=args.targets, threads=args.threads,
     )  # fmt: skip
+    start = time.perf_counter()
     for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty()):
         right = "" if math.isnan(epoch.accuracy) else f"   accuracy {100 * epoch.accuracy:5.1f} %"
         print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}{right}", flush=True)
+    seconds = time.perf_counter() - start
+    if args.epochs:  # apart from the results, which are the same in every run
+        print(f"{args.epochs} epochs in {seconds:.3g} s: {args.epochs / seconds:.3g} epochs/s", file=sys.stderr)
     if args.output:
         save_arrays(args.output, training.state)
     return 0
@@ -229,7 +256,8 @@ def _fmt(args: argparse.Namespace) -> int:
 
 
 _COMMANDS = {
-    "check": _check, "grad": _grad, "explain": _explain, "run": _run, "train": _train, "einsum": einsum.run, "fmt": _fmt,
+    "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "run": _run, "train": _train,
+    "einsum": einsum.run, "fmt": _fmt,
 }  # fmt: skip
 
 
