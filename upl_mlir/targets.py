@@ -39,3 +39,53 @@ class VerilogTarget(Target):
             module = module.clone()
             LowerHwPass().apply(ctx, module)
         output.write(verilog_of(module))
+
+
+@dataclass(frozen=True)
+class CTarget(Target):
+    """One C99 file that needs nothing but libm; with `header`, the header to include where it is called.
+
+    A program is lowered to loops first, as `lower-loops` does with the same `gather` and `real`; a module that was lowered
+    is taken as it is.  Raises UplError (UPL1820 for what C code lacks, UPL18xx as `lower-loops`).
+    """
+
+    name = "c"
+    gather: str = "ordered"
+    real: str = "f64"
+    header: bool = False
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.dialects.upl import ProgramOp
+        from upl_mlir.native.c_source import emit, emit_one_file
+        from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+
+        if any(isinstance(op, ProgramOp) for op in module.body.block.ops):
+            module = module.clone()
+            LowerLoopsPass(real=self.real, gather=self.gather).apply(ctx, module)
+        output.write(emit(module)[1] if self.header else emit_one_file(module))
+
+
+@dataclass(frozen=True)
+class SvgTarget(Target):
+    """The picture in UPL's notation, with the domains that are known."""
+
+    name = "svg"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.picture.model import picture_of
+        from upl_mlir.picture.svg import svg_of
+
+        output.write(svg_of(picture_of(program_of(module))))
+
+
+@dataclass(frozen=True)
+class DotTarget(Target):
+    """The picture as a graph for Graphviz."""
+
+    name = "dot"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.picture.dot import dot_of
+        from upl_mlir.picture.model import picture_of
+
+        output.write(dot_of(picture_of(program_of(module))))

@@ -43,11 +43,12 @@ class Training:
         seed: int = 0,
         outputs: str = "R",
         targets: str = "Y",
+        threads: int = 1,
     ):
         self.carry = dict(carry)
         self.outputs, self.targets = outputs, targets
         self.random = np.random.default_rng(seed)
-        self.call = compile(program, engine)  # pyright: ignore[reportArgumentType]
+        self.call = compile(program, engine, threads=threads)  # pyright: ignore[reportArgumentType]
         self._check_names(program, data)
         rows = len(data[targets]) if np.ndim(data[targets]) else 0
         if not rows:

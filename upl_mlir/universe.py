@@ -49,6 +49,9 @@ UPL_UNIVERSE = Universe(
     all_passes=dict(PASSES),
     all_targets={
         "upl": _lazy("upl_mlir.targets", "UplTarget", type[Target]),
+        "c": _lazy("upl_mlir.targets", "CTarget", type[Target]),
+        "svg": _lazy("upl_mlir.targets", "SvgTarget", type[Target]),
+        "dot": _lazy("upl_mlir.targets", "DotTarget", type[Target]),
         "verilog": _lazy("upl_mlir.targets", "VerilogTarget", type[Target]),
     },
 )

@@ -2,7 +2,8 @@
 
     Res<k,i> --(a token for all j)--> Link<k,i,j> --(N[k-1] summands)--> Sum<k,j> --> Res<k+1,j>
 
-The widths are entries of a constant array, so the space of one layer's results is another than that of its links.
+Inputs have letters that are never fields.  The widths are entries of a constant array, so the space of one layer's results
+is another than that of its links.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from agreement.bodies import clamp, coerce
 from agreement.model import CARRIED, Arrow, Assign, End, Loop, Port
 from agreement.spaces import Bound, Space
-from agreement.static import TRUE, Cond, Lin, cmp, conj, look, num, var
+from agreement.static import TRUE, Cond, Lin, cmp, look, num, var
 from agreement.values import Val, lit, name, op
 from agreement.wiring import Source, Wiring
 
@@ -61,32 +62,33 @@ def layer_chain(g: Wiring) -> tuple[Space, list[End]]:
 
     x = made("input", "Xs", results, {"i", "k"}, (Port("Xs"),))
     only_first = cmp(k, "==", num(1))
-    x.end = replace(x.end, domain=conj(x.layout.domain(results), only_first.subst(x.layout.back)))
+    x.end = replace(x.end, domain=x.layout.domain(results, only_first))
+    x.only = only_first
     w = made("input", "Ws", links, {"k", "i", "j"}, (Port("Ws", rng.choice(("real", "real", "f32", "int"))),))
-    res = made("node", "Res", results, {"k", "i"}, (Port("r"),))
-    link = made("node", "Link", links, {"k", "i", "j"}, (Port("r"), Port("w", rng.choice(("real", w.end.type)))))
+    res = made("node", "Res", results, {"k", "i"}, (Port("x"),))
+    link = made("node", "Link", links, {"k", "i", "j"}, (Port("x"), Port("w", rng.choice(("real", w.end.type)))))
     carried = rng.random() < 0.6
     total = made("node", "Sum", links, {"k", "j"}, (Port("s", "real", rng.choice(("+", "+", "max", "min")), CARRIED),))
     if not carried:
         count = below.subst(total.layout.back)
         total.end = replace(total.end, ports=(replace(total.end.ports[0], count=count),), domain=total.layout.domain(links))
     same = {v: var(v) for v in ("k", "i", "j")}
-    send(x, res, "r", same, None)
+    send(x, res, "x", same, None)
     send(w, link, "w", same, coerce(w.values[0], link.end.ports[1].type))
     inner = cmp(k, "<", last) if rng.random() < 0.5 else cmp(k, "!=", last)
     if link.layout.visible(frozenset({"k", "i"} | shared.keys())) is not None and rng.random() < 0.7:
-        send(res, link, "r", same, None, cond=inner, mult=above, known={"k", "i"})
+        send(res, link, "x", same, None, cond=inner, mult=above, known={"k", "i"})
     else:
         taken = {*res.end.fields}
         it = "j" if "j" not in taken else "j1"
-        send(res, link, "r", {**same, "j": var(it)}, None, cond=inner, loops=(Loop(it, num(1), above),))
-    product = op("*", name("r", "real"), name("w", link.end.ports[1].type))
+        send(res, link, "x", {**same, "j": var(it)}, None, cond=inner, loops=(Loop(it, num(1), above),))
+    product = op("*", name("x", "real"), name("w", link.end.ports[1].type))
     send(link, total, "s", same, product, mult=below if carried else None)
     value = name("s", "real")
     active = rng.choice((clamp(value, 4.0), op("max", value, lit(0.0)), op("tanh", value)))
     total.end = replace(total.end, body=(Assign("a", active),))
     total.values = [name("a", "real")]
-    send(total, res, "r", {"k": k + 1, "i": var("j")}, name("a", "real"))
+    send(total, res, "x", {"k": k + 1, "i": var("j")}, name("a", "real"))
     final = Space((*batch, Bound("i", num(1), look("N", last - 1))), "last")
     layout = g.lay_out(final, frozenset({"i"} | shared.keys()), 0.75)
     out = End("output", "Rs", layout.names)

@@ -1,6 +1,6 @@
 """Random programs that are right by construction, and mistakes in them: proofs, runs, texts and derivatives must agree.
 
-Sizes are for a minute and a half on one core; `UPL_AGREEMENT=10` looks at ten times as many programs and
+Sizes are for less than a minute on one core; `UPL_AGREEMENT=10` looks at ten times as many programs and
 `UPL_AGREEMENT_SEED=5000` at others.  `make soak MINUTES=30` goes on for as long as one likes.
 """
 
@@ -49,7 +49,7 @@ def test_the_mix_of_features() -> None:
     found = mix(programs)
     print("\n".join(f"{n:5} {feature}" for feature, n in sorted(found.items())))
     wanted = {
-        "symbolic": 60, "non-box": 25, "layers": 10, "wildcard": 50, "join of wildcards": 8, "for": 50, "slice": 40,
+        "symbolic": 60, "non-box": 25, "layers": 10, "layer chain": 10, "wildcard": 50, "join of wildcards": 8, "for": 50, "slice": 40,
         "guarded arrows": 60, "mod condition": 25, "recurrence": 50, "recurrence aslant": 15, "cycle of nodes": 30,
         "declared domain": 60, "index left out": 50, "value left out": 60, "glued": 20, "part of a space": 20,
         "layout: split": 20, "layout: merge": 3, "layout: skew": 15, "layout: scale": 25, "layout: reverse": 25,
@@ -76,14 +76,14 @@ def test_any_seed_gives_a_right_program_that_reads(seed: int) -> None:
 
 def test_valid_programs_are_proved() -> None:
     tally = Tally()
-    for s in seeds(120):
+    for s in seeds(60):
         examine(s, ["proof"], tally)
     no_failures(tally)
     assert tally.share("proof: proved", "programs") >= ENOUGH
 
 
 @pytest.mark.parametrize(
-    ("prop", "count"), [("results", 70), ("printing", 60), ("inferred", 25), ("directive", 12), ("passes", 12)]
+    ("prop", "count"), [("results", 40), ("printing", 40), ("inferred", 15), ("directive", 8), ("passes", 8)]
 )
 def test_valid_programs(prop: str, count: int) -> None:
     """Engines agree with each other and with the naive values; texts read back; passes keep the meaning."""
@@ -96,7 +96,7 @@ def test_valid_programs(prop: str, count: int) -> None:
 def test_derivatives() -> None:
     """Both modes agree with each other and with naive dual numbers, keep the primal, and pass `check`."""
     tally = Tally()
-    for s in seeds(18, 2000):
+    for s in seeds(9, 2000):
         examine(s, ["derivatives"], tally)
     no_failures(tally)
     refused = sum(n for k, n in tally.reached.items() if k.startswith("derivatives: refused"))
@@ -107,10 +107,10 @@ def test_derivatives() -> None:
 def test_mistakes_are_refuted() -> None:
     """Of the mutants that enumeration shows to be wrong, none is proved and nearly all are refuted, with real witnesses."""
     tally = Tally()
-    for s in seeds(45, 3000):
+    for s in seeds(24, 3000):
         examine_mutants(s, 4, tally)
     no_failures(tally)
-    assert tally.reached["mutants: wrong"] > 100 * SCALE
+    assert tally.reached["mutants: wrong"] > 60 * SCALE
     assert tally.share("mutants: wrong and refuted", "mutants: wrong") >= ENOUGH
     assert tally.share("witnesses: confirmed", "witnesses") >= ENOUGH
     assert len([k for k in tally.features if k.startswith("mistake")]) >= min(10, len(MISTAKES))
@@ -133,7 +133,7 @@ def test_mistakes_show_in_runs() -> None:
                 found["right"] += 1
             elif rule not in ("DOMAIN", "runaway"):
                 found["wrong"] += 1
-                found["fails"] += P.fails_in_some_order(p, known.params or {}, s)
+                found["fails"] += P.fails_in_some_order(p, known.params or {}, s, tries=20)
     print(found)
     assert found["wrong"] and found["fails"] >= 0.9 * found["wrong"]
 
@@ -143,13 +143,13 @@ def test_the_same_text_gives_the_same_bytes() -> None:
     folder = Path(__file__).resolve().parents[1]
     texts = {
         subprocess.run(
-            [sys.executable, "-m", "agreement.outputs", *map(str, seeds(6, 5000))], check=True, capture_output=True,
+            [sys.executable, "-m", "agreement.outputs", *map(str, seeds(4, 5000))], check=True, capture_output=True,
             env={**os.environ, "PYTHONHASHSEED": h, "PYTHONPATH": str(folder)}, cwd=folder.parent,
         ).stdout
         for h in ("0", "1", "4242")
     }  # fmt: skip
     (text,) = texts
-    assert text.count(b"exit 0") >= 3 * len(seeds(6)) and b"derivative of" in text
+    assert text.count(b"exit 0") >= 3 * len(seeds(4)) and b"derivative of" in text
 
 
 # -- saved cases ------------------------------------------------------------------------------------------------------
@@ -225,18 +225,14 @@ def test_a_wrong_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from upl_mlir.passes import derivative_table
 
-    program = next(p for p in map(generate, range(50)) if "*" in p.text().partition("node")[2] and "real" not in p.text()
-                   and all(P.real_ports(upl.load(p.text()))))  # fmt: skip
-    case = case_of(program, 0)
+    program = generate(4)  # small, and the loss of a hundredth shows
+    case = case_of(program, 4)
     P.derivatives(case, campaign.tangents_of(program, case))
     table = derivative_table.TABLE
     for kind in (arith.AddfOp, arith.SubfOp, arith.MulfOp):
         monkeypatch.setitem(table, kind, tuple(lambda d, a, b, o, r=r: r(d, a, b, o) * 1.01 for r in table[kind]))
     with pytest.raises(P.Broken, match="expected"):
-        for seed in range(20):
-            program = generate(seed)
-            case = case_of(program, seed)
-            P.derivatives(case, campaign.tangents_of(program, case))
+        P.derivatives(case, campaign.tangents_of(program, case))
 
 
 def test_what_fails_is_made_smaller_and_saved(tmp_path: Path) -> None:

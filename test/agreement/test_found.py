@@ -154,6 +154,30 @@ def test_an_arrow_into_an_extremum_that_never_sends():
     assert out["L"] == 4 and out["d_X"].tolist() == [0, 1, 0]
 
 
+def test_an_arrow_that_never_sends_gets_nothing_back():
+    """Its reversed arrow was `if false: d_x #0 -> …`, which does not read: no multiplicity is 0."""
+    text = "program never\ninput X<i> in 0<=i<3 { -> C; if i mod 2==0 && i==1: -> C }\noutput R<i>\n"
+    text += "node C<i> { in @(+) x[1]; x -> R }\n"
+    g = upl.vjp(upl.load(text), of="R", wrt="X")
+    assert "#0" not in str(g) and upl.load(str(g)).check().ok
+    assert upl.compile(g)(X=np.ones(3), d_R=np.array([1.0, 2.0, 3.0]))["d_X"].tolist() == [1, 2, 3]
+
+
+def test_equal_choices_in_different_arms_stay_apart():
+    """What is known in one arm (`c ? … : 0`) was used in the other as well: the derivative of x was 0."""
+    text = "program arms\ninput X<i> in 0<=i<2 { -> D }\noutput R<i>\n"
+    text += "node D<i> { in x; v = x<=0.5 ? sin(x) : (x<=0.5 ? x : x); v -> R }\n"
+    out = upl.compile(upl.vjp(upl.load(text), of="R", wrt="X"))(X=np.array([0.0, 2.0]), d_R=np.array([3.0, 5.0]))
+    assert out["d_X"].tolist() == [3, 5]
+
+
+def test_a_variable_that_is_another_name_of_an_input():
+    """x is kept under the name `v`; then `v = x` was written again in the adjoint node."""
+    text = "program alias\ninput X { -> A }\noutput R\nnode A { in x; v = x; v*x -> R }\n"
+    g = upl.grad(upl.load(text), of="R", wrt="X")
+    assert upl.compile(g)(X=3.0)["d_X"] == 6.0
+
+
 def test_an_entry_that_is_not_read_decides_nothing():
     """`r<1 || l>N[r-1]`: at r=0 there is no N[-1], nor a need for it; its tokens were lost from the image."""
     text = "program guarded\nconst N[0:1] = [5, 5]\n"

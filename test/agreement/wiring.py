@@ -80,7 +80,7 @@ class Wiring(Draft):
             source = rng.choice(host)
         else:
             own = vs
-            smaller = [space.closed(c) for c in ([v] for v in vs)]
+            smaller = [space.closed([v]) for v in space.order(vs)]
             smaller = [c for c in smaller if c < vs]
             if smaller and rng.random() < 0.2:
                 own = rng.choice(smaller)

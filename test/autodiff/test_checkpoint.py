@@ -131,7 +131,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("every", [1, 3, 4, 40])
+@pytest.mark.parametrize("every", [1, 3, 40])
 @pytest.mark.parametrize(("text", "of", "wrt", "sizes"), CASES)
 def test_segments(tools, rng, text, of, wrt, sizes, every) -> None:
     """Bit-equal results; the announced number of firings; the peak falls by what was announced."""
@@ -167,6 +167,8 @@ def test_steps_that_do_not_follow_from_one_another(tools, rng) -> None:
     found = tools.consistent(c, inputs)
     before, run = upl.compile(g, gather="ordered"), upl.compile(c)
     np.testing.assert_array_equal(found["d_W"], before(**inputs)["d_W"])
+    unmarked = str(upl.checkpoint(upl.load(str(g)), along="d", every=2))
+    assert re.findall(r"node (\w+)", unmarked) == re.findall(r"node (\w+)", str(c))
     run(**inputs)
     more = sum(run.stats["firings"].values()) - sum(before.stats["firings"].values())
     assert more == _figures(c.notes[0], D=5)[3]

@@ -52,6 +52,16 @@ def bound(name: str, params: dict[str, Any]) -> upl.Program:
     return upl.load(text(name), **params)
 
 
+@cache
+def _expanded(name: str, params: str) -> upl.Program:
+    return bound(name, json.loads(params)).expanded().infer_domains()
+
+
+def expanded(name: str, params: dict[str, Any]) -> upl.Program:
+    """An example for given parameters, `adjoint of` expanded, domains inferred; not to be changed."""
+    return _expanded(name, json.dumps(params))
+
+
 def least(name: str, given: dict[str, int] | None = None) -> dict[str, Any]:
     """Values of all parameters: those `given`, entries of arrays as ``N[1]``, else the least that is allowed."""
     known = given or {}
@@ -77,6 +87,7 @@ class Examples:
     text = staticmethod(text)
     report = staticmethod(report)
     bound = staticmethod(bound)
+    expanded = staticmethod(expanded)
     least = staticmethod(least)
     random_inputs = staticmethod(random_inputs)
 

@@ -77,6 +77,7 @@ MISTAKES = [
     ("scan", "if k<K && i<P[k]: ", "if k<K && i<=P[k]: ", Kind.GATHER, "S.s"),
     ("triangular_solve", "if j==i: -> Row.d", "if j>=i-1: -> Row.d", Kind.UNIQUE, "Row.d"),
     ("mlp", "if k==K: -> Pick.z<d,i>", "if k==1: -> Pick.z<d,i>", Kind.EXISTS, "Y -> Pick.y"),
+    ("mlp", "if k==K: -> Pick.z<d,i>", "if k<K: -> Pick.z<d,i>", Kind.UNIQUE, "Pick.z"),  # found at small sizes
     # arrows that are missing
     ("wave", "  if t<=T-2 && 1<=i<=n-2: u -> Step.before<t+2,i>\n", "", Kind.EXISTS, "U -> Step.left"),
     ("lstm", "  if t<T:  c_next -> Cell.c<t+1,j>\n", "", Kind.COVERAGE, "Cell.c"),

@@ -17,7 +17,7 @@ import pytest
 
 from upl_mlir.native import backend, call, target
 from upl_mlir.native.backend import Kernel, compile_module
-from upl_mlir.native.cache import MAGIC, Cache, digest, open_cache
+from upl_mlir.host.cache import MAGIC, Cache, digest, open_cache
 
 SCALARS = """
 func.func @f(%a: memref<f64>, %b: memref<f64>, %y: memref<f64>, %z: memref<i64>, %status: memref<i64>)
@@ -385,7 +385,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_old_files_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("upl_mlir.native.cache.LIMIT_BYTES", 5000)
+    monkeypatch.setattr("upl_mlir.host.cache.LIMIT_BYTES", 5000)
     cache = Cache(tmp_path)
     for i in range(5):
         cache.write(f"{i}.o", bytes(900))
@@ -404,7 +404,7 @@ def test_names_follow_from_all_parts() -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from upl_mlir.native.cache import Cache
+from upl_mlir.host.cache import Cache
 cache = Cache(Path(sys.argv[1]))
 for i in range(300):
     cache.write("same.o", sys.argv[2].encode() * (1000 + i))
@@ -422,7 +422,7 @@ def test_several_processes_write_one_file(tmp_path: Path) -> None:
 def test_without_compiler_or_headers_it_says_so(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     build = call.extension.__wrapped__
     with monkeypatch.context() as patch:
-        patch.setattr(call.shutil, "which", lambda name: None)
+        patch.setattr(shutil, "which", lambda name: None)
         assert "no C compiler" in build().why
     with monkeypatch.context() as patch:
         patch.setattr(call.sysconfig, "get_paths", lambda: {"include": "nowhere"})

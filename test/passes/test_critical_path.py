@@ -123,3 +123,29 @@ def test_unknown_where_data_decide_or_an_adjoint_is_to_come():
 def test_widths_of_layers_do_not_matter():
     assert path(EXAMPLES / "perceptron.upl", K=3, N=[64, 32, 10]) == 9
     assert path(EXAMPLES / "perceptron.upl", K=12, N=[5, 1, 7, 3, 2, 2, 9, 4, 4, 1, 6, 2]) == 45
+
+
+@pytest.mark.parametrize(
+    ("name", "closed", "sizes"),
+    [
+        ("mlp", "3*K+2", [{"D": 2, "K": 2, "N": [1, 3]}, {"D": 1, "K": 4, "N": [2, 1, 3, 2]}]),
+        ("matrix_chain", "3*K-2", [{"K": 1, "N": [2, 3]}, {"K": 3, "N": [1, 2, 2, 1]}]),
+        ("scan", "K+1", [{"K": 1, "P": [1, 2]}, {"K": 2, "P": [1, 2, 4]}]),
+    ],
+)
+def test_the_entries_of_open_arrays_do_not_matter(name, closed, sizes):
+    """The levels are guessed at made-up entries and verified for all; a walk at given ones counts the same."""
+    text = (EXAMPLES / f"{name}.upl").read_text(encoding="utf-8")
+    symbolic = path(text)
+    assert str(symbolic) == closed
+    for s in sizes:
+        assert path(text, **s) == symbolic.evaluate({"K": s["K"]}, lambda array, i: 0)
+
+
+def test_the_adjoint_of_a_stencil():
+    """At the narrowest grid an instance is served in a way of its own, for every number of steps."""
+    p = upl.load((EXAMPLES / "jacobi1d.upl").read_text(encoding="utf-8"))
+    found = upl.vjp(p, of="B", wrt="A").check().critical_path
+    assert str(found) == "2*T+1"
+    for sizes in ({"T": 1, "n": 3}, {"T": 3, "n": 3}, {"T": 2, "n": 5}):
+        assert upl.vjp(upl.load(str(p), **sizes), of="B", wrt="A").check().critical_path == 2 * sizes["T"] + 1

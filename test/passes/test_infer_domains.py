@@ -107,11 +107,11 @@ node B<i> { in x; x -> A.x<2*i> }
     ("text", "field", "line"),
     [
         ("program p\ninput X<i> in i>=0 { -> A.x }\noutput Y<i>\nnode A<i> { in x; -> Y }\n", "i", 2),
-        ("program p\ninput X { -> A.x<*> ## }\noutput Y<i>\nnode A<i> { in x; -> Y }\n", "i", 3),
+        ("program p\ninput X { -> A.x<*> ## }\noutput Y<i>\nnode A<i> { in x; -> Y }\n", "i", 4),  # not at Y
         (
             "program p\nparam n >= 1\ninput X<i> in 0<=i<n { -> A.x }\noutput Y<i,j>\nnode A<i,j> { in x; -> Y }\n",
             "j",
-            4,
+            5,
         ),
         ("program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i> in i<=2\nnode A<i> { in x; -> Y }\n", "i", 3),
     ],

@@ -95,8 +95,9 @@ class _Assembler:
 
     @staticmethod
     def _output(op: ttm.OutputOp) -> HostOutput:
-        fields = tuple(f for f in op.fields.data.split(",") if f)
-        return HostOutput(op.sym_name.data, fields, _TYPES[op.element.data])
+        fields = ttm.fields_of(op.fields.data)
+        layout = layout_fields([(f.name, f.bias, f.bias + (1 << f.bits) - 1) for f in fields])
+        return HostOutput(op.sym_name.data, tuple(f.name for f in fields), _TYPES[op.element.data], layout)
 
     @staticmethod
     def _table(op: ttm.TableOp) -> Table:

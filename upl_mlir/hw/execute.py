@@ -49,7 +49,7 @@ class Sent:
     multiplicity: int | None
 
 
-def to_bits(value: Scalar, kind: ValueType) -> int:
+def to_bits(value: Scalar | float, kind: ValueType) -> int:
     """A value as the 32 bits that travel; every NaN becomes the canonical one."""
     if kind is ValueType.F32:
         with np.errstate(over="ignore"):

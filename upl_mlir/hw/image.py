@@ -70,11 +70,14 @@ class Node:
 
 @dataclass(frozen=True)
 class HostOutput:
-    """Where tokens leave: the names of its fields and the type of its elements."""
+    """Where tokens leave: the names of its fields, the type of its elements, and how an index is packed (nothing: it is
+    for the machine to choose).
+    """
 
     name: str
     fields: tuple[str, ...]
     type: ValueType
+    layout: tuple[IndexField, ...] = ()
 
 
 @dataclass(frozen=True)

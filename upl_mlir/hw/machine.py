@@ -6,6 +6,7 @@ A description may name hardware that is not built yet: it loads, and only a simu
 
 from __future__ import annotations
 
+import re
 import tomllib
 from enum import Enum
 from pathlib import Path
@@ -159,18 +160,47 @@ def load_machine(path: str | Path) -> Machine:
 
 def parse_machine(text: str, file: str = "<machine>") -> Machine:
     """The machine that a TOML text describes; errors as for `load_machine`."""
-    span = Span(file, 0, 0)
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as cause:
+        line = re.search(r"line (\d+)", str(cause))
+        span = Span(file, int(line[1]) if line else 0, 1)
         raise error("UPL1720", f"the machine description is not TOML: {cause}", span) from None
-    _check_keys(data, span)
+    places = _Places(file, text)
+    _check_keys(data, places)
     try:
         machine = msgspec.convert(data, Machine, strict=True)
     except msgspec.ValidationError as cause:
-        raise error("UPL1722", f"machine description: {cause}", span) from None
-    _check_ranges(machine, span)
+        key = re.search(r"`\$\.?(.*?)`", str(cause))
+        raise error("UPL1722", f"machine description: {cause}", places.of(key[1] if key else "")) from None
+    _check_ranges(machine, places)
     return machine
+
+
+_HEADER = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
+_KEY = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w.-]+))\s*=""")
+
+
+class _Places:
+    """Where the keys of a TOML file are: the parser does not say."""
+
+    def __init__(self, file: str, text: str):
+        self.file = file
+        self.lines: dict[str, int] = {}
+        section = ""
+        for number, line in enumerate(text.splitlines(), 1):
+            if header := _HEADER.match(line):
+                section = header[1]
+                self.lines.setdefault(section, number)
+            elif key := _KEY.match(line):
+                name = key[1] or key[2] or key[3]
+                self.lines.setdefault(f"{section}.{name}" if section else name, number)
+
+    def of(self, key: str) -> Span:
+        """The line of a key with its section (`matching.ways`), of its section if it is not written, else the file."""
+        while key and key not in self.lines:
+            key = key.rpartition(".")[0]
+        return Span(self.file, self.lines.get(key, 0), 1)
 
 
 def require_built(machine: Machine) -> None:
@@ -180,8 +210,8 @@ def require_built(machine: Machine) -> None:
         return error("UPL1723", f"machine `{machine.name}`: {key} = {found} is not built yet", help=f"use {instead}")
 
     organisation = machine.matching.organisation
-    if organisation is not Organisation.CAM:
-        raise refuse("matching.organisation", f'"{organisation.value}"', '"cam"')
+    if organisation is Organisation.DIRECT:
+        raise refuse("matching.organisation", '"direct"', '"hashed" or "cam"')
     if machine.cores != 1:
         raise refuse("cores", machine.cores, 1)
     if machine.execution.units != 1:
@@ -192,15 +222,15 @@ def require_built(machine: Machine) -> None:
         raise refuse("matching.parity", "true", "false")
 
 
-def _check_keys(data: dict[str, Any], span: Span) -> None:
+def _check_keys(data: dict[str, Any], places: _Places) -> None:
     """Every key of the file is one of ours; else UPL1721 with the nearest one."""
 
     def check(found: dict[str, Any], section: str, known: tuple[str, ...]) -> None:
         for key in found:
             if key not in known:
-                where = f" in [{section}]" if section else ""
+                where, place = (f" in [{section}]", f"{section}.{key}") if section else ("", key)
                 helping = did_you_mean(key, known) or "known keys: " + ", ".join(known)
-                raise error("UPL1721", f"machine description: unknown key `{key}`{where}", span, help=helping)
+                raise error("UPL1721", f"machine description: unknown key `{key}`{where}", places.of(place), help=helping)
 
     check(data, "", Machine.__struct_fields__)
     for name, section in _SECTIONS.items():
@@ -208,16 +238,24 @@ def _check_keys(data: dict[str, Any], span: Span) -> None:
             check(cast("dict[str, Any]", data[name]), name, section.__struct_fields__)
 
 
-def _check_ranges(machine: Machine, span: Span) -> None:
+def _check_ranges(machine: Machine, places: _Places) -> None:
     """Numbers that no hardware can be built with are UPL1722."""
 
     def check(key: str, value: float, low: float, high: float) -> None:
         if not low <= value <= high:
-            raise error("UPL1722", f"machine description: {key} = {value} is not in {low}..{high}", span)
+            raise error("UPL1722", f"machine description: {key} = {value} is not in {low}..{high}", places.of(key))
 
     check("cores", machine.cores, 1, 4096)
     check("clock_mhz", machine.clock_mhz, 1e-6, 1e6)
-    check("matching.capacity", machine.matching.entries, 2, 1 << 16)
+    check("matching.capacity", machine.matching.entries, 1, 1 << 16)
     for key, (low, high) in _RANGES.items():
         section, _, name = key.partition(".")
         check(key, cast("int", getattr(getattr(machine, section), name)), low, high)
+    matching = machine.matching
+    if matching.organisation is not Organisation.CAM:
+        sets, rest = divmod(matching.entries, matching.ways)
+        if rest or sets & (sets - 1):
+            message = f"matching.capacity = {matching.entries} is not a power of two of sets of {matching.ways} ways"
+            near = matching.ways << max(0, sets.bit_length() - 1)
+            raise error("UPL1722", f"machine description: {message}", places.of("matching.capacity"),
+                        help=f"for instance {near}")  # fmt: skip

@@ -24,9 +24,9 @@ from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.hw.execute import Scalar, Sent, from_bits, is_value, run_activation, to_bits
+from upl_mlir.hw.execute import Sent, from_bits, is_value, run_activation, to_bits
 from upl_mlir.hw.image import Node, ProgramImage, input_mode, pack, unpack
-from upl_mlir.hw.machine import Machine, require_built
+from upl_mlir.hw.machine import Machine, Organisation, require_built
 from upl_mlir.hw.matching_unit.interface import (
     Dimensions,
     Fault,
@@ -40,84 +40,12 @@ from upl_mlir.hw.matching_unit.interface import (
 )
 from upl_mlir.hw.matching_unit.unit import MatchingUnit
 from upl_mlir.hw.microcode import ToHost, ToNode, ValueType
+from upl_mlir.hw.results import HostToken, Occupancy, OutputElement, SimulationResult, Stats
+from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.stranded import Leftover, place, stranded_error
 
 _PROGRESS_CYCLES = 1000
 """Cycles between two calls of `progress`."""
-
-
-class HostToken(NamedTuple):
-    """A token from the host: number of the node and the input, index (None = `*`), value, and multiplicity (None =
-    unbounded; for a gathering input the number of summands).
-    """
-
-    node: int
-    input: int
-    index: tuple[int | None, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
-    value: float | int | bool | np.float32
-    multiplicity: int | None = 1
-
-
-class OutputElement(NamedTuple):
-    """What came out: name of the host output, index, value (float32, int or bool)."""
-
-    output: str
-    index: tuple[int, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
-    value: Scalar
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """Entries of the matching store in use: the most at any time, and the mean over the cycles."""
-
-    peak: int
-    mean: float
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Figures of a run; `seconds` is the time the simulation took, `cycles` the machine's, first token to rest.
-
-    `tokens` counts tokens that a node received, a multicast once; `stalls` has cycles by `unit.cause`; `utilisation`
-    has, for each port, the part of the cycles in which something went through.  `queue_peak` is the longest that the
-    token queue before the matching unit became.
-    """
-
-    cycles: int
-    matches: int
-    firings: dict[str, int]
-    tokens: dict[str, int]
-    peak_waiting: int
-    occupancy: Occupancy
-    stalls: dict[str, int]
-    utilisation: dict[str, float]
-    queue_peak: int
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of `stats.json`."""
-        return {
-            "engine": "rtl",
-            "firings": dict(self.firings),
-            "tokens": dict(self.tokens),
-            "peak_waiting": self.peak_waiting,
-            "seconds": self.seconds,
-            "cycles": self.cycles,
-            "matches": self.matches,
-            "occupancy": {"peak": self.occupancy.peak, "mean": self.occupancy.mean},
-            "stalls": dict(self.stalls),
-            "spills": 0,
-            "utilisation": dict(self.utilisation),
-            "queue_peak": self.queue_peak,
-        }
-
-
-@dataclass(frozen=True)
-class SimulationResult:
-    """What a run gave: the outputs in order of leaving, and its figures."""
-
-    outputs: list[OutputElement]
-    stats: Stats
 
 
 def simulate(
@@ -148,6 +76,8 @@ def simulate(
     """
     require_built(machine)
     image.validate(machine)
+    if machine.matching.organisation is Organisation.HASHED:
+        return run_machine(image, machine, [*map(HostToken._make, host_tokens)], max_cycles=max_cycles, vcd=vcd)
     latency = machine.execution.add_cycles if add_latency_cycles is None else add_latency_cycles
     bench = _Bench(image, Dimensions.of(machine), latency, execute_latency_cycles, fault)
     bench.progress, bench.max_cycles, bench.patience_cycles = progress, max_cycles, patience_cycles

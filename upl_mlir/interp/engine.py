@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import itemgetter
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic
-from upl_mlir.dialects.upl import ArrayOp, ProgramOp
+from upl_mlir.dialects.upl import ArrayOp, Gather, ProgramOp
 from upl_mlir.dialects.upl.query import array_values, domain_of, first_index, poly_context
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp import ieee
@@ -32,12 +32,12 @@ from upl_mlir.interp.bodies import Body, entry_tables
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.exprs import Scope, Writer, run_source
 from upl_mlir.interp.matching import NodeMatching, identity
-from upl_mlir.interp.plan import GatherOrder, Kind, Mode, NodePlan, Order, make_plan
+from upl_mlir.interp.plan import GatherOrder, Kind, Mode, NodePlan, Order, Plan, make_plan
 from upl_mlir.poly.dense import bounding_box, mask, points
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
-_CHECK_EVERY = 10_000  # tokens between two looks at the number of firings
+CHECK_EVERY = 10_000  # tokens between two looks at the number of firings
 
 
 class Event(Enum):
@@ -162,6 +162,12 @@ class Engine:
         return w.source
 
     def _compile(self, trace: Trace | None) -> Callable[[], dict[str, Any]]:
+        space = self._space(trace)
+        run_source(self.source, space)
+        return space["make"]
+
+    def _space(self, trace: Trace | None) -> dict[str, Any]:
+        """The namespace of generated source."""
         plan, report = self.plan, self._reporter
         space: dict[str, Any] = {name: value for name, value in vars(ieee).items() if not name.startswith("_")}
         space |= {
@@ -177,8 +183,7 @@ class Engine:
         for name, i in entry_tables(plan).items():
             op = next(o for o in plan.program.body.block.ops if isinstance(o, ArrayOp) and o.symbol == name)
             space[i] = ieee.EntryTable(name, first_index(op), array_values(op))
-        run_source(self.source, space)
-        return space["make"]
+        return space
 
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> RunResult:
@@ -192,16 +197,18 @@ class Engine:
         try:
             flight: list[Any] = []
             code["begin"](flight)
-            self._boot(code)
+            for node, keys in empty_instances(self.plan):  # (LANGUAGE 3.3)
+                for key in keys:
+                    code["fire"][node.at](key, *self._identities(node))
             for i, op in enumerate(self.plan.inputs):
                 fire, port = code["fire"][len(self.plan.nodes) + i], self.ports[op.symbol]
                 for key, value in zip(port.points(), self._values(port, inputs[op.symbol]), strict=True):
                     fire(key, value)
             if self.order is Order.FIFO:
-                code["fifo"](flight, self.max_firings, min(_CHECK_EVERY, self.max_firings))
+                code["fifo"](flight, self.max_firings, min(CHECK_EVERY, self.max_firings))
             else:
                 choose = random.Random(self.seed).random
-                code["random"](flight, self.max_firings, min(_CHECK_EVERY, self.max_firings), choose)
+                code["random"](flight, self.max_firings, min(CHECK_EVERY, self.max_firings), choose)
         finally:
             if collecting:
                 gc.enable()
@@ -214,21 +221,6 @@ class Engine:
         """The elements of the domain, in lexicographic order, as Python values."""
         with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
             return np.asarray(array)[port.inside].astype(port.dtype).tolist()
-
-    def _boot(self, code: dict[str, Any]) -> None:
-        """Fire the instances all of whose inputs are gathers of no summands (LANGUAGE 3.3)."""
-        for node in self.plan.nodes:
-            domain = domain_of(node.op)
-            if not node.may_boot or domain is None:
-                continue
-            empty = [Formula.compare(cast(IndexExpr, p.port.count), "<=", 0) for p in node.ports]
-            for key in self._points(node, Formula.all((domain, *empty))):
-                code["fire"][node.at](key, *self._identities(node))
-
-    def _points(self, node: NodePlan, where: Formula) -> Iterable[tuple[int, ...]]:
-        ctx, fields = self.plan.ctx, node.op.fields
-        box = bounding_box(ctx, fields, where)
-        return points(box, mask(ctx, fields, where, box))
 
     def _identities(self, node: NodePlan) -> list[Any]:
         texts = {"INF": ieee.math.inf, "(-INF)": -ieee.math.inf, "INT_MAX": ieee.INT_MAX, "INT_MIN": ieee.INT_MIN,
@@ -282,13 +274,66 @@ class Engine:
 
     def _stats(self, code: dict[str, Any], seconds: float) -> Stats:
         fired, sent, peak = code["state"]()
-        plan = self.plan
-        sources = {op: i for i, op in enumerate([*(n.op for n in plan.nodes), *plan.inputs])}
-        tokens = {n.op.symbol: 0 for n in plan.nodes} | {op.symbol: 0 for op in plan.outputs}
-        for a in plan.arrows:
-            tokens[a.op.target_name] += sent.get(a.at, fired[sources[a.source]])
-        firings = {n.op.symbol: fired[n.at] for n in plan.nodes}
-        return Stats("interp", firings, tokens, sum(tokens.values()), peak, seconds)
+        return make_stats(self.plan, "interp", fired, sent, peak, seconds)
+
+    # -- one instance by itself ------------------------------------------------------------------------------------
+    def fire_alone(self, source: int, key: tuple[int, ...], values: Sequence[Any]) -> None:
+        """Fire one instance of a node or host input (by number: nodes first); what it sends is lost.
+
+        Raises UplError (UPL1604) if the body or an arrow has no value there.
+        """
+        code = self._make()
+        code["begin"]([])
+        code["fire"][source](key, *values)
+
+    def gather_alone(self, node: int, at: int, key: tuple[int, ...], values: Sequence[int], *, counting: bool) -> None:
+        """Compute the number of summands of a gather (`values` are the inputs that it names), or add two summands.
+
+        Raises UplError (UPL1604) if there is no value.
+        """
+        plan = self.plan.nodes[node]
+        port = plan.ports[at]
+        names = [p.port.name for p in plan.ports if isinstance(port.port.count, IndexExpr) and p.port.name in port.port.count.names]
+        w = Writer()
+        with w.block("def once(key, values):"):
+            scope = Scope(self.plan.ctx, entry_tables(self.plan))
+            fields = {f: f"key[{i}]" for i, f in enumerate(plan.op.fields)}
+            scope = scope.extended(fields | {name: f"values[{i}]" for i, name in enumerate(names)})
+            if counting:
+                assert isinstance(port.port.count, IndexExpr)
+                w.line(f"return {scope.expr(port.port.count)}")
+            else:
+                product = port.port.gather is Gather.PRODUCT
+                w.line(f"return in_range(values[0] {'*' if product else '+'} values[1])")
+        space = self._space(None)
+        run_source(w.source, space)
+        try:
+            space["once"](key, values)
+        except ieee.Trap as trap:
+            self._reporter.trapped(trap, plan.op, key)
+
+
+def empty_instances(plan: Plan) -> Iterator[tuple[NodePlan, Iterable[tuple[int, ...]]]]:
+    """The instances that fire at the start because all their inputs are gathers of no summands (LANGUAGE 3.3)."""
+    for node in plan.nodes:
+        domain = domain_of(node.op)
+        if node.may_boot and domain is not None:
+            where = Formula.all((domain, *(Formula.compare(cast(IndexExpr, p.port.count), "<=", 0) for p in node.ports)))
+            box = bounding_box(plan.ctx, node.op.fields, where)
+            yield node, points(box, mask(plan.ctx, node.op.fields, where, box))
+
+
+def make_stats(
+    plan: Plan, engine: str, fired: Sequence[int], sent: Mapping[int, int], peak: int, seconds: float
+) -> Stats:
+    """Counts by name from the firings of each source (nodes, then host inputs), and the tokens of each arrow that sends
+    another number."""
+    sources = {op: i for i, op in enumerate([*(n.op for n in plan.nodes), *plan.inputs])}
+    tokens = {n.op.symbol: 0 for n in plan.nodes} | {op.symbol: 0 for op in plan.outputs}
+    for a in plan.arrows:
+        tokens[a.op.target_name] += sent.get(a.at, fired[sources[a.source]])
+    firings = {n.op.symbol: fired[n.at] for n in plan.nodes}
+    return Stats(engine, firings, tokens, sum(tokens.values()), peak, seconds)
 
 
 _LOOPS = """

@@ -177,7 +177,7 @@ class NodeMatching:
         if not left:
             self._fire(w, known, found, arriving)
             return
-        at = self._next(left, known)
+        at = self.next_input(left, known)
         q, pattern = self.node.ports[at], left[at]
         direct = set(pattern) <= known
         token = self._direct(w, q, pattern, found, arriving) if direct else self._loop(w, q, pattern, known, found)
@@ -191,7 +191,7 @@ class NodeMatching:
         rest = {k: v for k, v in left.items() if k != at}
         self._join(w, rest, known | set(pattern), [*found, token], arriving)
 
-    def _next(self, left: Mapping[int, Pattern], known: set[int]) -> int:
+    def next_input(self, left: Mapping[int, Pattern], known: set[int]) -> int:
         """The input to join next: one whose key is known, else the one of which most fields are."""
 
         def rank(at: int) -> tuple[bool, bool, bool, int]:

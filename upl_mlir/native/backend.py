@@ -11,8 +11,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from upl_mlir.host.cache import Cache, digest, open_cache
 from upl_mlir.native import call, target
-from upl_mlir.native.cache import Cache, digest, open_cache
 from upl_mlir.native.call_ctypes import Fail, Target
 from upl_mlir.native.entry import EmittedModule, emit_module
 from upl_mlir.native.library import SHARED, modules, symbol
@@ -137,6 +137,14 @@ def compile_module(
     threads = threads if call.extension().module is not None else 1
     machine = machine or target.host()
     emitted = emit_module(module, machine, threads)
+    return compile_emitted(emitted, machine, threads, cache=cache, start=start)
+
+
+def compile_emitted(
+    emitted: EmittedModule, machine: target.Machine, threads: int, *, cache: bool = True, start: float | None = None
+) -> Kernel:
+    """Machine code of LLVM IR; `start` is when the work on it began, for `Kernel.compile_seconds`."""
+    start = time.perf_counter() if start is None else start
     needs = [_shared(name, f, machine) for name, f in emitted.shared]
     loaded, cached = _load([(emitted.ir, target.Effort.FULL)], machine, ENTRY, needs, cache=cache)
     return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

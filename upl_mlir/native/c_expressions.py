@@ -103,6 +103,11 @@ def _loose(symbol: str) -> Row:
     return lambda op, x: (f"{x[0].at(PLUS)} {symbol} {x[1].at(PLUS)}", LOOSE)
 
 
+def _bitwise(symbol: str) -> Row:
+    """An operator whose place among the others few know: operands with operators of their own stand in parentheses."""
+    return lambda op, x: (f"{x[0].at(UNARY)} {symbol} {x[1].at(UNARY)}", LOOSE)
+
+
 def _call(name: str) -> Row:
     """A function of libm (with f for floats) or a helper."""
 
@@ -129,7 +134,7 @@ def _wrapping(name: str, symbol: str, level: int) -> Row:
 def _bits(symbol: str, logical: str) -> Row:
     def row(op: Operation, x: Sequence[Expr]) -> tuple[str, int]:
         if c_type(op.results[0].type) != "bool":
-            return _loose(symbol)(op, x)
+            return _bitwise(symbol)(op, x)
         if symbol == "^" and "true" in (x[0].text, x[1].text):
             other = x[1] if x[0].text == "true" else x[0]
             return f"!{other.at(UNARY)}", UNARY
@@ -206,7 +211,7 @@ ROWS: dict[type[Operation], Row] = {
     arith.AddiOp: _wrapping("wrap_add", "+", PLUS), arith.SubiOp: _wrapping("wrap_sub", "-", PLUS),
     arith.MuliOp: _wrapping("wrap_mul", "*", TIMES),
     arith.AndIOp: _bits("&", "&&"), arith.OrIOp: _bits("|", "||"), arith.XOrIOp: _bits("^", "!="),
-    arith.ShLIOp: _call("shift_left"), arith.ShRSIOp: _loose(">>"),
+    arith.ShLIOp: _call("shift_left"), arith.ShRSIOp: _bitwise(">>"),
     arith.MinSIOp: _call("min_int"), arith.MaxSIOp: _call("max_int"),
     arith.DivSIOp: _call("div_to_zero"), arith.RemSIOp: _call("rem_to_zero"),
     arith.FloorDivSIOp: _call("div_floor"), arith.CeilDivSIOp: _call("div_ceil"), math.AbsIOp: _call("abs_int"),

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr
 
@@ -247,6 +247,12 @@ def _generic(w: Writer, op: GenericOp) -> None:
             assign(w, array.element_at(place), value.text)
 
 
+def _fill(w: Writer, op: FillOp) -> None:
+    array = w.array(op.outputs[0])
+    with _dimensions(w, [(None, n) for n in array.sizes]) as index:
+        w.line(f"{array.element_at(index)} = {w.expr(op.inputs[0]).text};")
+
+
 def _cast(w: Writer, op: memref.CastOp) -> None:
     w.values[op.dest] = w.array(op.source)
 
@@ -275,5 +281,6 @@ STATEMENTS: dict[type[Operation], Callable[[Writer, Any], None]] = {
     memref.CastOp: _cast,
     memref.GetGlobalOp: _get_global,
     GenericOp: _generic,
+    FillOp: _fill,
     func.ReturnOp: _nothing,
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -213,7 +213,7 @@ def _may_move(op: Operation, user: Operation, reads: bool) -> bool:
         return True
     between = op.next_op
     while between is not None and between is not user:
-        if any(isinstance(o, memref.StoreOp | memref.CopyOp | GenericOp) for o in between.walk()):
+        if any(isinstance(o, memref.StoreOp | memref.CopyOp | GenericOp | FillOp) for o in between.walk()):
             return False
         between = between.next_op
     return not user.regions

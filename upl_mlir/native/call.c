@@ -169,7 +169,8 @@ typedef struct {
     PyObject *owner; /* keeps the code in memory */
     char *workspace;
     int64_t room;
-    int busy, takes_long;
+    int busy;
+    int64_t quick; /* calls of this size (see call_arrays) took no time worth speaking of; -1: none has yet */
 } Kernel;
 
 static int64_t item_size(char kind) { return kind == 'd' || kind == 'q' || kind == 'n' ? 8 : kind == 'f' || kind == 'i' ? 4 : 1; }
@@ -274,16 +275,24 @@ static PyObject *get(char kind, const void *cell) {
 }
 
 /* kernel(w1, w2) -> (numbers): all arguments are numbers or cells; the last one is the status. */
-static PyObject *call_scalar(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+static PyObject *call_scalar(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names) {
     Kernel *k = (Kernel *)self;
-    Py_ssize_t given = PyVectorcall_NARGS(flags);
     int64_t cells[MAX_CELLS], slots[HEADER + MAX_CELLS];
     if (given != k->inputs || (names && PyTuple_GET_SIZE(names))) return call_fail(k, -1, args, given);
-    for (int i = 0; i < k->count; i++) {
+    for (int i = 0; i < given; i++) {
         const Formal *f = &k->formals[i];
-        cells[i] = 0;
-        if (i < given && put(f->kind, args[i], &cells[i])) return call_fail(k, -1, args, given);
+        if (f->kind == 'd' && PyFloat_CheckExact(args[i])) {
+            double x = PyFloat_AS_DOUBLE(args[i]);
+            memcpy(&cells[i], &x, sizeof x);
+        } else {
+            cells[i] = 0;
+            if (put(f->kind, args[i], &cells[i])) return call_fail(k, -1, args, given);
+        }
         slots[HEADER + i] = f->rank < 0 ? cells[i] : (int64_t)(intptr_t)&cells[i];
+    }
+    for (int i = (int)given; i < k->count; i++) {
+        cells[i] = 0;
+        slots[HEADER + i] = (int64_t)(intptr_t)&cells[i];
     }
     if (run(k, slots, 0)) return NULL;
     if (cells[k->count - 1]) return call_fail(k, (long)cells[k->count - 1], args, given);
@@ -323,7 +332,7 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
     Py_ssize_t given = PySequence_Fast_GET_SIZE(sequence);
     int64_t few[MAX_SLOTS], *slots = k->slots <= MAX_SLOTS ? few : malloc((size_t)k->slots * sizeof *slots);
     Py_buffer *views = given ? calloc((size_t)given, sizeof *views) : NULL;
-    int64_t at = HEADER, bytes = 0;
+    int64_t at = HEADER, size = 0; /* of the call: its parameters and the bytes of its arrays */
     Py_ssize_t done = 0;
     if (!slots || (given && !views)) {
         PyErr_NoMemory();
@@ -337,7 +346,9 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
         const Formal *f = &k->formals[done];
         PyObject *arg = PySequence_Fast_GET_ITEM(sequence, done);
         if (f->rank < 0) {
-            if (put('q', arg, &slots[at++])) goto end;
+            if (put('q', arg, &slots[at])) goto end;
+            size += slots[at] > 0 && size < INT64_MAX - slots[at] ? slots[at] : 0;
+            at++;
             continue;
         }
         Py_buffer *v = &views[done];
@@ -349,7 +360,7 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
             goto end;
         }
         slots[at++] = (int64_t)(intptr_t)v->buf;
-        bytes += v->len;
+        size += size < INT64_MAX - v->len ? v->len : 0;
         for (int d = 0; d < f->rank; d++) {
             if (f->fixed[d] < 0) slots[at++] = v->shape[d];
             else if (f->fixed[d] != v->shape[d]) {
@@ -360,10 +371,10 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
             }
         }
     }
-    int release = k->takes_long || bytes > 1 << 20;
     int64_t start = nanoseconds();
-    if (!run(k, slots, release)) {
-        k->takes_long = nanoseconds() - start > LONG_CALL_NS;
+    if (!run(k, slots, size > k->quick)) { /* what nothing is known of may take long: others may run meanwhile */
+        if (nanoseconds() - start <= LONG_CALL_NS) k->quick = size > k->quick ? size : k->quick;
+        else if (size <= k->quick) k->quick = size - 1;
         answer = Py_NewRef(Py_None);
     }
 end:
@@ -416,6 +427,10 @@ static PyTypeObject KernelType = {
     .tp_clear = clear,
 };
 
+static PyMethodDef scalar_method = {
+    "scalar", (PyCFunction)(void (*)(void))call_scalar, METH_FASTCALL | METH_KEYWORDS, "Numbers in, a tuple of numbers out.",
+};
+
 /* make(entry, threads, [(kind, written, shape or None)], inputs or -1, fail, owner) -> callable.
    `inputs` >= 0 asks for a scalar call that takes the first so many arguments; -1 for a call with arrays. */
 static PyObject *make(PyObject *module, PyObject *args) {
@@ -433,7 +448,8 @@ static PyObject *make(PyObject *module, PyObject *args) {
     k->count = (int)PyList_GET_SIZE(formals);
     k->inputs = inputs;
     k->outputs = k->count - 1 - inputs;
-    k->call = inputs >= 0 ? call_scalar : call_arrays;
+    k->call = call_arrays;
+    k->quick = -1;
     k->fail = Py_NewRef(fail);
     k->owner = Py_NewRef(owner);
     k->formals = calloc(k->count ? (size_t)k->count : 1, sizeof *k->formals);
@@ -462,7 +478,10 @@ static PyObject *make(PyObject *module, PyObject *args) {
             k->slots += f->fixed[d] < 0;
         }
     }
-    return (PyObject *)k;
+    if (inputs < 0) return (PyObject *)k;
+    PyObject *function = PyCFunction_New(&scalar_method, (PyObject *)k); /* Python calls these quicker than objects */
+    Py_DECREF(k);
+    return function;
 fault:
     Py_DECREF(k);
     return PyErr_Occurred() ? NULL : PyErr_NoMemory();

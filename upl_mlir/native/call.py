@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import os
-import shlex
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from upl_mlir.native.cache import digest, open_cache
 from upl_mlir.native.call_ctypes import CtypesCall, CtypesScalar, Fail, Target
+from upl_mlir.native.compiler import CompilerError, find_compiler, load_library
 
 SOURCE = Path(__file__).with_name("call.c")
 KINDS = {"float64": "d", "float32": "f", "int64": "q", "int32": "i", "int8": "b", "bool": "?"}
@@ -42,39 +37,16 @@ def extension() -> Extension:
     include = sysconfig.get_paths()["include"]
     if not (Path(include) / "Python.h").exists():
         return Extension(None, "Python.h is missing (install the package with Python's headers)")
-    compiler = _compiler()
+    compiler = find_compiler("CC", ("cc", "gcc", "clang"))
     if compiler is None:
         return Extension(None, "no C compiler found (cc, gcc or clang)")
-    text = SOURCE.read_bytes()
-    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-    name = f"call-{digest(text, sys.version, include, ' '.join(compiler))}{suffix}"
-    store = open_cache()
-    place = store.file(name)
-    found = _load(place) if place is not None else None
-    if found is not None:
-        return Extension(found)
-    with tempfile.TemporaryDirectory() as temporary:
-        built = Path(temporary) / "call.so"
-        flags = ["-O2", "-std=c11", "-shared", "-fPIC", "-pthread", f"-I{include}"]
-        command = [*compiler, *flags, str(SOURCE), "-o", str(built)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        except (OSError, subprocess.TimeoutExpired) as e:
-            return Extension(None, f"{compiler[0]} failed: {e}")
-        if done.returncode or not built.exists():
-            lines = done.stderr.strip().splitlines()
-            return Extension(None, f"{compiler[0]} failed: {lines[0] if lines else done.returncode}")
-        module = _load(store.write(name, built.read_bytes()) or built)
-    return Extension(module, "" if module else "the extension that was built cannot be loaded")
-
-
-def _compiler() -> list[str] | None:
-    """The command of a C compiler: $CC, the one that Python was built with, or a usual name."""
-    for text in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
-        words = shlex.split(text) if text else []
-        if words and shutil.which(words[0]):
-            return words
-    return None
+    suffix: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+    command = [*compiler, "-O2", "-std=c11", "-shared", "-fPIC", "-pthread", f"-I{include}"]
+    try:
+        module = load_library("call", suffix, command, SOURCE.read_bytes(), ".c", _load, (sys.version,))
+    except CompilerError as e:
+        return Extension(None, str(e))
+    return Extension(module)
 
 
 def _load(path: Path) -> Any:

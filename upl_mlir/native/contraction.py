@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, Float64Type
+from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
 from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.dialects.linalg.ops import GenericOp
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from upl_mlir.native.affine import linear
@@ -90,11 +90,39 @@ def nest_of(e: Emitter, op: GenericOp) -> Nest:
     return Nest(tuple(cast(list[str], sizes)), summed, tuple(operands), op.body.block)
 
 
+def filled_before(op: Operation | None) -> FillOp | None:
+    """The filling with zeros of a generic's result, if it stands right before it: a product need not do it then."""
+    before = op.prev_op if isinstance(op, GenericOp) else None
+    if not isinstance(before, FillOp) or list(before.outputs) != list(cast(GenericOp, op).outputs):
+        return None
+    start = before.inputs[0].owner
+    zero = isinstance(start, arith.ConstantOp) and isinstance(start.value, FloatAttr) and start.value.value.data == 0
+    return before if zero else None
+
+
+def emit_fill(e: Emitter, op: FillOp) -> None:
+    """Write a filling, unless the next operation sees to it."""
+    if filled_before(op.next_op) is not op:
+        fill(e, e.view(op.outputs[0]), e.text(op.inputs[0]))
+
+
+def fill(e: Emitter, view: View, value: str, index: tuple[str, ...] = ()) -> None:
+    """Set all elements of a view."""
+    if len(index) == len(view.sizes):
+        view.store(e.code, index, value)
+        return
+    with e.code.loop("0", view.sizes[len(index)]) as i:
+        fill(e, view, value, (*index, i))
+
+
 def emit_generic(e: Emitter, op: GenericOp) -> None:
     """Write a generic."""
     nest = nest_of(e, op)
-    product = product_of(e, nest)
+    filling = filled_before(op)
+    product = product_of(e, nest, anew=filling is not None)
     if product is None:
+        if filling is not None:
+            fill(e, e.view(filling.outputs[0]), e.text(filling.inputs[0]))
         emit_loops(e, nest)
     else:
         from upl_mlir.native.products import emit_product
@@ -157,9 +185,11 @@ class Product:
     k: tuple[int, ...]
     free: bool
     """Whether the sum may be split among lanes."""
+    anew: bool
+    """Whether what stands in C does not count."""
 
 
-def product_of(e: Emitter, nest: Nest) -> Product | None:
+def product_of(e: Emitter, nest: Nest, *, anew: bool) -> Product | None:
     """The generic as a product, None if it is not one."""
     factors = _factors(nest.block)
     if factors is None or len(nest.operands) != 3 or not any(nest.summed):
@@ -184,7 +214,7 @@ def product_of(e: Emitter, nest: Nest) -> Product | None:
     library = e.library
     f = TileFormat(real, library.vector_bytes // (8 if real == "double" else 4), library.registers, fused)
     batch, m, n, k = (tuple(group[g]) for g in ("batch", "m", "n", "k"))
-    return Product(nest, f, a, b, c, batch, m, n, k, free)
+    return Product(nest, f, a, b, c, batch, m, n, k, free, anew)
 
 
 def _factors(block: Block) -> tuple[tuple[int, int], bool, bool] | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
-from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -33,6 +33,8 @@ class Library:
     threads: int
     vector_bytes: int
     registers: int
+    ordered: bool = False
+    """Elementary functions are libm's, as the interpreter's are."""
     shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
     """The functions of `library.py` that the module calls."""
     functions: dict[str, str] = field(default_factory=dict[str, str])
@@ -43,9 +45,12 @@ class Library:
 
     def math(self, name: str, type_: str) -> str:
         """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
-        from upl_mlir.native.vector_math import definition
+        from upl_mlir.native import libm, vector_math
 
-        full, texts = definition(name, type_, self.vector_bytes)
+        if self.ordered:
+            full, texts = libm.definition(name, type_)
+        else:
+            full, texts = vector_math.definition(name, type_, self.vector_bytes)
         for key, body in texts.items():
             self.functions.setdefault(key, body)
         return full
@@ -96,6 +101,11 @@ class Emitter:
     def texts(self, values: Iterable[SSAValue]) -> list[str]:
         """The texts of scalars."""
         return [self.text(v) for v in values]
+
+    @property
+    def ordered(self) -> bool:
+        """As in `Library`."""
+        return self.library.ordered
 
     def function(self, name: str, type_: str) -> str:
         """As `Library.math`."""
@@ -231,7 +241,7 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
     """
     inside = [o for o in op.body.walk() if o.parent_op() is not None]
     plain = not any(
-        isinstance(o, scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | memref.AllocOp | memref.AllocaOp)
+        isinstance(o, scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | FillOp | memref.AllocOp | memref.AllocaOp)
         for o in inside
     )
     if depth < len(op.lowerBound) - 1 or not plain:
@@ -331,6 +341,12 @@ def _generic(e: Emitter, op: GenericOp) -> None:
     emit_generic(e, op)
 
 
+def _fill(e: Emitter, op: FillOp) -> None:
+    from upl_mlir.native.contraction import emit_fill
+
+    emit_fill(e, op)
+
+
 STATEMENTS: dict[type[Operation], Callable[[Emitter, Any], None]] = {
     scf.ForOp: _for,
     scf.IfOp: _if,
@@ -347,5 +363,6 @@ STATEMENTS: dict[type[Operation], Callable[[Emitter, Any], None]] = {
     memref.CastOp: _cast,
     memref.GetGlobalOp: _get_global,
     GenericOp: _generic,
+    FillOp: _fill,
     func.ReturnOp: _nothing,
 }

@@ -6,7 +6,11 @@ call skip the binding of parameters and layouts.
 
 from __future__ import annotations
 
+import itertools
+import math
+import os
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,13 +18,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, inputs, outputs, poly_context, span_of
-from upl_mlir.host.arrays import MAX_ARRAY_BYTES, HostPort, bind_arrays, bind_parameters, host_ports
-from upl_mlir.native.backend import Kernel, compile_module
-from upl_mlir.passes.lower_to_loops import Layout, Lowered, lower_to_loops
-from upl_mlir.passes.proved import require_proved
+from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_of, host_ports
+from upl_mlir.native.whole import compile_program
+from upl_mlir.passes.lower_to_loops import Layout
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import IndexExpr
@@ -28,6 +31,9 @@ from upl_mlir.poly.quota import TooComplex, limited
 from upl_mlir.poly.sets import PSet
 
 Array = NDArray[Any]
+
+MAX_KNOWN = 256
+"""Of how many sizes the layouts are remembered: each holds which elements of its boxes are in the domain."""
 
 _FAULTS = {
     1: ("UPL1604", "integer overflow: a result does not fit 64 bits"),
@@ -42,20 +48,27 @@ _FAULTS = {
 class Stats:
     """What one run did: the part of ``stats.json`` that this engine has.
 
-    `firings` by node and `tokens` received by node and host output are those of the program, counted without running it;
-    None where no count is known.
+    `firings` by node and `tokens` received by node and host output (`tokens_sent` in all) are those of the program, counted
+    without running it; None where no count is known.  ``peak_waiting`` is null: nothing waits here.  `cached`: program
+    and code were found ready made; `calls`: how calls reach it, "extension", or "ctypes: " and why the extension is missing.
     """
 
     firings: dict[str, int | None]
     tokens: dict[str, int | None]
     seconds: float
     compile_seconds: float
+    cached: bool
+    threads: int
+    calls: str
 
     def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
+        known = [n for n in self.tokens.values() if n is not None]
         return {
-            "engine": "native", "firings": self.firings, "tokens": self.tokens, "seconds": self.seconds,
-            "compile_seconds": self.compile_seconds,
+            "engine": "native", "firings": self.firings, "tokens": self.tokens,
+            "tokens_sent": sum(known) if len(known) == len(self.tokens) else None, "peak_waiting": None,
+            "seconds": self.seconds, "compile_seconds": self.compile_seconds, "cached": self.cached,
+            "threads": self.threads, "calls": self.calls,
         }  # fmt: skip
 
 
@@ -66,6 +79,17 @@ class _Binding:
     params: dict[str, int]
     ports: dict[str, HostPort]
     moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Again:
+    """What a call like the last one needs: nothing of it is copied, and all of it is known."""
+
+    given: dict[str, int]
+    params: list[int]
+    inputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    binding: _Binding
 
 
 class NativeEngine:
@@ -79,17 +103,26 @@ class NativeEngine:
         start = time.perf_counter()
         self.program = program
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
-        require_proved(program)
-        self.lowered: Lowered = lower_to_loops(program, real=real, gather=gather)
-        self.kernel: Kernel = compile_module(self.lowered.module, threads=threads)
+        if threads < 1:
+            raise error("UPL1802", f"threads={threads}: expected 1 or more")
+        try:
+            self.whole = compile_program(program, real=real, gather=gather, threads=threads)
+        except RuntimeError as e:  # llvmlite's word for everything that LLVM refuses
+            why = (str(e).strip().splitlines() or ["no reason given"])[0]
+            help_ = 'this is a defect of upl-mlir: report it; engine="token" and "interp" run the program'
+            raise error("UPL1828", f"LLVM cannot compile the program: {why}", span_of(program), help=help_) from e
+        self.kernel = self.whole.kernel
+        if self.kernel.threads < threads:
+            why = self.kernel.call_path.removeprefix("ctypes: ")
+            warnings.warn(f"one thread instead of {threads}: {why}", RuntimeWarning, stacklevel=3)
         self.compile_seconds = time.perf_counter() - start
         self.seconds = 0.0
         self.bound: dict[str, int] = {}
         self._inputs = [op.symbol for op in inputs(program)]
         self._outputs = [op.symbol for op in outputs(program)]
         self._params = poly_context(program).params
-        self._status = np.zeros((), np.int64)
         self._known: dict[tuple[object, ...], _Binding] = {}
+        self._last: _Again | None = None
         self._polynomials: dict[str, IndexExpr | None] | None = None
 
     # -- calls ----------------------------------------------------------------------------------------------------------
@@ -100,10 +133,14 @@ class NativeEngine:
 
         Raises UplError (UPL15xx, UPL1604, UPL1827).
         """
+        results = self._again(arrays, given) if out is None else None
+        if results is not None:
+            return results
         key = _signature(arrays, given)
         binding = None if key is None else self._known.get(key)
         if binding is not None and all(
             type(a := arrays[n]) is np.ndarray and a.dtype == binding.ports[n].dtype and a.flags.c_contiguous
+            and a.flags.aligned
             for n in self._inputs
         ):
             dense = cast("Mapping[str, Array]", arrays)
@@ -112,8 +149,44 @@ class NativeEngine:
             binding = self._binding(params)
             dense = bind_arrays(self.program, binding.ports, arrays)
             if key is not None:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
                 self._known[key] = binding
+        if key is not None and not binding.moved:
+            ports = binding.ports
+            self._last = _Again(
+                dict(given), [binding.params[p] for p in self._params],
+                tuple((n, ports[n].shape, ports[n].dtype) for n in self._inputs),
+                tuple((n, ports[n].shape, ports[n].dtype) for n in self._outputs),
+                binding,
+            )  # fmt: skip
         return self._run(binding, dense, out)
+
+    def _again(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
+        """A call whose arrays are of the types and shapes of the last one's; None if it is another one."""
+        last = self._last
+        if last is None or len(arrays) != len(last.inputs) or given != last.given:
+            return None
+        start = time.perf_counter()
+        args: list[Any] = last.params.copy()
+        for name, shape, dtype in last.inputs:
+            a = arrays.get(name)
+            if type(a) is not np.ndarray or a.shape != shape or a.dtype is not dtype or not a.flags.aligned:
+                return None
+            args.append(a)
+        results = {name: np.empty(shape, dtype) for name, shape, dtype in last.outputs}
+        args.extend(results.values())
+        status = np.zeros((), np.int64)
+        args.append(status)
+        try:
+            self.kernel.run(args)
+        except (TypeError, ValueError):  # not contiguous: copied on the other way
+            return None
+        if status:
+            raise self._fault(int(status))
+        self.bound = last.binding.params
+        self.seconds = time.perf_counter() - start
+        return results
 
     def run(self, params: Mapping[str, int], dense: Mapping[str, Array]) -> dict[str, Array]:
         """Run on dense arrays in the types and shapes of the ports for `params`."""
@@ -126,14 +199,19 @@ class NativeEngine:
         for name in self._inputs:
             args.append(self._placed(binding, name, dense[name]) if name in binding.moved else dense[name])
         results: dict[str, Array] = {}
+        for name in out or ():
+            if name not in self._outputs:
+                raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, self._outputs))
         for name in self._outputs:
             port = binding.ports[name]
             results[name] = self._target(port, out)
             args.append(np.zeros(binding.moved[name][0], port.dtype) if name in binding.moved else results[name])
-        self._status[()] = 0
-        self.kernel.run([*args, self._status])
-        if self._status:
-            raise self._fault(int(self._status))
+        if out:
+            args = self._apart(binding, args, results)
+        status = np.zeros((), np.int64)  # of this call: other threads may be in others
+        self.kernel.run([*args, status])
+        if status:
+            raise self._fault(int(status))
         for name, buffer in zip(self._outputs, args[len(args) - len(self._outputs) :], strict=True):
             if name in binding.moved:
                 results[name][...] = buffer[binding.moved[name][1]]
@@ -150,9 +228,24 @@ class NativeEngine:
                 "UPL1503", f"out[{port.name!r}]: expected an array of shape {port.shape} and type {port.dtype}, found "
                 f"{getattr(found, 'shape', type(found).__name__)} {getattr(found, 'dtype', '')}", port.span,
             )  # fmt: skip
-        if not (found.flags.c_contiguous and found.flags.writeable):
-            raise error("UPL1503", f"out[{port.name!r}] must be contiguous and writeable", port.span)
+        if not found.flags.carray:
+            raise error("UPL1503", f"out[{port.name!r}] must be contiguous, aligned and writeable", port.span)
         return found
+
+    def _apart(self, binding: _Binding, args: list[Any], results: Mapping[str, Array]) -> list[Any]:
+        """The arguments with inputs that share memory with an output copied: the function takes arrays for distinct.
+
+        Raises UplError (UPL1503) for outputs that share memory with each other.
+        """
+        for (a, x), (b, y) in itertools.combinations(results.items(), 2):
+            if np.may_share_memory(x, y):  # of contiguous arrays: they do
+                span = binding.ports[b].span
+                raise error("UPL1503", f"out[{a!r}] and out[{b!r}] share memory: each output needs its own", span)
+        first = len(self._params)
+        last = first + len(self._inputs)
+        shared = [any(np.may_share_memory(x, y) for y in results.values()) for x in args[first:last]]
+        inputs = [x.copy() if both else x for x, both in zip(args[first:last], shared, strict=True)]
+        return [*args[:first], *inputs, *args[last:]]
 
     def scalar(self) -> Any:
         """A callable for programs whose ports have no fields: numbers in text order in, a tuple of numbers out."""
@@ -171,11 +264,11 @@ class NativeEngine:
 
     # -- layouts --------------------------------------------------------------------------------------------------------
     def _binding(self, params: dict[str, int]) -> _Binding:
+        self._check_storage(params)
         ports = host_ports(self.program, params, self.real)
-        self._check_scratch(params)
         moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]] = {}
         for name, port in ports.items():
-            lower, shape = self._assumed(self.lowered.layouts[name], params)
+            lower, shape = self._assumed(self.whole.layouts[name], params)
             if lower != port.origin and 0 not in port.shape:
                 at = tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
                 whole = tuple(max(n, s.stop) for n, s in zip(shape, at, strict=True))
@@ -194,23 +287,27 @@ class NativeEngine:
         ctx = poly_context(self.program)
         return e.evaluate({**ctx.constants, **params}, ctx.read)
 
-    def _check_scratch(self, params: Mapping[str, int]) -> None:
-        """Refuse sizes for which intermediate arrays would not fit.  Raises UplError (UPL1827)."""
-        total, largest, name = 0, 0, ""
-        for array in self.lowered.scratch:
-            size = array.element_bytes
-            for e in array.shape:
-                size *= max(0, self._number(e, params))
-            total += size
-            if size > largest:
-                largest, name = size, array.name
-        if total > MAX_ARRAY_BYTES:
+    def _check_storage(self, params: Mapping[str, int]) -> None:
+        """Refuse sizes for which arrays would not fit, before any is made.  Raises UplError (UPL1827)."""
+        sizes: dict[str, int] = {}
+        for array in self.whole.scratch:
+            sizes[array.name] = array.element_bytes * self._product(array.shape, params)
+        for op in outputs(self.program):
+            item = dtype_of(op.type, self.real).itemsize
+            sizes[op.symbol] = item * self._product(self.whole.layouts[op.symbol].shape, params)
+        total, room = sum(sizes.values()), _memory()
+        if total > room:
+            name = max(sizes, key=lambda n: sizes[n])
             raise error(
                 "UPL1827",
-                f"the intermediate arrays need {total} bytes (`{name}` alone {largest}); the limit is {MAX_ARRAY_BYTES}",
+                f"intermediate arrays and outputs need {total} bytes (`{name}` alone {sizes[name]}); "
+                f"this machine has {room}",
                 span_of(self.program),
                 help="use smaller sizes, or keep fewer steps (upl.checkpoint)",
             )
+
+    def _product(self, shape: tuple[IndexExpr, ...], params: Mapping[str, int]) -> int:
+        return math.prod(max(0, self._number(e, params)) for e in shape)
 
     def _placed(self, binding: _Binding, name: str, array: Array) -> Array:
         """An input at the place where the function looks for it."""
@@ -230,11 +327,14 @@ class NativeEngine:
         """What the last run did."""
         counts = self._counts()
         at = {**poly_context(self.program).constants, **self.bound}
-        values = {n: None if e is None else e.evaluate(at, poly_context(self.program).read) for n, e in counts.items()}
+        known = at.keys() >= set(self._params)  # not before the first run
+        read = poly_context(self.program).read
+        values = {n: None if e is None or not known else e.evaluate(at, read) for n, e in counts.items()}
         ends = endpoints(self.program)
         firings = {n: values[n] for n, op in ends.items() if isinstance(op, NodeOp)}
         tokens = {n: values[f"{n}."] for n, op in ends.items() if not isinstance(op, InputOp)}
-        return Stats(firings, tokens, self.seconds, self.compile_seconds)
+        k = self.kernel
+        return Stats(firings, tokens, self.seconds, self.compile_seconds, self.whole.again, k.threads, k.call_path)
 
     def _counts(self) -> dict[str, IndexExpr | None]:
         """Polynomials for the firings of each node (by name) and the tokens of each node and output (by name and a dot)."""
@@ -268,3 +368,8 @@ def _signature(arrays: Mapping[str, Any], given: Mapping[str, int]) -> tuple[obj
             return None
         parts.append((name, shape))
     return (*parts, *given.items())
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

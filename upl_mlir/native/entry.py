@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.dialects import func, memref
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -45,7 +45,9 @@ class EmittedModule:
 def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModule:
     """LLVM IR of a lowered module with one public function.  Raises UplError (UPL1820) for what native code lacks."""
     function = function_of(module)
-    library = Library(threads, machine.vector_bytes, machine.registers)
+    gather = function.attributes.get("upl.gather")
+    ordered = isinstance(gather, StringAttr) and gather.data == "ordered"
+    library = Library(threads, machine.vector_bytes, machine.registers, ordered)
     for op in module.ops:
         if isinstance(op, memref.GlobalOp):
             _table(library, op)
@@ -63,6 +65,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     parts.append(f"attributes #3 = {{ willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")
+    parts.append(f"attributes #6 = {{ nobuiltin willreturn memory(none) {ATTRIBUTES} }}")
     parts += library.metadata
     return EmittedModule(function.sym_name.data, "\n".join(parts) + "\n", arguments, tuple(library.shared))
 

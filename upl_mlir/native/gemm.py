@@ -63,45 +63,69 @@ def _function(name: str, params: str, code: Code, attributes: str = "#2") -> str
 
 
 def fill_tables(f: TileFormat) -> str:
-    """``fill(group, start, count, first, second)``: places of `count` indices of a group in its two arrays."""
+    """``fill(group, start, count, first, second)``: places of `count` indices of a group in its two arrays.
+
+    Digits of the first index are found by division, the following ones by counting on.
+    """
     c = Code()
     place = c.let("alloca i64", "var")
-    rest = c.let("alloca i64", "var")
+    digits = c.let(f"alloca [{MAX_DIMS} x i64]", "digits")
     bases = [c.let("alloca i64", "var") for _ in range(2)]
-    c.do(f"store i64 0, ptr {place}")
+    rest = c.let("alloca i64", "var")
     dims = c.let("load i64, ptr %group")
     last = c.sub(dims, "1")
 
     def field(which: int, d: str) -> str:
         return c.let(f"load i64, ptr {c.at('%group', c.add(d, str(1 + which * MAX_DIMS)), 'i64')}")
 
-    size = field(0, last)
+    def add_to(cell: str, value: str) -> None:
+        c.do(f"store i64 {c.add(c.let(f'load i64, ptr {cell}'), value)}, ptr {cell}")
+
+    for cell in (place, *bases):
+        c.do(f"store i64 0, ptr {cell}")
+    c.do(f"store i64 %from, ptr {rest}")
+    with c.loop("0", dims) as i:
+        d = c.sub(last, i)
+        size, left = field(0, d), c.let(f"load i64, ptr {rest}")
+        digit = c.let(f"urem i64 {left}, {size}")
+        c.do(f"store i64 {c.let(f'udiv i64 {left}, {size}')}, ptr {rest}")
+        c.do(f"store i64 {digit}, ptr {c.at(digits, d, 'i64')}")
+        for which, base in enumerate(bases):
+            add_to(base, c.mul(digit, field(1 + which, d)))
+    size, inner = field(0, last), c.at(digits, last, "i64")
     steps = [field(1 + i, last) for i in range(2)]
-    head, work, end = c.label("head"), c.label("work"), c.label("end")
+    head, work, carry, turn, end = (c.label(x) for x in ("head", "work", "carry", "turn", "end"))
     c.jump(head)
     c.begin(head)
     at = c.let(f"load i64, ptr {place}")
     c.branch(c.let(f"icmp slt i64 {at}, %count"), work, end)
-    c.begin(work)
-    index = c.add("%from", at)
-    inner = c.let(f"urem i64 {index}, {size}")
-    run = c.least(c.sub(size, inner), c.sub("%count", at))
-    c.do(f"store i64 {c.let(f'udiv i64 {index}, {size}')}, ptr {rest}")
-    for base, step in zip(bases, steps, strict=True):
-        c.do(f"store i64 {c.mul(inner, step)}, ptr {base}")
-    with c.loop("1", dims) as i:
-        d = c.sub(last, i)
-        outer, left = field(0, d), c.let(f"load i64, ptr {rest}")
-        digit = c.let(f"urem i64 {left}, {outer}")
-        c.do(f"store i64 {c.let(f'udiv i64 {left}, {outer}')}, ptr {rest}")
-        for which, base in enumerate(bases):
-            c.do(f"store i64 {c.add(c.let(f'load i64, ptr {base}'), c.mul(digit, field(1 + which, d)))}, ptr {base}")
+    c.begin(work)  # a run along the last dimension
+    run = c.least(c.sub(size, c.let(f"load i64, ptr {inner}")), c.sub("%count", at))
     starts = [c.let(f"load i64, ptr {base}") for base in bases]
     with c.loop("0", run) as j:
         for table, start, step in zip(("%first", "%second"), starts, steps, strict=True):
             c.do(f"store i64 {c.add(start, c.mul(j, step))}, ptr {c.at(table, c.add(at, j), 'i64')}")
     c.do(f"store i64 {c.add(at, run)}, ptr {place}")
-    c.jump(head)
+    add_to(inner, run)
+    for base, step in zip(bases, steps, strict=True):
+        add_to(base, c.mul(run, step))
+    before = c.block
+    c.jump(carry)
+    c.begin(carry)  # digits that have come to their size begin again, and the next one counts
+    d_phi = c.phi("i64", "d")
+    d = d_phi.name
+    digit = c.let(f"load i64, ptr {c.at(digits, d, 'i64')}")
+    full = c.let(f"icmp sge i64 {digit}, {field(0, d)}")
+    outer = c.let(f"icmp sgt i64 {d}, 0")
+    c.branch(c.let(f"and i1 {full}, {outer}"), turn, head)
+    c.begin(turn)
+    up = c.sub(d, "1")
+    c.do(f"store i64 0, ptr {c.at(digits, d, 'i64')}")
+    add_to(c.at(digits, up, "i64"), "1")
+    for which, base in enumerate(bases):
+        add_to(base, c.sub(field(1 + which, up), c.mul(digit, field(1 + which, d))))
+    d_phi.close((last, before), (up, c.block))
+    c.jump(carry)
     c.begin(end)
     params = "ptr noalias %group, i64 %from, i64 %count, ptr noalias %first, ptr noalias %second"
     return _function(f"upl.fill.{f.name}", params, c, GLUE)
@@ -237,10 +261,10 @@ def transpose(c: Code, f: TileFormat, rows: list[str]) -> list[str]:
 
 
 def tile(f: TileFormat, rows: int) -> str:
-    """``tile(k, a, rows_a, step_a, b, rows_c, n)``: adds a product to one tile of C.
+    """``tile(k, a, rows_a, step_a, b, rows_c, n, kept)``: adds a product to one tile of C.
 
     The numbers of A stand at a + rows_a[r] + k·step_a, B is a packed panel, row r of C begins at the address rows_c[r], and
-    has n numbers.
+    has n numbers, of which the first `kept` are added to; the others are written anew.
     """
     c = Code()
     vectors = f.tile[1]
@@ -252,13 +276,17 @@ def tile(f: TileFormat, rows: int) -> str:
         at = c.mul(k, "%step_a")
         return [c.at(s, at, f.real) for s in sources], c.at("%b", c.mul(k, str(vectors * f.lanes)), f.real)
 
-    accumulate(c, f, vectors, "%k", targets, step, masks, padded=True)
-    params = "i64 %k, ptr %a, ptr %rows_a, i64 %step_a, ptr %b, ptr %rows_c, i64 %n"
+    there = [first_lanes(c, f, c.sub("%kept", str(v * f.lanes))) for v in range(vectors)]
+    accumulate(c, f, vectors, "%k", targets, step, masks, padded=True, there=there)
+    params = "i64 %k, ptr %a, ptr %rows_a, i64 %step_a, ptr %b, ptr %rows_c, i64 %n, i64 %kept"
     return _function(f"upl.tile{rows}.{f.name}", params, c)
 
 
 def product(f: TileFormat) -> str:
-    """``gemm(groups, a, b, c, scratch, m0, m1, n0, n1)``: the part m0 ≤ m < m1, n0 ≤ n < n1 of a product."""
+    """``gemm(groups, a, b, c, scratch, m0, m1, n0, n1, anew)``: the part m0 ≤ m < m1, n0 ≤ n < n1 of a product.
+
+    What stands in C does not count if `anew` is 1.
+    """
     c = Code()
     rows, vectors = f.tile
     width, mc = vectors * f.lanes, rows_of_block(f)
@@ -290,6 +318,8 @@ def product(f: TileFormat) -> str:
             fill("k", pc, kb, "ak", "bk")
             c.do(f"call void @upl.pack{width}.{f.name}(ptr %b, ptr {part['bn']}, ptr {part['bk']}, i64 {nb}, i64 {kb}, "
                  f"ptr {part['b']})")  # fmt: skip
+            first_block = c.let(f"icmp eq i64 {pc}, 0")
+            anew = c.let(f"select i1 {first_block}, i64 %anew, i64 0")
             in_rows = _runs(c, part["ak"], kb)
             first_k = _entry(c, part["ak"], "0")
             with c.loop("%m0", "%m1", str(mc), "ic") as ic:
@@ -300,9 +330,9 @@ def product(f: TileFormat) -> str:
                 with c.when(packing, "packa"):
                     c.do(f"call void @upl.pack{rows}.{f.name}(ptr %a, ptr {part['am']}, ptr {part['ak']}, i64 {mb}, "
                          f"i64 {kb}, ptr {part['a']})")  # fmt: skip
-                _tiles(c, f, part, in_rows, first_k, mb, nb, kb)
+                _tiles(c, f, part, in_rows, first_k, (mb, nb, kb), anew)
     params = ("ptr noalias %groups, ptr noalias %a, ptr noalias %b, ptr noalias %c, ptr noalias %scratch, "
-              "i64 %m0, i64 %m1, i64 %n0, i64 %n1")  # fmt: skip
+              "i64 %m0, i64 %m1, i64 %n0, i64 %n1, i64 %anew")  # fmt: skip
     return _function(f"upl.gemm.{f.name}", params, c, GLUE)
 
 
@@ -313,8 +343,12 @@ def _pad(c: Code, table: str, count: str, width: int) -> None:
         c.do(f"store i64 {first}, ptr {c.at(table, c.add(count, i), 'i64')}")
 
 
-def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: str, mb: str, nb: str, kb: str) -> None:
-    """The loops over the tiles of a block."""
+def _tiles(
+    c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: str, block: tuple[str, str, str], anew: str
+) -> None:
+    """The loops over the tiles of a block, of extents m, n and k; `anew` is 1 for the first one along k of a new sum."""
+    mb, nb, kb = block
+    added = c.let(f"icmp eq i64 {anew}, 0")
     width = f.tile[1] * f.lanes
     step = c.let(f"select i1 {in_rows}, i64 1, i64 {f.tile[0]}")
     with c.loop("0", nb, str(width), "jr") as jr:
@@ -323,6 +357,7 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: 
         nr = c.least(c.sub(nb, jr), str(width))
         together = _consecutive(c, f, cn, nr, f.tile[1])
         first_n = _entry(c, cn, "0")
+        kept = c.let(f"select i1 {added}, i64 {nr}, i64 0")
         with c.loop("0", mb, str(f.tile[0]), "ir") as ir:
             mr = c.least(c.sub(mb, ir), str(f.tile[0]))
             cm, am = c.at(part["cm"], ir, "i64"), c.at(part["am"], ir, "i64")
@@ -346,7 +381,7 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], in_rows: str, first_k: 
             for label, rows in ((few, f.few), (many, f.tile[0])):
                 c.begin(label)
                 c.do(f"call void @upl.tile{rows}.{f.name}(i64 {kb}, ptr {a}, ptr {places}, i64 {step}, ptr {b}, "
-                     f"ptr {part['rows']}, i64 {nr})")  # fmt: skip
+                     f"ptr {part['rows']}, i64 {nr}, i64 {kept})")  # fmt: skip
                 c.jump(ran)
             c.begin(ran)
             with c.when(scatter, "scatter"):
@@ -367,4 +402,4 @@ def _edge(c: Code, f: TileFormat, part: dict[str, str], cm: str, cn: str, mr: st
 
 def tile_declaration(f: TileFormat, rows: int) -> str:
     """The declaration of a tile kernel."""
-    return f"declare void @upl.tile{rows}.{f.name}(i64, ptr, ptr, i64, ptr, ptr, i64)"
+    return f"declare void @upl.tile{rows}.{f.name}(i64, ptr, ptr, i64, ptr, ptr, i64, i64)"

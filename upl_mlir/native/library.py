@@ -33,10 +33,10 @@ def _gemm(f: TileFormat) -> list[tuple[str, Effort]]:
 
 
 SHARED: dict[str, Shared] = {
-    "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(gemm.fill_tables(f), Effort.NONE)]),
-    "gemm": Shared("ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64", _gemm, ("fill",)),
-    "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64", lambda f: [(thin.thin(f), Effort.LIGHT)]),
-    "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64", lambda f: [(thin.dot(f), Effort.LIGHT)]),
+    "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(gemm.fill_tables(f), Effort.LIGHT)]),
+    "gemm": Shared("ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64", _gemm, ("fill",)),
+    "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64, i64", lambda f: [(thin.thin(f), Effort.LIGHT)]),
+    "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64, i64", lambda f: [(thin.dot(f), Effort.LIGHT)]),
 }
 
 

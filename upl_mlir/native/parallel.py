@@ -15,11 +15,11 @@ from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
+from upl_mlir.native.contraction import Product
 from upl_mlir.native.emit import Emitter, parallel_loop
 from upl_mlir.native.gemm import NC, Panels
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, is_number, llvm_type
-from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Root, View
 
 FORK_WORK = 200_000
@@ -195,9 +195,9 @@ def _known(e: Emitter, value: SSAValue) -> str | None:
 
 
 # -- products ----------------------------------------------------------------------------------------------------
-def fork_product(e: Emitter, f: TileFormat, groups: str, arrays: tuple[str, ...], extent: tuple[str, str, str]) -> None:
+def fork_product(e: Emitter, p: Product, groups: str, arrays: tuple[str, ...], extent: tuple[str, str, str]) -> None:
     """A packed product, shared along the longer one of m and n, in whole tiles; `extent` is m, n and the work."""
-    c, (m, n, work) = e.code, extent
+    c, f, (m, n, work) = e.code, p.f, extent
     threads = str(e.library.threads)
     along_n = c.let(f"icmp sge i64 {n}, {m}", "c")
     longer = c.let(f"select i1 {along_n}, i64 {n}, i64 {m}")
@@ -223,6 +223,6 @@ def fork_product(e: Emitter, f: TileFormat, groups: str, arrays: tuple[str, ...]
             )
         ]  # fmt: skip
         code.do(f"call void @upl.gemm.{f.name}(ptr {description}, ptr {a}, ptr {b}, ptr {result}, ptr {scratch}, "
-                + ", ".join(f"i64 {x}" for x in ranges) + ")")  # fmt: skip
+                + ", ".join(f"i64 {x}" for x in (*ranges, int(p.anew))) + ")")  # fmt: skip
     assert Panels(f).offsets["end"] > 0
     _fork(e, capture, code, count, wanted)

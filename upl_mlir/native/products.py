@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import reduce
 
 from upl_mlir.native.contraction import (
@@ -14,6 +15,7 @@ from upl_mlir.native.contraction import (
     Operand,
     Product,
     emit_loops,
+    fill,
 )
 from upl_mlir.native.emit import Emitter
 from upl_mlir.native.gemm import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, Panels
@@ -40,9 +42,19 @@ def emit_product(e: Emitter, p: Product) -> None:
         e.code.jump(end)
         e.code.begin(no)
     else:
+        fill_result(e, p)
         emit_loops(e, p.nest)
     e.code.jump(end)
     e.code.begin(end)
+
+
+def fill_result(e: Emitter, p: Product) -> None:
+    """Zeros, where what stands in C does not count."""
+    if p.anew:
+        dims = (*p.batch, *p.m, *p.n)
+        sizes, strides = tuple(p.nest.sizes[d] for d in dims), tuple(p.c.strides[d] for d in dims)
+        view = replace(p.c.view.shifted(e.code, p.c.start), sizes=sizes, strides=strides)
+        fill(e, view, "-0.0")
 
 
 def _count(e: Emitter, p: Product, dims: Sequence[int]) -> str:
@@ -125,10 +137,10 @@ def _packed(e: Emitter, p: Product) -> Way | None:
             from upl_mlir.native.parallel import fork_product
 
             if e.parallel and e.library.threads > 1:
-                fork_product(e, p.f, groups, (a, b, c), (m, n, work))
+                fork_product(e, p, groups, (a, b, c), (m, n, work))
             else:
                 e.code.do(f"call void @upl.gemm.{p.f.name}(ptr {groups}, ptr {a}, ptr {b}, ptr {c}, "
-                          f"ptr {e.scratch.panels}, i64 0, i64 {m}, i64 0, i64 {n})")  # fmt: skip
+                          f"ptr {e.scratch.panels}, i64 0, i64 {m}, i64 0, i64 {n}, i64 {int(p.anew)})")  # fmt: skip
 
         _loops(e, p, p.batch, call)
 
@@ -164,6 +176,9 @@ def _thin(e: Emitter, p: Product) -> Way | None:
         tables = [e.code.at(e.scratch.panels, str(offset + i * THIN_K * 8), "i8") for i in range(2)]
         with e.code.loop("0", k, str(THIN_K)) as start:
             part = e.code.least(e.code.sub(k, start), str(THIN_K))
+            anew = "0"
+            if p.anew:
+                anew = e.code.let(f"zext i1 {e.code.let(f'icmp eq i64 {start}, 0', 'c')} to i64")
             e.code.do(f"call void @upl.fill.{p.f.name}(ptr {group}, i64 {start}, i64 {part}, "
                       f"ptr {tables[0]}, ptr {tables[1]})")  # fmt: skip
             lines, step_a, step_c = "1", "0", "0"
@@ -173,7 +188,7 @@ def _thin(e: Emitter, p: Product) -> Way | None:
             def call(a: str, b: str, c: str) -> None:
                 e.code.do(
                     f"call void @upl.thin.{p.f.name}(i64 {lines}, i64 {p.nest.sizes[row]}, i64 {part}, ptr {a}, "
-                    f"i64 {step_a}, ptr {tables[0]}, ptr {b}, ptr {tables[1]}, ptr {c}, i64 {step_c})"
+                    f"i64 {step_a}, ptr {tables[0]}, ptr {b}, ptr {tables[1]}, ptr {c}, i64 {step_c}, i64 {anew})"
                 )
 
             _loops(e, p, [d for d in (*p.batch, *p.m, *p.n) if d not in (line, row)], call)
@@ -193,12 +208,15 @@ def _dot(e: Emitter, p: Product) -> Way | None:
 
     def write() -> None:
         e.library.uses("dot", p.f)
+        at_once = p.anew and p.k == (along,)
+        if not at_once:
+            fill_result(e, p)
 
         def call(a: str, b: str, c: str) -> None:
             rows, x = (b, a) if matrix is p.b else (a, b)
             e.code.do(
                 f"call void @upl.dot.{p.f.name}(i64 {p.nest.sizes[line]}, i64 {p.nest.sizes[along]}, ptr {rows}, "
-                f"i64 {matrix.strides[line]}, ptr {x}, ptr {c}, i64 {p.c.strides[line]})"
+                f"i64 {matrix.strides[line]}, ptr {x}, ptr {c}, i64 {p.c.strides[line]}, i64 {int(at_once)})"
             )
 
         _loops(e, p, [d for d in (*p.batch, *p.k, *p.m, *p.n) if d not in (line, along)], call)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr, i1
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -23,6 +23,11 @@ class Scope(Protocol):
     """What a row needs: the code, the texts of operands, and functions that the module shall contain."""
 
     code: Code
+
+    @property
+    def ordered(self) -> bool:
+        """Whether functions are to be the interpreter's, bit for bit."""
+        ...
 
     def text(self, value: SSAValue) -> str:
         """The text of a scalar operand."""
@@ -132,6 +137,14 @@ def _select(s: Scope, op: arith.SelectOp) -> str:
     return s.code.let(f"select i1 {c}, {t} {a}, {t} {b}")
 
 
+def _unsigned_to_real(s: Scope, op: arith.UIToFPOp) -> str:
+    """A truth as 1 or 0 is picked, which is quicker than a conversion."""
+    if op.input.type != i1:
+        return _cast("uitofp")(s, op)
+    t = llvm_type(op.result.type)
+    return s.code.let(f"select i1 {s.text(op.input)}, {t} 1.0, {t} 0.0")
+
+
 def _index_cast(s: Scope, op: arith.IndexCastOp) -> str:
     return _resize(s, op, "sext")
 
@@ -204,9 +217,12 @@ def _to_int(s: Scope, op: arith.FPToSIOp) -> str:
 
 
 def _power(s: Scope, op: math.PowFOp | math.FPowIOp) -> str:
-    """A constant exponent by products, quotients or a root (errors ≤ 1.5 ulp), others by libm's pow (< 1 ulp)."""
+    """A constant exponent by products, quotients or a root (errors ≤ 1.5 ulp), others by libm's pow (< 1 ulp).
+
+    In ordered programs always by libm's: x·x is another number than the interpreter's pow(x, 2) now and then.
+    """
     t = llvm_type(op.result.type)
-    x, n = s.text(op.lhs), _constant_value(op.rhs)
+    x, n = s.text(op.lhs), None if s.ordered else _constant_value(op.rhs)
     one = float_text(1.0, t)
     if n in (-2, -1):
         inverse = s.code.let(f"fdiv {t} {one}, {x}")
@@ -286,7 +302,7 @@ ROWS: dict[type[Operation], Row] = {
     # choice and conversions
     arith.CmpiOp: _compare("icmp", _INT_TESTS), arith.CmpfOp: _compare("fcmp", _REAL_TESTS),
     arith.SelectOp: _select, arith.IndexCastOp: _index_cast,
-    arith.SIToFPOp: _cast("sitofp"), arith.UIToFPOp: _cast("uitofp"), arith.FPToSIOp: _to_int,
+    arith.SIToFPOp: _cast("sitofp"), arith.UIToFPOp: _unsigned_to_real, arith.FPToSIOp: _to_int,
     arith.ExtFOp: _cast("fpext"), arith.TruncFOp: _cast("fptrunc"), arith.BitcastOp: _cast("bitcast"),
     arith.TruncIOp: _cast("trunc"), arith.ExtSIOp: _cast("sext"), arith.ExtUIOp: _cast("zext"),
 }

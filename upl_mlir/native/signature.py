@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
-from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -60,7 +60,7 @@ def is_written(value: SSAValue) -> bool:
             case memref.CopyOp():
                 if use.index == 1:
                     return True
-            case GenericOp():
+            case GenericOp() | FillOp():
                 if value in use.operation.outputs:
                     return True
             case memref.SubviewOp() | memref.CastOp():

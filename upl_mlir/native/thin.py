@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from upl_mlir.native.text import Code
-from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, load, multiply_add, splat, store
+from upl_mlir.native.tiles import NOTHING, TileFormat, accumulate, first_lanes, load, multiply_add, splat, store
 
+LITTLE = 16384
+"""Bytes of B that stay in the first-level cache beside rows of C."""
 STREAM = 8
 """How many rows of B are read side by side where there is one row of A."""
 
 
 def thin(f: TileFormat) -> str:
-    """``thin(m, n, k, a, step_a, along_a, b, along_b, c, step_c)``: C[i, j] += Σ_k A[i, k] · B[k, j].
+    """``thin(m, n, k, a, step_a, along_a, b, along_b, c, step_c, anew)``: C[i, j] += Σ_k A[i, k] · B[k, j].
 
     A's numbers stand at a + i·step_a + along_a[k], B's at b + along_b[k] + j, C's at c + i·step_c + j.
+    What stands in C does not count if `anew` is 1.
     """
     c = Code()
     whole = c.let(f"and i64 %m, {-f.few}")
@@ -24,7 +27,7 @@ def thin(f: TileFormat) -> str:
     with c.loop(whole, "%m") as i:
         _stream(c, f, i)
     params = ("i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %along_a, ptr noalias %b, "
-              "ptr noalias %along_b, ptr noalias %c, i64 %step_c")  # fmt: skip
+              "ptr noalias %along_b, ptr noalias %c, i64 %step_c, i64 %anew")  # fmt: skip
     return f"define void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
 
 
@@ -33,8 +36,20 @@ def _place(c: Code, table: str, i: str) -> str:
 
 
 def _strips(c: Code, f: TileFormat, rows: str) -> None:
-    """The rows in groups: strips of C stay in registers for the whole sum."""
+    """The rows in groups: strips of C stay in registers for the whole sum.
+
+    Where B stays in the first-level cache anyway, whole rows of C come one after the other.
+    """
+    little = c.let(f"icmp sle i64 {c.mul('%n', '%k')}, {LITTLE // f.bytes}")
+    with c.loop("0", rows, c.let(f"select i1 {little}, i64 {f.few}, i64 {rows}")) as begin:
+        _columns(c, f, begin, c.let(f"select i1 {little}, i64 {c.add(begin, str(f.few))}, i64 {rows}"))
+
+
+def _columns(c: Code, f: TileFormat, begin: str, end: str) -> None:
+    """Strips of some rows."""
     width = f.thin * f.lanes
+    added = c.let("icmp eq i64 %anew, 0")
+    kept = splat(c, f, added, "i1")
     with c.loop("0", "%n", str(width)) as j:
         left = c.sub("%n", j)
         full, edge, done = c.label("full"), c.label("edge"), c.label("strip")
@@ -42,7 +57,10 @@ def _strips(c: Code, f: TileFormat, rows: str) -> None:
         for label, masked in ((full, False), (edge, True)):
             c.begin(label)
             masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(f.thin)] if masked else None
-            with c.loop("0", rows, str(f.few)) as i:
+            there = [kept] * f.thin
+            if masks:
+                there = [c.let(f"and <{f.lanes} x i1> {m}, {kept}") for m in masks]
+            with c.loop(begin, end, str(f.few)) as i:
                 lines = [c.add(i, str(r)) for r in range(f.few)]
                 targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
                 sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
@@ -52,7 +70,7 @@ def _strips(c: Code, f: TileFormat, rows: str) -> None:
                     a, b = _place(c, "%along_a", k), _place(c, "%along_b", k)
                     return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
 
-                accumulate(c, f, f.thin, "%k", targets, step, masks)
+                accumulate(c, f, f.thin, "%k", targets, step, masks, there=there)
             c.jump(done)
         c.begin(done)
 
@@ -70,10 +88,15 @@ def _stream(c: Code, f: TileFormat, i: str) -> None:
                 splat(c, f, c.let(f"load {f.real}, ptr {c.at(source, _place(c, '%along_a', x), f.real)}")) for x in each
             ]
             lines = [c.at("%b", _place(c, "%along_b", x), f.real) for x in each]
+            later = c.let(f"or i1 {c.let(f'icmp ne i64 {k}, 0')}, {c.let('icmp eq i64 %anew, 0')}")
+            kept = splat(c, f, later, "i1")
 
-            def step(j: str, mask: str | None, lines: list[str] = lines, numbers: list[str] = numbers) -> None:
+            def step(
+                j: str, mask: str | None, lines: list[str] = lines, numbers: list[str] = numbers, kept: str = kept
+            ) -> None:
                 place = c.at(target, j, f.real)
-                total = load(c, f, place, mask)
+                there = kept if mask is None else c.let(f"and <{f.lanes} x i1> {mask}, {kept}")
+                total = load(c, f, place, there, other=NOTHING.format(real=f.real))
                 for number, line in zip(numbers, lines, strict=True):
                     total = multiply_add(c, f, number, load(c, f, c.at(line, j, f.real), mask), total)
                 store(c, f, place, total, mask)
@@ -85,7 +108,7 @@ def _stream(c: Code, f: TileFormat, i: str) -> None:
 
 
 def dot(f: TileFormat) -> str:
-    """``dot(n, k, a, step_a, x, y, step_y)``: y[i·step_y] += Σ_k a[i·step_a + k] · x[k].
+    """``dot(n, k, a, step_a, x, y, step_y, anew)``: y[i·step_y] += Σ_k a[i·step_a + k] · x[k], or = if `anew` is 1.
 
     Four rows of A share the loads of x.  The sum is split among lanes: for products whose order is free.
     """
@@ -105,9 +128,10 @@ def dot(f: TileFormat) -> str:
                     f"call reassoc {f.real} @llvm.vector.reduce.fadd.{f.suffix}({f.real} -0.0, {f.vector} {both})"
                 )
                 place = c.at("%y", c.mul(c.add(i, str(r)), "%step_y"), f.real)
-                there = c.let(f"load {f.real}, ptr {place}")
+                stands = c.let(f"load {f.real}, ptr {place}")
+                there = c.let(f"select i1 {c.let('icmp eq i64 %anew, 0')}, {f.real} {stands}, {f.real} -0.0")
                 c.do(f"store {f.real} {c.let(f'fadd {f.real} {there}, {total}')}, ptr {place}")
-    params = "i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %x, ptr noalias %y, i64 %step_y"
+    params = "i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %x, ptr noalias %y, i64 %step_y, i64 %anew"
     return f"define void @upl.dot.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
 
 

@@ -77,13 +77,24 @@ def splat(code: Code, f: TileFormat, value: str, scalar: str | None = None) -> s
     return code.let(f"shufflevector {vector} {one}, {vector} poison, <{f.lanes} x i32> zeroinitializer")
 
 
-def load(code: Code, f: TileFormat, address: str, mask: str | None = None, align: int | None = None) -> str:
-    """A vector from memory; lanes outside the mask are 0."""
+NOTHING = "splat ({real} -0.0)"
+"""What a sum starts from if it starts anew: leaves every first summand as it is."""
+
+
+def load(
+    code: Code,
+    f: TileFormat,
+    address: str,
+    mask: str | None = None,
+    align: int | None = None,
+    other: str = "zeroinitializer",
+) -> str:
+    """A vector from memory; lanes outside the mask are `other`, or 0."""
     align = align or f.bytes
     if mask is None:
         return code.let(f"load {f.vector}, ptr {address}, align {align}")
     m = f"<{f.lanes} x i1>"
-    args = f"ptr align {align} {address}, {m} {mask}, {f.vector} zeroinitializer"
+    args = f"ptr align {align} {address}, {m} {mask}, {f.vector} {other}"
     return code.let(f"call {f.vector} @llvm.masked.load.{f.suffix}.p0({args})")
 
 
@@ -119,14 +130,18 @@ def accumulate(
     step: Step,
     masks: Sequence[str] | None = None,
     padded: bool = False,
+    there: Sequence[str] | None = None,
 ) -> None:
     """Write the loop over the summed index: adds all products to the rows of vectors at `targets`.
 
     `masks` hold for `targets`, and for the rows that are loaded unless these are `padded` to whole, aligned vectors.
+    Sums start from what stands at `targets` where the masks `there` (by default `masks`) hold, else anew.
     """
     lanes: list[str | None] = list(masks) if masks else [None] * vectors
     places = [[code.at(t, str(v * f.lanes), f.real) for v in range(vectors)] for t in targets]
-    sums = [[load(code, f, p, m) for p, m in zip(row, lanes, strict=True)] for row in places]
+    kept = there or lanes
+    anew = NOTHING.format(real=f.real)
+    sums = [[load(code, f, p, m, other=anew) for p, m in zip(row, kept, strict=True)] for row in places]
     header, done, before = code.label("k"), code.label("kdone"), code.block
     code.branch(code.let(f"icmp sgt i64 {count}, 0", "c"), header, done)
     code.begin(header)

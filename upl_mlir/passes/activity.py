@@ -1,8 +1,9 @@
 """Which inputs carry derivatives, and at which instances (AUTODIFF rule 10).
 
 An input is *active* if the scalar objective depends on it and it depends on an independent variable.  The first question
-is answered per instance: a set for each input, the least fixpoint of going backward along arrows from `of`.  Where that
-does not settle (time loops of symbolic length) the whole domain is taken: still right, missing contributions count 0.
+is answered per instance: a set for each input, the least fixpoint of going backward along arrows from `of`
+(`backward.py`).  Where that does not settle (time loops of symbolic length) the whole domain is taken: still right, missing
+contributions count 0.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from xdsl.ir import Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.backward import Step, reaching
 from upl_mlir.passes.derivative_table import entry
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.sets import PSet
-
-MAX_ROUNDS = 200
-MAX_PIECES = 32  # of a set during the fixpoint; more means that it grows with a symbolic size
 
 PortKey = tuple[str, str]
 """(node or host port, input); a host input or output is its own only input."""
@@ -105,17 +104,27 @@ class Activity:
 def analyse(
     sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...], whole: Callable[[str], bool] = lambda _: False
 ) -> Activity:
-    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path), and so
-    does every active input of a node that is to be kept `whole`.
+    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path), unless an
+    array without these zeros has the same shape, and so does every active input of a node that is to be kept `whole`.
     """
     dependence = {
         op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
     }
     ports = reach(sets, dependence, of, wrt)
-    active = _fixpoint(sets, dependence, of, wrt, ports, whole)
+    active = fixpoint(sets, dependence, of, wrt, ports, whole)
     for key in wrt:
-        active[key] = sets.domain(key[0])
+        if key not in active or not _suffices(sets, key, active[key]):
+            active[key] = sets.domain(key[0])
     return Activity(sets, of, wrt, dependence, active)
+
+
+def _suffices(sets: ProgramSets, key: PortKey, found: PSet) -> bool:
+    """Whether an array over these elements of a host input, not all of them, has the input's shape: the others are 0 there
+    without being sent."""
+    whole = sets.domain(key[0])
+    if sets.ctx.unknown or not isinstance(sets.ends[key[0]], InputOp) or whole <= found:
+        return False
+    return all(whole.project((d,)) <= found.project((d,)) for d in whole.dims)
 
 
 def reach(
@@ -143,56 +152,23 @@ def reach(
     return close(set(wrt), True) & close({of}, False)
 
 
-def _fixpoint(
+def fixpoint(
     sets: ProgramSets,
     dependence: dict[str, Dependence],
     of: PortKey,
     wrt: tuple[PortKey, ...],
     ports: set[PortKey],
-    whole: Callable[[str], bool],
+    whole: Callable[[str], bool] = lambda _: False,
 ) -> dict[PortKey, PSet]:
     """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
     if of not in ports:
         return {}
-    found = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in ports}
+    found = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in sorted(ports)}
     found[of] = sets.domain(of[0])
-    steps = [
-        (a, [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))])
-        for a in sets.arrows
-        if key_of(a) in ports and key_of(a) not in wrt and not a.virtual
-    ]
-    relations = {id(a): sets.relation(a) for a, _ in steps}
-    stable: dict[int, PSet] = {}
-    for round_ in range(MAX_ROUNDS):
-        changed = False
-        for a, into in steps:
-            target = found[key_of(a)]
-            if stable.get(id(a)) is target:
-                continue
-            stable[id(a)] = target
-            back = preimage(relations[id(a)], a, target)
-            for k in into:
-                if k in ports and not back <= found[k]:
-                    all_ = whole(k[0]) and not back.is_empty()
-                    found[k] = sets.domain(k[0]) if all_ else _widen(sets, k, (found[k] | back).coalesce(), round_)
-                    changed = True
-        if not changed:
-            return {k: s for k, s in found.items() if not s.is_empty()}
-    return {k: sets.domain(k[0]) for k in ports}
-
-
-def _widen(sets: ProgramSets, key: PortKey, found: PSet, round_: int) -> PSet:
-    """The whole domain where it is reached, or where the iteration would not settle."""
-    whole = sets.domain(key[0])
-    if whole <= found:
-        return whole
-    patience = 2 if sets.ctx.unknown else 2 * len(sets.ends) + 4  # entries of symbolic arrays make each round costly
-    hopeless = found.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > patience)
-    return whole if hopeless else found
-
-
-def preimage(relation: PSet, arrow: Arrow, target: PSet) -> PSet:
-    """The source instances whose tokens reach `target` (a set over the target's fields)."""
-    inside = target.rename(dict(zip(arrow.target.fields, arrow.dst, strict=True))).extend(arrow.dims)
-    return (relation & inside).project(arrow.src)
-
+    steps: list[Step[PortKey]] = []
+    for a in sets.arrows:
+        if key_of(a) in ports and key_of(a) not in wrt and not a.virtual:
+            sources = [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))]
+            steps.append(Step(a, key_of(a), [k for k in sources if k in ports]))
+    reaching(sets, found, steps, lambda k: sets.domain(k[0]), lambda k: whole(k[0]))
+    return {k: s for k, s in found.items() if not s.is_empty()}

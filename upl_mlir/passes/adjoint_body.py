@@ -31,8 +31,8 @@ def _kind(op: Operation | Block) -> str:
 class Arrival:
     """A derivative that comes in: of a value of the primal's body, as an argument of the adjoint node.
 
-    It exists where `guard` holds; `mask` is the value of the primal's body under which it counts, `tally` the argument
-    that says how many summands it has.
+    It exists where `guard` holds, or where it does not, if `otherwise`; `mask` is the value of the primal's body under
+    which it counts, `tally` the argument that says how many summands it has.
     """
 
     value: SSAValue
@@ -40,6 +40,7 @@ class Arrival:
     guard: Formula
     mask: SSAValue | None = None
     tally: SSAValue | None = None
+    otherwise: bool = False
 
 
 class AdjointBody:
@@ -136,6 +137,7 @@ class AdjointBody:
         fields = dict(zip(self.op.fields, node.block.args[:n], strict=True))
         known: dict[SSAValue, SSAValue] = dict(zip(self.op.block.args[:n], node.block.args[:n], strict=True))
         known.update(stash)
+        taken = {*self.op.fields, *(p.name for p in node.ports)}
 
         def primal(v: SSAValue) -> SSAValue:
             """A forward value inside the adjoint node, recomputed where it was not sent."""
@@ -143,6 +145,9 @@ class AdjointBody:
                 assert isinstance(v.owner, Operation), "the cut separates inputs from needed values"
                 for o in v.owner.operands:
                     primal(o)
+                if isinstance(v.owner, LetOp) and v.owner.var.data in taken:  # `v = x`, where x is kept as `v`
+                    known[v] = known[v.owner.value]
+                    return known[v]
                 copy = v.owner.clone({o: known[o] for o in v.owner.operands})
                 body.emit(copy)
                 copy.results[0].name_hint = v.name_hint
@@ -165,6 +170,7 @@ class AdjointBody:
             scaled = self._scaled(a.value)
             if scaled and not a.guard.is_true:
                 g = condition(body, a.guard, fields)
+                g = body.add(arith.XOrIOp(g, body.constant(1, g.type))) if a.otherwise else g
             if a.mask is not None:
                 sent = primal(a.mask)
                 d = body.add(arith.SelectOp(sent, d, body.constant(0.0, d.type)))

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import (
+    FormulaAttr,
     InputOp,
     LetOp,
     NodeOp,
@@ -91,8 +92,9 @@ def start(d: Derivation, request: Request, asked_at: Operation) -> tuple[InputOp
     return seed, seed.value
 
 
-def results(d: Derivation, request: Request, asked_at: Operation) -> None:
-    """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`."""
+def results(d: Derivation, request: Request, asked_at: Operation) -> list[OutputOp]:
+    """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`; the new outputs."""
+    made: list[OutputOp] = []
     into = dict(zip(d.activity.wrt, request.into, strict=True)) if request.into else {}
     for key in d.activity.wrt:
         op = d.sets.ends[key[0]]
@@ -106,13 +108,13 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> None:
             )  # fmt: skip
         else:
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
-            attr = op.domain or op.declared
-            assert attr is not None
-            out = OutputOp(name, op.fields, UplType.REAL, attr.data)
-            out.domain = attr
+            formula = d.plans[key[0]].formula
+            out = OutputOp(name, op.fields, UplType.REAL, formula)
+            out.domain = FormulaAttr(formula)
             out.location = op.location
             out.attributes[COMMENT] = StringAttr(f"derivative of the objective by {'.'.join(dict.fromkeys(key))}")
             d.program.body.block.add_op(out)
+            made.append(out)
             d.result[key] = port_ref(name)
         plan = d.plans[key[0]]
         if plan.node is not None:
@@ -127,6 +129,7 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> None:
         source, value = d.seed
         when = describe(plan.domain, seed_domain(d, request, source, asked_at))
         d.send(source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
+    return made
 
 
 def seed_domain(d: Derivation, request: Request, source: InputOp | NodeOp, asked_at: Operation) -> PSet:

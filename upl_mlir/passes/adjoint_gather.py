@@ -11,24 +11,36 @@ it (ties share, as in JAX), and DSel_e passes it on where v == m:
 `@(*)`.  The adjoint node gathers the number z of zeros and the product p of the other factors; it sends w = d*p, which is
 0 where there are two zeros or more, and whether there is none:
 
-    DSel_e<x> { in v, w, ok: bool; v == 0 ? w : (ok ? w/v : 0) -> DN.d_v }
+    DSel_e<x> { in v, w, ok: bool; with_derivative(v == 0 ? w : (ok ? w/v : 0), v, 0/0, w, 0/0) -> DN.d_v }
 
-This is exact to first order, zeros included.  A second derivative by two factors that are both 0 would be lost, so the
-node is marked and differentiating it again is refused.
+This is exact to first order, zeros included.  A second derivative by two factors that are both 0 would be lost: the slope
+0/0 says so, in the text as well, and differentiating it again is refused.
 
 Source: AUTODIFF rule 5 (ours; the paper has only `+`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, UnitAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, SymbolRefAttr
 from xdsl.ir import SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import Gather, NodeOp, Port, Special, UplType, port_ref, upl_type
+from upl_mlir.dialects.upl import (
+    AlongOp,
+    Gather,
+    LetOp,
+    NodeOp,
+    Port,
+    Special,
+    StopGradientOp,
+    UplType,
+    port_ref,
+    upl_type,
+)
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, total
 from upl_mlir.passes.arrows import answer, copy_along, free_names, here, new_node
@@ -38,9 +50,6 @@ from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
-
-FIRST_ORDER = "upl.first_order"
-"""On a node whose own derivative would not be exact."""
 
 EXTREMA = (Gather.MAX, Gather.MIN)
 SELECTING = (*EXTREMA, Gather.PRODUCT)
@@ -63,13 +72,43 @@ def check_gather(sets: ProgramSets, a: Arrow) -> None:
         )  # fmt: skip
 
 
+def first_order(body: Body, value: SSAValue, *reads: SSAValue) -> SSAValue:
+    """A value whose own derivative would not be exact: ``with_derivative(value, x, 0/0, …)``, of which `check_first_order`
+    makes an error; the text form has it as well."""
+    out = body.add(StopGradientOp(value))
+    for x in reads:
+        slope = body.add(arith.DivfOp(body.constant(0.0, value.type), body.constant(0.0, value.type)))
+        out = body.add(AlongOp(slope, body.like(x, value.type), out))
+    return out
+
+
 def check_first_order(op: NodeOp) -> None:
-    """Raise UplError (UPL1404) if derivatives would pass a node that is exact to first order only."""
-    if FIRST_ORDER in op.attributes:
+    """Raise UplError (UPL1404) if derivatives would pass a value of which none is known: one with the slope ``0/0``."""
+    if any(isinstance(inner, AlongOp) and _undefined(inner.slope) for inner in op.block.ops):
         raise error(
-            "UPL1404", "a second derivative through `@(*)` is not supported: it would be lost where factors are 0",
+            "UPL1404", f"no derivative is known of what `{op.symbol}` sends (the slope 0/0 says so): a second derivative "
+            "through `@(*)` would be lost where factors are 0",
             span_of(op), help="write the product as a chain, from one instance to the next",
         )  # fmt: skip
+
+
+def _undefined(slope: SSAValue) -> bool:
+    owner = _plain(slope).owner
+    parts = [_number(v) for v in owner.operands] if isinstance(owner, arith.DivfOp) else [_number(slope)]
+    return parts == [0, 0] or any(n is not None and math.isnan(n) for n in parts)
+
+
+def _plain(v: SSAValue) -> SSAValue:
+    """A value without names and conversions."""
+    while isinstance(v.owner, LetOp | arith.ExtFOp | arith.TruncFOp | arith.SIToFPOp):
+        v = v.owner.operands[0]
+    return v
+
+
+def _number(v: SSAValue) -> float | None:
+    owner = _plain(v).owner
+    value = owner.value if isinstance(owner, arith.ConstantOp) else None
+    return value.value.data if isinstance(value, FloatAttr | IntegerAttr) else None
 
 
 def _key(a: Arrow) -> tuple[str, str]:
@@ -202,10 +241,9 @@ class SelectingGather:
         node = new_node(d.program, name, ports, points, a.send, a.source.symbol, comment)
         body = Body(node.block, a.send.location)
         if product:
-            node.attributes[FIRST_ORDER] = UnitAttr()
             v, w = body.val(node.arg(names[0])), body.val(node.arg(names[1]))
             rest = (w / v).where(node.arg(names[2]), 0.0)
-            out = w.where(v.compare("oeq", 0.0), rest).ssa
+            out = first_order(body, w.where(v.compare("oeq", 0.0), rest).ssa, v.ssa, w.ssa)
         else:
             out = body.val(node.arg(names[1])).where(node.arg(names[0]), 0.0).ssa
         count = None

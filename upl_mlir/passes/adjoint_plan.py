@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from xdsl.ir import Operation, SSAValue
 
@@ -14,8 +15,9 @@ from upl_mlir.passes.activity import Activity, input_ports, key_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import describe, fibre_counts, sum_by_parts
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, Select
+from upl_mlir.poly.describe import convex, describe, fibre_counts, sum_by_parts
+from upl_mlir.poly.equality import same_value
+from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, MinMax, Select
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]
@@ -54,6 +56,24 @@ class Plan:
     node: NodeOp | None = None
     traces: dict[str, Trace] = field(default_factory=dict[str, Trace])  # by primal input
     deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+
+    def guards(self) -> list[tuple[Formula, bool]]:
+        """Where the derivative of each value exists: a condition on the index, and whether it is to be negated.
+
+        Of two values that never are sent at the same instance, but one of them always, the second's is the first's."""
+        partial = [v for v in self.values if not v.ordinary]
+        two = len(partial) == 2 and (partial[0].where & partial[1].where).is_empty()
+        whole = two and self.domain <= partial[0].where | partial[1].where
+        told = describe(partial[0].where, self.domain) if partial else TRUE
+        out: list[tuple[Formula, bool]] = []
+        for v in self.values:
+            if v.ordinary:
+                out.append((TRUE, False))
+            elif v is partial[0] or whole:
+                out.append((told, v is not partial[0]))
+            else:
+                out.append((describe(v.where, self.domain), False))
+        return out
 
     def arg(self, port: str) -> SSAValue:
         """An input of the adjoint node as a value of its body."""
@@ -113,10 +133,11 @@ class Planner:
         elif by_data:
             tally = Port(unused(f"n_{name.removeprefix('d_')}", plan.used), UplType.INT)
             port = Port(name, type_, Gather.SUM, IndexExpr.of(tally.name))
-        elif everywhere:
-            port = Port(name, type_, Gather.SUM, Special.CARRIED)
         else:
-            port = Port(name, type_, Gather.SUM, total(terms, plan.domain))
+            n = total(terms, plan.domain)
+            plain = all(len(m) <= 1 for m, _ in n.terms)  # a product of cases is no affine count
+            once = not everywhere or (plain and _has_cases(n) and any(a.loops and self._looped(a) for a in arrows))
+            port = Port(name, type_, Gather.SUM, n if once else Special.CARRIED)
         return ActiveValue(ssa, arrows, port, ordinary, where, terms, mask, tally)
 
     def pruned(self, a: Arrow) -> PSet:
@@ -140,9 +161,41 @@ class Planner:
                 f"cannot count how often a value of {a.text} is used as an expression of the index",
                 span_of(a.send),
             )
+        if a.loops and any(_has_cases(n) for _, n in terms) and (ones := self._by_points(a, r)) is not None:
+            return ones
         return terms
 
+    @staticmethod
+    def _by_points(a: Arrow, r: PSet) -> Terms | None:
+        """The count as a sum over the iterators' points, where there are few: a stencil's neighbours, each with its `if`."""
+        ranges: list[range] = []
+        for it in a.loops:
+            lo, hi = r.extent(it)
+            if lo is None or hi is None or hi - lo >= MAX_NEIGHBOURS:
+                return None
+            ranges.append(range(lo, hi + 1))
+        terms: Terms = []
+        for point in product(*ranges):
+            at = Formula.all(Formula.compare(it, CmpOp.EQ, v) for it, v in zip(a.loops, point, strict=True))
+            one = r.constrain(at)
+            if one.is_empty():
+                continue
+            if any(one.express(IndexExpr.of(d), a.src) is None for d in a.dst) or len(terms) == MAX_NEIGHBOURS:
+                return None
+            terms.append((one.project(a.src), IndexExpr.of(1)))
+        return _joined(terms)
 
+    def _looped(self, a: Arrow) -> bool:
+        """Whether the arrow back needs iterators of its own."""
+        r = self.pruned(a)
+        return any(r.express(IndexExpr.of(d), a.dst) is None for d in (*a.src, *a.loops))
+
+
+def _has_cases(n: IndexExpr) -> bool:
+    return any(isinstance(a, Select | MinMax) for a in n.atoms())
+
+
+MAX_NEIGHBOURS = 6  # that are counted one by one
 MAX_CASES = 4  # of a count that are told apart; beyond that it is a sum of cases
 
 
@@ -151,16 +204,33 @@ def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
     cases: dict[IndexExpr, PSet] = {}
     for part, n in sum_by_parts(inside, terms):
         cases[n] = (cases[n] | part).coalesce() if n in cases else part
+    for n in sorted(cases, key=lambda n: (len(n.names), str(n))):  # a case that another's expression serves as well
+        m = next((m for m in cases if n != m and same_value(cases[n], n, m)), None)
+        if m is not None:
+            cases[m] = (cases[m] | cases.pop(n)).coalesce()
     if not cases:
         return IndexExpr()
     if len(cases) > MAX_CASES:
-        return _sum_of_cases(terms, inside)
+        return _sum_of_cases(_joined(terms), inside)
     conditions = {n: describe(s, inside) for n, s in cases.items()}
-    *first, last = sorted(cases, key=lambda n: (len(list(conditions[n].atoms())), str(n)))
+    *first, last = sorted(cases, key=lambda n: (len(list(conditions[n].atoms())), n == IndexExpr(), str(n)))
     out = last
     for n in reversed(first):
         out = IndexExpr.of(Select(conditions[n], n, out))
     return out
+
+
+def _joined(terms: Sequence[tuple[PSet, IndexExpr]]) -> Terms:
+    """Terms with the same number on sets that together are one convex set, as one."""
+    out: Terms = []
+    for s, n in terms:
+        for i, (t, m) in enumerate(out):
+            if m == n and (s & t).is_empty() and (both := convex(s | t)) is not None:
+                del out[i]
+                s = both
+                break
+        out.append((s, n))
+    return out if len(out) == len(terms) else _joined(out)
 
 
 def _sum_of_cases(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:

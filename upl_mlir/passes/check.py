@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import Diagnostic, UplError
+from upl_mlir.diagnostics import Diagnostic, Span, UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import program_of, target_port
+from upl_mlir.dialects.upl.query import program_of, span_of, target_port
 from upl_mlir.passes.critical_path import critical_path
 from upl_mlir.passes.cycles import of_cycles
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.obligations import (
+    Kind,
     Obligation,
     Status,
     of_arrow,
@@ -25,6 +26,7 @@ from upl_mlir.passes.obligations import (
     of_ordinary,
 )
 from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.small_sizes import small_programs
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.quota import TooComplex, limited
@@ -99,7 +101,7 @@ class Report:
     def diagnostics(self) -> list[Diagnostic]:
         """The refuted obligations as errors."""
         return [
-            Diagnostic(_code(o), o.message, o.span, help=_HELP.get(o.kind.name))
+            Diagnostic(_code(o), o.message, o.span, notes=o.notes, help=o.help or _HELP.get(o.kind.name))
             for o in self.obligations
             if o.status is Status.REFUTED
         ]
@@ -110,23 +112,32 @@ class Report:
 
 
 _HELP = {
-    "MULTIPLICITY": "on an ordinary input the multiplicity is the number of instances that the token covers",
     "ACYCLIC": "a ring needs an entry: some instance must get its tokens from outside the cycle",
 }
 
 
 def _code(o: Obligation) -> str:
-    from upl_mlir.passes.obligations import Kind
-
     return f"UPL13{list(Kind).index(o.kind) + 1:02d}"
 
 
-NEEDS_VALUES = "UPL1206"  # a figure that depends on more of a symbolic array than an entry or two
+NEEDS_VALUES = "UPL1206"  # a figure or a proof that depends on more of a symbolic array than an entry or two
+OPEN = "; give them with -D to know"
 
 
 def check(program: ProgramOp) -> Report:
-    """Prove or refute every obligation of a program; infers domains first if they are not known."""
-    report, sets = _prove(program)
+    """Prove or refute every obligation of a program; infers domains first if they are not known.
+
+    Where a domain cannot be inferred without the values of a symbolic array, a mistake is looked for at small sizes; if none
+    shows there, the error (UPL1206) is raised.
+    """
+    try:
+        report, sets = _prove(program)
+    except UplError as e:
+        if not _needs_values(e) or not (found := _refuted_at_small_sizes(program)):
+            raise
+        return Report(found)
+    if any(o.status is Status.UNPROVED and o.message.endswith(OPEN) for o in report.obligations) and report.ok:
+        report.obligations += _refuted_at_small_sizes(program)
     for fill in (_count, _measure):
         try:
             with limited():
@@ -134,9 +145,28 @@ def check(program: ProgramOp) -> Report:
         except TooComplex:
             pass  # it is no proof that is missing, only figures: None says so
         except UplError as e:
-            if any(d.code != NEEDS_VALUES for d in e.diagnostics):
+            if not _needs_values(e):
                 raise
     return report
+
+
+def _needs_values(e: UplError) -> bool:
+    return all(d.code == NEEDS_VALUES for d in e.diagnostics)
+
+
+def _refuted_at_small_sizes(program: ProgramOp) -> list[Obligation]:
+    """What is refuted at the first small size that shows a mistake; witnesses and messages say which."""
+    for small, values, text in small_programs(program):
+        try:
+            report, _ = _prove(small)
+        except UplError:
+            continue
+        found = [o for o in report.obligations if o.status is Status.REFUTED]
+        if found:
+            return [
+                replace(o, message=f"{o.message} (with {text})", witness={**values, **(o.witness or {})}) for o in found
+            ]  # fmt: skip
+    return []
 
 
 @bounded("the proof")
@@ -180,15 +210,26 @@ def obligations(sets: ProgramSets) -> Iterator[Obligation]:
     for op in sets.ends.values():
         if isinstance(op, InputOp):
             continue
-        yield from of_domain(sets, op)
+        yield from _open(of_domain(sets, op), Kind.DOMAIN, op.symbol, span_of(op))
         for port in op.ports if isinstance(op, NodeOp) else (target_port(op, None),):
             if isinstance(op, NodeOp) and port.gather is not None:
-                yield from of_gather(sets, op, port)
+                yield from _open(of_gather(sets, op, port), Kind.GATHER, f"{op.symbol}.{port.name}", span_of(op))
             else:
-                yield from of_ordinary(sets, op, port)
+                where = f"{op.symbol}.{port.name}" if isinstance(op, NodeOp) else op.symbol
+                yield from _open(of_ordinary(sets, op, port), Kind.COVERAGE, where, span_of(op))
     for a in sets.arrows:
-        yield from of_arrow(sets, a)
-    yield from of_cycles(sets)
+        yield from _open(of_arrow(sets, a), Kind.EXISTS, a.text, span_of(a.send))
+    yield from _open(of_cycles(sets), Kind.ACYCLIC, "all cycles", None)
+
+
+def _open(found: Iterator[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:
+    """The obligations; one more, unproved, in place of those that need the values of a symbolic array."""
+    try:
+        yield from found
+    except UplError as e:
+        if not _needs_values(e):
+            raise
+        yield Obligation(kind, Status.UNPROVED, where, f"{e.diagnostics[0].message}{OPEN}", span)
 
 
 def field_bits(sets: ProgramSets, name: str) -> dict[str, int | None]:

@@ -20,6 +20,7 @@ from graphlib import TopologicalSorter
 from upl_mlir.dialects.upl import NodeOp, ProgramOp
 from upl_mlir.passes.cycles import components
 from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.small_sizes import small_entries
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.levels import affine_through, greatest, latest
 from upl_mlir.poly.sets import PSet, Table
@@ -129,12 +130,23 @@ def _walks(sets: ProgramSets, tokens: IndexExpr | int | None) -> Iterator[tuple[
     base = {p: least.get(p, 0) + 3 for p in params}
     tries = [base, *({**base, p: base[p] + d} for p in params for d in (1, -3))]  # the smallest have ways of their own
     tries += [{**base, p: base[p] + 2} for p in params[:1]]
-    found = [(t, w) for t in tries if (w := _Walk.of(ProgramSets(sets.program, t), tokens)) is not None]
+    tries += [{**base, p: base[p] - 3, q: base[q] + 1} for p in params for q in params if p != q]  # and those grow as well
+    found = [(t, w) for t in tries if (w := _Walk.of(_with_entries(sets.program, t), tokens)) is not None]
     if not found:
         small = {n: SMALL - 1 for n, v in sets.ctx.constants.items() if v > SMALL}
         tries = [{**small, **t} for t in tries] + [{**small, **base, n: SMALL} for n in small]
         found = [(t, w) for t in tries if (w := _Walk.of(_shrunk(sets.program, t), None)) is not None]
     yield from found
+
+
+def _with_entries(program: ProgramOp, bindings: Mapping[str, int]) -> ProgramSets:
+    """The sets of a program with parameters bound, entries of symbolic arrays made up."""
+    sets = ProgramSets(program, bindings)
+    found = {n: small_entries(sets.ctx, n, dict(bindings), (1, 0, 2)) for n in sets.ctx.unknown}
+    if found:
+        made = {n: Table(e[0], tuple(e[1])) for n, e in found.items() if e is not None}
+        sets.ctx = replace(sets.ctx, arrays={**sets.ctx.arrays, **made}, unknown={}, facts_cache={})
+    return sets
 
 
 def _shrunk(program: ProgramOp, bindings: Mapping[str, int]) -> ProgramSets:

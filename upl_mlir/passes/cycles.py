@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.components import components as strong
 from upl_mlir.passes.obligations import Kind, Obligation, Status, instance
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.closure import Dependence, find_cycle
@@ -52,43 +53,11 @@ def _dependence(sets: ProgramSets, a: Arrow, place: dict[str, int]) -> Dependenc
 
 
 def components(sets: ProgramSets) -> list[list[NodeOp]]:
-    """Nodes that lie on cycles, by strongly connected component, in text order (Tarjan's algorithm, without recursion)."""
+    """Nodes that lie on cycles, by strongly connected component, in text order."""
     edges: dict[str, list[str]] = {op.symbol: [] for op in sets.ends.values() if isinstance(op, NodeOp)}
     for a in sets.arrows:
         if a.source.symbol in edges and a.target.symbol in edges:
             edges[a.source.symbol].append(a.target.symbol)
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[set[str]] = []
-    for root in edges:
-        if root in index:
-            continue
-        work: list[tuple[str, int]] = [(root, 0)]
-        while work:
-            v, i = work.pop()
-            if i == 0:
-                index[v] = low[v] = len(index)
-                stack.append(v)
-            advanced = False
-            for j in range(i, len(edges[v])):
-                w = edges[v][j]
-                if w not in index:
-                    work += [(v, j + 1), (w, 0)]
-                    advanced = True
-                    break
-                if w in stack:
-                    low[v] = min(low[v], index[w])
-            if advanced:
-                continue
-            if low[v] == index[v]:
-                group: set[str] = set()
-                while (w := stack.pop()) != v:
-                    group.add(w)
-                found.append(group | {v})
-            if work:
-                parent = work[-1][0]
-                low[parent] = min(low[parent], low[v])
-    cyclic = [g for g in found if len(g) > 1 or any(v in edges[v] for v in g)]
+    cyclic = [g for g in strong(list(edges), edges.__getitem__) if len(g) > 1 or g[0] in edges[g[0]]]
     ops = {n: op for n, op in sets.ends.items() if isinstance(op, NodeOp)}
     return sorted(([ops[n] for n in edges if n in g] for g in cyclic), key=lambda ns: list(edges).index(ns[0].symbol))

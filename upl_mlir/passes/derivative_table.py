@@ -57,7 +57,7 @@ TABLE: dict[type[Operation], tuple[Entry, ...]] = {
     arith.AddfOp:     (_same,                                             _same),
     arith.SubfOp:     (_same,                                             lambda d, a, b, o: -d),
     arith.MulfOp:     (lambda d, a, b, o: d * b,                          lambda d, a, b, o: d * a),
-    arith.DivfOp:     (lambda d, a, b, o: d / b,                          lambda d, a, b, o: -(d * o / b)),
+    arith.DivfOp:     (lambda d, a, b, o: d / b,                          lambda d, a, b, o: -(d / b * o)),
     arith.NegfOp:     (lambda d, a, b, o: -d,),
     arith.MinimumfOp: (lambda d, a, b, o: _tie(d, a, b, "olt"),           lambda d, a, b, o: _tie(d, b, a, "olt")),
     arith.MaximumfOp: (lambda d, a, b, o: _tie(d, a, b, "ogt"),           lambda d, a, b, o: _tie(d, b, a, "ogt")),

@@ -46,14 +46,16 @@ from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, moved, tota
 from upl_mlir.passes.arrows import WHY, copy_along, here, new_node
 from upl_mlir.passes.build import Body, condition, index_value, unused
 from upl_mlir.passes.derivation import Derivation
+from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.dynamic import Dynamics, Trace
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
+from upl_mlir.passes.simplify import share
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import TRUE, IndexExpr
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
@@ -132,8 +134,12 @@ class _Differentiator:
         if relay(self.program, sets, dynamics, of):
             sets = ProgramSets(self.program)
             dynamics = Dynamics(sets)
+        refuse_rounding(sets, of, wrt)
         activity = analyse(sets, of, wrt, dynamics.whole)
         self._refuse(sets, dynamics, activity.carries)
+        for op in sets.ends.values():
+            if isinstance(op, NodeOp | InputOp) and activity.instances(op) is not None:
+                share(op.block)
         planner = Planner(sets, activity, dynamics)
         self.d = Derivation(self.program, sets, dynamics, activity, planner)
         self.gathers: dict[tuple[str, str], SelectingGather] = {}
@@ -147,14 +153,18 @@ class _Differentiator:
         for plan in plans:
             if not self._direct(plan):
                 self._build(plan)
-        results(self.d, self.request, self.asked_at)
+        asked = results(self.d, self.request, self.asked_at)
         for plan in plans:
             for value in reversed(plan.values):
                 for arrow in value.arrows:
                     self._reverse(plan, value, arrow)
+        for out in asked:  # behind the nodes that serve them
+            out.detach()
+            self.program.body.block.add_op(out)
 
     @staticmethod
     def _refuse(sets: ProgramSets, dynamics: Dynamics, carries: Callable[[Arrow], bool]) -> None:
+        refuse_firing_twice(sets)
         for a in sets.arrows:
             if carries(a):
                 dynamics.refuse(a)
@@ -194,12 +204,9 @@ class _Differentiator:
         domain = (op.fields, plan.formula)
         plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
         arrivals = [
-            Arrival(
-                v.ssa, plan.arg(v.port.name), TRUE if v.ordinary else describe(v.where, plan.domain), v.mask,
-                plan.arg(v.tally.name) if v.tally else None,
-            )
-            for v in plan.values
-        ]  # fmt: skip
+            Arrival(v.ssa, plan.arg(v.port.name), guard, v.mask, plan.arg(v.tally.name) if v.tally else None, otherwise)
+            for v, (guard, otherwise) in zip(plan.values, plan.guards(), strict=True)
+        ]
         extra = {d.activity.of[1]: plan.arg(plan.seed.name)} if plan.seed else {}
         plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
         when = describe(plan.domain, d.sets.domain(op.symbol))
@@ -298,6 +305,8 @@ class _Differentiator:
         if inverses is None:
             raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
         for inverse in inverses:
+            if inverse.condition.is_false:
+                continue  # what is never sent has nothing to get back
             count: IndexExpr | None = inverse.multiplicity
             if value.port.gather is not None:
                 count = None

@@ -86,7 +86,8 @@ class Dynamics:
                 return True
         return any(
             a.exact and isinstance(a.target, OutputOp) and len(sets.into(a.target.symbol)) == 1
-            and sets.domain(op.symbol) <= sets.relation(a).project(a.src)
+            and sets.domain(op.symbol) <= (r := sets.relation(a)).project(a.src)
+            and all(r.express(IndexExpr.of(d), a.dst) is not None for d in a.src)  # no other instance serves it
             for a in sets.out_of(op.symbol)
         )  # fmt: skip
 

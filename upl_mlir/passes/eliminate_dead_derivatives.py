@@ -28,8 +28,8 @@ from upl_mlir.dialects.upl import (
     SendOp,
 )
 from upl_mlir.dialects.upl.query import nodes, program_of
-from upl_mlir.passes.activity import MAX_PIECES, MAX_ROUNDS, preimage
 from upl_mlir.passes.arrows import PRIMAL, restricted
+from upl_mlir.passes.backward import Step, reaching
 from upl_mlir.passes.dynamic import reads_by_name
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
@@ -70,29 +70,11 @@ def eliminate_dead_derivatives(program: ProgramOp) -> None:
 
 def _live(sets: ProgramSets, adjoints: dict[str, NodeOp]) -> dict[str, PSet]:
     """The live instances of each adjoint node."""
-    live = {n: sets.ctx.empty(op.fields) for n, op in adjoints.items()}
-    steps = [a for n in adjoints for a in sets.out_of(n)]
-    seen: dict[int, PSet] = {}
-    for round_ in range(MAX_ROUNDS):
-        changed = False
-        for a in steps:
-            name = a.source.symbol
-            target = live.get(a.target.symbol)
-            goal = target if target is not None else sets.domain(a.target.symbol)
-            if seen.get(id(a)) is goal:
-                continue
-            seen[id(a)] = goal
-            back = preimage(sets.relation(a), a, goal)
-            if back <= live[name]:
-                continue
-            changed = True
-            grown = (live[name] | back).coalesce()
-            whole = sets.domain(name)
-            endless = grown.isl.n_basic_set() > MAX_PIECES or (sets.ctx.params and round_ > 2 * len(adjoints) + 4)
-            live[name] = whole if endless or whole <= grown else grown
-        if not changed:
-            return live
-    return {n: sets.domain(n) for n in adjoints}
+    steps = [Step(a, a.target.symbol, [n]) for n in adjoints for a in sets.out_of(n)]
+    found = {n: sets.ctx.empty(op.fields) for n, op in adjoints.items()}
+    found |= {s.goal: sets.domain(s.goal) for s in steps if s.goal not in adjoints}
+    reaching(sets, found, steps, sets.domain)
+    return {n: found[n] for n in adjoints}
 
 
 def _prune_instances(program: ProgramOp) -> bool:

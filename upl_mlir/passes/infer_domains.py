@@ -8,19 +8,20 @@ the empty set, which ends where the cycle is finite.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import Note, error
+from upl_mlir.diagnostics import Diagnostic, Note, UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
-from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of
+from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of, target_port
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.entries import missing_in_domain
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.describe import describe, stable_bounds
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import DIM, PSet
 
 MAX_ROUNDS = 1000  # of the iteration round a cycle of undeclared nodes; each round adds at least one instance
@@ -80,6 +81,7 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
         elif isinstance(op, OutputOp) and not op.fields:
             sets.set_domain(name, sets.ctx.set(()))  # its one element is always asked for: it has no domain to declare
         else:
+            _require_arrows(sets, op)
             todo[name] = op
     _solve(sets, todo)
     for name, op in sets.ends.items():
@@ -101,11 +103,29 @@ def _solve(sets: ProgramSets, todo: dict[str, Endpoint]) -> None:
         ready = [n for n in todo if not sources[n] & todo.keys()]
         if ready:
             for n in ready:
-                sets.set_domain(n, sets.served(todo[n]))
+                sets.set_domain(n, _served(sets, todo[n]))
+                _require_bounded(sets.domain(n), todo[n])  # here, and not at a port that its tokens go to
                 del todo[n]
             continue
         cycle = _component(sources, todo)
         _iterate(sets, {n: todo.pop(n) for n in cycle})
+
+
+def _served(sets: ProgramSets, op: Endpoint) -> PSet:
+    """As `ProgramSets.served`; an error that has no position gets the node's."""
+    try:
+        return sets.served(op)
+    except UplError as e:
+        raise UplError(*(d if d.span else _here(d, op) for d in e.diagnostics)) from None
+
+
+def _here(d: Diagnostic, op: Endpoint) -> Diagnostic:
+    fields = f"<{','.join(op.fields)}>"
+    kind = "node" if isinstance(op, NodeOp) else "output"
+    return replace(
+        d, span=span_of(op), message=f"the domain of `{op.symbol}` cannot be inferred: {d.message}",
+        help=f"declare it, `{kind} {op.symbol}{fields} in …`, or {d.help}",
+    )  # fmt: skip
 
 
 def _component(sources: dict[str, set[str]], todo: dict[str, Endpoint]) -> list[str]:
@@ -142,7 +162,7 @@ def _iterate(sets: ProgramSets, cycle: dict[str, Endpoint]) -> None:
         before = {n: sets.domain(n) for n in cycle}
         changed = False
         for n, op in cycle.items():
-            new = sets.served(op)
+            new = _served(sets, op)
             if not new <= sets.domain(n):
                 changed = True
                 sets.set_domain(n, new)
@@ -166,7 +186,7 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
     for n, op in cycle.items():
         sets.set_domain(n, sets.set(op.fields, stable_bounds(before[n], now[n]), op))
     for _ in range(len(cycle) + 2):  # each step brings in the bounds that other inputs give
-        new = {n: sets.served(op) for n, op in cycle.items()}
+        new = {n: _served(sets, op) for n, op in cycle.items()}
         if all(new[n].equals(sets.domain(n)) for n in cycle):
             if all(_open_dimension(s) is None for s in new.values()):
                 return True
@@ -176,6 +196,22 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
     for n in cycle:
         sets.set_domain(n, now[n])
     return False
+
+
+def _require_arrows(sets: ProgramSets, op: OutputOp | NodeOp) -> None:
+    """An output without elements, or a node that nothing reaches, is a mistake that no token shows.
+
+    (Of a node that gets tokens on another input, or declares its domain, `check` says which of them strand.)
+    """
+    ports = op.ports if isinstance(op, NodeOp) else (target_port(op, None),)
+    if any(isinstance(p.count, IndexExpr) for p in ports) or sets.into(op.symbol):
+        return
+    fields = f"<{','.join(op.fields)}>"
+    if isinstance(op, OutputOp):
+        message, target = f"no arrow goes to the host output `{op.symbol}`", f"{op.symbol}{fields}"
+    else:
+        message, target = f"no arrow goes to the node `{op.symbol}`: it never fires", f"{op.symbol}.{ports[0].name}{fields}"
+    raise error("UPL1208", message, span_of(op), help=f"send it something, `… -> {target}`, or take it away")
 
 
 def _require_entries(sets: ProgramSets, op: Endpoint) -> None:
@@ -196,11 +232,13 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
     d = _open_dimension(s)
     if d is not None:
         kind = "node" if isinstance(op, NodeOp) else "host port"
+        idle = isinstance(op, NodeOp) and all(isinstance(p.count, IndexExpr) for p in op.ports)
         raise error(
             "UPL1203",
             f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`",
             span_of(op),
-            help="declare a bounded domain, or give the field an index in at least one input",
+            help="declare it: an instance whose gathers all wait for 0 summands fires as well, if it is declared" if idle
+            else "declare a bounded domain, or give the field an index in at least one input",
         )
 
 

@@ -122,7 +122,7 @@ class _Lowering:
                     element = i32 if is_integer_array(op) else f32
                     new = ttm.TableOp(op.symbol, first_index(op), cast(DenseArrayBase, op.values), element)
                 case upl.OutputOp():
-                    new = ttm.OutputOp(op.symbol, op.fields, _element(op.type, op, f"`{op.symbol}`"))
+                    new = ttm.OutputOp(op.symbol, self._fields(op), _element(op.type, op, f"`{op.symbol}`"))
                 case upl.InputOp():
                     inputs = [ttm.Input(op.symbol, _element(op.type, op, f"`{op.symbol}`"))]
                     new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), host=True)

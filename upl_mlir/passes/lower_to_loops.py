@@ -9,10 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.loops.function import FunctionWriter
-from upl_mlir.passes.schedule import schedule
+from upl_mlir.passes.schedule import prepared, schedule
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -43,12 +42,12 @@ class Lowered:
 
 
 @bounded("the lowering to loops")
-def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed") -> Lowered:
+def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1) -> Lowered:
     """Lower a program to one function of loops; see `schedule` for what is asked of it and what the options mean.
 
     Raises UplError (UPL19xx).
     """
-    plan = schedule(program, real=real, gather=gather)
+    plan = schedule(program, real=real, gather=gather, threads=threads)
     writer = FunctionWriter(program, plan.system, plan.arrays, ordered=plan.ordered)
     module = writer.write(plan.tree)
     layouts: dict[str, Layout] = {}
@@ -63,7 +62,7 @@ def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "rela
 class LowerLoopsPass(ModulePass):
     """Replace a program by a function of loops (docs/native.md).
 
-    Requires: all domains known; nothing refuted; no arrow decided by data.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
     Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `memref` with a memref for each host port.
     Source: docs/native.md; ARCHITECTURE, "the way of the data".
 
@@ -77,7 +76,7 @@ class LowerLoopsPass(ModulePass):
     gather: str = "relaxed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        program = program_of(op)
+        program = prepared(ctx, op, self.real, self.gather)
         lowered = lower_to_loops(program, real=self.real, gather=self.gather)
         program.detach()
         for new in list(lowered.module.body.block.ops):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from upl_mlir.diagnostics import Span
+from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.entries import missing_in_arrow, missing_in_count
@@ -46,7 +46,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Obligation:
-    """One item of the report; `witness` is a concrete index with the values of parameters."""
+    """One item of the report; `witness` is a concrete index with the values of parameters, `help` how to mend it, `notes`
+    what else takes part in it."""
 
     kind: Kind
     status: Status
@@ -55,6 +56,8 @@ class Obligation:
     span: Span | None = None
     arrow: str | None = None
     witness: dict[str, int] | None = None
+    help: str | None = None
+    notes: tuple[Note, ...] = ()
 
 
 def _unprime(point: dict[str, int]) -> dict[str, int]:
@@ -73,20 +76,19 @@ def of_ordinary(sets: ProgramSets, op: Endpoint, port: Port) -> Iterator[Obligat
     """An ordinary input: covered everywhere, by one token."""
     where = f"{op.symbol}.{port.name}" if isinstance(op, NodeOp) else op.symbol
     into = sets.into(op.symbol, port.name)
-    domain = sets.domain(op.symbol)
     a = next((a for a in into if sets.dynamic(a)), None)
     if a is not None:
         why = _by_data(a)
         yield Obligation(Kind.COVERAGE, Status.UNPROVED, where, why, span_of(a.send), a.text)
-        for o in _unique(sets, op, where, into):  # what may come never comes twice: that can be shown all the same
+        for o in unique(sets, op, where, into):  # what may come never comes twice: that can be shown all the same
             proved = o.status is Status.PROVED
             yield o if proved else Obligation(Kind.UNIQUE, Status.UNPROVED, where, why, span_of(a.send), a.text)
         return
     covered = sets.ctx.empty(op.fields)
     for a in into:
         covered = covered | sets.image(a)
-    yield from _covered(op, where, domain, covered)
-    yield from _unique(sets, op, where, into)
+    yield from _covered(sets, op, where, covered, into)
+    yield from unique(sets, op, where, into)
 
 
 def _by_data(a: Arrow) -> str:
@@ -96,17 +98,41 @@ def _by_data(a: Arrow) -> str:
     return f"data decide which instances of {a.source.symbol} fire, and so what {a.text} sends"
 
 
-def _covered(op: Endpoint, where: str, domain: PSet, covered: PSet) -> Iterator[Obligation]:
+def _covered(sets: ProgramSets, op: Endpoint, where: str, covered: PSet, into: Sequence[Arrow]) -> Iterator[Obligation]:
+    domain = sets.domain(op.symbol)
     missing = domain - covered
     if missing.is_empty():
         yield Obligation(Kind.COVERAGE, Status.PROVED, where, "every instance gets a token", span_of(op))
         return
     point = missing.sample() or {}
-    message = f"{instance(op, point)} gets no token on `{where}`; none comes where {describe(missing, domain)}"
-    yield Obligation(Kind.COVERAGE, Status.REFUTED, where, message, span_of(op), None, point)
+    message = f"{instance(op, point)} gets no token on `{where}`; none comes {_where(missing, domain)}"
+    notes = tuple(Note(_serves(sets, op, a), span_of(a.send)) for a in into[:MANY])
+    help = None if into else f"no arrow goes to `{where}`: send it something, `… -> {where}<{','.join(op.fields)}>`"
+    yield Obligation(Kind.COVERAGE, Status.REFUTED, where, message, span_of(op), None, point, help, notes)
 
 
-def _unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -> Iterator[Obligation]:
+def _where(part: PSet, whole: PSet) -> str:
+    return "at all" if whole <= part else f"where {describe(part, whole)}"
+
+
+def _domain(s: PSet) -> str:
+    return "empty" if s.is_empty() else describe(s).text(domain=True)
+
+
+MANY = 4  # arrows that notes name
+
+
+def _serves(sets: ProgramSets, op: Endpoint, a: Arrow) -> str:
+    """What an arrow does for an input, for a note."""
+    domain = sets.domain(op.symbol)
+    image = sets.image(a) & domain
+    if image.is_empty():
+        return f"{a.text} serves no instance"
+    return f"{a.text} serves " + (str(describe(image, domain)) if not domain <= image else "every instance")
+
+
+def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -> Iterator[Obligation]:
+    """No instance gets two of the tokens of some arrows into an ordinary input."""
     for a in into:
         r = sets.relation(a)
         if all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops)):
@@ -114,8 +140,10 @@ def _unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) 
         twice = _two_tokens(r, a)
         if twice is not None and not twice.is_empty():
             point = twice.sample() or {}
-            message = f"two tokens of {a.text} reach {instance(op, point)}"
-            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(point))
+            there = {k: v for k, v in point.items() if k.removesuffix('"') not in (*a.src, *a.loops)}
+            by, other = (_at_source(a, point, mark) for mark in ("", '"'))
+            message = f"two tokens of {a.text} reach {instance(op, there)}: one from {by}, another from {other}"
+            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(there))
             return
     for n, a in enumerate(into):
         for b in into[:n]:
@@ -123,13 +151,14 @@ def _unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) 
             if not both.is_empty():
                 point = both.sample() or {}
                 message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
-                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point)
+                notes = (Note("the other one is sent here", span_of(b.send)),)
+                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point, None, notes)
                 return
     yield Obligation(Kind.UNIQUE, Status.PROVED, where, "no instance gets two tokens", span_of(op))
 
 
 def _two_tokens(r: PSet, a: Arrow) -> PSet | None:
-    """Targets that two different (source, iterator) points of one arrow reach."""
+    """Pairs of different (source, iterator) points of one arrow, the second marked `"`, with the target that both reach."""
     points = (*a.src, *a.loops)
     other = {d: f"{d}\"" for d in points}
     twin = r.rename(other)
@@ -137,7 +166,14 @@ def _two_tokens(r: PSet, a: Arrow) -> PSet | None:
     differ = Formula.any(Formula.compare(d, CmpOp.NE, o) for d, o in other.items())
     if not points:
         return None
-    return (r.extend(dims) & twin.extend(dims)).constrain(differ).project(a.dst)
+    return (r.extend(dims) & twin.extend(dims)).constrain(differ)
+
+
+def _at_source(a: Arrow, point: dict[str, int], mark: str) -> str:
+    """One of the two points that reach the same target, as text."""
+    at = ",".join(str(point[f"{d}{mark}"]) for d in a.src)
+    loops = ", ".join(f"{d}={point[f'{d}{mark}']}" for d in a.loops)
+    return f"{a.source.symbol}<{at}>" + (f" with {loops}" if loops else "")
 
 
 def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
@@ -161,7 +197,8 @@ def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
 def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
     """Every token meets some instance of the target's domain."""
     points = (*a.src, *a.loops)
-    lost = sets.relation(a, inside_target=False).project(points) - sets.relation(a).project(points)
+    sent, met = sets.relation(a, inside_target=False).project(points), sets.relation(a).project(points)
+    lost = sent - met
     span = span_of(a.send)
     if lost.is_empty():
         return Obligation(Kind.EXISTS, Status.PROVED, a.text, "every token has an instance", span, a.text)
@@ -171,7 +208,15 @@ def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
         f"the token that {instance(a.source, point)} sends to {a.target.symbol} belongs to no instance: "
         f"the domain of {a.target.symbol} is {describe(domain).text(domain=True)}"
     )
-    return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point)
+    if domain.is_empty():
+        ports = a.target.ports if isinstance(a.target, NodeOp) else ()
+        silent = next((f"its input `{p.name}`" for p in ports if sets.received(a.target, p).is_empty()), "all of its inputs")
+        message = message[: message.rindex(":")] + f": {a.target.symbol} never fires, as no token comes to {silent}"
+        return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point)
+    help = "no token of this arrow has one: look at the index"
+    if not met.is_empty():
+        help = f"send it only where it has one: `if {describe(met, sent)}:`"
+    return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point, help)
 
 
 def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
@@ -192,7 +237,8 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
     if terms is None:
         message = f"cannot count the instances that a token of {a.text} covers"
         return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-    for base, n in sum_by_parts(r.project(points), terms):
+    parts = list(sum_by_parts(r.project(points), terms))
+    for base, n in parts:
         if same_value(base, n, m):
             continue
         bad = _where_differ(base, n, m)
@@ -200,11 +246,12 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
             message = f"cannot compare the multiplicity {m} with the number of instances {n}"
             return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
         has, needs = _at(sets, bad, m), _at(sets, bad, n)
-        message = (
-            f"multiplicity {m} of {instance(a.source, bad)} is {has}, but its token covers {needs} instances "
-            f"of {a.target.symbol}"
-        )
-        return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad)
+        said = f"{instance(a.source, bad)}, but" if m.constant is not None else f"{instance(a.source, bad)} is {has}, but"
+        covers = f"{needs} instance{'s' if needs != 1 else ''} of {a.target.symbol}"
+        message = f"multiplicity {m} of {said} its token covers {covers}"
+        help = "on an ordinary input the multiplicity is the number of instances that the token covers"
+        help += f", here #{n}" if len(parts) == 1 else ""
+        return Obligation(Kind.MULTIPLICITY, Status.REFUTED, a.text, message, span, a.text, bad, help)
     return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, f"{m} instances", span, a.text)
 
 
@@ -287,18 +334,22 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
         covered = sets.ctx.empty(op.fields)
         for s, _ in terms:
             covered = covered | s
-        yield from _covered(op, where, domain, covered)
+        yield from _covered(sets, op, where, covered, into)
         for a in into:
             yield _carried(sets, op, port, a, terms)
         return
-    assert isinstance(port.count, IndexExpr)
-    for part, total in sum_by_parts(domain, terms):
+    assert isinstance(port.count, IndexExpr) and port.gather is not None
+    parts = list(sum_by_parts(domain, terms))
+    for part, total in parts:
         wanted = port.count
         bad = None if _count_agrees(part, wanted, total) else _where_differ(part, _at_least_0(wanted), total)
         if bad is not None:
             n, k = _at(sets, bad, wanted), _at(sets, bad, total)
-            message = f"{instance(op, bad)} waits for {wanted} = {n} summands on `{where}`, but {k} come"
-            yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, bad)
+            says = f"{wanted} = {n} summands" if wanted.constant is None else f"{n} summand{'s' if n != 1 else ''}"
+            message = f"{instance(op, bad)} waits for {says} on `{where}`, but {k} come{'s' if k == 1 else ''}"
+            help = f"if these are all, write `@({port.gather.value}) {port.name}[{total}]`" if len(parts) == 1 else None
+            notes = tuple(Note(f"{a.text} sends some here", span_of(a.send)) for a in into[:MANY])
+            yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, bad, help, notes)
             return
         if not _count_agrees(part, wanted, total):
             message = f"cannot show that {total} summands are {wanted}"
@@ -335,6 +386,8 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
     where = f"{op.symbol}.{port.name}"
     if not isinstance(m, IndexExpr):
         return Obligation(Kind.GATHER, Status.REFUTED, where, "a summand cannot carry `##`", span, a.text)
+    if missing_in_arrow(sets, a) is not None:  # which `of_arrow` refutes
+        return Obligation(Kind.GATHER, Status.UNPROVED, where, f"{a.text} reads an entry that does not exist", span, a.text)
     r = sets.relation(a)
     to = dict(zip(op.fields, a.dst, strict=True))
     for part, total in sum_by_parts(sets.domain(op.symbol), terms):
@@ -350,8 +403,11 @@ def _carried(sets: ProgramSets, op: NodeOp, port: Port, a: Arrow, terms: Sequenc
             return Obligation(Kind.GATHER, Status.UNPROVED, where, message, span, a.text)
         has, needs = _at(sets, bad, m), _at(sets, bad, summands)
         there = {k: v for k, v in bad.items() if k not in (*a.src, *a.loops)}
-        message = f"{instance(a.source, bad)} says that {instance(op, there)} gets {m} = {has} summands, but {needs} come"
-        return Obligation(Kind.GATHER, Status.REFUTED, where, message, span, a.text, _unprime(bad))
+        says = f"{m} = {has} summands" if m.constant is None else f"{has} summand{'s' if has != 1 else ''}"
+        comes = f"{needs} come{'s' if needs == 1 else ''}"
+        message = f"{instance(a.source, bad)} says that {instance(op, there)} gets {says}, but {comes}"
+        help = f"each summand carries how many there are: #{summands}" if not summands.names & set(a.dst) else None
+        return Obligation(Kind.GATHER, Status.REFUTED, where, message, span, a.text, _unprime(bad), help)
     return Obligation(Kind.GATHER, Status.PROVED, where, f"{a.text} carries the number of summands", span, a.text)
 
 
@@ -366,10 +422,16 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
     for extra, verb in ((declared - computed, "is declared but never served"), (computed - declared, "is not declared")):
         if not extra.is_empty():
             point = extra.sample() or {}
-            message = f"{instance(op, point)} {verb}; the computed domain is {describe(computed).text(domain=True)}"
-            yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point)
+            message = f"{instance(op, point)} {verb}; the computed domain is {_domain(computed)}"
+            notes = tuple(Note(_reaches(sets, a), span_of(a.send)) for a in sets.into(op.symbol)[:MANY])
+            yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point, None, notes)
             return
     yield Obligation(Kind.DOMAIN, Status.PROVED, op.symbol, "declared = computed", span)
+
+
+def _reaches(sets: ProgramSets, a: Arrow) -> str:
+    image = sets.image(a)
+    return f"{a.text} reaches " + ("nothing" if image.is_empty() else describe(image).text(domain=True))
 
 
 def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:

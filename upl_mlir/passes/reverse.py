@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import Index, Iterator
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import Arrow
 from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, CmpOp, Div, Formula, IndexExpr
 from upl_mlir.poly.nest import nest
 from upl_mlir.poly.sets import PSet
 
@@ -41,7 +42,9 @@ def invert(arrow: Arrow, relation: PSet, context: PSet, *, star_inside: PSet | N
     one that receives if a `*` may be sent there (its input is ordinary and another input brings the full index).
     """
     fields = arrow.target.fields
-    fresh = {d: _fresh(d, fields) for d in (*arrow.src, *arrow.loops)}
+    fresh: dict[str, str] = {}
+    for d in (*arrow.src, *arrow.loops):
+        fresh[d] = unused(d, {*fields, *fresh.values(), *({*arrow.src, *arrow.loops} - {d})})
     r = relation.rename({**fresh, **dict(zip(arrow.dst, fields, strict=True))})
     src = tuple(fresh[d] for d in arrow.src)
     loops = tuple(fresh[d] for d in arrow.loops)
@@ -54,26 +57,51 @@ def invert(arrow: Arrow, relation: PSet, context: PSet, *, star_inside: PSet | N
         if star is not None:
             return [star]
     out: list[Inverse] = []
+    same = _same_iterators(arrow, r, fields, context, fresh)
     for piece in disjoint_pieces(r):
         nest = _loop_nest(arrow, piece, src, loops, fields, context, fresh)
         if nest is None:
-            return None
+            return None if same is None else [same]
         out.append(nest)
-    return out
+    return out if same is None or sum(map(_length, out)) <= 2 * _length(same) else [same]
+
+
+def _length(inverse: Inverse) -> int:
+    """How much there is to read."""
+    bounds = "".join(f"{it.lo}{it.hi}" for it in inverse.iterators)
+    return len("".join(map(str, inverse.index)) + bounds + str(inverse.condition) + str(inverse.point_condition))
+
+
+def _same_iterators(
+    arrow: Arrow, r: PSet, fields: tuple[str, ...], context: PSet, fresh: dict[str, str]
+) -> Inverse | None:
+    """Rule 8 (c), as the author went: an offset that a stencil adds on the way there is subtracted on the way back."""
+    loops = tuple(fresh[d] for d in arrow.loops)
+    new = {d: IndexExpr.of(fresh[d]) for d in arrow.loops}
+    iterators = tuple(
+        Iterator(fresh[it.name], it.lo.substitute(new), it.hi.substitute(new)) for it in arrow.send.loops
+    )
+    if not loops or any((it.lo.names | it.hi.names) & {*arrow.src} for it in arrow.send.loops):
+        return None
+    names = dict(new)
+    for d in arrow.src:
+        e = r.express(IndexExpr.of(fresh[d]), (*fields, *loops))
+        if e is None or any(isinstance(a, Div) for a in e.atoms()):
+            return None
+        names[d] = e
+    base = r.project(fields)
+    inside = [Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in iterators]
+    walked = base.extend((*fields, *loops)).constrain(Formula.all(inside))
+    own = [f.substitute(new) for f in arrow.send.when_point.conjuncts if f.names <= {*arrow.loops, *base.ctx.params}]
+    point = describe(r.project((*fields, *loops)), walked, own)
+    index = tuple(names[d] for d in arrow.src)
+    return Inverse(describe(base, context), index, IndexExpr.of(1), iterators, point, names)
 
 
 def _known(r: PSet, dim: str, fields: Sequence[str]) -> IndexExpr:
     e = r.express(IndexExpr.of(dim), fields)
     assert e is not None
     return e
-
-
-def _fresh(name: str, taken: Sequence[str]) -> str:
-    """A name for an iterator that no field of the sender has."""
-    out, n = name, 2
-    while out in taken:
-        out, n = f"{name}_{n}", n + 1
-    return out
 
 
 def _with_star(

@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.upl import AdjointOp, ArrayOp, ProgramOp
+from upl_mlir.dialects.upl.query import first_index, program_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.loops.equations import System, equations
-from upl_mlir.passes.loops.order import Scheduler, Tree
+from upl_mlir.passes.loops.order import Scheduler
+from upl_mlir.passes.loops.products import Splitter
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.tree import Tree
+from upl_mlir.passes.loops.unroll import unrolled
+from upl_mlir.passes.loops.wavefront import wavefront
+from upl_mlir.passes.proved import require_proved
 from upl_mlir.passes.storage import Array, Storage
+
+SCHEDULE = "upl.schedule"
+"""The attribute of a program that holds its schedule, a list of lines."""
+REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,33 +40,67 @@ class Plan:
 
 
 @bounded("the schedule")
-def schedule(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed") -> Plan:
+def schedule(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1) -> Plan:
     """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
 
     `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
+    With several `threads`, loops over time are not tiled: their parallel loops are what the threads share.
     Raises UplError (UPL19xx) for what is not such a program.
     """
     if not domains_known(program):
         infer_domains(program)
     ordered = gather == "ordered"
     system = equations(program, Kind(real), ordered=ordered)
+    Splitter(system).split()
     stmts = statements(system)
     deps = edges(system.lin, stmts)
-    tree = Scheduler(system.lin, stmts, deps).tree()
-    return Plan(system, tree, Storage(system, tree, deps).arrays(), ordered)
+    tree = Scheduler(system.lin, stmts, deps, ordered=ordered).tree()
+    arrays = Storage(system, tree, deps).arrays()
+    if threads == 1:
+        tree = wavefront(system.lin, tree, arrays, deps)
+    tree = unrolled(system.lin, tree, arrays)
+    return Plan(system, tree, arrays, ordered)
+
+
+def prepared(ctx: Context, module: ModuleOp, real: str, gather: str) -> ProgramOp:
+    """The program of a module, ready for `schedule`: domains inferred, `adjoint of` expanded, every count proved.
+
+    Changes the module in place.  Raises UplError: UPL1802 for another `real` or `gather`, UPL1513 for an array without
+    values, UPL13xx if the program is wrong.
+    """
+    for what, value, allowed in (("real", real, REALS), ("gather", gather, GATHERS)):
+        if value not in allowed:
+            hint = did_you_mean(value, allowed)
+            raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(allowed)}", help=hint)
+    program = program_of(module)
+    for op in program.body.block.ops:
+        if isinstance(op, ArrayOp):
+            first_index(op)
+    if not domains_known(program):
+        infer_domains(program)
+    if any(isinstance(op, AdjointOp) for op in program.body.block.ops):
+        from upl_mlir.passes.differentiate import AutodiffPass
+        from upl_mlir.passes.eliminate_dead_derivatives import EliminateDeadDerivativesPass
+        from upl_mlir.passes.simplify import SimplifyPass
+
+        for p in (AutodiffPass(), EliminateDeadDerivativesPass(), SimplifyPass()):
+            p.apply(ctx, module)
+        program = program_of(module)
+    require_proved(program)
+    return program
 
 
 @dataclass(frozen=True)
 class SchedulePass(ModulePass):
-    """Note on a program how it will run as loops: the attribute `upl.schedule` holds the text.
+    """Note on a program how it will run as loops: the attribute `upl.schedule` holds the text, line by line.
 
-    Requires: all domains known; nothing refuted; no arrow decided by data.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
     Establishes: nothing that other passes need: `lower-loops` makes the same schedule again.
     Source: Feautrier 1991 (recurrences to loops), Allen and Kennedy 1987 (order), Bondhugula et al. 2008 (fusion).
 
         upl.program @scan { ... }
         ->
-        upl.program @scan { ... } {upl.schedule = "for L1 in 1..n ..."}
+        upl.program @scan { ... } {upl.schedule = ["for L1 in 1..n", "  S<L1> = ..."]}
     """
 
     name = "schedule"
@@ -64,8 +108,8 @@ class SchedulePass(ModulePass):
     gather: str = "relaxed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from upl_mlir.passes.loops.show import schedule_text
+        from upl_mlir.passes.loops.show import schedule_lines
 
-        program = program_of(op)
+        program = prepared(ctx, op, self.real, self.gather)
         plan = schedule(program, real=self.real, gather=self.gather)
-        program.attributes["upl.schedule"] = StringAttr(schedule_text(plan.tree, plan.arrays))
+        program.attributes[SCHEDULE] = ArrayAttr(StringAttr(line) for line in schedule_lines(plan.tree, plan.arrays))

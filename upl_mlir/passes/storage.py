@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from upl_mlir.diagnostics import error
 from upl_mlir.passes.loops.equations import System
-from upl_mlir.passes.loops.order import Guard, Leaf, Loop, Tree, leaves
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -95,6 +95,8 @@ class Storage:
                     self._walk(t.body, here, {**loops, len(path): t})
                 case Guard():
                     self._walk(t.body, here, loops)
+                case Box():
+                    self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name."""
@@ -137,7 +139,10 @@ class Storage:
                 late = self._latest(loop, field, sign, shifts, deps)
                 if late is None or late + 1 > MAX_WINDOW or (late and loop.parallel):
                     return windows, private
-                windows[field] = late + 1
+                size = late
+                if not late or not self._in_place(depth, loop, field, sign, late, writers, deps):
+                    size = late + 1
+                windows[field] = size
                 if late:
                     return windows, private
                 if loop.parallel:
@@ -198,17 +203,56 @@ class Storage:
             if len(set(shifts.values())) > 1:
                 continue
             shift = next(iter(shifts.values()))
-            size = late + 1
             # an element written before the loop counts as written when the loop would have written it
             from_before = [e for e in deps if at[e.reader] == home and at[e.writer] != home]
             first = self._latest(loop, field, sign, {**shifts, **dict.fromkeys(early, shift)}, from_before)
             if first is None or first + 1 > MAX_WINDOW:
                 continue
-            size = max(size, first + 1)
+            size = max(late, first)
+            if not size or not self._in_place(depth, loop, field, sign, size, mine, [*within, *from_before]):
+                size += 1
             if self._keeps(field, sign, size, mine, early, [e for e in deps if at[e.reader] > home]):
                 if not any(at[e.reader] < home for e in deps):
                     windows[field] = size
                 return
+
+    def _in_place(
+        self, depth: int, loop: Loop, field: str, sign: int, size: int, writers: Sequence[Statement], deps: Sequence[Edge]
+    ) -> bool:
+        """Whether each element can take the place of the one `size` iterations before it: all reads of that come first."""
+        for e in deps:
+            for w in writers:
+                later = e.index | {field: e.index[field] + sign * size}
+                if not self._before(depth, e, w, later):
+                    return False
+        return True
+
+    def _before(self, depth: int, e: Edge, w: Statement, index: dict[str, IndexExpr]) -> bool:
+        """Whether the read of a dependence comes before statement `w` writes the element `index` (by names of the reader).
+
+        Both stand in the loop at `depth`.  The same instance reads before it writes.
+        """
+        r, o = self.accesses[e.reader], self.accesses[w]
+        names = {f: IndexExpr.of(f"other {f}") for f in w.fields}
+        same = tuple(Con(names[f] - index[f], True) for f in w.fields)
+        cons = (*e.cons, *(Con(c.e.substitute(names), c.eq) for c in w.cons), *same)
+        for at in range(depth, min(len(r.path), len(o.path))):
+            if r.path[at] != o.path[at]:
+                return r.path[at] < o.path[at] or not self.lin.feasible(cons)
+            shared = r.loops.get(at)
+            if shared is None:
+                continue
+            mine, theirs = inverse(r.leaf, shared.var), inverse(o.leaf, shared.var)
+            if mine is None or theirs is None:
+                return False
+            apart = self.lin.plain(theirs.substitute(names) - mine)
+            lo, hi = self.lin.bounds(cons, apart)
+            if lo is None or lo < 0 or (shared.parallel and hi != 0):
+                return False
+            cons = (*cons, Con(apart, True))
+            if not self.lin.feasible(cons):
+                return True
+        return r.leaf is o.leaf
 
     def _keeps(
         self, field: str, sign: int, size: int, mine: list[Statement], early: list[Statement], after: list[Edge]
@@ -233,6 +277,16 @@ class Storage:
         """The constraints of a statement over other names, the field's being ``other value``."""
         names = {f: IndexExpr.of(f"other {f}") for f in s.fields} | {field: IndexExpr.of("other value")}
         return tuple(c.substitute(names) for c in s.cons)
+
+
+def inverse(leaf: Leaf, var: str) -> IndexExpr | None:
+    """A loop's variable by the fields of a statement in it; None if no field is the variable plus or minus a number."""
+    x = IndexExpr.of(var)
+    for f, e in leaf.env.items():
+        k = next((k for m, k in e.terms if m == (Var(var),)), 0)
+        if abs(k) == 1 and (e - x * k).constant is not None:
+            return (IndexExpr.of(f) - (e - x * k)) * k
+    return None
 
 
 def used_loops(tree: Sequence[Tree]) -> list[Loop]:

@@ -36,6 +36,7 @@ from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order
 from upl_mlir.passes.arrows import COMMENT, connect, free_names, here, new_node
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.derivative_table import apply, entry
+from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -80,6 +81,8 @@ class _Tangent:
         self.sets = ProgramSets(program)
         self.of = tuple(dict.fromkeys(port_key(self.sets, o, "of", None) for o in of))
         self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in wrt))
+        for key in self.of:
+            refuse_rounding(self.sets, key, self.wrt)
         self.taken = symbols(program)
         self.dependence = {
             op.symbol: Dependence(op) for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)
@@ -114,6 +117,7 @@ class _Tangent:
                 self._report(key)
 
     def _refuse_unsupported(self) -> None:
+        refuse_firing_twice(self.sets)
         for a in self.sets.arrows:
             if key_of(a) in self.active:
                 check_gather(self.sets, a)

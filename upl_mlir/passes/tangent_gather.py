@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, UnitAttr
+from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import SSAValue
 
 from upl_mlir.dialects.upl import Gather, NodeOp, Port, ProgramOp, Special, UplType, port_ref, upl_type
-from upl_mlir.passes.adjoint_gather import EXTREMA, FIRST_ORDER
+from upl_mlir.passes.adjoint_gather import EXTREMA, first_order
 from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
 from upl_mlir.passes.build import Body
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -105,10 +105,9 @@ def _select(
         one = body.add(arith.SelectOp(equal, body.constant(1.0, m.type), body.constant(0.0, m.type)))
         sent = [t.where(equal, 0.0).ssa, one]
     else:
-        node.attributes[FIRST_ORDER] = UnitAttr()
         w = body.val(body.like(node.arg(others[0]), v.ssa.type))
         partial = w.where(v.compare("oeq", 0.0), (w / v).where(node.arg(others[1]), 0.0))
-        sent = [(t * partial).ssa]
+        sent = [(t * body.val(first_order(body, partial.ssa, v.ssa, w.ssa))).ssa]
     for value, goal in zip(sent, goals, strict=True):
         connect(program, node, value, goal, a.send.index.data, rule="tangent", origin=a.send, count=count)
     copy_along(a, r, context, lambda: a.send.value, port_ref(name, vn), rule="tangent", index=here(points.dims),

@@ -45,20 +45,35 @@ class Loop:
 
     def _forward(self, here: Sequence[NodeOp]) -> list[NodeOp]:
         """The nodes on cycles that go up along the field, those that differentiation did not make (they are marked, but not
-        in a program that was read from text), and what feeds any of them."""
+        in a program that was read from text: there those that no `D...` node serves, if no cycle goes up), and what feeds
+        any of them."""
         marked = any(PRIMAL in op.attributes for op in here)
         found = {op.symbol for op in here if marked and PRIMAL not in op.attributes}
         for component in components(self.sets):
             names = {op.symbol for op in component}
             inner = [a for a in self.sets.arrows if a.source.symbol in names and a.target.symbol in names]
-            if all(op in here for op in component) and all(self._ahead(a) for a in inner):
+            ahead = any(self._steps(a, ">") for a in inner)  # else it goes along another field: either way
+            if ahead and all(op in here for op in component) and not any(self._steps(a, "<") for a in inner):
                 found |= names
+        if not found:
+            names = {op.symbol for op in here}
+            found = names - self._served({f"D{name}" for name in names} & names, names)
         self._with_sources(found, {op.symbol for op in here})
         return [op for op in here if op.symbol in found]
 
-    def _ahead(self, a: Arrow) -> bool:
-        r = self.sets.relation(a)
-        return r.constrain(Formula.compare(f"{self.along}'", "<", self.along)).is_empty()
+    def _served(self, sources: set[str], allowed: set[str]) -> set[str]:
+        """The nodes among those allowed that get tokens from the sources, at any distance, and the sources."""
+        found, stack = set(sources), list(sources)
+        while stack:
+            for a in self.sets.out_of(stack.pop()):
+                if (name := a.target.symbol) in allowed - found:
+                    found.add(name)
+                    stack.append(name)
+        return found
+
+    def _steps(self, a: Arrow, op: str) -> bool:
+        """Whether an arrow brings some token to a later (``>``) or earlier (``<``) index along the field."""
+        return not self.sets.relation(a).constrain(Formula.compare(f"{self.along}'", op, self.along)).is_empty()
 
     def _with_sources(self, found: set[str], allowed: set[str]) -> None:
         """Add the nodes that send, each at one index along the field, to those found."""

@@ -15,7 +15,7 @@ import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import CmpOp, DivKind, Extremum, Formula, IndexExpr, MinMax, Var, divide, extremum
+from upl_mlir.poly.expr import CmpOp, Connective, DivKind, Extremum, Formula, IndexExpr, MinMax, Var, divide, extremum
 from upl_mlir.poly.sets import DIM, PSet
 
 
@@ -45,14 +45,51 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     if target.is_empty():
         return Formula.any(())
     pieces = _pieces(target)
-    if len(pieces) > 1 and len(simpler := _pieces(target.numeric().coalesce())) < len(pieces):
-        pieces = simpler  # symbols kept cases apart that cannot both occur
+    for other in (target.numeric(), target.known()) if len(pieces) > 1 else ():
+        if len(simpler := _pieces(other.coalesce())) < len(pieces):
+            pieces = simpler  # symbols kept cases apart that cannot both occur, or that meet
     if len(pieces) == 1:
         return Formula.all(_ordered(_minimal(pieces[0], target, context).conjuncts, s.dims))
+    found = _cases(pieces, target, context)
+    return found if len(found.args) < SHORT else _by_exceptions(found, target, context)
+
+
+SHORT = 2  # parts of a formula that no other way to say it makes shorter
+FEW = 4  # exceptions that are told apart
+
+
+def _by_exceptions(found: Formula, target: PSet, context: PSet) -> Formula:
+    """The formula, or a shorter one that says where the set is not: ``i!=k && j!=k`` for four cases."""
+    common = [f for f in found.conjuncts if f.kind is Connective.CMP] if found.kind is Connective.AND else []
+    inside = context.constrain(Formula.all(common))
+    missing = (inside - target).coalesce()
+    if missing.isl.n_basic_set() > FEW or missing.is_empty():
+        return found
+    but = _cases(_pieces(missing), missing, inside)
+    cases = but.args if but.kind is Connective.OR else (but,)
+    parts: list[Formula] = []
+    for case in cases:
+        if any(f.kind is not Connective.CMP for f in case.conjuncts):
+            return found
+        parts.append(Formula.any(f.negate() for f in case.conjuncts))
+    place = {d: n for n, d in enumerate(target.dims)}
+    parts.sort(key=lambda f: [place[d] for d in target.dims if d in f.names])
+    shorter = Formula.all((*common, *parts))
+    return shorter if _length_of(shorter) < _length_of(found) else found
+
+
+def _length_of(f: Formula) -> int:
+    """The number of comparisons."""
+    return 1 if f.kind is Connective.CMP else sum(map(_length_of, f.args))
+
+
+def _cases(pieces: Sequence[list[Formula]], target: PSet, context: PSet) -> Formula:
+    """A formula for a set in several convex pieces, each made as large as the set allows, none without need."""
     parts: list[Formula] = []
     for piece in pieces:
-        own = context.constrain(Formula.all(piece))
-        parts.append(Formula.all(_ordered(_minimal(piece, own, context).conjuncts, s.dims)))
+        part = Formula.all(_ordered(_minimal(piece, target, context).conjuncts, target.dims))
+        if part not in parts:
+            parts.append(part)
     for i in reversed(range(len(parts))):  # a piece that the others cover
         others = Formula.any(parts[:i] + parts[i + 1 :])
         if len(parts) > 1 and target <= context.constrain(others):
@@ -105,6 +142,12 @@ def _ordered(parts: Sequence[Formula], dims: Sequence[str]) -> list[Formula]:
 
     out: list[Formula] = []
     todo = sorted(parts, key=key)
+    for chain in _chains(todo, dims):
+        first = min(todo.index(f) for f in chain)
+        todo = [f for f in todo if f not in chain]
+        rising = [f if f.op in (CmpOp.LE, CmpOp.LT) else Formula.compare(f.rhs, f.op.flipped, f.lhs) for f in chain]
+        out += _ordered(todo[:first], dims) + rising
+        todo = todo[first:]
     while todo:
         f = todo.pop(0)
         if f.op in (CmpOp.GE, CmpOp.GT):
@@ -123,6 +166,33 @@ def _ordered(parts: Sequence[Formula], dims: Sequence[str]) -> list[Formula]:
                 todo.insert(todo.index(lower) + 1, f)
                 continue
         out.append(f)
+    return out
+
+
+def _chains(parts: Sequence[Formula], dims: Sequence[str]) -> list[list[Formula]]:
+    """Inequalities that lead through at least two dimensions, each with one lower and one upper bound: ``0<=i<j<n``."""
+    below: dict[IndexExpr, list[Formula]] = {}
+    above: dict[IndexExpr, list[Formula]] = {}
+    rising = (CmpOp.LE, CmpOp.LT)
+    for f in parts:
+        if f.kind is Connective.CMP and f.op in (*rising, CmpOp.GE, CmpOp.GT):
+            low, high = (f.lhs, f.rhs) if f.op in rising else (f.rhs, f.lhs)
+            below.setdefault(high, []).append(f)
+            above.setdefault(low, []).append(f)
+    joints = [e for d in dims if len(below.get(e := IndexExpr.of(d), ())) == 1 == len(above.get(e, ()))]
+    out: list[list[Formula]] = []
+    for e in joints:
+        if below[e][0] in (g for c in out for g in c) or any(
+            f.lhs in joints and f.rhs in joints for f in below[e]
+        ):  # no beginning of a chain
+            continue
+        chain, at = [below[e][0]], e
+        while at in joints:
+            (f,) = above[at]
+            chain.append(f)
+            at = f.rhs if f.op in rising else f.lhs
+        if len(chain) > 2:
+            out.append(chain)
     return out
 
 
@@ -145,6 +215,13 @@ def disjoint_pieces(s: PSet) -> list[PSet]:
     convex = whole.isl if whole.isl.n_basic_set() <= 1 else whole.isl.make_disjoint()
     out = [whole.with_isl(isl.Set.from_basic_set(b)) for b in convex.compute_divs().get_basic_sets()]
     return [p for p in out if not p.is_empty()]
+
+
+def convex(s: PSet) -> PSet | None:
+    """The set as one convex piece; None if it is none."""
+    known = s.known().coalesce()
+    hull = known.with_isl(isl.Set.from_basic_set(known.isl.simple_hull()))
+    return hull if hull <= s else None
 
 
 def interval(s: PSet, dim: str, outer: Sequence[str]) -> tuple[Interval, Formula] | None:

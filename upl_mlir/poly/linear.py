@@ -349,6 +349,21 @@ class Linear:
         `cons` are constraints over `outer`, `dim` and parameters only; those that hold `dim` in an opaque symbol do not
         count (they have to be tested).
         """
+        lows, highs = self._limits(cons, dim, outer)
+        if not (lows and highs) and any(dim in self._hidden(c.e) for c in cons):
+            shadow = self._without_hidden(cons, dim)  # k floordiv 2 >= 0 bounds k as well
+            lows, highs = (a or b for a, b in zip((lows, highs), self._limits(shadow, dim, outer), strict=True))
+        return lows, highs
+
+    def _without_hidden(self, cons: Cons, dim: str) -> Cons:
+        """Constraints without opaque symbols that hold `dim`; they hold wherever the given ones do."""
+        eqs, rows = self._with_facts(cons)
+        keep = frozenset(k for r in (*eqs, *rows) for k in r[0] if dim not in self._names.get(k, frozenset()))
+        left = _solved(eqs, rows, keep)
+        out = None if left is None else _eliminated(left, keep)
+        return cons if out is None else self.tidy(Con(self.expr(r)) for r in out)
+
+    def _limits(self, cons: Cons, dim: str, outer: Collection[str]) -> tuple[list[IndexExpr], list[IndexExpr]]:
         lows: dict[IndexExpr, None] = {}
         highs: dict[IndexExpr, None] = {}
         allowed = {*outer, dim, *self.ctx.params}

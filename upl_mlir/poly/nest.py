@@ -46,6 +46,9 @@ def nest(r: PSet, over: Sequence[str], given: Sequence[str], context: PSet) -> N
         got = interval(r, dim, outer)
         if got is None:
             return None
+        if got[0].lo == got[0].hi and got[1].is_true:  # the entry of an array in it kept `express` from seeing that
+            names[dim] = got[0].lo
+            continue
         loops.append((dim, got[0]))
         bounds.append(Formula.compare(got[0].lo, "<=", dim) & Formula.compare(dim, "<=", got[0].hi))
         names[dim] = IndexExpr.of(dim)

@@ -16,9 +16,9 @@ from upl_mlir.token.expressions import C_TYPES, CScope, CWriter, integer
 from upl_mlir.token.tags import Layout, Tags
 
 _TEXTS: dict[type[Operation], str] = {
-    arith.DivfOp: "{0} / {1}", math.AbsFOp: "fabs({0})", math.RoundOp: "round({0})", math.RoundEvenOp: "rint({0})",
+    arith.DivfOp: "{0} / {1}", math.AbsFOp: "__builtin_fabs({0})", math.RoundOp: "round({0})", math.RoundEvenOp: "rint({0})",
     math.FmaOp: "fma({0}, {1}, {2})", math.PowFOp: "pow({0}, {1})", math.FPowIOp: "pow({0}, real({1}))",
-    math.Exp2Op: "pow(2.0, {0})", math.SqrtOp: "sqrt({0})",
+    math.Exp2Op: "pow(2.0, {0})", math.SqrtOp: "__builtin_sqrt({0})",
     arith.AddiOp: "add({0}, {1})", arith.SubiOp: "sub({0}, {1})", arith.MuliOp: "mul({0}, {1})",
     math.AbsIOp: "int_abs({0})", arith.SIToFPOp: "real({0})", arith.UIToFPOp: "real({0})", arith.ExtUIOp: "(i64){0}",
     arith.SelectOp: "{0} ? {1} : {2}",
@@ -34,15 +34,16 @@ _FLOAT_TESTS = (
 
 @dataclass
 class CBody(Body):
-    """The body of one node or host input; `layouts` say how tags are packed, its own and those of its targets.
+    """The body of one node or host input; `tags` say how indices are packed, its own and those of its targets.
 
-    `order` is the number of iterators that an ordered summand's origin has, None if the program folds nothing in order.
+    `order` is the number of iterators that an ordered summand's origin has, None if the program folds nothing in order;
+    `receivers` numbers the receiving functions.
     """
 
     tags: Tags
     order: int | None
     receivers: dict[str, int]
-    sized: bool  # tokens have room for a multiplicity
+    counts: bool  # tokens carry a multiplicity
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,8 +102,9 @@ class CBody(Body):
                 for a, value, test in zip(self.arrows, values, tests, strict=True):
                     with w.block(""):
                         self._write_send(w, a, value - first, test - first)
-            w.line(f"catch (const Trap &) {{ anomaly(TRAP, {self.number}, key); }}")
-            w.line(f"catch (const OutOfTag &) {{ anomaly(TAG, {self.number}, key); }}")
+            given = "".join(f", bits(a{i})" for i in range(len(args)))
+            w.line(f"catch (const Trap &) {{ anomaly(TRAP, {self.number}, key{given}); }}")
+            w.line(f"catch (const OutOfTag &) {{ anomaly(TAG, {self.number}, key{given}); }}")
 
     def _write_send(self, w: Writer, a: Arrow, value: set[Operation], test: set[Operation]) -> None:
         s, depth = a.op, w.depth
@@ -143,7 +145,7 @@ class CBody(Body):
         value = f"({C_TYPES[self._target_kind(a)]})({self._converted(s, a)})"
         if a.port is None:
             args = "".join(f", {p}" for p in parts)
-            w.line(f"output{a.output}({value}{args});")
+            w.line(f"o{a.output}.put({a.output}, {value}{args});")
             return
         layout = self.tags.layouts[a.port.node]
         own = [f"f{i}" for i in range(len(self.op.fields))]
@@ -157,7 +159,7 @@ class CBody(Body):
         w.line(f"t.to = {self.receivers[a.port.receiver(a.pattern)]};")
         w.line("t.key = to;")
         w.line(f"t.v = bits({value});")
-        if self.sized:
+        if self.counts:
             w.line(f"t.m = {count};")
         if a.port.folded:
             assert self.order is not None
@@ -181,7 +183,7 @@ class CBody(Body):
         if scope.positive(n):
             return text
         w.line(f"const i64 n = {text};")
-        w.line(f"if (UNLIKELY(n < 1)) anomaly(FEW, {a.at}, key);")
+        w.line("if (UNLIKELY(n < 1)) trap();")
         return "n"
 
 

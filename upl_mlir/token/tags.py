@@ -72,12 +72,15 @@ class Tags:
         return f"((Key){word >> 64}ULL << 64 | {word & (1 << 64) - 1}ULL)"
 
 
-def make_tags(plan: Plan) -> Tags:
-    """Choose how tags are packed.  Raises UplError (UPL1608) if an index does not fit 128 bits."""
+def make_tags(plan: Plan, *, wide: bool = False) -> Tags:
+    """Choose how tags are packed; `wide`: into 128 bits, whatever the domains are.
+
+    Raises UplError (UPL1608) if an index does not fit 128 bits.
+    """
     ops = [*(n.op for n in plan.nodes), *plan.inputs]
-    boxes = [_bounds(plan, op) for op in ops]
+    boxes = [None if wide else _bounds(plan, op) for op in ops]
     found: list[Layout | None] = []
-    for width in WIDTHS:
+    for width in WIDTHS[wide:]:
         found = [_layout(box, len(op.fields), width) for op, box in zip(ops, boxes, strict=True)]
         if None not in found:
             return Tags(width, tuple(x for x in found if x is not None))

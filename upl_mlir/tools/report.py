@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from upl_mlir.diagnostics import Sources
 from upl_mlir.passes.check import Count, Report
 from upl_mlir.passes.obligations import Status
+from upl_mlir.poly.expr import IndexExpr
 
 Number = int | str | None
 """A number, a polynomial in the parameters as text, or null where data decide or no polynomial was found."""
@@ -33,6 +35,7 @@ class ObligationJson(msgspec.Struct):
         dict[str, int] | None, msgspec.Meta(description="a concrete index with values of parameters that refutes it")
     ]
     message: str
+    help: Annotated[str | None, msgspec.Meta(description="a suggestion of what to write instead")]
 
 
 class ReportJson(msgspec.Struct):
@@ -70,6 +73,8 @@ def average_parallelism(report: Report) -> float | str | None:
         return None
     if isinstance(work, int) and isinstance(steps, int):
         return round(work / steps, 3)
+    if isinstance(work, IndexExpr) and isinstance(steps, int) and all(c % steps == 0 for _, c in work.terms):
+        return str(IndexExpr(tuple((m, c // steps) for m, c in work.terms)))
     return "/".join(text if text.isalnum() else f"({text})" for text in (str(work), str(steps)))
 
 
@@ -80,7 +85,7 @@ def to_json(report: Report) -> ReportJson:
         obligations=[
             ObligationJson(
                 kind=o.kind.name.lower(), status=o.status.value, where=str(o.span) if o.span else o.where,  # pyright: ignore[reportArgumentType]
-                what=o.where, arrow=o.arrow, witness=o.witness, message=o.message,
+                what=o.where, arrow=o.arrow, witness=o.witness, message=o.message, help=o.help,
             )
             for o in report.obligations
         ],
@@ -105,10 +110,10 @@ def print_json(report: Report) -> None:
     print(json.dumps(msgspec.to_builtins(to_json(report)), indent=2, ensure_ascii=False))
 
 
-def print_text(file: str, report: Report) -> None:
+def print_text(file: str, report: Report, sources: Sources | None = None) -> None:
     """The report for people; what is refuted goes to the standard error."""
     for d in report.diagnostics():
-        print(d.render(), file=sys.stderr)
+        print(d.render(sources), file=sys.stderr)
     for o in report.obligations:
         if o.status is Status.UNPROVED:
             where = f"{o.span}: " if o.span else ""
@@ -116,7 +121,7 @@ def print_text(file: str, report: Report) -> None:
     width = max((len(n) for n in report.firings), default=0)
     for name, n in report.firings.items():
         print(f"  {name:<{width}}  {n if n is not None else '?'}")
-    if report.firings.total is not None:
+    if report.firings and report.firings.total is not None:
         tokens, waiting = (("?" if n is None else n) for n in (report.tokens.total, report.waiting_bound))
         print(f"firings: {report.firings.total}   tokens: {tokens}   waiting at most: {waiting}")
     elif report.firings:

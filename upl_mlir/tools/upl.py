@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import draw, einsum, explain, fmt
+from upl_mlir.tools import draw, einsum, explain, fmt, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
     draw.add_arguments(command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz"))
+    view.add_arguments(command("view", "one page with the picture, the passes step by step, and the replay of a run"))
     p = command("run", "run a program")
     _run_options(p)
     p = command("train", "train with a program that holds `adjoint of` and the update")
@@ -88,6 +89,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--gather", choices=["relaxed", "ordered"], default="relaxed", help="how sums are folded")
     p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
     p.add_argument("--stats", metavar="S.json", help="write statistics")
+    p.add_argument("--trace", metavar="T.json", help="record the run, for `upl view --trace` (T.json.gz: compressed)")
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
@@ -136,6 +138,10 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _draw(args: argparse.Namespace) -> int:
     return draw.run(_load(args), args)
+
+
+def _view(args: argparse.Namespace) -> int:
+    return view.run(_load(args), args)
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:
@@ -189,14 +195,17 @@ def _run(args: argparse.Namespace) -> int:
         params = {name: arrays.pop(name) for name in p.params if name in arrays}
         print("\n".join(why(p, args.why, arrays, **params).lines()))
         return 0
-    f = compile(
-        _load(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
-        machine=args.machine, threads=args.threads,
-    )  # fmt: skip
-    out = f(**_arrays(args.input))
+    if args.trace is not None:
+        out, stats = view.traced(_load(args), args, _arrays(args.input))
+    else:
+        f = compile(
+            _load(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
+            machine=args.machine, threads=args.threads,
+        )  # fmt: skip
+        out, stats = f(**_arrays(args.input)), f.stats
     with ExitStack() as files:  # all of them, or none
         if args.stats:
-            text = json.dumps(f.stats, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(stats, indent=2, ensure_ascii=False) + "\n"
             files.enter_context(whole_file(args.stats)).write(text.encode("utf-8"))
         if args.output is not None:
             save_arrays(args.output, out)
@@ -256,7 +265,7 @@ def _fmt(args: argparse.Namespace) -> int:
 
 
 _COMMANDS = {
-    "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "run": _run, "train": _train,
+    "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
     "einsum": einsum.run, "fmt": _fmt,
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """`upl-opt`: the compiler driver, in the manner of `mlir-opt` and `xdsl-opt`.
 
-    upl-opt FILE [passes] [-t upl|mlir|verilog] [-o OUT] [-D NAME=VALUE]...
+    upl-opt FILE [passes] [-t upl|mlir|c|verilog] [-o OUT] [-D NAME=VALUE]...
 
 FILE is `.upl`, `.mlir` or `-` (with `-f`).  Passes are flags run in the order given, or one `-p` pipeline.
 """
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass, PassPipeline
@@ -26,6 +26,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
+from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
@@ -191,10 +192,14 @@ class UplOptMain(xDSLOptMain):
         return super().parse_chunk(io.BytesIO(data), file_extension)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
-        """The text in the target's form.  Faults of targets that are not ours are faults of the request."""
+        """The text in the target's form; behind MLIR, the schedules that it holds, line by line, as comments.
+
+        Faults of targets that are not ours are faults of the request.
+        """
         name = parse_spec(self.args.target).name
         try:
-            return super().output_resulting_program(prog)
+            text = super().output_resulting_program(prog)
+            return text + _schedules(prog) if name == "mlir" else text
         except UplError:
             raise
         except Exception as e:
@@ -277,6 +282,16 @@ def _text(stream: IO[bytes], name: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
         raise error("UPL1001", f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}") from None
+
+
+def _schedules(module: ModuleOp) -> str:
+    """What `--schedule` noted on programs, as comments."""
+    lines: list[str] = []
+    for op in module.body.block.ops:
+        found = op.attributes.get("upl.schedule")
+        if isinstance(op, ProgramOp) and isinstance(found, ArrayAttr):
+            lines += [f"// {line.data}" for line in found.data if isinstance(line, StringAttr)]
+    return "\n".join(["", *lines, ""]) if lines else ""
 
 
 def _brief(e: BaseException) -> str:

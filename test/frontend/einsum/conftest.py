@@ -7,13 +7,15 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from upl_mlir.frontend import einsum
 
 Arrays = dict[str, Any]
 FLAGS = ("-std=c++11", "-O1", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Werror", "-shared", "-fPIC")
@@ -204,6 +206,23 @@ KERNELS = [
         "by_part", "y<1> = a<4>[i] / b<4>[i];", {"a": (4,), "b": (4,)}, ("y",), lambda a, b: ((a / b).sum(),), ("a", "b"),
         nonzero=frozenset("b"),
     ),
+    Kernel(
+        "read_in_four_ways", "y<1> = a<5>[i] * a<5>[i] * a<5>[4 - i] * a<5>[i//2];", {"a": (5,)}, ("y",),
+        lambda a: ((a * a * a[::-1] * a[np.arange(5) // 2]).sum(),), ("a",),
+    ),
+    Kernel(
+        "upsampled", "A<6, 4>[i, j] = B<3, 2>[i//2, j//2] * C<2>[i%2];", {"B": (3, 2), "C": (2,)}, ("A",),
+        lambda B, C: (B.repeat(2, 0).repeat(2, 1) * np.tile(C, 3)[:, None],), ("B", "C"),
+    ),
+    Kernel(
+        "written_and_read", "A<6>[i + 1] = B<4>[i] * A<6>[i + 2];", {"A": (6,), "B": (4,)}, ("A",),
+        lambda A, B: (np.concatenate([A[:1], B * A[2:6], A[5:]]),), ("B", "A"),
+    ),
+    Kernel(
+        "rounded", "A<4>[i] = B<4>[i] // 2 * B<4>[i] + B<4>[i] % 2;", {"B": (4,)}, ("A",),
+        lambda B: (np.floor(B.real / 2) * B + B - 2 * np.floor(B.real / 2),), ("B",),
+    ),
+    Kernel("constant", "A<3, 2>[i, j] = 2 /* of the type */;  # in float", {}, ("A",), lambda: (np.full((3, 2), 2.0),)),
     # where sums stand in nested terms
     Kernel(
         "inner_term", "A<4>[i] = x<1> * (B<4, 3>[i, k] * C<3>[k] + D<4>[i]);",
@@ -245,6 +264,12 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
     return request.param
 
 
+@pytest.fixture
+def kernels() -> dict[str, Kernel]:
+    """The cases on floats by name."""
+    return {k.name: k for k in KERNELS}
+
+
 @pytest.fixture(params=INT_KERNELS, ids=lambda k: k.name)
 def int_kernel(request: pytest.FixtureRequest) -> Kernel:
     """Each case on integers."""
@@ -277,26 +302,69 @@ class Cpp:
 CppCompiler = Callable[[str], Cpp]
 
 
+def compile_all(texts: Sequence[str], folder: Path) -> list[Cpp]:
+    """Compile the texts of functions, each in a namespace of its own, without a warning, and load them."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    assert compiler is not None, "the tests need a C++ compiler"
+    includes: dict[str, None] = {}
+    parts: list[str] = []
+    found: list[tuple[str, tuple[str, ...], Any]] = []
+    for n, text in enumerate(texts):
+        function = re.search(r"^void (\w+)\((.*)\) \{$", text, re.MULTILINE)
+        assert function is not None, text
+        declared = function.group(2).split(", ")
+        parameters = tuple(re.search(r"&(\w+)", p).group(1) for p in declared)  # pyright: ignore
+        types = [re.sub(f"&{p}", "*", t) for p, t in zip(parameters, declared, strict=True)]
+        args = ", ".join(f"*reinterpret_cast<{t}>({p})" for p, t in zip(parameters, types, strict=True))
+        includes |= dict.fromkeys(re.findall(r"^#include.*$", text, re.MULTILINE))
+        body = re.sub(r"^#include.*$", "", text, flags=re.MULTILINE)
+        pointers = ", ".join(f"void *{p}" for p in parameters)
+        call = f'extern "C" void call{n}({pointers}) {{ unit{n}::{function.group(1)}({args}); }}'
+        parts.append(f"namespace unit{n} {{\n{body}}}\n{call}\n")
+        found.append((text, parameters, np.int32 if declared[0].startswith("int") else np.float32))
+    source, library = folder / "functions.cpp", folder / f"functions_{abs(hash(tuple(texts)))}.so"
+    source.write_text("\n".join([*includes, *parts]), encoding="utf-8")
+    command = [compiler, *FLAGS, str(source), "-o", str(library)]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert run.returncode == 0 and not run.stderr, f"{run.stderr}\n{texts}"
+    loaded = ctypes.CDLL(str(library))
+    return [Cpp(text, names, getattr(loaded, f"call{n}"), dtype) for n, (text, names, dtype) in enumerate(found)]
+
+
 @pytest.fixture
 def compile_cpp(tmp_path: Path) -> CppCompiler:
     """Compile the text of a function, without a warning, and load it."""
-    compiler = shutil.which("g++") or shutil.which("c++")
-    assert compiler is not None, "the tests need a C++ compiler"
+    return lambda text: compile_all([text], tmp_path)[0]
 
-    def build(text: str) -> Cpp:
-        found = re.search(r"^void (\w+)\((.*)\) \{$", text, re.MULTILINE)
-        assert found is not None, text
-        name, parts = found.group(1), found.group(2).split(", ")
-        parameters = tuple(re.search(r"&(\w+)", p).group(1) for p in parts)  # pyright: ignore
-        types = [re.sub(f"&{n}", "*", p) for n, p in zip(parameters, parts, strict=True)]
-        args = ", ".join(f"*reinterpret_cast<{t}>({n})" for n, t in zip(parameters, types, strict=True))
-        wrapper = f'extern "C" void call({", ".join(f"void *{n}" for n in parameters)}) {{ {name}({args}); }}\n'
-        source, library = tmp_path / f"{name}.cpp", tmp_path / f"{name}_{abs(hash(text))}.so"
-        source.write_text(text + wrapper, encoding="utf-8")
-        command = [compiler, *FLAGS, str(source), "-o", str(library)]
-        run = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert run.returncode == 0 and not run.stderr, f"{run.stderr}\n{text}"
-        function = ctypes.CDLL(str(library)).call
-        return Cpp(text, parameters, function, np.int32 if parts[0].startswith("int") else np.float32)
 
-    return build
+@pytest.fixture
+def compile_many(tmp_path: Path) -> Callable[[Sequence[str]], list[Cpp]]:
+    """The same for many functions, by one call of the compiler."""
+    return lambda texts: compile_all(texts, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def cpp_of_kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kernel, bool], Cpp]:
+    """The function, or the gradient, of one of the kernels above: all are compiled together, when the first is asked for."""
+    folder = tmp_path_factory.mktemp("kernels")
+    made: dict[tuple[str, bool], Cpp | Exception] = {}
+
+    def make() -> None:
+        texts: dict[tuple[str, bool], str] = {}
+        for k in (*KERNELS, *INT_KERNELS):
+            for grad in (False, True) if k.grad_to else (False,):
+                try:
+                    texts[k.name, grad] = einsum.cpp_of(einsum.read(k.json()), grad=grad)
+                except Exception as e:  # the test of this kernel shall fail, not those of all others
+                    made[k.name, grad] = e
+        made.update(zip(texts, compile_all(list(texts.values()), folder), strict=True))
+
+    def get(kernel: Kernel, grad: bool) -> Cpp:
+        if not made:
+            make()
+        out = made[kernel.name, grad]
+        if isinstance(out, Exception):
+            raise out
+        return out
+
+    return get

@@ -135,26 +135,63 @@ def _name(n: str) -> Callable[[Point], int]:
     return lambda p: p[n]
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_random_kernel(seed: int) -> None:
+@dataclass(frozen=True)
+class Sample:
+    """A random kernel as a case, with values, seeds and what must come out."""
+
+    kernel: RandomKernel
+    name: str
+    wrt: list[str]
+    values: dict[str, Any]
+    seeds: Any
+    want: Any
+
+    def json(self) -> str:
+        """The case."""
+        k = self.kernel
+        case = {"name": self.name, "ins": list(k.tensors), "outs": ["O"], "data_type": "float", "kernel": k.text}
+        return json.dumps(case | {"grad_to": self.wrt})
+
+    def derivative(self, name: str) -> Any:
+        """By complex steps."""
+        d = np.zeros(self.kernel.tensors[name])
+        for at in np.ndindex(*d.shape):
+            z = {m: np.array(v, dtype=complex) for m, v in self.values.items()}
+            z[name][at] += 1e-30j
+            d[at] = (self.seeds * self.kernel.run(z)).sum().imag / 1e-30
+        return d
+
+
+def sample(seed: int) -> Sample:
+    """The random kernel of a number."""
     k = RandomKernel(random.Random(seed))
     rng = np.random.default_rng(seed)
     wrt = k.rng.sample(list(k.tensors), min(2, len(k.tensors)))
-    case = {"name": "f", "ins": list(k.tensors), "outs": ["O"], "data_type": "float", "kernel": k.text, "grad_to": wrt}
     values = {n: rng.integers(-3, 4, s).astype(float) for n, s in k.tensors.items()}
     want = k.run(values).real
-    seeds = rng.integers(-3, 4, want.shape).astype(float)
+    return Sample(k, f"f{seed}", wrt, values, rng.integers(-3, 4, want.shape).astype(float), want)
 
-    p = einsum.load(json.dumps(case))
-    assert p.check().ok, k.text
-    np.testing.assert_array_equal(upl.compile(p)(**values)["O"], want, err_msg=k.text)
-    g = einsum.gradient(json.dumps(case))
-    assert g.check().ok, k.text
-    out = upl.compile(g)(**values, d_O=seeds)
-    for n in wrt:
-        d = np.zeros(k.tensors[n])
-        for at in np.ndindex(*k.tensors[n]):
-            z = {m: np.array(v, dtype=complex) for m, v in values.items()}
-            z[n][at] += 1e-30j
-            d[at] = (seeds * k.run(z)).sum().imag / 1e-30
-        np.testing.assert_allclose(out[f"d_{n}"], d, rtol=1e-6, err_msg=f"{k.text} by {n}")
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_kernel(seed: int) -> None:
+    s = sample(seed)
+    p = einsum.load(s.json())
+    assert p.check().ok, s.kernel.text
+    np.testing.assert_array_equal(upl.compile(p)(**s.values)["O"], s.want, err_msg=s.kernel.text)
+    g = einsum.gradient(s.json())
+    assert g.check().ok, s.kernel.text
+    out = upl.compile(g)(**s.values, d_O=s.seeds)
+    for n in s.wrt:
+        np.testing.assert_allclose(out[f"d_{n}"], s.derivative(n), rtol=1e-6, err_msg=f"{s.kernel.text} by {n}")
+
+
+def test_random_kernels_in_cpp(compile_many: Callable[[list[str]], list[Any]]) -> None:
+    """What is not given is NaN: a read of it would show."""
+    samples = [sample(seed) for seed in range(100, 116)]
+    loaded = [einsum.read(s.json()) for s in samples]
+    functions = compile_many([*map(einsum.cpp_of, loaded), *(einsum.cpp_of(c, grad=True) for c in loaded)])
+    for s, f, g in zip(samples, functions[: len(samples)], functions[len(samples) :], strict=True):
+        np.testing.assert_array_equal(f(**s.values)["O"], s.want, err_msg=s.kernel.text)
+        out = g(**{n: v for n, v in s.values.items() if n in g.parameters}, dO=s.seeds)
+        for n in s.wrt:
+            np.testing.assert_allclose(out[f"d{n}"], s.derivative(n), rtol=1e-6, err_msg=f"{s.kernel.text} by {n}")

@@ -15,7 +15,7 @@ from upl_mlir.frontend import einsum
 from upl_mlir.frontend.einsum.resolve import resolve
 from upl_mlir.tools.upl import main
 
-GUARDED = {"onto_diagonal", "interleaved", "part_in_place"}
+GUARDED = {"onto_diagonal", "interleaved"}
 """Kernels that assign a part of a tensor: read backwards, what an element is depends on where it is."""
 
 

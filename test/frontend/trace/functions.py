@@ -111,13 +111,13 @@ def attention(np: Any, q: Any, k: Any, v: Any) -> Any:
     return np.sum((e / e.sum(axis=-1, keepdims=True) @ v) ** 3)
 
 
-@case(normal(2, 3, 6, 6), normal(4, 3, 3, 3, seed=1), by=(0, 1))
+@case(normal(1, 2, 6, 6), normal(2, 2, 3, 3, seed=1), by=(0, 1))
 def convolution(np: Any, image: Any, kernel: Any) -> Any:
     out = 0.0
     for p in range(3):
         for q in range(3):
             out = out + np.einsum("ncij,kc->nkij", image[:, :, p : p + 4, q : q + 4], kernel[:, :, p, q])
-    pooled = out.reshape(2, 4, 2, 2, 2, 2).mean(axis=(3, 5))
+    pooled = out.reshape(1, 2, 2, 2, 2, 2).mean(axis=(3, 5))
     return np.sum(np.tanh(pooled))
 
 

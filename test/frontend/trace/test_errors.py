@@ -105,6 +105,14 @@ def unsupported_ufunc(x: Any) -> Any:
     return np.arccosh(x)  # here
 
 
+def uneven_parts(x: Any) -> Any:
+    return np.split(x, 3, 1)  # here
+
+
+def padded_by_reflection(x: Any) -> Any:
+    return np.pad(x, 1, mode="reflect")  # here
+
+
 def unsupported_method(x: Any) -> Any:
     return x.argsort()  # here
 
@@ -192,6 +200,8 @@ def hessian_inside(x: Any) -> Any:
         (read_only, "UPL1932", "copy"),
         (unsupported_function, "UPL1932", "svd"),
         (unsupported_ufunc, "UPL1932", "arccosh"),
+        (uneven_parts, "UPL1931", "np.array_split"),
+        (padded_by_reflection, "UPL1932", "np.concatenate"),
         (unsupported_method, "UPL1932", "argsort"),
         (unsupported_option, "UPL1932", "where"),
         (text, "UPL1932", "str"),

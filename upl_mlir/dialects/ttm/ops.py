@@ -125,7 +125,7 @@ class TableOp(IRDLOperation):
 
 @irdl_op_definition
 class OutputOp(IRDLOperation):
-    """A place where tokens leave the machine."""
+    """A place where tokens leave the machine; fields as a node has them."""
 
     name = "ttm.output"
     sym_name = prop_def(SymbolNameConstraint())
@@ -133,9 +133,10 @@ class OutputOp(IRDLOperation):
     element = prop_def(StringAttr)
     assembly_format = "$sym_name $fields $element attr-dict"
 
-    def __init__(self, name: str, fields: Sequence[str], element: str):
+    def __init__(self, name: str, fields: Sequence[Field], element: str):
+        text = ", ".join(map(str, fields))
         super().__init__(
-            properties={"sym_name": StringAttr(name), "fields": StringAttr(",".join(fields)), "element": StringAttr(element)}
+            properties={"sym_name": StringAttr(name), "fields": StringAttr(text), "element": StringAttr(element)}
         )
 
 

@@ -17,13 +17,14 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One kernel with its interface.
 
-    `ins` and `outs` name tensors of `kernel`; `grad_to` names those of `ins` by which derivatives are wanted.
+    `ins` and `outs` name tensors of `kernel`; `grad_to` names those of `ins` by which derivatives are wanted.  The data
+    types `float32` and `int32` are `float` and `int`, and are called so once a case has been read.
     """
 
     name: str
     ins: list[str]
     outs: list[str]
-    data_type: Literal["float", "int"]
+    data_type: Literal["float", "int", "float32", "int32"]
     kernel: str
     grad_to: list[str] = []
 
@@ -54,11 +55,13 @@ def parse_case(data: bytes | str, file: str = "<json>") -> tuple[Case, Sources]:
     try:
         case = msgspec.json.decode(raw, type=Case, strict=True)
         _check(case, text, file)
+        case = msgspec.structs.replace(case, data_type=case.data_type.removesuffix("32"))
     except msgspec.ValidationError as e:
         message, _, place = str(e).partition(" - at ")
         field = re.search(r"\$\.(\w+)", place) or re.search(r"unknown field `(\w+)`", message)
         name = field.group(1) if field else ""
         help = did_you_mean(name, KEYS) if name not in KEYS else None
+        help = "one of `float` and `int`, both of 32 bits" if name == "data_type" else help
         raise _with(sources, error("UPL1901", _plain(message, place), _key_span(text, file, name), help=help)) from None
     except msgspec.DecodeError as e:
         at = re.search(r"byte (\d+)", str(e))

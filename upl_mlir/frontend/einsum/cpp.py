@@ -228,6 +228,8 @@ class _Function:
                 return f"{_inside(left, strength)} {op} {_inside(right, strength + 1)}", strength
             case Apply(op="neg", args=(a,)):
                 return f"-{_inside(self._value(a), _PRIMARY)}", _UNARY
+            case Apply(op="stop_gradient", args=(a,)):
+                return self._value(a)
             case Apply(op="floor", args=(a,)):
                 self.includes.add("cmath")
                 return f"std::floor({self._value(a)[0]})", _PRIMARY

@@ -320,7 +320,10 @@ class _Reader:
         if not a.exact:
             raise error("UPL1910", f"the arrow {a.text} depends on data", span_of(a.send))
         # the target's fields keep their names, so that they mean what the environment says; the source's give way
-        fresh = {d: unused(d, a.target.fields) for d in (*a.src, *a.loops)}
+        fresh: dict[str, str] = {}
+        for d in (*a.src, *a.loops):
+            others = {*a.src, *a.loops} - {d}
+            fresh[d] = unused(d, {*a.target.fields, *others, *fresh.values()})
         r = self.sets.relation(a).numeric().rename({**fresh, **dict(zip(a.dst, a.target.fields, strict=True))})
         given = a.target.fields
         domain = self.sets.domain(a.target.symbol)

@@ -1,5 +1,7 @@
 """The text of a kernel: its lexer and parser, with a position for everything.
 
+Comments are ``/* … */``, and `#` to the end of the line (``//`` is the quotient).
+
     P   ::= S {S}            S ::= T = E ;
     T   ::= Id<n, ...>[I, ...]   a tensor with its shape and index       |   Id<1>   a scalar
     E   ::= E + E | E - E | E * E | E / E | E % E | E // E | - E | ( E ) | T | number
@@ -81,7 +83,7 @@ class _Token:
 
 
 _TOKEN = re.compile(
-    r"(?P<space>\s+)|(?P<name>[A-Za-z_]\w*)|(?P<real>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)"
+    r"(?P<space>\s+|\#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)|(?P<name>[A-Za-z_]\w*)|(?P<real>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)"
     r"|(?P<int>\d+)|(?P<sign>//|[-+*/%()<>\[\],;=])",
     re.ASCII,
 )

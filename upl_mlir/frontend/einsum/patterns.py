@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.frontend.tensor import Apply, Expr, Number
+from upl_mlir.frontend.tensor import Apply, Expr, Number, Sum
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,26 @@ def truncated(a: Expr, b: Expr, span: Span | None = None) -> Expr:
 
 
 def rounded_down(a: Expr, b: Expr, span: Span | None = None) -> Expr:
-    """The greatest whole number not above the quotient of two reals."""
-    return Apply("floor", (Apply("/", (a, b), span),), span)
+    """The greatest whole number not above the quotient of two reals; its derivative is 0, which UPL wants to be told."""
+    return Apply("floor", (Apply("stop_gradient", (Apply("/", (a, b), span),), span),), span)
 
 
 def remainder(a: Expr, b: Expr, span: Span | None = None) -> Expr:
     """What `rounded_down` leaves; it has the sign of `b`."""
     return Apply("-", (a, Apply("*", (b, rounded_down(a, b, span)), span)), span)
+
+
+def differentiable(e: Expr) -> Expr:
+    """The expression without `stop_gradient`: its value is the same."""
+    match e:
+        case Apply(op="stop_gradient", args=(a,)):
+            return differentiable(a)
+        case Apply(args=args):
+            return replace(e, args=tuple(map(differentiable, args)))
+        case Sum(body=body):
+            return replace(e, body=differentiable(body))
+        case _:
+            return e
 
 
 def pattern(e: Expr) -> Quotient | ModOf | None:
@@ -52,9 +65,13 @@ def pattern(e: Expr) -> Quotient | ModOf | None:
             return ModOf(a, b)
         case Apply(op="?:", args=(_, _, Apply(op="floordiv", args=(Apply(args=(a,)), Apply(args=(b,)))))):
             return Quotient(a, b, "/") if e == truncated(a, b) else None
-        case Apply(op="floor", args=(Apply(op="/", args=(a, b)),)):
-            return Quotient(a, b, "//")
+        case Apply(op="floor", args=(quotient,)):
+            match differentiable(quotient):
+                case Apply(op="/", args=(a, b)):
+                    return Quotient(a, b, "//")
+                case _:
+                    return None
         case Apply(op="-", args=(a, Apply(op="*", args=(b, Apply(op="floor"))))):
-            return ModOf(a, b) if e == remainder(a, b) else None
+            return ModOf(a, b) if differentiable(e) == differentiable(remainder(a, b)) else None
         case _:
             return None

@@ -6,7 +6,7 @@ same index ranges and the sums at the same places, is it the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upl_mlir.api import Program
@@ -15,7 +15,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.einsum.case import Case
 from upl_mlir.frontend.einsum.gather_form import gather_form
 from upl_mlir.frontend.einsum.kernel import parse_kernel
-from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
+from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, differentiable, pattern
 from upl_mlir.frontend.einsum.resolve import resolve
 from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
 from upl_mlir.frontend.tensor.form import free_names
@@ -107,8 +107,26 @@ def _parts(s: Statement) -> list[Statement]:
         ranges = {d: (lo, hi) for d, (lo, hi) in bounds.items() if lo is not None and hi is not None}
         if not ctx.set(dims, _box(ranges)).equals(here):
             raise _no(f"`{s.target}` has different values where `{condition}`, which are not whole intervals of indices")
-        out.append(replace(s, value=value, ranges={**s.ranges, **ranges}))
+        one = {d: IndexExpr.of(lo) for d, (lo, hi) in ranges.items() if lo == hi and s.ranges[d] != (lo, hi)}
+        index = tuple(e.substitute(one) for e in s.index)
+        kept = {n: r for n, r in {**s.ranges, **ranges}.items() if n not in one}
+        out.append(replace(s, index=index, value=_at(value, one), ranges=kept))
     return out
+
+
+def _at(e: Expr, values: Mapping[str, IndexExpr]) -> Expr:
+    """The expression with values for some of its indices."""
+    match e:
+        case Read(index=index):
+            return replace(e, index=tuple(i.substitute(values) for i in index))
+        case Apply(args=args):
+            return replace(e, args=tuple(_at(a, values) for a in args))
+        case Sum(body=body):
+            return replace(e, body=_at(body, values))
+        case Number():
+            return e
+        case Cases(cases=cases):
+            return replace(e, cases=tuple((f.substitute(values), _at(v, values)) for f, v in cases))
 
 
 def _box(ranges: dict[str, tuple[int, int]]) -> Formula:
@@ -189,7 +207,7 @@ def _same(form: TensorProgram, case: Case) -> None:
         raise _no(f"its kernel would not be accepted: {e.diagnostics[0].message}") from None
     elsewhere: list[Statement] = []
     for mine, read in zip(form.assignments, again.assignments, strict=True):
-        if _sorted(mine.value) != _sorted(read.value) or mine.index != read.index:
+        if _sorted(differentiable(mine.value)) != _sorted(differentiable(read.value)) or mine.index != read.index:
             elsewhere.append(mine)
             continue
         for name, bounds in read.ranges.items():

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from upl_mlir.diagnostics import Note, Span, did_you_mean, error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.einsum.case import Case
@@ -25,6 +27,7 @@ from upl_mlir.frontend.einsum.ranges import find_ranges
 from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
 
 MAX_INT = 2**31 - 1
+MAX_FLOAT = float(np.finfo(np.float32).max)
 MAX_TERMS = 200  # operations of a statement along one path: bodies are translated by recursion
 
 
@@ -151,10 +154,14 @@ class _Resolver:
                 raise error("UPL1909", f"`{e.value}` is not an integer", e.span, help=help)
             if e.value > MAX_INT:
                 raise error("UPL1909", f"`{e.value}` does not fit 32 bits", e.span)
+        elif e.value > MAX_FLOAT:
+            raise error("UPL1909", "this number does not fit a float: the greatest is 3.4e38", e.span)
         return Number(e.value, e.span)
 
     def _binary(self, e: Binary, a: Expr, b: Expr) -> Expr:
         """``* / // %``; on integers `/` cuts off towards 0 as in C, `//` and `%` are those of Python on both types."""
+        if self.case.data_type == "int" and e.op != "*" and isinstance(e.right, Literal) and not e.right.value:
+            raise error("UPL1909", "an integer is divided by 0", e.right.span)
         if e.op == "*" or (e.op == "/" and self.case.data_type == "float"):
             return Apply(e.op, (a, b), e.span)
         if self.case.data_type == "float":

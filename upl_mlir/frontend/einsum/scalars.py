@@ -9,7 +9,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.dialects.upl import LetOp, ModOp
+from upl_mlir.dialects.upl import LetOp, ModOp, StopGradientOp
 from upl_mlir.frontend.tensor import Number
 from upl_mlir.frontend.upl_text.bodies import FLOAT_OPS, FLOAT_PREDICATES, FUNCTIONS, INT_OPS, INT_PREDICATES
 
@@ -31,7 +31,7 @@ _NAMES: dict[type[Operation], str] = {
     **{kind: name for name, kind in FUNCTIONS.items()},
     arith.NegfOp: "neg", math.AbsFOp: "abs", math.AbsIOp: "abs", math.FloorOp: "floor", ModOp: "mod",
     arith.MinSIOp: "min", arith.MaxSIOp: "max", arith.MinimumfOp: "min", arith.MaximumfOp: "max",
-    arith.SelectOp: "?:", arith.AndIOp: "&&", arith.OrIOp: "||",
+    arith.SelectOp: "?:", StopGradientOp: "stop_gradient", arith.AndIOp: "&&", arith.OrIOp: "||",
     **dict.fromkeys((LetOp, arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.ExtUIOp), SAME),
 }  # fmt: skip
 _PREDICATES = {name: op for table in (INT_PREDICATES, FLOAT_PREDICATES) for op, name in table.items()}

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Engine, Program, compile
+from upl_mlir.api import Compiled, Program
 from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.fastest import fastest
 from upl_mlir.frontend.graph.build import Built, build, placeholders
 from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Shape
 from upl_mlir.frontend.tensor import lower
@@ -21,7 +22,7 @@ Array = NDArray[np.float64]
 class Executor:
     """Evaluates nodes.  Values are f64; whole numbers stay exact.
 
-    `engine` is one of those of `upl.compile`; without it, native code where there is that engine, else the interpreter.
+    `engine` is one of those of `upl.compile`; without it, the fastest one that takes the program: see `upl_mlir.fastest`.
     """
 
     def __init__(self, eval_node_list: Sequence[Node], engine: str | None = None):
@@ -29,7 +30,7 @@ class Executor:
             if not isinstance(n, Node):
                 raise error("UPL1923", f"Executor: expected nodes, found {type(n).__name__}")
         self.eval_node_list = list(eval_node_list)
-        self.engine = engine or _best_engine()
+        self.engine = engine
         self.inputs = placeholders(self.eval_node_list)
         self._built: dict[tuple[Shape, ...], tuple[Built, Program, Compiled]] = {}
 
@@ -61,7 +62,7 @@ class Executor:
             computed = [n for n in self.eval_node_list if not isinstance(n.op, PlaceholderOp)]
             built = build(computed, dict(zip(self.inputs, shapes, strict=True)))
             program = Program(lower(built.program)).expanded()
-            self._built[shapes] = built, program, compile(program, self.engine)  # pyright: ignore[reportArgumentType]
+            self._built[shapes] = built, program, fastest(program, self.engine)
         return self._built[shapes]
 
     def _fed(self, feed_dict: Mapping[Node, Any]) -> dict[Node, Array]:
@@ -77,11 +78,6 @@ class Executor:
                 raise error("UPL1922", f"nothing is fed for `{n.name}`", help="add it to feed_dict")
             out[n] = _array(n, feed_dict[n])
         return out
-
-
-def _best_engine() -> str:
-    """Native code where there is that engine, else the interpreter."""
-    return "native" if "native" in set[str](Engine.ALL) else Engine.INTERP
 
 
 def _array(node: Node, value: Any) -> Array:

@@ -26,9 +26,11 @@ from upl_mlir.frontend.trace.reshape import (
     expand_dims,
     flip,
     moveaxis,
+    pad,
     repeat,
     reshape,
     roll,
+    split,
     squeeze,
     stack,
     stack_columns,
@@ -84,8 +86,14 @@ _and = _logical(lambda a, b: Apply("?:", (a, b, _FALSE)), "logical_and")
 _or = _logical(lambda a, b: Apply("?:", (a, _TRUE, b)), "logical_or")
 _not = _logical(lambda a: Apply("?:", (a, _FALSE, _TRUE)), "logical_not")
 _xor = _logical(lambda a, b: Apply("?:", (a, Apply("?:", (b, _FALSE, _TRUE)), b)), "logical_xor")
-_exp, _log, _sqrt, _tanh, _abs, _floor = map(_real, ("exp", "log", "sqrt", "tanh", "abs", "floor"))
+_exp, _log, _sqrt, _tanh, _abs = map(_real, ("exp", "log", "sqrt", "tanh", "abs"))
 _mul = _real("*")
+
+
+def _floor(x: Any) -> Array:
+    """With the derivative 0, as JAX has it; in UPL itself that must be said."""
+    x = numbers(as_array(x))
+    return computed(lambda a: Apply("floor", (Apply("stop_gradient", (a,)),)), x, word="floor")
 
 
 def _power(x: Any, y: Any) -> Array:
@@ -144,6 +152,31 @@ def _logaddexp(a: Any, b: Any) -> Array:
     return high + _log1p(_exp(low - high))
 
 
+def _arcsin(x: Any) -> Array:
+    x = as_array(x)
+    return _real("atan2", "arcsin")(x, _sqrt((1 - x) * (1 + x)))
+
+
+def _arccos(x: Any) -> Array:
+    x = as_array(x)
+    return _real("atan2", "arccos")(_sqrt((1 - x) * (1 + x)), x)
+
+
+def _arcsinh(x: Any) -> Array:
+    """Exact near 0, and log(2 x) where the square of x would overflow."""
+    x = as_array(x)
+    size = where(x < 0, -x, x)  # unlike that of abs, its derivative at 0 is not 0
+    s = where(size < 1e7, size, 1)
+    out = where(size < 1e7, _log1p(s + s * s / (1 + _sqrt(1 + s * s))), _log(size) + math.log(2))
+    return where(x < 0, -out, out)
+
+
+def _cbrt(x: Any) -> Array:
+    x = as_array(x)
+    root = _power(where(x < 0, -x, x), 1 / 3)
+    return where(x < 0, -root, root)
+
+
 def _sign(x: Any) -> Array:
     return where(as_array(x) > 0, 1, where(as_array(x) < 0, -1, 0))
 
@@ -161,12 +194,13 @@ UFUNCS: dict[str, Callable[..., Array]] = {
     "minimum": _real("min", "minimum"), "fmax": _real("max", "fmax"), "fmin": _real("min", "fmin"),
     "exp": _exp, "log": _log, "sqrt": _sqrt, "sin": _real("sin"), "cos": _real("cos"), "tan": _real("tan"),
     "tanh": _tanh, "absolute": _abs, "fabs": _abs, "floor": _floor, "ceil": lambda x: -_floor(-as_array(x)),
-    "arctan": lambda x: _real("atan2", "arctan")(x, 1), "arctan2": _real("atan2", "arctan2"), "sign": _sign,
+    "arctan": lambda x: _real("atan2", "arctan")(x, 1), "arctan2": _real("atan2", "arctan2"),
+    "arcsin": _arcsin, "arccos": _arccos, "arcsinh": _arcsinh, "sign": _sign,
     "exp2": lambda x: _exp(as_array(x) * math.log(2)), "log2": lambda x: _log(x) / math.log(2),
     "log10": lambda x: _log(x) / math.log(10), "expm1": _expm1, "log1p": _log1p, "logaddexp": _logaddexp,
     "sinh": lambda x: (_expm1(x) - _expm1(-as_array(x))) / 2, "cosh": lambda x: (_exp(x) + _exp(-as_array(x))) / 2,
     "hypot": lambda a, b: _sqrt(_power(a, 2) + _power(b, 2)), "deg2rad": lambda x: as_array(x) * (math.pi / 180),
-    "radians": lambda x: as_array(x) * (math.pi / 180), "cbrt": lambda x: _sign(x) * _power(_abs(x), 1 / 3),
+    "radians": lambda x: as_array(x) * (math.pi / 180), "cbrt": _cbrt,
     "less": _compare("<"), "less_equal": _compare("<="), "greater": _compare(">"), "greater_equal": _compare(">="),
     "equal": _compare("=="), "not_equal": _compare("!="), "logical_and": _and, "logical_or": _or,
     "logical_not": _not, "logical_xor": _xor, "bitwise_and": _bitwise(_and, "&"), "bitwise_or": _bitwise(_or, "|"),
@@ -339,6 +373,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "diagonal": diagonal, "diag": diagonal, "transpose": transpose, "permute_dims": transpose, "swapaxes": swapaxes,
     "matrix_transpose": lambda a: swapaxes(a, -1, -2), "moveaxis": moveaxis, "reshape": reshape,
     "ravel": lambda a, *_: reshape(a, -1), "expand_dims": expand_dims, "squeeze": squeeze, "concatenate": concatenate,
+    "split": split, "array_split": lambda a, n, axis=0: split(a, n, axis, even=False), "pad": pad,
     "stack": stack, "vstack": stack_rows, "hstack": stack_columns, "flip": flip, "roll": roll,
     "tile": tile, "repeat": repeat, "broadcast_to": broadcast_to, "tril": triangle(-1),
     "triu": triangle(1), "zeros_like": _like(0), "ones_like": _like(1), "empty_like": _like(0), "full_like": _like(None),

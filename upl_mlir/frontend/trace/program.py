@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Engine, Program, compile
+from upl_mlir.api import Compiled, Program
 from upl_mlir.diagnostics import Span, UplError
 from upl_mlir.dialects.upl import UplType
+from upl_mlir.fastest import fastest
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
@@ -24,8 +25,8 @@ from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, recording
 from upl_mlir.frontend.trace.position import fail, sources_of, usable
 
-ENGINE: str = Engine.NATIVE
-"""The engine of functions that name none."""
+ENGINE: str | None = None
+"""The engine of functions that name none; None is the fastest that takes the program: see `upl_mlir.fastest`."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,7 @@ class Function:
         """That program, ready to run; it is made once."""
         key = (call.key, how)
         if key not in self._compiled:
-            engine: Any = self.engine or ENGINE
-            self._compiled[key] = compile(make(call.traced), engine)
+            self._compiled[key] = fastest(make(call.traced), self.engine or ENGINE)
         return self._compiled[key]
 
     def _leaves(self, free: Any) -> tuple[list[str], list[NDArray[Any]]]:
@@ -268,7 +268,7 @@ def function(fun: Any = None, *, static_argnums: int | Sequence[int] = (), engin
             return np.mean((np.tanh(x @ w) - y) ** 2)
 
     `static_argnums` are positions of arguments that are no data; `engine` is one of `upl.compile`'s, by default native
-    code.
+    code, or the interpreter where a RuntimeWarning says that native code cannot be made of the program.
     """
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if fun is None:

@@ -225,6 +225,38 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
     return x.own().view(shape, tuple(index), writable=False)
 
 
+def split(a: Any, indices_or_sections: Any, axis: Any = 0, *, even: bool = True) -> list[Array]:
+    """As numpy.split; as numpy.array_split if the parts need not be `even`."""
+    x = as_array(a)
+    at = axis_of(x, axis)
+    try:
+        parts = (np.split if even else np.array_split)(np.arange(x.shape[at]), indices_or_sections)
+    except ValueError as e:
+        raise fail("UPL1931", f"split: {e}", help=f"the shape is {x.shape}; np.array_split makes uneven parts") from None
+    ends = np.cumsum([len(p) for p in parts])
+    cut = (slice(None),) * at
+    return [x[(*cut, slice(int(end) - len(p), int(end)))] for p, end in zip(parts, ends, strict=True)]
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0, **options: Any) -> Array:
+    """As numpy.pad with one number round the array."""
+    x = numbers(as_array(array))
+    if mode != "constant" or options or np.ndim(constant_values):
+        help = "pad with a number, or put slices together with np.concatenate"
+        raise fail("UPL1932", "pad: only a constant, one for all sides, can be traced", help=help)
+    try:
+        widths = np.broadcast_to(np.asarray(pad_width, dtype=int), (x.ndim, 2))
+        if (widths < 0).any():
+            raise ValueError("a width is negative")
+    except ValueError as e:
+        raise fail("UPL1931", f"pad: {e}", help="the width is a number, (before, after), or such a pair per axis") from None
+    shape = tuple(int(before + n + after) for n, (before, after) in zip(x.shape, widths, strict=True))
+    out = filled(shape, 0.0)
+    out[...] = constant_values
+    out[tuple(slice(int(before), int(before) + n) for n, (before, _) in zip(x.shape, widths, strict=True))] = x
+    return out
+
+
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, k: int | None = None) -> Array:
     """As numpy.diagonal, along the first two axes; of a vector the matrix that has it, as numpy.diag."""
     x, offset = as_array(a), offset if k is None else k

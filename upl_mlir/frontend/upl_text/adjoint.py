@@ -69,6 +69,8 @@ def _seed(
         help = did_you_mean(variable, lets)
         if help is None and variable in end.ports:
             help = f"`{variable}` is an input; assign it to a variable first"
+        elif help is None and lets:
+            help = f"its variables are {', '.join(f'`{n}`' for n in lets)}"
         raise error(CODE, message, ref.member.span, help=help)
     if not rank_of(lets[variable].result.type).is_float:
         raise error(CODE, f"the seed `{_text(ref)}` is not real", ref.span)

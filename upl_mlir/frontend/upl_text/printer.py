@@ -64,6 +64,24 @@ def arrow_texts(program: ProgramOp) -> dict[SendOp, ArrowText]:
     return out
 
 
+def assignment_texts(program: ProgramOp) -> dict[NodeOp, tuple[str, ...]]:
+    """The assignments of every node as `print_program` writes them, in order."""
+    taken = symbols(program)
+    out: dict[NodeOp, tuple[str, ...]] = {}
+    for op in program.body.block.ops:
+        if isinstance(op, NodeOp):
+            body = _Body(op, taken)
+            statements = [s for s, _ in body.statements()]
+            sent = {str(a) for a in body.arrows.values()}
+            out[op] = tuple(s for s in statements if s not in sent)
+    return out
+
+
+def declaration_texts(program: ProgramOp) -> tuple[str, ...]:
+    """The parameters and constants as `print_program` writes them, in order."""
+    return tuple(_declaration(op) for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp))
+
+
 def print_program(program: ProgramOp, *, domains: bool = False) -> str:
     """The program as UPL text; `domains` also prints inferred domains where none is declared.
 

@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from upl_mlir.dialects.upl import InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
 from upl_mlir.passes.loops.graph import resolve
 from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Kind, Number, Term, kind_of
 from upl_mlir.poly.expr import IndexExpr
@@ -100,7 +100,7 @@ class Bodies:
         )
         if isinstance(op, _NAMES):
             return args[0] if args[0].kind is kind else Convert(kind, args[0])
-        return Apply(kind, op, args)
+        return args[2] if isinstance(op, AlongOp) else Apply(kind, op, args)
 
     def _as(
         self, v: SSAValue, wanted: Kind | None, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]

@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from upl_mlir.diagnostics import error
 from upl_mlir.poly.expr import Atom, Div, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.sets import Table
@@ -145,7 +146,9 @@ class Code:
 
     # -- index expressions ---------------------------------------------------------------------------------------------
     def extremum(self, parts: Sequence[IndexExpr], make: Callable[[SSAValue, SSAValue], Operation]) -> SSAValue:
-        """The least or the greatest of some expressions."""
+        """The least or the greatest of some expressions.  Raises UplError (UPL1825) if there are none."""
+        if not parts:
+            raise error("UPL1825", "no bounds found for a loop of native code", help='use engine="interp" or "token"')
         first, *rest = [self.index(p) for p in parts]
         for r in rest:
             first = self.add(make(first, r))

@@ -319,7 +319,7 @@ class Builder:
             if any(node.port(n) for n in port.count.names):
                 raise error(
                     "UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node),
-                    help='use engine="interp", which moves tokens',
+                    help='use engine="interp" or "token", which move tokens',
                 )  # fmt: skip
             count = self.lin.plain(port.count).substitute(dict(env))
             if self.lin.implies(at, Con(count - 1)):

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
     StringAttr,
+    i1,
     i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -25,8 +26,9 @@ from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import array_values, inputs, outputs
 from upl_mlir.passes.loops.code import INDEX, Code, name_of
 from upl_mlir.passes.loops.equations import System
-from upl_mlir.passes.loops.order import Guard, Leaf, Loop, Tree
+from upl_mlir.passes.loops.generic import write_box
 from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.loops.values import FAST, Values
 from upl_mlir.passes.storage import Array, Axis, box
 from upl_mlir.poly.expr import IndexExpr
@@ -120,7 +122,7 @@ class FunctionWriter:
             return
         code, target = self.code, self.values_of[op.symbol]
         sizes = [
-            code.add(memref.DimOp.from_source_and_index(target, code.constant(i, INDEX))) for i in range(len(op.fields))
+            code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(op.fields))
         ]
 
         def level(at: int, index: list[SSAValue]) -> None:
@@ -162,6 +164,9 @@ class FunctionWriter:
                     self.code.when(self.code.all(t.cons), t.cons, (), lambda t=t: (self.body(t.body), ())[1])
                 case Loop():
                     self._loop(t)
+                case Box():
+                    if not write_box(self, t):
+                        self.body(t.plain)
 
     def _loop(self, t: Loop) -> None:
         def inside() -> None:
@@ -170,6 +175,9 @@ class FunctionWriter:
                     self._allocate(a)
             self.body(t.body)
 
+        if t.lows == t.highs and len(t.lows) == 1 and not any(a.loop is t for a in self.arrays.values()):
+            self._once(t)
+            return
         if t.parallel:
             code = self.code
             lb = code.extremum(t.lows, arith.MaxSIOp)
@@ -186,6 +194,18 @@ class FunctionWriter:
             code.emit(scf.ParallelOp([lb], [ub], [code.constant(1, INDEX)], Region(block)))
             return
         self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+
+    def _once(self, t: Loop) -> None:
+        """A loop of one iteration."""
+        code = self.code
+        at = code.index(t.lows[0])
+
+        def write() -> Sequence[SSAValue]:
+            code.scope.known[IndexExpr.of(t.var)] = at
+            self.body(t.body)
+            return ()
+
+        code.when(code.constant(1, i1), t.context, (), write)
 
     def _leaf(self, t: Leaf) -> None:
         eq = self.system.equations[t.stmt.array]

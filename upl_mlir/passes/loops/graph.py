@@ -9,10 +9,9 @@ recurrences, sums that are used more than once, and costly values with several u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
 
 from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -20,13 +19,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp, SigmoidOp
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
+from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.pull import Arrow
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear
 
 MANY = 1000
 SUM = 1_000_000
-WORTH = 3
+WORTH = 8
 """Recomputing up to this much (in additions) for each element is cheaper than an array."""
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
@@ -49,7 +49,6 @@ def op_cost(op: Operation) -> int:
     return 6 if isinstance(op, _SLOW) else 25 if isinstance(op, _FUNCTIONS) else 1
 
 
-T = TypeVar("T")
 
 Port = tuple[str, str]
 """An input of a node, or a host output: (name, input)."""
@@ -250,44 +249,3 @@ class Graph:
             return SUM
         values = [resolve(a.send.value) for a in self.into.get(p, ())]
         return max((0 if v in self.stored_values else self.value_cost(v) for v in values), default=0)
-
-
-def components(vertices: list[T], successors: Callable[[T], Iterable[T]]) -> list[list[T]]:
-    """Strongly connected components (Tarjan's algorithm, without recursion); a component comes after its successors."""
-    index: dict[T, int] = {}
-    low: dict[T, int] = {}
-    on: set[T] = set()
-    stack: list[T] = []
-    out: list[list[T]] = []
-    for root in vertices:
-        if root in index:
-            continue
-        work: list[tuple[T, Iterator[T]]] = [(root, iter(list(successors(root))))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on.add(root)
-        while work:
-            v, rest = work[-1]
-            for w in rest:
-                if w not in index:
-                    index[w] = low[w] = len(index)
-                    stack.append(w)
-                    on.add(w)
-                    work.append((w, iter(list(successors(w)))))
-                    break
-                if w in on:
-                    low[v] = min(low[v], index[w])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[v])
-                if low[v] == index[v]:
-                    group: list[T] = []
-                    while True:
-                        w = stack.pop()
-                        on.discard(w)
-                        group.append(w)
-                        if w == v:
-                            break
-                    out.append(group[::-1])
-    return out

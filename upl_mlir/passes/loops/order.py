@@ -12,46 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.diagnostics import error
-from upl_mlir.passes.loops.graph import components
+from upl_mlir.passes.components import components
+from upl_mlir.passes.loops.contractions import Finder
 from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import Extremum, IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
-
-
-@dataclass(eq=False)
-class Loop:
-    """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another."""
-
-    var: str
-    lows: tuple[IndexExpr, ...]
-    highs: tuple[IndexExpr, ...]
-    parallel: bool
-    body: list[Tree]
-
-    @property
-    def context(self) -> Cons:
-        """What holds of the variable inside."""
-        x = IndexExpr.of(self.var)
-        return (*(Con(x - b) for b in self.lows), *(Con(b - x) for b in self.highs))
-
-
-@dataclass(eq=False)
-class Leaf:
-    """A statement at one point: `env` gives its fields by the loops' variables."""
-
-    stmt: Statement
-    env: dict[str, IndexExpr]
-
-
-@dataclass(eq=False)
-class Guard:
-    """`body` where the constraints hold."""
-
-    cons: Cons
-    body: list[Tree]
-
-
-Tree = Loop | Leaf | Guard
 
 
 @dataclass(frozen=True)
@@ -91,8 +57,9 @@ class _Place:
 class Scheduler:
     """Builds the tree of loops."""
 
-    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge]):
+    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool = False):
         self.lin = lin
+        self.finder = Finder(lin, ordered=ordered)
         self.stmts = list(stmts)
         self.deps = list(deps)
         self._vars = 0
@@ -123,8 +90,25 @@ class Scheduler:
         whole: list[_Group] = []
         for group in groups:  # what was begun apart may have grown together
             self._place(whole, group, before, places, context)
-        groups = whole
+        groups = self._readers_first(whole, before)
         return [t for g in groups for t in self._emit(g, places, context)]
+
+    def _readers_first(self, groups: list[_Group], before: dict[Statement, list[Edge]]) -> list[_Group]:
+        """Neighbours that need nothing of each other so that old elements are read before new ones are written.
+
+        Then the new ones can take their places.
+        """
+        out = list(groups)
+        for _ in out:
+            for i in range(len(out) - 1):
+                first, second = out[i : i + 2]
+                mine = set(first.members)
+                reads = [{r.array for s in g.members for r in s.reads} for g in (first, second)]
+                writes = [{s.array for s in g.members} for g in (first, second)]
+                free = not any(e.writer in mine for s in second.members for e in before[s])
+                if free and reads[1] & writes[0] and not reads[0] & writes[1]:
+                    out[i : i + 2] = [second, first]
+        return out
 
     def _place(
         self,
@@ -177,7 +161,7 @@ class Scheduler:
             raise error(
                 "UPL1824",
                 f"no order of loops found for the elements of {names}, which depend on each other",
-                help='use engine="interp", which needs none',
+                help='use engine="interp" or "token", which need none',
             )
         return best
 
@@ -310,6 +294,8 @@ class Scheduler:
         """Put a group into the loop of an earlier one if every dependence allows it and both run over the same values."""
         if not between and not self._share(g, new):
             return False
+        if any(self.finder.whole(s) for s in (*g.members, *new.members)):
+            return False  # a loop round a contraction would cut it into smaller ones
         for along in self._common(g, new, between, places):
             both = self._fitting(g, new, along, between, places, context)
             if both is not None:
@@ -334,7 +320,9 @@ class Scheduler:
             choices = [g.along]
         else:
             (s,) = g.members
-            choices = [{s: Along(f, sign, 0)} for f in places[s].left for sign in ((1, -1) if new.along else (1,))]
+            left = places[s].left
+            open_ = left if len(left) == 1 else left[:-1]  # see below
+            choices = [{s: Along(f, sign, 0)} for f in open_ for sign in ((1, -1) if new.along else (1,))]
         for mine in choices:
             if new.along:
                 if next(iter(mine.values())).sign == next(iter(new.along.values())).sign:
@@ -432,6 +420,17 @@ class Scheduler:
 
     def _alone(self, s: Statement, place: _Place, context: Cons) -> Tree:
         """The loops of a statement that depends on nothing inside: every order is right, so the fields' own."""
+        plain = self._nest(s, place, context)
+        found = self.finder.find(s, place.env, place.left, context)
+        if found is None:
+            return plain
+        env = dict(place.env)
+        for f, v in s.fixed.items():
+            if f not in env:
+                env[f] = self.lin.plain(v.substitute(env))
+        return Box(Leaf(s, env), found, [plain])
+
+    def _nest(self, s: Statement, place: _Place, context: Cons) -> Tree:
         env = dict(place.env)
         loops: list[Loop] = []
         left = list(place.left)
@@ -454,52 +453,3 @@ class Scheduler:
             return leaf
         loops[-1].body = [leaf]
         return loops[0]
-
-
-def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
-    """The tree with a guard round what the loops' bounds do not ensure, as far out as it can stand."""
-    out: list[Tree] = []
-    for t in body:
-        match t:
-            case Leaf(stmt, env):
-                cons = lin.tidy(Con(lin.plain(c.e.substitute(env)), c.eq) for c in stmt.cons)
-                needed = tuple(c for c in cons if not lin.implies(context, c))
-                new: Tree = Guard(needed, [t]) if needed else t
-            case Loop():
-                t.body = guarded(lin, t.body, (*context, *t.context))
-                new = _hoisted(t)
-            case Guard():
-                new = t
-        last = out[-1] if out else None
-        if isinstance(last, Guard) and isinstance(new, Guard) and last.cons == new.cons:
-            last.body += new.body
-        else:
-            out.append(new)
-    return out
-
-
-def _hoisted(loop: Loop) -> Tree:
-    """A guard that is all of a loop's body, moved out as far as it does not depend on the loop."""
-    if len(loop.body) != 1 or not isinstance(loop.body[0], Guard):
-        return loop
-    guard = loop.body[0]
-    out = tuple(c for c in guard.cons if loop.var not in c.e.names)
-    if not out:
-        return loop
-    rest = tuple(c for c in guard.cons if loop.var in c.e.names)
-    loop.body = [Guard(rest, guard.body)] if rest else guard.body
-    return Guard(out, [loop])
-
-
-def leaves(tree: Sequence[Tree]) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
-    """Every leaf with the loops round it, in order."""
-    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(t, ()) for t in reversed(tree)]
-    while stack:
-        t, loops = stack.pop()
-        match t:
-            case Leaf():
-                yield t, loops
-            case Loop():
-                stack += [(b, (*loops, t)) for b in reversed(t.body)]
-            case Guard():
-                stack += [(b, loops) for b in reversed(t.body)]

@@ -228,7 +228,7 @@ def invert(
                 f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
                 "the index of its target",
                 span_of(arrow.send),
-                help='use engine="interp", which moves tokens',
+                help='use engine="interp" or "token", which move tokens',
             )
     kept: list[Cons] = []
     for case in cases:

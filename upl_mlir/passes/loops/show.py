@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from upl_mlir.passes.loops.order import Guard, Leaf, Loop, Tree
+from xdsl.dialects import arith
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
+from xdsl.ir import Operation
+
 from upl_mlir.passes.loops.terms import (
     Apply,
     Choice,
@@ -13,22 +16,28 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
+    Kind,
     Number,
     Part,
     Term,
 )
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 
+_TESTS = {
+    "eq": "==", "oeq": "==", "ne": "!=", "une": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
 _INFIX = {
     "addf": "+", "subf": "-", "mulf": "*", "divf": "/", "addi": "+", "subi": "-", "muli": "*", "andi": "&&", "ori": "||",
 }  # fmt: skip
+_NAMES = {"absf": "abs", "absi": "abs", "negf": "-", "powf": "pow", "fptosi": "int", "minimumf": "min", "maximumf": "max"}
 
 
-def schedule_text(tree: Sequence[Tree], arrays: Mapping[str, Array]) -> str:
-    """The loops of a schedule, and what is kept of each array."""
-    return "\n".join([*_kept(arrays), *_lines(tree, 0)])
+def schedule_lines(tree: Sequence[Tree], arrays: Mapping[str, Array]) -> list[str]:
+    """The lines of a schedule: what is kept of each array, and the loops."""
+    return [*_kept(arrays), *_lines(tree, 0)]
 
 
 def _kept(arrays: Mapping[str, Array]) -> Iterator[str]:
@@ -49,6 +58,14 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
             case Guard():
                 yield f"{pad}if {_where(t.cons)}"
                 yield from _lines(t.body, depth + 1)
+            case Box():
+                leaf, found = t.leaf, t.contraction
+                ranges = [*found.around, *found.fields]
+                index = ",".join(str(leaf.env.get(f, f)) for f in leaf.stmt.fields)
+                box = ", ".join(
+                    f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
+                )
+                yield f"{pad}contraction {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
             case Leaf():
                 index = ",".join(str(t.env[f]) for f in t.stmt.fields)
                 yield f"{pad}{t.stmt.array}<{index}> = {term_text(t.stmt.term, t.env)}"
@@ -85,13 +102,30 @@ def term_text(t: Term, env: Mapping[str, IndexExpr]) -> str:
         case Convert(kind, arg):
             return f"{kind.value}({term_text(arg, env)})"
         case Apply(_, op, args):
-            name = op.name.rpartition(".")[2]
-            parts = [term_text(a, env) for a in args]
-            return f"({parts[0]} {_INFIX[name]} {parts[1]})" if name in _INFIX else f"{name}({', '.join(parts)})"
+            return _operation(t.kind, op, [term_text(a, env) for a in args])
         case Fold(_, gather, parts, _):
             return f"{gather.value}[{'; '.join(_part(p, env) for p in parts)}]"
         case Choice(_, cases):
             return "{" + "; ".join(f"{_where(_at(c, env))}: {term_text(v, env)}" for c, v in cases) + "}"
+
+
+def _operation(kind: Kind, op: Operation, x: Sequence[str]) -> str:
+    """An operation on texts, as UPL writes it."""
+    match op:
+        case arith.CmpfOp() | arith.CmpiOp():
+            names = CMPF_COMPARISON_OPERATIONS if isinstance(op, arith.CmpfOp) else CMPI_COMPARISON_OPERATIONS
+            test = names[op.predicate.value.data]
+            sign = _TESTS.get(test) or _TESTS.get(test[1:])
+            return f"({x[0]} {sign} {x[1]})" if sign else f"{test}({x[0]}, {x[1]})"
+        case arith.SelectOp():
+            return f"({x[0]} ? {x[1]} : {x[2]})"
+        case arith.SIToFPOp() | arith.UIToFPOp():
+            return f"{kind.value}({x[0]})"
+        case _:
+            name = op.name.rpartition(".")[2]
+            if name in _INFIX:
+                return f"({x[0]} {_INFIX[name]} {x[1]})"
+            return f"{_NAMES.get(name, name)}({', '.join(x)})"
 
 
 def _at(cons: Cons, env: Mapping[str, IndexExpr]) -> Cons:
@@ -99,7 +133,27 @@ def _at(cons: Cons, env: Mapping[str, IndexExpr]) -> Cons:
 
 
 def _part(p: Part, env: Mapping[str, IndexExpr]) -> str:
-    head = term_text(p.body, env)
-    loops = f" for {','.join(p.dims)} with {_where(_at(p.cons, env))}" if p.dims else ""
-    guard = " if " + " || ".join(_where(_at(g, env)) for g in p.guards) if p.guards else ""
-    return head + loops + guard
+    ranges, rest = list[str](), list(_at(p.cons, env))
+    for at, dim in enumerate(p.dims):
+        lows, highs, others = list[IndexExpr](), list[IndexExpr](), list[Con]()
+        x, inner = IndexExpr.of(dim), set(p.dims[at + 1 :])
+        for c in rest:
+            for side, e in ((lows, x - c.e), (highs, x + c.e)):  # c.e >= 0 with a coefficient 1 or -1 of the iterator
+                if dim in c.e.names and not {dim, *inner} & e.names:
+                    if c.eq:
+                        lows.append(e)
+                        highs.append(e)
+                    else:
+                        side.append(e)
+                    break
+            else:
+                others.append(c)
+        if not (lows and highs):
+            ranges, rest = [f"{', '.join(p.dims)} with {_where(_at(p.cons, env))}"], []
+            break
+        ranges.append(f"{dim} in {_extremum('max', lows)}..{_extremum('min', highs)}")
+        rest = others
+    loops = f" for {', '.join(ranges)}" if ranges else ""
+    guards = [_where(tuple(rest))] if rest else []
+    guards += [" || ".join(_where(_at(g, env)) for g in p.guards)] if p.guards else []
+    return term_text(p.body, env) + loops + (f" if {' && '.join(guards)}" if guards else "")

@@ -1,0 +1,95 @@
+"""Makes the gallery: the picture of every example, of some derivatives, and pages of `upl view`. `make gallery` runs it.
+
+    python docs/gallery/make.py
+
+The pictures are the same wherever they are made; a test compares them.  The screenshot needs Chromium and playwright.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import upl_mlir as upl
+from upl_mlir.replay import record
+from upl_mlir.viewing import view
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GALLERY = Path("docs/gallery")
+DERIVATIVES = {"perceptron": ("R", ["W"]), "softmax": ("Y", ["X"]), "lstm": ("Y", ["W"]), "cholesky": ("L", ["A"])}
+"""Examples that are shown with a derivative: of what, by what."""
+
+
+def programs() -> Iterator[tuple[str, upl.Program]]:
+    """Every picture of the gallery by the name of its file; positions in tooltips are relative to the repository."""
+    for path in sorted(Path("examples").glob("*.upl")):
+        program = upl.load(path)
+        yield path.stem, program
+        if path.stem in DERIVATIVES:
+            of, wrt = DERIVATIVES[path.stem]
+            yield f"{path.stem}.derivative", upl.vjp(program, of=of, wrt=wrt)
+
+
+def page() -> str:
+    """The page of the perceptron with its derivative and a run to replay."""
+    program = upl.load(Path("examples/perceptron.upl"), K=3, N=[3, 4, 2])
+    gradient = upl.vjp(program, of="R", wrt=["W"])
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.normal(size=v.shape(D=2)) for n, v in gradient.inputs.items()}
+    trace, _ = record(gradient, arrays)
+    return view(program, of="R", wrt=["W"], trace=trace)
+
+
+def screenshot() -> bool:
+    """A picture of the page in the middle of the run, if there is a browser."""
+    chromium = os.environ.get("UPL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return False
+    if chromium is None:
+        return False
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        shown = browser.new_page(viewport={"width": 1500, "height": 820}, color_scheme="light")
+        shown.goto((GALLERY / "perceptron.html").resolve().as_uri())
+        shown.locator('.u-arrow[data-rule="reversed arrow, gather to multicast"] .u-on-index').click()
+        shown.click("#last")
+        for _ in range(61):
+            shown.click("#back")
+        shown.mouse.move(5, 500)
+        shown.wait_for_timeout(500)
+        shown.screenshot(path=GALLERY / "view.png")
+        browser.close()
+    return True
+
+
+def main() -> None:
+    """Write all files."""
+    os.chdir(ROOT)
+    names: list[str] = []
+    for name, program in programs():
+        upl.draw(program).save(GALLERY / f"{name}.svg")
+        names.append(name)
+        print(f"  {name}.svg", flush=True)
+    (GALLERY / "perceptron.html").write_text(page(), encoding="utf-8")
+    print("  perceptron.html")
+    print("  view.png" if screenshot() else "  view.png not made: no Chromium, or no playwright")
+    lines = [
+        "# Gallery", "",
+        "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
+        "The page of `upl view` with the perceptron, its derivative and a run to replay: [perceptron.html](perceptron.html)", "",
+        "![The page of upl view](view.png)", "",
+    ]  # fmt: skip
+    for name in names:
+        title = name.replace(".derivative", " with its derivative")
+        lines += [f"## {title}", "", f"![{title}]({name}.svg)", ""]
+    (GALLERY / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

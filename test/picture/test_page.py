@@ -1,0 +1,333 @@
+"""The page of `upl view`: what it holds, and in a headless Chromium how it answers to mouse and keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.api import Program
+from upl_mlir.replay import Firing, Sending, Trace, record
+from upl_mlir.viewing import view
+
+STUCK = """\
+program strands
+input A<i> in 0<=i<4 { -> M.a }
+input B<i> in 1<=i<4 { -> M.b }
+output Y<i>
+node M<i> { in a, b; a*b -> Y<i> }
+"""
+
+
+def _data(html: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.fixture(scope="module")
+def perceptron(examples: Path) -> Program:
+    return upl.load(examples / "perceptron.upl", K=3, N=[3, 4, 2])
+
+
+@pytest.fixture(scope="module")
+def trace(perceptron: Program) -> Trace:
+    gradient = upl.vjp(perceptron, of="R", wrt=["W"])
+    rng = np.random.default_rng(1)
+    found, _ = record(gradient, {n: rng.normal(size=v.shape(D=2)) for n, v in gradient.inputs.items()})
+    return found
+
+
+@pytest.fixture(scope="module")
+def html(perceptron: Program, trace: Trace) -> str:
+    return view(perceptron, of="R", wrt=["W"], trace=trace)
+
+
+# ------------------------------------------------------------------------------------------------------- what it holds
+
+
+def test_the_page_needs_nothing_else(html: str) -> None:
+    assert "default-src 'none'" in html
+    for outside in ("src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest"):
+        assert outside not in html, outside
+    addresses = set(re.findall(r"https?://[^\s\"'<>\\]+", html))
+    assert addresses <= {"http://www.w3.org/2000/svg"}, "the name of a vocabulary, which nothing opens"
+
+
+def test_every_pass_is_a_step_with_picture_and_text(html: str) -> None:
+    data = _data(html)
+    names = [s["name"] for s in data["steps"]]
+    assert names == ["program", "infer-domains", "autodiff", "eliminate-dead-derivatives", "simplify"]
+    for step in data["steps"]:
+        assert step["text"].startswith("program perceptron") and "upl.program @perceptron" in step["ir"]
+        assert data["pictures"][step["picture"]].startswith("<svg")
+    assert "DLink" not in data["steps"][1]["text"] and "DLink" in data["steps"][2]["text"]
+
+
+def test_boxes_have_counts_and_proofs(html: str) -> None:
+    boxes = _data(html)["boxes"]
+    assert boxes["Link"]["firings"] == "20*D"
+    assert {status for _, status, _ in boxes["Link"]["obligations"]} == {"proved"}
+    assert set(boxes) >= {"X", "W", "R", "Res", "Link", "Sum", "AF_ReLU", "DLink", "d_W"}
+
+
+def test_text_of_a_program_cannot_become_markup() -> None:
+    program = upl.load("// </script><script>alert(1)</script>\nprogram p\ninput A { -> Y }\noutput Y\n")
+    page = view(program)
+    assert "alert(1)" in page and "<script>alert" not in page
+    assert page.count("</script>") == 2, "of the data and of the code"
+    assert any("alert(1)" in line for lines in _data(page)["sources"].values() for line in lines)
+
+
+def test_forward_mode_and_directives(examples: Path, perceptron: Program) -> None:
+    steps = _data(view(perceptron, of="R", wrt=["W"], mode="forward"))["steps"]
+    assert [s["name"] for s in steps] == ["program", "infer-domains", "tangent"] and "t_W" in steps[-1]["text"]
+    steps = _data(view(upl.load(examples / "training.upl")))["steps"]
+    assert "adjoint of" in steps[0]["text"] and "adjoint of Err.r seed" not in steps[-1]["text"]
+
+
+# ---------------------------------------------------------------------------------------------------- in a browser
+
+CHROMIUM = os.environ.get("UPL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium of the system; without it, or without playwright, these tests are skipped and say so."""
+    sync = pytest.importorskip("playwright.sync_api", reason="no Python package `playwright` here (extra `browser`)")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this system (Debian's package `chromium`; or set UPL_CHROMIUM)")
+    with sync.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class _Opened:
+    """A page that has been opened, with everything that it complained about or asked the network for."""
+
+    def __init__(self, browser: Any, path: Path):
+        self.page = browser.new_page(viewport={"width": 1400, "height": 900})
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
+        self.page.on("request", lambda r: self.asked.append(r.url))
+        self.page.goto(path.as_uri())
+        self.until("window.uplReady === true")
+
+    def until(self, condition: str) -> None:
+        """Wait until a condition holds; the page forbids itself what playwright's own function for that does."""
+        for _ in range(300):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"never came true: {condition}")
+
+    def at(self, event: int) -> None:
+        """Wait until the replay stands there."""
+        self.until(f"document.getElementById('event').value.startsWith('{event} / ')")
+
+    def seek(self, event: int) -> None:
+        """Move the slider."""
+        self.page.evaluate(
+            "t => { const s = document.getElementById('time'); s.value = t; s.dispatchEvent(new Event('input')); }", event
+        )
+        self.at(event)
+
+
+@pytest.fixture
+def opened(browser: Any, html: str, tmp_path: Path) -> Iterator[_Opened]:
+    path = tmp_path / "view.html"
+    path.write_text(html, encoding="utf-8")
+    found = _Opened(browser, path)
+    yield found
+    assert found.complaints == []
+    assert found.asked == [path.as_uri()], "nothing but the file itself"
+    found.page.close()
+
+
+def test_the_slider_steps_tokens(opened: _Opened, trace: Trace) -> None:
+    page = opened.page
+    opened.at(0)
+    page.focus("#time")
+    page.keyboard.press("ArrowRight")
+    opened.at(1)
+    first = trace.events[0]
+    assert isinstance(first, Firing)
+    assert f"{trace.nodes[first.node]}<{','.join(map(str, first.index))}> fires" in page.text_content("#event")
+    assert page.locator(".u-box.active").first.get_attribute("data-name") == trace.nodes[first.node]
+    page.keyboard.press("ArrowRight")
+    opened.at(2)
+    second = trace.events[1]
+    assert isinstance(second, Sending) and second.value in page.text_content("#event")
+    assert page.locator(".u-arrow.active").count() == 1
+    assert second.value in (page.text_content(".u-chip-text") or "")
+    page.keyboard.press("End")
+    opened.at(len(trace.events))
+    assert page.locator(".u-badge").count() == 0, "nothing waits at the end"
+
+
+def test_waiting_tokens_are_counted_at_their_inputs(opened: _Opened, trace: Trace) -> None:
+    middle = len(trace.events) // 2
+    waiting = [0] * len(trace.targets)
+    for e in trace.events[:middle]:
+        if isinstance(e, Firing):
+            for _, target in e.ends:
+                waiting[target] -= 1
+        else:
+            waiting[e.target] += 1
+    inputs = len(trace.targets) - len(trace.outputs)
+    opened.seek(middle)
+    shown = sorted(int(t) for t in opened.page.locator(".u-badge-text").all_text_contents())
+    assert shown == sorted(n for n in waiting[:inputs] if n)
+
+
+def test_play_runs_and_stops(opened: _Opened) -> None:
+    page = opened.page
+    page.select_option("#speed", "400")
+    page.click("#play")
+    opened.until("+document.getElementById('time').value > 20")
+    page.click("#play")
+    assert page.get_attribute("#play", "aria-pressed") == "false"
+
+
+def test_search_finds_a_node(opened: _Opened) -> None:
+    page = opened.page
+    page.keyboard.press("/")
+    page.keyboard.type("dlink")
+    assert "found" in page.text_content("#hits") and page.locator(".u-box.found").count() == 1
+    page.keyboard.press("Enter")
+    assert "DLink" in (page.text_content("#detail h2") or "")
+    detail = page.text_content("#detail") or ""
+    assert "20*D" in detail and "proved" in detail
+    page.fill("#search", "nothing has this name")
+    assert page.text_content("#hits") == "0 found" and page.locator(".found").count() == 0
+
+
+def test_an_arrow_of_the_derivative_lights_up_with_its_primal(opened: _Opened) -> None:
+    page = opened.page
+    page.locator('.u-arrow[data-rule="reversed arrow, gather to multicast"] .u-on-index').click()
+    lit = page.locator(".u-arrow.lit")
+    assert lit.count() == 2
+    titles = [lit.nth(i).locator("title").text_content() for i in range(2)]
+    assert any(t.startswith("Link: r*w #N[k-1] -> Sum.s") for t in titles)
+    detail = page.text_content("#detail") or ""
+    assert "reversed arrow, gather to multicast" in detail and "Link: r*w #N[k-1] -> Sum.s<d,k,j>" in detail
+    page.keyboard.press("Escape")
+    assert page.locator(".lit").count() == 0
+
+
+def test_hover_says_what_is_known(opened: _Opened) -> None:
+    opened.page.locator('.u-box[data-name="Sum"] .u-on-port').first.hover()
+    detail = opened.page.text_content("#detail") or ""
+    assert "inferred domain" in detail and "firings" in detail and "node Sum<d,k,i>" in detail
+
+
+def test_steps_can_be_walked_through(opened: _Opened) -> None:
+    page = opened.page
+    steps = page.locator("#steps button")
+    assert steps.count() == 5 and steps.nth(4).get_attribute("aria-current") == "step"
+    steps.nth(0).click()
+    assert page.locator('.u-box[data-name="DLink"]').count() == 0
+    assert "DLink" not in (page.text_content("#text") or "")
+    steps.nth(2).click()
+    assert page.locator('.u-box[data-name="DLink"]').count() == 1
+    assert any("DLink" in t for t in page.locator("#text .new").all_text_contents()), "what is new is marked"
+    page.click('button[data-form="ir"]')
+    assert "upl.program @perceptron" in (page.text_content("#text") or "")
+    page.click('button[data-form="rules"]')
+    assert page.locator("#text td").first.is_visible()
+
+
+def test_zoom_pan_and_keys(opened: _Opened) -> None:
+    page = opened.page
+    before = page.evaluate("document.getElementById('canvas').style.transform")
+    page.focus("#stage")
+    for key in ("+", "ArrowLeft"):
+        page.keyboard.press(key)
+        after = page.evaluate("document.getElementById('canvas').style.transform")
+        assert after != before, key
+        before = after
+    box = page.locator("#stage").bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 120, box["y"] + 60)
+    page.mouse.up()
+    moved = page.evaluate("document.getElementById('canvas').style.transform")
+    assert moved != before
+    page.keyboard.press("0")
+    page.focus("#stage")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator(".lit").count() >= 1, "a node or an arrow is chosen by Tab and Enter"
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") in ("dark", "light")
+
+
+def test_text_of_the_page_has_contrast(opened: _Opened) -> None:
+    """Every visible text outside the picture, in both themes; the picture's own colours have a test of their own."""
+    for _ in range(2):
+        low = opened.page.evaluate(
+            """() => {
+              const parse = c => c.match(/[\\d.]+/g).map(Number);
+              const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+              const lum = c => c.slice(0, 3).map(v => linear(v / 255))
+                .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+              const ground = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
+                if (c.length < 4 || c[3] > .99) return c; } return [255, 255, 255]; };
+              const bad = [];
+              for (const e of document.querySelectorAll('header *, aside *, footer *:not(svg *)')) {
+                const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+                if (!own || !e.offsetParent) continue;
+                const [a, b] = [lum(parse(getComputedStyle(e).color)), lum(ground(e))].sort((x, y) => y - x);
+                if ((a + .05) / (b + .05) < 4.5) bad.push(e.tagName + ' ' + e.textContent.slice(0, 30));
+              }
+              return bad;
+            }"""
+        )
+        assert low == []
+        opened.page.click("#theme")
+
+
+def test_stuck_tokens_are_marked(browser: Any, tmp_path: Path) -> None:
+    program = upl.load(STUCK)
+    failed, _ = record(program, {"A": np.ones(4), "B": np.ones(3)})
+    path = tmp_path / "stuck.html"
+    path.write_text(view(program, trace=failed), encoding="utf-8")
+    found = _Opened(browser, path)
+    found.page.click("#last")
+    found.at(len(failed.events))
+    badge = found.page.locator(".u-badge.stuck")
+    assert badge.count() == 1
+    assert found.page.locator(".u-badge-text").all_text_contents() == ["1!"], "not by colour alone"
+    assert badge.evaluate("e => getComputedStyle(e).fill") in ("rgb(179, 20, 15)", "rgb(255, 157, 148)")
+    assert "UPL1601" in found.page.text_content("#event")
+    found.page.fill("#search", "M")
+    found.page.press("#search", "Enter")
+    assert "<0> = 1  stuck" in (found.page.text_content("#detail") or "")
+    assert found.complaints == []
+
+
+def test_a_long_trace_is_read_window_by_window(browser: Any, tmp_path: Path) -> None:
+    program = upl.load(
+        "program long\nparam n >= 1\ninput A<i> in 0<=i<n { -> M.a }\noutput Y<i>\nnode M<i> { in a; 2*a -> Y<i> }\n"
+    )
+    long, _ = record(program, {"A": np.arange(15_000.0)})
+    assert len(long.events) == 60_000
+    html = view(program, trace=long)
+    assert len(_data(html)["trace"]["chunks"]) == 3
+    path = tmp_path / "long.html"
+    path.write_text(html, encoding="utf-8")
+    found = _Opened(browser, path)
+    for event in (60_000, 30_001, 1):
+        found.seek(event)
+    assert found.complaints == []

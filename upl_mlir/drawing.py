@@ -1,0 +1,88 @@
+"""Programs as pictures in UPL's notation: what `upl.draw`, `upl draw` and notebooks use.
+
+    upl.draw(p)                          # shows itself in a notebook
+    upl.draw(p).save("perceptron.svg")   # or .png, .dot
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from upl_mlir.api import Program
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.picture.dot import dot_of
+from upl_mlir.picture.model import Picture, picture_of
+from upl_mlir.picture.png import png_of
+from upl_mlir.picture.style import Theme
+from upl_mlir.picture.svg import svg_of
+
+SUFFIXES = (".svg", ".png", ".dot")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that can be shown and saved."""
+
+    picture: Picture
+    theme: Theme = Theme.AUTO
+
+    def svg(self) -> str:
+        """The SVG document.  Raises UplError (UPL1804) without the extra `draw`, which lays it out."""
+        return svg_of(self.picture, theme=self.theme)
+
+    def png(self, zoom: float = 2.0) -> bytes:
+        """The PNG file.  Raises UplError (UPL1804) without the extra `draw`, or without a font."""
+        theme = Theme.LIGHT if self.theme is Theme.AUTO else self.theme
+        return png_of(svg_of(self.picture, theme=theme), zoom=zoom)
+
+    def dot(self) -> str:
+        """The graph for Graphviz, which needs no extra."""
+        return dot_of(self.picture)
+
+    def encoded(self, suffix: str) -> bytes:
+        """The contents of a file of that kind.  Raises UplError (UPL1804, UPL1805)."""
+        match suffix:
+            case ".svg":
+                return self.svg().encode("utf-8")
+            case ".png":
+                return self.png()
+            case ".dot":
+                return self.dot().encode("utf-8")
+            case _:
+                message = f"a picture has no form `{suffix}`" if suffix else "the kind of picture is not known"
+                raise error("UPL1805", message, help=f"end the name of the file in one of {', '.join(SUFFIXES)}")
+
+    def save(self, path: str | Path) -> None:
+        """Write it as the ending of the name says: .svg, .png or .dot."""
+        Path(path).write_bytes(self.encoded(Path(path).suffix))
+
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.svg()
+
+
+def draw(p: Program, *, theme: str | Theme = Theme.AUTO) -> Drawing:
+    """The picture of a program, `adjoint of` expanded; `theme` is "light", "dark" or "auto" (as the reader's system).
+
+    Domains that cannot be inferred are left out: a wrong program can be drawn too.  Raises UplError (UPL1802).
+    """
+    if isinstance(theme, str):
+        if theme not in {t.value for t in Theme}:
+            raise error("UPL1802", f"theme={theme!r}: expected one of {', '.join(t.value for t in Theme)}")
+        theme = Theme(theme)
+    shown = p.expanded().clone()
+    try:
+        shown.infer_domains()
+    except UplError:
+        shown = p.expanded()
+    with p.errors():
+        return Drawing(picture_of(shown.op), theme)
+
+
+def shown(p: Program) -> str | None:
+    """The SVG document of a program, or None where there can be none."""
+    try:
+        return draw(p).svg()
+    except UplError:
+        return None

@@ -1,0 +1,318 @@
+"""From a program image to the words that the host writes into a core: node table, walks, code, descriptors, tables."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+# Amaranth's layouts are untyped.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from upl_mlir.diagnostics import error
+from upl_mlir.hw.core.encode_node import Immediate, NodeCode, Place, SendStep, Step, compile_node, operand_number
+from upl_mlir.hw.core.layouts import (
+    CONFIG_BITS,
+    WALK_LEVELS,
+    Dimensions,
+    FieldKind,
+    Kind,
+    Memory,
+    Mode,
+    Times,
+    entry_layout,
+    instruction_layout,
+    node_layout,
+    send_layout,
+    walk_layout,
+)
+from upl_mlir.hw.execute import to_bits
+from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage
+from upl_mlir.hw.microcode import Constant, Send, ToHost, ToNode, ValueType
+
+_GATHERS = {
+    (GatherOp.ADD, ValueType.F32): Mode.ADD_F32,
+    (GatherOp.ADD, ValueType.I32): Mode.ADD_I32,
+    (GatherOp.MUL, ValueType.F32): Mode.MUL_F32,
+    (GatherOp.MUL, ValueType.I32): Mode.MUL_I32,
+    (GatherOp.MIN, ValueType.F32): Mode.MIN_F32,
+    (GatherOp.MIN, ValueType.I32): Mode.MIN_I32,
+    (GatherOp.MAX, ValueType.F32): Mode.MAX_F32,
+    (GatherOp.MAX, ValueType.I32): Mode.MAX_I32,
+    (GatherOp.AND, ValueType.BOOL): Mode.AND,
+    (GatherOp.OR, ValueType.BOOL): Mode.OR,
+}
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write of the configuration bus."""
+
+    select: Memory
+    address: int
+    data: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What tokens of an input look like: whether every one has multiplicity 1, and which fields are `*` in all of them."""
+
+    single: bool
+    wild: frozenset[int]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tokens may wait in the record that inputs share."""
+        return self.single and not self.wild
+
+
+@dataclass
+class Encoded:
+    """A program in words: what is written, the modes of the inputs by node, the layout of each output's index, and what
+    tokens of each input look like, by node and input."""
+
+    writes: list[Write] = field(default_factory=list[Write])
+    modes: list[list[Mode]] = field(default_factory=list[list[Mode]])
+    outputs: list[tuple[IndexField, ...]] = field(default_factory=list[tuple[IndexField, ...]])
+    patterns: dict[tuple[int, int], Pattern] = field(default_factory=dict[tuple[int, int], Pattern])
+    code_words: int = 0
+    send_words: int = 0
+    table_words: int = 0
+
+
+HostPattern = tuple[int, int, tuple[int | None, ...], int | None]
+"""Node, input, index and multiplicity of a host's token."""
+
+
+def encode(image: ProgramImage, d: Dimensions, host: Iterable[HostPattern]) -> Encoded:
+    """The words for a program; `host` are the tokens that the host will send.
+
+    Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
+    of a node gives; UPL1713 tokens of one input with different `*` fields; UPL1735 an operation that is not there.
+    """
+    encoder = _Encoder(image, d)
+    encoder.patterns(host)
+    return encoder.run()
+
+
+def gather_mode(node: Node, port: Input) -> Mode:
+    """The mode of a gathering input.  `UplError` UPL1711 if there is none for its type."""
+    assert port.gather is not None
+    mode = _GATHERS.get((port.gather, port.type))
+    if mode is None:
+        what = f"input `{node.name}.{port.name}`: gathering by `{port.gather.value}` of {port.type.value}"
+        raise error("UPL1711", f"{what} is not built", help="gather reals or integers by + * min max, bools by && ||")
+    return mode
+
+
+def output_fields(output: HostOutput, d: Dimensions) -> tuple[IndexField, ...]:
+    """The layout of an output's index: the image's, or equal parts of the tag, negative values included."""
+    if output.layout or not output.fields:
+        return output.layout
+    bits = min(31, d.tag_bits // len(output.fields))
+    return tuple(IndexField(n, -(1 << (bits - 1)), bits, bits * k) for k, n in enumerate(output.fields))
+
+
+class _Encoder:
+    def __init__(self, image: ProgramImage, d: Dimensions):
+        self.image = image
+        self.d = d
+        self.out = Encoded()
+        self.found = self.out.patterns
+        self.table_base: list[int] = []
+
+    # -- patterns
+    def patterns(self, host: Iterable[HostPattern]) -> None:
+        """What comes to each input, from the nodes and from the host."""
+        seen = {(n, i, tuple(x is None for x in index), m == 1) for n, i, index, m in host}
+        for node, number, open_fields, single in sorted(seen):
+            self._note(node, number, single, frozenset(f for f, is_open in enumerate(open_fields) if is_open))
+        for sender in self.image.nodes:
+            for send in sender.sends:
+                if isinstance(send.target, ToNode):
+                    wild = frozenset(f for f, register in enumerate(send.index) if register is None)
+                    self._note(send.target.node, send.target.input, send.multiplicity == Constant(1), wild)
+
+    def _note(self, node: int, number: int, single: bool, wild: frozenset[int]) -> None:
+        if self.image.nodes[node].inputs[number].gather is not None:
+            return
+        known = self.found.get((node, number))
+        if known is not None and known.wild != wild:
+            place = f"`{self.image.nodes[node].name}.{self.image.nodes[node].inputs[number].name}`"
+            raise error(
+                "UPL1713", f"the input {place} gets tokens with different `*` fields",
+                help='use [matching] organisation = "cam", which takes any',
+            )  # fmt: skip
+        self.found[node, number] = Pattern(single and (known is None or known.single), wild)
+
+    def _pattern(self, node: int, number: int) -> Pattern:
+        return self.found.get((node, number), Pattern(True, frozenset()))
+
+    # -- words
+    def run(self) -> Encoded:
+        """Everything."""
+        self._tables()
+        self.out.outputs = [output_fields(o, self.d) for o in self.image.outputs]
+        for number, node in enumerate(self.image.nodes):
+            self._node(number, node)
+        for number, node in enumerate(self.image.nodes):
+            self._code(number, compile_node(node, self.d.unbounded), node)
+        for what, need, limit in (
+            ("words of code", self.out.code_words, self.d.code_words),
+            ("send descriptors", self.out.send_words, self.d.send_words),
+            ("words of constant arrays", self.out.table_words, self.d.table_words),
+        ):
+            if need > limit:
+                raise error("UPL1710", f"program `{self.image.name}` needs {need} {what}, the core has {limit}")
+        return self.out
+
+    def _write(self, select: Memory, address: int, row: int) -> None:
+        parts: list[int] = []
+        while row or not parts:
+            parts.append(row & ((1 << CONFIG_BITS) - 1))
+            row >>= CONFIG_BITS
+        sizes = {Memory.NODE: node_layout(self.d), Memory.WALK: walk_layout(self.d), Memory.SEND: send_layout(self.d)}
+        words = -(-sizes[select].size // CONFIG_BITS) if select in sizes else 1
+        parts += [0] * (words - len(parts))
+        for part in reversed(parts[1:]):
+            self.out.writes.append(Write(Memory.STAGE, 0, part))
+        self.out.writes.append(Write(select, address, parts[0]))
+
+    def _tables(self) -> None:
+        for table in self.image.tables:
+            self.table_base.append(self.out.table_words)
+            for value in table.values:
+                if self.out.table_words < self.d.table_words:
+                    self._write(Memory.TABLE, self.out.table_words, to_bits(value, table.type))
+                self.out.table_words += 1
+
+    def _node(self, number: int, node: Node) -> None:
+        """The rows of the node table and of the walks."""
+        d = self.d
+        whole = 0
+        for f in node.fields:
+            whole |= f.mask
+        modes: list[Mode] = []
+        keys: list[int] = []
+        open_everywhere = frozenset(range(len(node.fields)))
+        for n, port in enumerate(node.inputs):
+            pattern = self._pattern(number, n)
+            if port.gather is not None:
+                modes.append(gather_mode(node, port))
+            else:
+                modes.append(Mode.PLAIN if pattern.plain else Mode.COUNTED)
+            keys.append(whole)
+            for f in pattern.wild:
+                keys[-1] &= ~node.fields[f].mask
+            open_everywhere &= pattern.wild
+            if modes[-1] is Mode.COUNTED:
+                self._walk(number, n, node, sorted(pattern.wild))
+        if open_everywhere and node.inputs:
+            names = ", ".join(f"`{node.fields[f].name}`" for f in sorted(open_everywhere))
+            raise error("UPL1704", f"no input of node `{node.name}` gives the field {names}")
+        self.out.modes.append(modes)
+        rest = d.max_inputs - len(modes)
+        row = {
+            "plain": sum(1 << n for n, mode in enumerate(modes) if mode is not Mode.COUNTED),
+            "counted": sum(1 << n for n, mode in enumerate(modes) if mode is Mode.COUNTED),
+            "modes": [int(mode) for mode in modes] + [0] * rest,
+            "keys": keys + [0] * rest,
+        }
+        self._write(Memory.NODE, number, node_layout(d).const(row).as_bits())
+
+    def _walk(self, number: int, port: int, node: Node, wild: list[int]) -> None:
+        fields = [node.fields[f] for f in wild if node.fields[f].bits]
+        if len(fields) > WALK_LEVELS:
+            what = f"tokens of `{node.name}.{node.inputs[port].name}` have {len(fields)} `*` fields"
+            raise error("UPL1710", f"{what}; the machine counts through {WALK_LEVELS}")
+        levels = [{"mask": f.mask, "step": 1 << f.offset, "last": f.mask} for f in fields]
+        levels += [{"mask": 0, "step": 0, "last": 0}] * (WALK_LEVELS - len(levels))
+        address = number << self.d.input_bits | port
+        self._write(Memory.WALK, address, walk_layout(self.d).const({"levels": levels}).as_bits())
+
+    def _code(self, number: int, code: NodeCode, node: Node) -> None:
+        base = self.out.code_words
+        entry = {"any": int(bool(code.steps)), "pc": base % self.d.code_words}
+        self._write(Memory.ENTRY, number, entry_layout(self.d).const(entry).as_bits())
+        for step in code.steps:
+            row = self._instruction(step, code.registers, node, base)
+            if self.out.code_words < self.d.code_words:
+                self._write(Memory.CODE, self.out.code_words, row)
+            self.out.code_words += 1
+
+    def _instruction(self, step: Step, registers: dict[int, int], node: Node, base: int) -> int:
+        parts: dict[str, Any] = {
+            "op": int(step.code),
+            "last": int(step.last),
+            "result": registers[step.result] if step.result is not None else 0,
+            "a": operand_number(step.a, registers),
+            "b": operand_number(step.b, registers),
+            "c": operand_number(step.c, registers),
+        }
+        if isinstance(step.b, Immediate):
+            parts |= {"immediate_b": 1, "immediate": step.b.bits}
+        if step.index_field is not None:
+            f = node.fields[step.index_field]
+            parts |= {"a": f.offset, "b": f.bits, "immediate": f.bias & 0xFFFFFFFF}
+        if step.table is not None:
+            table = self.image.tables[step.table]
+            (lower,), (length,) = table.lower, table.shape
+            if not -(1 << 11) <= lower < 1 << 11 or length >= 1 << 16:
+                raise error("UPL1710", f"the array `{table.name}` is too long, or begins too far from 0, for the core")
+            parts |= {"b": lower & 0x3F, "c": lower >> 6 & 0x3F, "immediate": self.table_base[step.table] | length << 16}
+        if step.target is not None:
+            parts["immediate"] = base + step.target
+        if step.send is not None:
+            parts["immediate"] = self._send(step.send, registers, node)
+        return instruction_layout().const(parts).as_bits()
+
+    def _send(self, step: SendStep, registers: dict[int, int], node: Node) -> int:
+        d = self.d
+        send: Send = step.send
+        target = send.target
+        if isinstance(target, ToHost):
+            goal, place = self.out.outputs[target.output], {"kind": int(Kind.HOST), "node": target.output}
+        else:
+            goal = self.image.nodes[target.node].fields
+            place = {"kind": int(Kind.DATA), "node": target.node, "input": target.input}
+        fields = list(self._fields(step, goal, registers, node))
+        fields += [{"kind": 0}] * (d.max_fields - len(fields))
+        constant = step.constant_times
+        parts: dict[str, Any] = {
+            **place,
+            "value": operand_number(step.value, registers),
+            "guarded": int(step.guard is not None),
+            "guard": operand_number(step.guard, registers),
+            "times": int(Times.CONSTANT if constant is not None else Times.REGISTER),
+            "multiplicity": constant or 0,
+            "times_register": operand_number(step.times, registers),
+            "fields": fields,
+        }
+        number = self.out.send_words
+        if number < d.send_words:
+            self._write(Memory.SEND, number, send_layout(d).const(parts).as_bits())
+        self.out.send_words += 1
+        return number % d.send_words
+
+    @staticmethod
+    def _fields(
+        step: SendStep, goal: Iterable[IndexField], registers: dict[int, int], node: Node
+    ) -> Iterator[dict[str, int]]:
+        for place, to in zip(step.places, goal, strict=True):
+            if place is None:
+                yield {"kind": int(FieldKind.NONE)}
+                continue
+            row = {"constant": place.constant - to.bias & 0xFFFFFFFF, "offset": to.offset, "bits": to.bits}
+            yield row | _source(place, registers, node)
+
+
+def _source(place: Place, registers: dict[int, int], node: Node) -> dict[str, int]:
+    """The part of a descriptor's field that says where it comes from."""
+    if place.base_field is not None:
+        f = node.fields[place.base_field]
+        return {"kind": int(FieldKind.FIELD), "source": f.offset, "width": f.bits}
+    if place.operand is not None:
+        return {"kind": int(FieldKind.REGISTER), "source": operand_number(place.operand, registers)}
+    return {"kind": int(FieldKind.CONSTANT)}
+
+

@@ -1,0 +1,308 @@
+"""The execution unit: contexts take turns, one instruction a cycle; results leave by one pipeline of fixed length.
+
+A context runs the code of one activation. It issues its next instruction when the one before has written its result, so
+that no hazards exist inside a context; with as many contexts as the pipeline is long an instruction issues every cycle.
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.memory import Memory, ReadPort
+from amaranth.lib.wiring import In, Out
+
+from upl_mlir.hw.core.alu import ITERATIVE, Alu, Code
+from upl_mlir.hw.core.layouts import (
+    FIRST_INPUT,
+    REGISTER_BITS,
+    Dimensions,
+    Failure,
+    activation_layout,
+    entry_layout,
+    instruction_layout,
+    send_layout,
+    token_layout,
+)
+from upl_mlir.hw.core.send import SendEngine
+from upl_mlir.hw.core.slow import SlowUnit
+from upl_mlir.hw.fp.model import BINARY32
+from upl_mlir.hw.fp.units import Adder, Multiplier
+
+
+def result_layout(d: Dimensions) -> data.StructLayout:
+    """What travels with an operation: whether there is one, where its result goes, whether its context ends with it."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "kind": 2,  # 0 the value beside it, 1 sum, 2 product, 3 a table's word
+            "context": d.context_bits,
+            "register": REGISTER_BITS,
+            "last": 1,
+            "value": 32,
+        }
+    )
+
+
+class Execution(wiring.Component):
+    """activation (in stream), token (out stream): tokens to nodes and to the host.
+
+    entry_*, code_*, send_*, table_*: writes to the memories. failure (out), failing_node, failing_tag (out): why and in
+    which activation the unit has stopped; it goes on working until it is reset. idle (out). issuing, sending (out): an
+    instruction, a token left in this cycle; full (out): no context was free for the activation that waits.
+    """
+
+    def __init__(self, d: Dimensions):
+        self.d = d
+        super().__init__(
+            {
+                "activation": In(stream.Signature(activation_layout(d))),
+                "token": Out(stream.Signature(token_layout(d))),
+                "entry_en": In(1),
+                "entry_address": In(d.node_bits),
+                "entry_data": In(entry_layout(d)),
+                "code_en": In(1),
+                "code_address": In(d.code_bits),
+                "code_data": In(instruction_layout()),
+                "send_en": In(1),
+                "send_address": In(d.send_bits),
+                "send_data": In(send_layout(d)),
+                "table_en": In(1),
+                "table_address": In(range(d.table_words)),
+                "table_data": In(32),
+                "failure": Out(Failure),
+                "failing_node": Out(d.node_bits),
+                "failing_tag": Out(d.tag_bits),
+                "idle": Out(1),
+                "issuing": Out(1),
+                "sending": Out(1),
+                "full": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Take activations; choose a context; fetch; read; compute; write."""
+        d = self.d
+        m = Module()
+        n = d.contexts
+        memories = {
+            "entries": (entry_layout(d), 1 << d.node_bits, self.entry_en, self.entry_address, self.entry_data),
+            "codes": (instruction_layout(), d.code_words, self.code_en, self.code_address, self.code_data),
+            "tables": (32, d.table_words, self.table_en, self.table_address, self.table_data),
+        }
+        made = {}
+        for name, (shape, depth, enable, address, written) in memories.items():
+            m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[])
+            port = memory.write_port()
+            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+            made[name] = memory.read_port()
+        entry_read, code_read, table_read = made["entries"], made["codes"], made["tables"]
+
+        # ---- contexts
+        used = Signal(n)
+        ready = Signal(n)
+        pcs = Array(Signal(d.code_bits, name=f"pc{c}") for c in range(n))
+        activations = Array(Signal(activation_layout(d), name=f"activation{c}") for c in range(n))
+        free = Signal(n)
+        m.d.comb += free.eq(~used & (used + 1))  # the lowest free one
+        taking = Signal()  # an activation whose entry is being read
+        taken = Signal(activation_layout(d))
+        m.d.comb += [
+            self.activation.ready.eq((~used).any() & ~taking),
+            self.full.eq(self.activation.valid & used.all()),
+            entry_read.addr.eq(self.activation.payload.node),
+        ]
+        m.d.sync += taking.eq(self.activation.valid & self.activation.ready)
+        with m.If(self.activation.ready):
+            m.d.sync += taken.eq(self.activation.payload)
+        begins = Signal(n)
+        with m.If(taking & entry_read.data.any):
+            m.d.comb += begins.eq(free)
+            for c in range(n):
+                with m.If(free[c]):
+                    m.d.sync += [pcs[c].eq(entry_read.data.pc), activations[c].eq(taken)]
+
+        # ---- choose: the next ready context after the last one
+        turn = Signal(d.context_bits)
+        chosen = Signal(d.context_bits)
+        after = Signal(n)
+        m.d.comb += after.eq(ready & ~((Const(2, n + 1) << turn) - 1)[:n])
+        for c in reversed(range(n)):
+            with m.If(ready[c]):
+                m.d.comb += chosen.eq(c)
+        for c in reversed(range(n)):
+            with m.If(after[c]):
+                m.d.comb += chosen.eq(c)
+        fetching = Signal()
+        m.d.comb += [fetching.eq(ready.any()), code_read.addr.eq(pcs[chosen])]
+        with m.If(fetching):
+            m.d.sync += turn.eq(chosen)
+        fetched = Signal()
+        fetched_context = Signal(d.context_bits)
+        m.d.sync += [fetched.eq(fetching), fetched_context.eq(chosen)]
+
+        # ---- read registers
+        writes = data.StructLayout({"en": 1, "address": d.context_bits + REGISTER_BITS, "value": 32})
+        write = Signal(writes)
+        fetched_code = code_read.data
+        read: dict[str, Value] = {}
+        for name in ("a", "b", "c"):
+            port = self._registers(m, name, write)
+            m.d.comb += port.addr.eq(Cat(fetched_code[name][:REGISTER_BITS], fetched_context))
+            read[name] = port.data
+        executing = Signal()
+        context = Signal(d.context_bits)
+        code = Signal(instruction_layout())
+        m.d.sync += [executing.eq(fetched), context.eq(fetched_context), code.eq(fetched_code)]
+        now = Signal(activation_layout(d))
+        m.d.comb += now.eq(activations[context])
+
+        def operand(name: str) -> Value:
+            number = code[name]
+            picked = now["values"][number[: d.input_bits]]
+            return Mux(number >= FIRST_INPUT, picked, read[name])
+
+        a, c = operand("a"), operand("c")
+        b = Mux(code.immediate_b, code.immediate, operand("b"))
+
+        # ---- compute
+        m.submodules.alu = alu = Alu(d.tag_bits)
+        passed = result_layout(d)
+        m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed.size)
+        m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
+        m.submodules.slow = slow = SlowUnit(d)
+        m.submodules.sends = sends = SyncFIFOBuffered(width=d.context_bits + d.send_bits + 1, depth=n)
+        m.submodules.engine = engine = SendEngine(d)
+        operation = Signal(7)
+        m.d.comb += operation.eq(code.op)
+        table_base, table_length = code.immediate[:16], code.immediate[16:]
+        table_lower = Cat(code.b, code.c).as_signed()
+        relative = Signal(33)
+        m.d.comb += relative.eq(a.as_signed() - table_lower)
+        iterative = Signal()
+        for one in ITERATIVE:
+            with m.If(operation == one):
+                m.d.comb += iterative.eq(1)
+        plain = Signal()  # leaves by the pipeline
+        going = Signal(passed)
+        m.d.comb += [
+            plain.eq(executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)
+                     & (operation != Code.SEND)),
+            alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(now.tag),
+            alu.place.eq(code.a), alu.width.eq(code.b), alu.constant.eq(code.immediate),
+            table_read.addr.eq(table_base + relative),
+            going.valid.eq(plain), going.context.eq(context), going.register.eq(code.result), going.last.eq(code.last),
+            going.value.eq(alu.result), going.kind.eq(0),
+            adder.a.eq(a), adder.b.eq(Mux(operation == Code.SUB_F32, b ^ BINARY32.sign, b)), adder.pass_in.eq(going),
+            multiplier.a.eq(a), multiplier.b.eq(b),
+            slow.start.eq(executing & iterative), slow.code.eq(operation), slow.a.eq(a), slow.b.eq(b),
+            slow.context.eq(context), slow.register.eq(code.result), slow.last.eq(code.last),
+            sends.w_en.eq(executing & (operation == Code.SEND)),
+            sends.w_data.eq(Cat(context, code.immediate[: d.send_bits], code.last)),
+        ]  # fmt: skip
+        with m.Switch(operation):
+            with m.Case(Code.ADD_F32, Code.SUB_F32):
+                m.d.comb += going.kind.eq(1)
+            with m.Case(Code.MUL_F32):
+                m.d.comb += going.kind.eq(2)
+            with m.Case(Code.LOAD):
+                m.d.comb += going.kind.eq(3)
+        # A word of a table comes a cycle later than what is computed here, and is taken along from there.
+        word: Value = table_read.data
+        for stage in range(d.pass_cycles - 1):
+            delayed = Signal(32, name=f"word{stage}")
+            m.d.sync += delayed.eq(word)
+            word = delayed
+
+        # ---- write
+        out = Signal(passed)
+        m.d.comb += out.eq(adder.pass_out)
+        finished, ended = Signal(n), Signal(n)
+        with m.If(out.valid):
+            m.d.comb += [
+                write.en.eq(1), write.address.eq(Cat(out.register, out.context)),
+                write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
+                               Mux(out.kind == 3, word, out.value)))),
+                finished.eq(1 << out.context), ended.eq(Mux(out.last, 1 << out.context, 0)),
+            ]  # fmt: skip
+        with m.Elif(slow.valid):
+            m.d.comb += [
+                slow.take.eq(1), write.en.eq(1), write.address.eq(Cat(slow.out_register, slow.out_context)),
+                write.value.eq(slow.result), finished.eq(1 << slow.out_context),
+                ended.eq(Mux(slow.out_last, 1 << slow.out_context, 0)),
+            ]  # fmt: skip
+
+        # ---- branches, and the next instruction of each context
+        branching, follows = Signal(n), Signal(n)
+        branch = executing & ((operation == Code.JUMP) | (operation == Code.BRANCH))
+        taken_branch = (operation == Code.JUMP) | ~a[0]
+        with m.If(branch):
+            m.d.comb += branching.eq(1 << context)
+        with m.If(executing & ~(branch & taken_branch)):
+            m.d.comb += follows.eq(1 << context)
+        for k in range(n):
+            with m.If(branching[k] & taken_branch):
+                m.d.sync += pcs[k].eq(code.immediate)
+            with m.Elif(follows[k]):
+                m.d.sync += pcs[k].eq(pcs[k] + 1)
+        over = Signal(n)
+        m.d.comb += over.eq(ended | engine.ended | Mux(code.last, branching, 0))
+        leaves = Signal(n)
+        m.d.comb += leaves.eq(Mux(fetching, 1 << chosen, 0))
+        again = slow.refused  # the unit was busy: the same instruction once more
+        m.d.sync += [
+            used.eq((used | begins) & ~over),
+            ready.eq((((ready & ~leaves) | begins | finished | engine.finished | branching) & ~over) | again),
+        ]
+        with m.If(again.any()):
+            for k in range(n):
+                with m.If(again[k]):
+                    m.d.sync += pcs[k].eq(pcs[k])
+
+        # ---- sends
+        m.d.comb += [
+            engine.request.valid.eq(sends.r_rdy), sends.r_en.eq(engine.request.ready),
+            Cat(engine.request.payload.context, engine.request.payload.send, engine.request.payload.last).eq(sends.r_data),
+            engine.send_en.eq(self.send_en), engine.send_address.eq(self.send_address),
+            engine.send_data.eq(self.send_data), engine.activation.eq(activations[engine.context]),
+        ]  # fmt: skip
+        for number, request in enumerate(engine.reads):
+            port = self._registers(m, f"send{number}", write)
+            m.d.comb += [port.addr.eq(request.address), port.en.eq(request.en), request.value.eq(port.data)]
+        wiring.connect(m, engine.token, wiring.flipped(self.token))
+        m.d.comb += self.sending.eq(self.token.valid & self.token.ready)
+
+        # ---- failures: the first one is kept
+        failing = Signal(Failure)
+        failing_context = Signal(d.context_bits)
+        m.d.comb += failing_context.eq(context)
+        with m.If(plain & (alu.failure != Failure.NONE)):
+            m.d.comb += failing.eq(alu.failure)
+        with m.Elif(executing & (operation == Code.LOAD) & (relative >= table_length)):
+            m.d.comb += failing.eq(Failure.TABLE)
+        with m.Elif(slow.failure != Failure.NONE):
+            m.d.comb += [failing.eq(slow.failure), failing_context.eq(slow.out_context)]
+        with m.Elif(engine.failure != Failure.NONE):
+            m.d.comb += [failing.eq(engine.failure), failing_context.eq(engine.context)]
+        with m.If((self.failure == Failure.NONE) & (failing != Failure.NONE)):
+            m.d.sync += [
+                self.failure.eq(failing),
+                self.failing_node.eq(activations[failing_context].node),
+                self.failing_tag.eq(activations[failing_context].tag),
+            ]
+        m.d.comb += [self.idle.eq((used == 0) & ~taking), self.issuing.eq(fetching)]
+        return m
+
+    def _registers(self, m: Module, name: str, write: Value) -> ReadPort:
+        """A copy of the register file with a read port of its own."""
+        d = self.d
+        m.submodules[f"registers_{name}"] = memory = Memory(shape=32, depth=d.contexts << REGISTER_BITS, init=[])
+        port = memory.write_port()
+        m.d.comb += [port.en.eq(write.en), port.addr.eq(write.address), port.data.eq(write.value)]
+        return memory.read_port(transparent_for=(port,))

@@ -1,0 +1,90 @@
+"""The reducer: adds and multiplies the summands of gathers, one operation a cycle, and gives results back in order."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from upl_mlir.hw.core.layouts import MODE_BITS, VALUE_BITS, Dimensions, Mode
+from upl_mlir.hw.fp.model import BINARY32
+from upl_mlir.hw.fp.units import Adder, Multiplier
+
+
+def operation_layout(d: Dimensions) -> data.StructLayout:
+    """What comes back with a result: the record it belongs to, and whether an integer product overflowed."""
+    return data.StructLayout({"set": d.set_bits, "way": d.way_bits})
+
+
+class Reducer(wiring.Component):
+    """begin (in, 1): take `left`, `right`, `mode` and `place` (in); never more than `pending` at a time.
+
+    valid (out, 1): the oldest result is at `result` and `result_place` (out); take (in, 1): it is taken.
+    waiting (out): results that wait; active (out): operations under way or waiting; overflow (out, 1): the oldest result
+    is an integer product that did not fit.
+    """
+
+    def __init__(self, d: Dimensions):
+        self.d = d
+        super().__init__(
+            {
+                "begin": In(1),
+                "left": In(VALUE_BITS),
+                "right": In(VALUE_BITS),
+                "mode": In(MODE_BITS),
+                "place": In(operation_layout(d)),
+                "valid": Out(1),
+                "result": Out(VALUE_BITS),
+                "result_place": Out(operation_layout(d)),
+                "overflow": Out(1),
+                "take": In(1),
+                "active": Out(range(d.pending + 1)),
+                "waiting": Out(range(d.pending + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Adder, multiplier and integer product side by side, of one latency."""
+        d = self.d
+        m = Module()
+        place_bits = operation_layout(d).size
+        passed = 1 + MODE_BITS + place_bits
+        m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed)
+        m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
+        m.submodules.results = results = SyncFIFOBuffered(width=VALUE_BITS + place_bits + 1, depth=d.pending)
+        product = Signal(signed(2 * VALUE_BITS))
+        m.d.comb += product.eq(self.left.as_signed() * self.right.as_signed())
+        line: Signal | None = None
+        for n in range(d.pass_cycles):
+            register = Signal(VALUE_BITS + 1, name=f"product{n}")
+            fits = (product >> (VALUE_BITS - 1) == 0) | (product >> (VALUE_BITS - 1) == -1)
+            m.d.sync += register.eq(Cat(product[:VALUE_BITS], ~fits) if line is None else line)
+            line = register
+        assert line is not None
+        m.d.comb += [
+            adder.a.eq(self.left),
+            adder.b.eq(self.right),
+            multiplier.a.eq(self.left),
+            multiplier.b.eq(self.right),
+            adder.pass_in.eq(Cat(self.begin, self.mode, self.place)),
+        ]
+        mode, place = adder.pass_out[1 : 1 + MODE_BITS], adder.pass_out[1 + MODE_BITS :]
+        integer = mode == Mode.MUL_I32
+        value = Mux(integer, line[:VALUE_BITS], Mux(mode == Mode.MUL_F32, multiplier.result, adder.result))
+        m.d.comb += [
+            results.w_en.eq(adder.pass_out[0]),
+            results.w_data.eq(Cat(value, place, integer & line[-1])),
+            results.r_en.eq(self.take),
+            self.valid.eq(results.r_rdy),
+            Cat(self.result, self.result_place.as_value(), self.overflow).eq(results.r_data),
+            self.waiting.eq(results.r_level),
+        ]
+        m.d.sync += self.active.eq(self.active + self.begin - (self.take & self.valid))
+        return m

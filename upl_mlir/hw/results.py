@@ -1,0 +1,87 @@
+"""What goes into a simulation and what comes out: tokens of the host, elements of outputs, figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from upl_mlir.hw.execute import Scalar
+
+
+class HostToken(NamedTuple):
+    """A token from the host: number of the node and the input, index (None = `*`), value, and multiplicity (None =
+    unbounded; for a gathering input the number of summands).
+    """
+
+    node: int
+    input: int
+    index: tuple[int | None, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
+    value: float | int | bool | np.float32
+    multiplicity: int | None = 1
+
+
+class OutputElement(NamedTuple):
+    """What came out: name of the host output, index, value (float32, int or bool)."""
+
+    output: str
+    index: tuple[int, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Entries of the matching store in use: the most at any time, and the mean over the cycles."""
+
+    peak: int
+    mean: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Figures of a run; `seconds` is the time the simulation took, `cycles` the machine's, first token to rest.
+
+    `tokens` counts tokens that a node received, a multicast once; `stalls` has cycles by `unit.cause`; `utilisation`
+    has, for each port, the part of the cycles in which something went through.  `queue_peak` is the longest that the
+    token queue before the matching unit became; `spills` counts records that went to backing memory.
+    """
+
+    cycles: int
+    matches: int
+    firings: dict[str, int]
+    tokens: dict[str, int]
+    peak_waiting: int
+    occupancy: Occupancy
+    stalls: dict[str, int]
+    utilisation: dict[str, float]
+    queue_peak: int
+    seconds: float
+    simulator: str = "amaranth"
+    spills: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of `stats.json`."""
+        return {
+            "engine": "rtl",
+            "firings": dict(self.firings),
+            "tokens": dict(self.tokens),
+            "peak_waiting": self.peak_waiting,
+            "seconds": self.seconds,
+            "cycles": self.cycles,
+            "matches": self.matches,
+            "occupancy": {"peak": self.occupancy.peak, "mean": self.occupancy.mean},
+            "stalls": dict(self.stalls),
+            "spills": self.spills,
+            "utilisation": dict(self.utilisation),
+            "queue_peak": self.queue_peak,
+            "simulator": self.simulator,
+        }
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What a run gave: the outputs in order of leaving, and its figures."""
+
+    outputs: list[OutputElement]
+    stats: Stats

@@ -1,0 +1,226 @@
+"""Runs a program on a machine whose every unit is RTL: loads it, feeds the host's tokens, reads what came out.
+
+The machine is compiled where a C++ compiler is there, else it runs on Amaranth's simulator; both give the same cycles.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.hw.core.core import Event
+from upl_mlir.hw.core.encode import Encoded, encode
+from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
+from upl_mlir.hw.execute import from_bits, is_value, to_bits
+from upl_mlir.hw.image import IndexField, Node, ProgramImage, pack, unpack
+from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.results import HostToken, Occupancy, OutputElement, SimulationResult, Stats
+from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
+from upl_mlir.hw.sim.compiled import CompiledSimulation, available
+from upl_mlir.hw.sim.interface import TOKEN, Ended, Record, Report, Simulation, Tokens
+from upl_mlir.hw.stranded import Leftover, place, stranded_error
+
+Simulator = Literal["amaranth", "compiled"]
+
+
+def run_machine(
+    image: ProgramImage,
+    machine: Machine,
+    tokens: Sequence[HostToken],
+    *,
+    simulator: Simulator | None = None,
+    max_cycles: int = 10_000_000,
+    vcd: str | Path | None = None,
+) -> SimulationResult:
+    """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
+
+    `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for.
+    """
+    d = Dimensions.of(machine)
+    program = encode(image, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
+    words = _tokens(image, d, program, tokens)
+    if simulator is None:
+        simulator = "compiled" if vcd is None and available() else "amaranth"
+    simulation: Simulation = CompiledSimulation(d) if simulator == "compiled" else AmaranthSimulation(d, vcd)
+    simulation.configure(program.writes)
+    started = time.perf_counter()
+    report = simulation.run(words, max_cycles)
+    seconds = time.perf_counter() - started
+    _check(image, machine, program, report, simulation, d)
+    outputs = list(_outputs(image, program, report))
+    return SimulationResult(outputs, _stats(image, report, seconds, simulator))
+
+
+def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequence[HostToken]) -> Tokens:
+    """The tokens of the host as the machine takes them, those of gathers without summands first."""
+    out = np.zeros(len(image.boot) + len(tokens), TOKEN)
+    for n, boot in enumerate(image.boot):
+        node = image.nodes[boot.node]
+        tag, _ = pack(node.fields, boot.index, f"a gather of {place(node, boot.input, boot.index)}")
+        value = to_bits(boot.value, node.inputs[boot.input].type)
+        out[n] = (tag, int(Kind.COMPLETE), boot.node, boot.input, 1, value, 0)
+    for n, token in enumerate(tokens, len(image.boot)):
+        node = image.nodes[token.node]
+        what = f"a token to {place(node, token.input, token.index)}"
+        kind = node.inputs[token.input].type
+        if not is_value(token.value, kind):
+            raise error("UPL1712", f"{what} has the value {token.value}, which is no {kind.value}")
+        if token.multiplicity is not None and not 1 <= token.multiplicity < d.unbounded:
+            limit = f"1..{d.unbounded - 1}"
+            raise error("UPL1712", f"{what} has multiplicity {token.multiplicity}; the machine has {limit}")
+        tag, _ = pack(node.fields, token.index, what)
+        times = d.unbounded if token.multiplicity is None else token.multiplicity
+        out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
+    return out
+
+
+def _outputs(image: ProgramImage, program: Encoded, report: Report) -> list[OutputElement]:
+    rows = cast("list[tuple[int, ...]]", report.outputs[["tag", "node", "value"]].tolist())
+    seen: set[tuple[int, int]] = set()
+    out: list[OutputElement] = []
+    for tag, number, value in rows:
+        output = image.outputs[number]
+        index = _index(program.outputs[number], tag)
+        if (number, tag) in seen:
+            raise error("UPL1707", f"output {output.name}<{','.join(map(str, index))}> came twice")
+        seen.add((number, tag))
+        out.append(OutputElement(output.name, index, from_bits(value, output.type)))
+    return out
+
+
+def _index(fields: Sequence[IndexField], tag: int) -> tuple[int, ...]:
+    return tuple(i for i in unpack(fields, tag) if i is not None)
+
+
+def _stats(image: ProgramImage, report: Report, seconds: float, simulator: str) -> Stats:
+    cycles = max(1, report.cycles)
+    count = report.events
+
+    def share(event: Event) -> float:
+        return count[event] / cycles
+
+    booted = [0] * len(image.nodes)
+    for boot in image.boot:
+        booted[boot.node] += 1
+    return Stats(
+        cycles=report.cycles,
+        matches=count[Event.FIRED],
+        firings={n.name: report.fired[k] for k, n in enumerate(image.nodes)},
+        tokens={n.name: report.taken[k] - booted[k] for k, n in enumerate(image.nodes)},
+        peak_waiting=report.used_peak,
+        occupancy=Occupancy(report.used_peak, report.used_sum / cycles),
+        stalls={
+            "match.activation": count[Event.WAIT_ACTIVATION],
+            "match.backing": count[Event.WAIT_BACKING],
+            "match.reducer": count[Event.WAIT_REDUCER],
+            "execute.context": count[Event.WAIT_CONTEXT],
+            "send.queue": count[Event.WAIT_QUEUE],
+            "host.wait": count[Event.WAIT_HOST],
+        },
+        utilisation={
+            "match_in": share(Event.TAKEN),
+            "probe": share(Event.PROBED),
+            "activation": share(Event.FIRED),
+            "alu": share(Event.ISSUED),
+            "send": share(Event.SENT),
+            "host": share(Event.HOST_IN),
+        },
+        queue_peak=report.queued_peak,
+        spills=count[Event.SPILLED],
+        seconds=seconds,
+        simulator=simulator,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def _check(
+    image: ProgramImage, machine: Machine, program: Encoded, report: Report, simulation: Simulation, d: Dimensions
+) -> None:
+    """Raise what a run ended with, if not with everything done."""
+    match report.ended:
+        case Ended.FAILURE:
+            raise _failure(image, machine, program, report)
+        case Ended.STUCK:
+            message = "the machine is not at rest, but nothing has moved for a long time"
+            raise error("UPL1703", message, notes=["this is a fault of the machine, not of the program"])
+        case Ended.IDLE:
+            records = [simulation.look(s, w) for s in range(d.sets) for w in range(d.ways)]
+            if report.spilled:
+                records += [simulation.look(0, 0, n) for n in range(1, d.spill_words + 1)]
+            leftovers = [left for r in records if r.valid for left in _leftovers(image, program, r, d)]
+            stranded = stranded_error(image, leftovers)
+            if stranded is not None:
+                raise stranded
+        case _:
+            raise error("UPL1708", f"the program has not finished after {report.cycles} cycles")
+
+
+def _leftovers(image: ProgramImage, program: Encoded, record: Record, d: Dimensions) -> list[Leftover]:
+    """The tokens, or the gather, that a record of the store holds."""
+    node = image.nodes[record.node]
+    if record.kind == d.max_inputs:
+        index = unpack(node.fields, record.tag)
+        present = [n for n in range(len(node.inputs)) if record.present >> n & 1]
+        return [Leftover(record.node, n, index, 1) for n in present]
+    if program.modes[record.node][record.kind] is Mode.COUNTED:
+        wild = sum(1 << f for f in program.patterns[record.node, record.kind].wild)
+        left = None if record.left == d.unbounded else record.left
+        return [Leftover(record.node, record.kind, unpack(node.fields, record.tag, wild), left)]
+    return [Leftover(record.node, record.kind, unpack(node.fields, record.tag), record.left, record.total)]
+
+
+_REASONS = {
+    Failure.OVERFLOW: "a result overflows a 32-bit integer",
+    Failure.DIVISION: "integer division by 0",
+    Failure.CONVERSION: "a real that has no 32-bit integer",
+    Failure.TABLE: "an index that is outside of its array",
+    Failure.MULTIPLICITY: "sends a token with a multiplicity that is below 1 or too large",
+}
+
+
+def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Report) -> UplError:
+    """The error that a machine stopped with."""
+    why = report.failure
+    if report.failing_node >= len(image.nodes):
+        return error("UPL1703", f"the machine was given a token for node {report.failing_node}, which there is not")
+    node = image.nodes[report.failing_node]
+    index = unpack(node.fields, report.failing_tag)
+    activation = f"{node.name}<{','.join(map(str, index))}>"
+    if why in _REASONS:
+        return error("UPL1706", f"{activation}: {_REASONS[why]}")
+    if why is Failure.INDEX:
+        return error("UPL1712", f"{activation}: sends a token to an index that does not fit in its target's bits")
+    where = place(node, report.failing_input, _open(program, node, report, index))
+    match why:
+        case Failure.FULL:
+            return error(
+                "UPL1702", f"the matching store is full when {where} arrives: {machine.matching.entries} entries "
+                f"and {machine.matching.spill_capacity} of backing memory, {report.used_peak} in use at most",
+                help="set matching.spill_capacity or matching.capacity higher in the machine description",
+            )  # fmt: skip
+        case Failure.QUEUE:
+            return error("UPL1702", f"the token queue is full when a token for {where} is sent")
+        case Failure.COUNT:
+            message = f"{where}: a summand that states another number of summands than the first one, or is one"
+            return error("UPL1705", f"{message} more than stated")
+        case Failure.DUPLICATE:
+            return error(
+                "UPL1714", f"two tokens wait at {where}, where the hashed store keeps one",
+                help='use [matching] organisation = "cam", which keeps any number',
+            )  # fmt: skip
+        case _:
+            return error("UPL1703", f"the matching unit was given a token that it cannot take: {where}")
+
+
+def _open(program: Encoded, node: Node, report: Report, index: Sequence[int | None]) -> list[int | None]:
+    """The index of the failing token with its `*` fields open."""
+    pattern = program.patterns.get((report.failing_node, report.failing_input))
+    wild = pattern.wild if pattern is not None else frozenset[int]()
+    return [None if n in wild else value for n, value in enumerate(index)]

@@ -1,0 +1,118 @@
+"""Whole programs compiled: from a checked program to its machine code with what its caller must know, each made once.
+
+Made programs are kept in memory and, as text, on disk (`host/cache.py`), under a name that follows from the program, the
+options, the processor and this package's files.  A program that is found is not proved, scheduled and lowered again.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.native import call, target
+from upl_mlir.native.backend import Kernel, compile_emitted
+from upl_mlir.native.entry import EmittedModule, emit_module
+from upl_mlir.native.tiles import TileFormat
+from upl_mlir.native.values import Argument
+from upl_mlir.passes.lower_to_loops import Layout, Scratch, lower_to_loops
+from upl_mlir.passes.proved import require_proved
+from upl_mlir.poly.parse import parse_index
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
+
+    `again`: neither the program nor its code was worked out, both were found.
+    """
+
+    kernel: Kernel
+    layouts: dict[str, Layout]
+    scratch: tuple[Scratch, ...]
+    again: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What a compilation needs no program for."""
+
+    emitted: EmittedModule
+    layouts: dict[str, Layout]
+    scratch: tuple[Scratch, ...]
+
+
+_in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
+
+
+def compile_program(program: ProgramOp, *, real: str, gather: str, threads: int) -> Whole:
+    """Compile a program with its `adjoint of` expanded and its domains known; `real` and `gather` as for `schedule`.
+
+    Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
+    """
+    machine = target.host()
+    threads = threads if call.extension().module is not None else 1
+    options = f"{real} {gather} {threads}"
+    key = digest(str(program), options, machine.key, _files())
+    whole = _in_memory.get(key)
+    if whole is not None:
+        return whole if whole.again else Whole(whole.kernel, whole.layouts, whole.scratch, again=True)
+    store = open_cache()
+    found = _read(store.read(f"{key}.json"))
+    if found is None:
+        require_proved(program)
+        lowered = lower_to_loops(program, real=real, gather=gather, threads=threads)
+        emitted = emit_module(lowered.module, machine, threads)
+        made = _Made(emitted, lowered.layouts, lowered.scratch)
+        store.write(f"{key}.json", _text(made))
+    else:
+        made = found
+    kernel = compile_emitted(made.emitted, machine, threads)
+    whole = Whole(kernel, made.layouts, made.scratch, again=found is not None and kernel.cached)
+    _in_memory[key] = whole
+    return whole
+
+
+@cache
+def _files() -> str:
+    """What tells this version of the package from any other: its files, by size and time of change."""
+    found = sorted(p for p in PACKAGE.rglob("*.py") if p.is_file())
+    return digest(*(f"{p.relative_to(PACKAGE)} {(s := p.stat()).st_size} {s.st_mtime_ns}" for p in found))
+
+
+def _text(made: _Made) -> bytes:
+    """As JSON: index expressions as their texts."""
+    e = made.emitted
+    data: dict[str, Any] = {
+        "name": e.name, "ir": e.ir, "arguments": [asdict(a) for a in e.arguments],
+        "shared": [[name, asdict(f)] for name, f in e.shared],
+        "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
+        "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
+    }  # fmt: skip
+    return json.dumps(data).encode()
+
+
+def _read(data: bytes | None) -> _Made | None:
+    """What `_text` wrote; the cache has made sure that it is whole."""
+    if data is None:
+        return None
+    d: dict[str, Any] = json.loads(data)
+
+    def expressions(texts: list[str]) -> tuple[Any, ...]:
+        return tuple(map(parse_index, texts))
+
+    arguments = tuple(
+        Argument(**{**a, "shape": tuple(a["shape"])}) if a.get("shape") is not None else Argument(**a)
+        for a in d["arguments"]
+    )
+    shared = tuple((str(name), TileFormat(**f)) for name, f in d["shared"])
+    layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
+    scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
+    return _Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch)

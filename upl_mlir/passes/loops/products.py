@@ -1,0 +1,159 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# (xDSL leaves the types of attributes and results open)
+"""Sums of products as equations of their own, so that they can become contractions.
+
+A sum inside another term, and a factor that is no array but is the same for many summands, get an array:
+
+    D<d,a> = select(Z<d,a> > 0, + over b of E<d,b> * W<a,b>, 0)
+    ->
+    D.sum1<d,a> = + over b of E<d,b> * W<a,b>
+    D<d,a> = select(Z<d,a> > 0, D.sum1<d,a>, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.dialects import arith
+
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Entry, Fold, Get, IndexValue, Kind, Number, Part, Term
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Cons
+
+
+def factors(body: Term) -> tuple[Term, Term] | None:
+    """The two factors of a product; None if it is none."""
+    return (body.args[0], body.args[1]) if isinstance(body, Apply) and isinstance(body.op, arith.MulfOp) else None
+
+
+def names_in(t: Term) -> frozenset[str]:
+    """The fields and iterators that a term depends on (not those of folds inside it)."""
+    match t:
+        case Number():
+            return frozenset()
+        case IndexValue(e):
+            return e.names
+        case Get(_, _, index):
+            return frozenset(n for e in index for n in e.names)
+        case Entry(_, _, at):
+            return names_in(at)
+        case Convert(_, arg):
+            return names_in(arg)
+        case Apply(_, _, args):
+            return frozenset[str]().union(*map(names_in, args))
+        case Fold(_, _, parts, count):
+            out = frozenset() if count is None else count.names
+            for p in parts:
+                inside = names_in(p.body).union(*(c.e.names for c in p.cons), *(c.e.names for g in p.guards for c in g))
+                out |= inside - frozenset(p.dims)
+            return out
+        case Choice(_, cases):
+            return frozenset[str]().union(*(names_in(v).union(*(c.e.names for c in cons)) for cons, v in cases))
+
+
+class Splitter:
+    """Gives sums of products and their factors equations of their own."""
+
+    def __init__(self, system: System):
+        self.system = system
+        self.new: dict[str, Equation] = {}
+        self._made: dict[object, Term] = {}
+
+    def split(self) -> None:
+        """Change the system."""
+        for eq in list(self.system.equations.values()):
+            self._memo: dict[tuple[int, Cons], Term] = {}
+            self._eq = eq
+            self._count = 0
+            eq.pieces = [(cons, self._top(term, eq.fields, cons)) for cons, term in eq.pieces]
+        self.system.equations.update(self.new)
+
+    def _top(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
+        if isinstance(t, Fold) and is_sum_of_products(t):
+            return replace(t, parts=tuple(self._factored(p, names, cons) for p in t.parts))
+        return self._inside(t, names, cons)
+
+    def _inside(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
+        """A term with its sums of products replaced by elements of new arrays."""
+        memo = (id(t), cons)
+        found = self._memo.get(memo)
+        if found is None:
+            found = self._memo[memo] = self._replaced(t, names, cons)
+        return found
+
+    def _replaced(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
+        match t:
+            case Number() | IndexValue() | Get():
+                return t
+            case Entry(kind, table, at):
+                new = self._inside(at, names, cons)
+                return t if new is at else Entry(kind, table, new)
+            case Convert(kind, arg):
+                new = self._inside(arg, names, cons)
+                return t if new is arg else Convert(kind, new)
+            case Apply(kind, op, args):
+                new = tuple(self._inside(a, names, cons) for a in args)
+                return t if all(x is y for x, y in zip(new, args, strict=True)) else Apply(kind, op, new)
+            case Choice(kind, cases):
+                new = tuple((when, self._inside(v, names, (*cons, *when))) for when, v in cases)
+                return t if all(x[1] is y[1] for x, y in zip(new, cases, strict=True)) else Choice(kind, new)
+            case Fold():
+                if is_sum_of_products(t):
+                    got = self._own(t, names, cons)
+                    if got is not None:
+                        return got
+                parts = tuple(
+                    p if p.guards else replace(p, body=self._inside(p.body, (*names, *p.dims), (*cons, *p.cons)))
+                    for p in t.parts
+                )
+                return t if all(x.body is y.body for x, y in zip(parts, t.parts, strict=True)) else replace(t, parts=parts)
+
+    def _factored(self, p: Part, names: tuple[str, ...], cons: Cons) -> Part:
+        """A part of a sum whose factors are arrays, if they could be made so."""
+        found = factors(p.body)
+        assert found is not None and isinstance(p.body, Apply)
+        every = (*names, *p.dims)
+        where = (*cons, *p.cons)
+        reached = [set(names_in(x)) & set(every) for x in found]
+        if any(r == set(every) for r in reached):
+            return p
+        new = tuple(
+            x if isinstance(x, Get) else self._own(x, every, where) for x in found
+        )
+        if any(x is None for x in new):
+            return p
+        return replace(p, body=Apply(p.body.kind, p.body.op, tuple(x for x in new if x is not None)))
+
+    def _own(self, t: Term, names: Sequence[str], cons: Cons) -> Get | None:
+        """The element of a new array that holds a term; None if the points at which it is needed are not known exactly."""
+        used = names_in(t) & set(names)
+        fields = tuple(n for n in names if n in used)
+        gone = set(names) - used
+        if any(c.e.names & gone and c.e.names & used for c in cons):
+            return None
+        domain = tuple(c for c in cons if not c.e.names & gone)
+        self._count += 1
+        name = f"{self._eq.name}.part{self._count}"
+        new = Equation(name, t.kind, fields, (domain,))
+        self.new[name] = new
+        new.pieces = [(domain, self._top(t, fields, domain))]
+        return Get(t.kind, name, tuple(IndexExpr.of(f) for f in fields))
+
+
+def is_sum_of_products(t: Fold) -> bool:
+    """Whether a fold adds products of two factors, neither of which depends on everything that the other one does."""
+    if t.gather is not Gather.SUM or not t.kind.is_float or not t.parts:
+        return False
+    for p in t.parts:
+        found = factors(p.body)
+        if p.guards or not p.dims or found is None or any(x.kind is not t.kind for x in found):
+            return False
+        first, second = map(names_in, found)
+        if not (first - second or second - first) or not (first | second) & set(p.dims):
+            return False
+        if any(isinstance(x, Number) for x in found):
+            return False
+    return t.kind in (Kind.F32, Kind.F64)

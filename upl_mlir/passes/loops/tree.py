@@ -1,0 +1,180 @@
+"""Schedules as trees: loops, guards, statements at one point, statements over a box of points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from upl_mlir.passes.loops.contractions import Contraction
+from upl_mlir.passes.loops.statements import Statement
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Con, Cons, Linear
+
+
+@dataclass(eq=False)
+class Loop:
+    """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another."""
+
+    var: str
+    lows: tuple[IndexExpr, ...]
+    highs: tuple[IndexExpr, ...]
+    parallel: bool
+    body: list[Tree]
+
+    @property
+    def context(self) -> Cons:
+        """What holds of the variable inside."""
+        x = IndexExpr.of(self.var)
+        return (*(Con(x - b) for b in self.lows), *(Con(b - x) for b in self.highs))
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A statement at one point: `env` gives its fields by the loops' variables."""
+
+    stmt: Statement
+    env: dict[str, IndexExpr]
+
+
+@dataclass(eq=False)
+class Guard:
+    """`body` where the constraints hold."""
+
+    cons: Cons
+    body: list[Tree]
+
+
+@dataclass(eq=False)
+class Box:
+    """A statement for all values of the fields that `leaf` leaves open, as the contraction that it is.
+
+    `plain` computes the same by loops, for where the arrays' places are no linear functions of the indices.
+    """
+
+    leaf: Leaf
+    contraction: Contraction
+    plain: list[Tree]
+
+
+Tree = Loop | Leaf | Guard | Box
+
+
+def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
+    """The tree with a guard round what the loops' bounds do not ensure, as far out as it can stand."""
+    out: list[Tree] = []
+    for t in body:
+        match t:
+            case Leaf(stmt, env):
+                cons = lin.tidy(Con(lin.plain(c.e.substitute(env)), c.eq) for c in stmt.cons)
+                needed = tuple(c for c in cons if not lin.implies(context, c))
+                new: Tree = Guard(needed, [t]) if needed else t
+            case Loop():
+                t.body = guarded(lin, t.body, (*context, *t.context))
+                *parts, t = _distributed(t)
+                out += [_hoisted(p) for p in parts]
+                new = _hoisted(t)
+            case Guard():
+                new = t
+            case Box():
+                new = _boxed(lin, t, context)
+        last = out[-1] if out else None
+        if isinstance(last, Guard) and isinstance(new, Guard) and last.cons == new.cons:
+            last.body += new.body
+        else:
+            out.append(new)
+    return out
+
+
+def _distributed(loop: Loop) -> list[Loop]:
+    """A parallel loop as several if that lets guards move out, and what stands in them has nothing to do with the rest."""
+    if not loop.parallel or len(loop.body) < 2:
+        return [loop]
+    outer = [
+        tuple(c for c in t.cons if loop.var not in c.e.names) if isinstance(t, Guard) else () for t in loop.body
+    ]
+    if not any(outer):
+        return [loop]
+    stmts = [[leaf.stmt for leaf, _ in leaves([t])] for t in loop.body]
+    for i, mine in enumerate(stmts):
+        written = {s.array for s in mine}
+        if any(r.array in written for later in stmts[i + 1 :] for s in later for r in s.reads):
+            return [loop]  # what goes from one to the other stays at hand in one loop
+    out: list[Loop] = []
+    for at, t in enumerate(loop.body):
+        if out and outer[at] == outer[at - 1]:
+            out[-1].body.append(t)
+        else:
+            out.append(Loop(loop.var, loop.lows, loop.highs, True, [t]))
+    return out
+
+
+def _hoisted(loop: Loop) -> Tree:
+    """A guard that is all of a loop's body, moved out as far as it does not depend on the loop."""
+    if len(loop.body) != 1 or not isinstance(loop.body[0], Guard):
+        return loop
+    guard = loop.body[0]
+    out = tuple(c for c in guard.cons if loop.var not in c.e.names)
+    if not out:
+        return loop
+    rest = tuple(c for c in guard.cons if loop.var in c.e.names)
+    loop.body = [Guard(rest, guard.body)] if rest else guard.body
+    return Guard(out, [loop])
+
+
+def _boxed(lin: Linear, box: Box, context: Cons) -> Tree:
+    """A guard round a box for what does not depend on its fields."""
+    box.plain = guarded(lin, box.plain, context)
+    env = box.leaf.env
+    cons = lin.tidy(Con(lin.plain(c.e.substitute(env)), c.eq) for c in box.leaf.stmt.cons)
+    open_ = {f for f in box.leaf.stmt.fields if f not in env}
+    needed = tuple(c for c in cons if not c.e.names & open_ and not lin.implies(context, c))
+    return Guard(needed, [box]) if needed else box
+
+
+def leaves(tree: Sequence[Tree]) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
+    """Every leaf with the loops round it, in order."""
+    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(t, ()) for t in reversed(tree)]
+    while stack:
+        t, loops = stack.pop()
+        match t:
+            case Leaf():
+                yield t, loops
+            case Box():
+                yield t.leaf, loops
+            case Loop():
+                stack += [(b, (*loops, t)) for b in reversed(t.body)]
+            case Guard():
+                stack += [(b, loops) for b in reversed(t.body)]
+
+
+def subtrees(trees: Iterable[Tree]) -> Iterator[Tree]:
+    """Every node, outer ones first."""
+    for t in trees:
+        yield t
+        if isinstance(t, Loop | Guard):
+            yield from subtrees(t.body)
+
+
+def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | None:
+    """A copy of a tree with variables replaced; None if it never runs."""
+    given = dict(values)
+
+    def new(e: IndexExpr) -> IndexExpr:
+        return lin.plain(e.substitute(given))
+
+    match t:
+        case Leaf(stmt, env):
+            return Leaf(stmt, {f: new(e) for f, e in env.items()})
+        case Guard(cons, body):
+            kept = lin.tidy(Con(new(c.e), c.eq) for c in cons)
+            if any((n := c.e.constant) is not None and (n != 0 if c.eq else n < 0) for c in kept):
+                return None
+            copies = [c for b in body if (c := replaced(lin, b, values)) is not None]
+            if not kept and len(copies) == 1:
+                return copies[0]
+            return Guard(kept, copies)
+        case Loop():
+            copies = [c for b in t.body if (c := replaced(lin, b, values)) is not None]
+            return Loop(t.var, tuple(map(new, t.lows)), tuple(map(new, t.highs)), t.parallel, copies)
+        case Box():
+            raise AssertionError("contractions are not copied")

@@ -1,0 +1,87 @@
+"""Loops of few iterations whose variable picks entries of constant arrays, written out: then all bounds inside are numbers.
+
+    for k in 1..2: for i in 1..N[k]: ...      ->      for i in 1..5: ...; for i in 1..6: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from upl_mlir.passes.loops.terms import Fold, walk
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
+from upl_mlir.passes.storage import Array
+from upl_mlir.poly.expr import IndexExpr, Lookup
+from upl_mlir.poly.linear import Linear
+
+MOST = 8
+"""Loops of more iterations stay."""
+STATEMENTS = 96
+"""More statements than that are not made of one loop."""
+
+
+def unrolled(lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array]) -> list[Tree]:
+    """The tree with such loops written out."""
+    private = [a.loop for a in arrays.values() if a.loop is not None]
+    return [new for t in tree for new in _unroll(lin, t, private)]
+
+
+def _unroll(lin: Linear, t: Tree, private: list[Loop]) -> list[Tree]:
+    match t:
+        case Loop():
+            values = _values(lin, t, private)
+            if values is None:
+                t.body = [new for b in t.body for new in _unroll(lin, b, private)]
+                return [t]
+            out: list[Tree] = []
+            for v in values:
+                for b in t.body:
+                    copy = replaced(lin, b, {t.var: IndexExpr.of(v)})
+                    out += [] if copy is None else _unroll(lin, copy, private)
+            return out
+        case Guard():
+            t.body = [new for b in t.body for new in _unroll(lin, b, private)]
+            return [t]
+        case _:
+            return [t]
+
+
+def _values(lin: Linear, t: Loop, private: list[Loop]) -> range | None:
+    """The values of a loop that is to be written out, None for others."""
+    lows, highs = [lin.plain(e).constant for e in t.lows], [lin.plain(e).constant for e in t.highs]
+    if None in lows or None in highs:
+        return None
+    low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
+    if high - low >= MOST or not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
+        return None
+    if any(isinstance(b, Box) for b in subtrees(t.body)):
+        return None
+    inside = [t, *(loop for _, loops in leaves(t.body) for loop in loops)]
+    if any(p is loop for p in private for loop in inside):
+        return None
+    if (high - low + 1) * sum(1 for _ in leaves(t.body)) > STATEMENTS:
+        return None
+    return range(low, high + 1)
+
+
+def _picks(e: IndexExpr, var: str) -> bool:
+    """Whether an entry of an array is picked by a variable."""
+    return any(isinstance(a, Lookup) and var in a.index.names for m, _ in e.terms for a in m)
+
+
+def _expressions(t: Tree) -> Iterable[IndexExpr]:
+    """Bounds and conditions, those of sums included."""
+    match t:
+        case Loop():
+            yield from (*t.lows, *t.highs)
+            for b in t.body:
+                yield from _expressions(b)
+        case Guard():
+            yield from (c.e for c in t.cons)
+            for b in t.body:
+                yield from _expressions(b)
+        case Leaf(stmt, env):
+            for term, _ in walk(stmt.term):
+                if isinstance(term, Fold):
+                    yield from (c.e.substitute(env) for p in term.parts for c in p.cons)
+        case Box():
+            pass

@@ -1,0 +1,258 @@
+"""The shapes of the notation in their own coordinates: what a box and the texts of an arrow look like, and how large
+they are.
+
+A shape is a list of marks (outlines and lines of text) with its outer size and the points where arrows enter and leave.
+Lengths are pixels; y goes down.  In a mirrored band arrows run to the left: inputs are on the right edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from upl_mlir.picture.model import Arrow, Box, Kind
+from upl_mlir.picture.text import SIZE, SMALL, cut, widest, width, wrap
+
+OVERHANG = 13.0  # how far the ovals of inputs stand out of their box
+ROW, LINE, SMALL_LINE = 30.0, 18.0, 14.0  # distances between inputs, between lines of text
+OUT = 26.0  # between arrows that leave
+BADGE = 20.0  # height of a hexagon
+HEAD = 32.0  # height of a box's first row
+DOMAIN_COLUMNS = 26  # characters of a line of a domain
+
+
+class Outline(Enum):
+    """The outlines that there are."""
+
+    RECT = "rect"
+    OVAL = "oval"
+    HEXAGON = "hexagon"
+    FLAG = "flag"  # a host input: points to where its arrows go
+    NOTCH = "notch"  # a host output: open where they come from
+
+
+@dataclass(frozen=True)
+class Form:
+    """An outline with its class of style."""
+
+    outline: Outline
+    style: str
+    x: float
+    y: float
+    width: float
+    height: float
+    mirrored: bool = False
+    dashed: bool = False
+    port: str = ""  # the input that it is
+
+
+@dataclass(frozen=True)
+class Words:
+    """One line of text; (x, y) is its left end at half its height."""
+
+    text: str
+    style: str
+    x: float
+    y: float
+    size: float = SIZE
+    bold: bool = False
+    italic: bool = False
+
+    @property
+    def width(self) -> float:
+        """Width of the line."""
+        return width(self.text, self.size)
+
+
+Mark = Form | Words
+Point = tuple[float, float]
+
+
+@dataclass
+class Shape:
+    """Marks, outer size, and for every input and every leaving arrow the point on the outer edge and the one on the
+    drawn outline, which lies further in."""
+
+    width: float = 0.0
+    height: float = 0.0
+    marks: list[Mark] = field(default_factory=list[Mark])
+    entries: dict[str, tuple[Point, Point]] = field(default_factory=dict[str, tuple[Point, Point]])
+    exits: list[tuple[Point, Point]] = field(default_factory=list[tuple[Point, Point]])
+
+
+def hexagon(text: str, x: float, y: float, style: str) -> tuple[Form, Words]:
+    """A hexagon round a text; (x, y) is its upper left corner."""
+    form = Form(Outline.HEXAGON, f"u-{style}", x, y, badge_width(text), BADGE)
+    return form, Words(text, f"u-on-{style}", x + (form.width - width(text)) / 2, y + BADGE / 2)
+
+
+def badge_width(text: str) -> float:
+    """Width of a hexagon round a text."""
+    return width(text) + 22.0
+
+
+def box_shape(box: Box, exits: int, *, mirrored: bool) -> Shape:
+    """The shape of a box that so many arrows leave."""
+    if box.kind is Kind.NODE:
+        return _node(box, exits, mirrored)
+    if box.kind is Kind.LONE:
+        return _lone(box, exits, mirrored)
+    return _host(box, exits, mirrored)
+
+
+def _node(box: Box, exits: int, mirrored: bool) -> Shape:
+    """A rectangle with name, index fields and assignments, and its inputs as ovals on the edge where arrows come in."""
+    gap = 5.0 if box.glued else 0.0  # for the second outline
+    ports = [cut(p.text) for p in box.ports]
+    lines = [cut(line) for line in box.lines]
+    oval = widest(ports) * 1.1 + 20.0 if ports else 0.0
+    out = OVERHANG if ports else 0.0
+    badge = badge_width(cut(box.fields)) + 12.0 if box.fields is not None else 0.0
+    name = cut(box.name)
+    inner = (oval - out if ports else 0.0) + (widest(lines) + 22.0 if lines else 12.0)
+    w = max(width(name) + badge + 24.0, inner, 64.0)
+    rows = max(len(ports) * ROW, len(lines) * LINE + 4.0 if lines else 0.0, exits * OUT - 6.0, 0.0)
+    h = HEAD + rows + (6.0 if rows else 0.0)
+    x = gap if mirrored else max(out, gap)
+    total = x + w + (max(out, gap) if mirrored else gap)
+    shape = Shape(total, h + 2 * gap)
+    add = shape.marks.append
+    if box.glued:
+        add(Form(Outline.RECT, "u-node", x - 4, gap - 4, w + 8, h + 8, dashed=True))
+    add(Form(Outline.RECT, "u-node", x, gap, w, h, dashed=box.glued))
+    add(Words(name, "u-text", x + 12, gap + HEAD / 2, bold=True))
+    if box.fields is not None:
+        shape.marks += hexagon(cut(box.fields), x + w - badge, gap + (HEAD - BADGE) / 2, "fields")
+    content = gap + HEAD + (rows - len(ports) * ROW) / 2
+    for i, (port, text) in enumerate(zip(box.ports, ports, strict=True)):
+        left = x + w + out - oval if mirrored else x - out
+        y = content + i * ROW + ROW / 2
+        add(Form(Outline.OVAL, "u-port", left, y - 12, oval, 24.0, port=port.name))
+        add(Words(text, "u-on-port", left + (oval - width(text)) / 2, y))
+        shape.entries[port.name] = ((total if mirrored else 0.0, y), (left + oval if mirrored else left, y))
+    start = gap + HEAD + (rows - len(lines) * LINE) / 2
+    at = x + 10.0 if mirrored else x + (oval - out + 10.0 if ports else 12.0)
+    for i, text in enumerate(lines):
+        add(Words(text, "u-text", at, start + i * LINE + LINE / 2))
+    base = gap + HEAD + (rows - exits * OUT) / 2 if rows else gap + (h - exits * OUT) / 2
+    for i in range(exits):
+        y = base + (i + 0.5) * OUT
+        shape.exits.append(((0.0, y), (x, y)) if mirrored else ((total, y), (x + w, y)))
+    return shape
+
+
+def _lone(box: Box, exits: int, mirrored: bool) -> Shape:
+    """The input of a node that is nothing else, with its index fields beneath."""
+    port = box.ports[0]
+    second = cut(port.text) if port.gathers or ":" in port.text else ""
+    texts = [cut(box.name), *([second] if second else [])]
+    ry = max(26.0 if second else 18.0, exits * OUT * 0.58)
+    half = LINE * len(texts) / 2
+    rx = max(widest(texts) / 2 / math.sqrt(1 - min(half / ry, 0.85) ** 2) + 8.0, 1.2 * ry)
+    badge = badge_width(cut(box.fields)) if box.fields is not None else 0.0
+    w = max(2 * rx, badge)
+    left, cx = (w - 2 * rx) / 2, w / 2
+    shape = Shape(w, 2 * ry + (BADGE - 7.0 if badge else 0.0))
+    shape.marks.append(Form(Outline.OVAL, "u-port", left, 0.0, 2 * rx, 2 * ry, port=port.name))
+    lift = 2.0 if badge else 0.0
+    for i, text in enumerate(texts):
+        y = ry - half + (i + 0.5) * LINE - lift
+        shape.marks.append(Words(text, "u-on-port", cx - width(text) / 2, y, bold=i == 0))
+    if box.fields is not None:
+        shape.marks += hexagon(cut(box.fields), cx - badge / 2, 2 * ry - 7.0, "fields")
+    tips = ((w, left + 2 * rx), (0.0, left))
+    outer, drawn = tips[0] if mirrored else tips[1]
+    shape.entries[port.name] = ((outer, ry), (drawn, ry))
+    for i in range(exits):
+        y = ry + (i - (exits - 1) / 2) * OUT * 0.85
+        reach = rx * math.sqrt(max(0.0, 1 - ((y - ry) / ry) ** 2))
+        shape.exits.append(((0.0, y), (cx - reach, y)) if mirrored else ((w, y), (cx + reach, y)))
+    return shape
+
+
+def _host(box: Box, exits: int, mirrored: bool) -> Shape:
+    """A host port: a flag that points along its arrows, or one that is open to them; index fields beneath."""
+    text = cut(f"{box.name}: {box.type}" if box.type else box.name)
+    gap = 5.0 if box.glued else 0.0
+    h = max(32.0, exits * OUT + 6.0)
+    point = 14.0
+    w = max(width(text) + 2 * point + 18.0, 60.0)
+    badge = badge_width(cut(box.fields)) if box.fields is not None else 0.0
+    total = max(w + 2 * gap, badge)
+    x = (total - w) / 2
+    shape = Shape(total, h + gap + (BADGE - 6.0 if badge else gap))
+    outline = Outline.FLAG if box.kind is Kind.INPUT else Outline.NOTCH
+    if box.glued:
+        around = Form(outline, "u-host", x - 4, gap - 4, w + 8, h + 8, mirrored, dashed=True)
+        shape.marks.append(around)
+    shape.marks.append(Form(outline, "u-host", x, gap, w, h, mirrored, box.glued))
+    shape.marks.append(Words(text, "u-text", x + (w - width(text)) / 2, gap + h / 2 - (2 if badge else 0), bold=True))
+    if box.fields is not None:
+        shape.marks += hexagon(cut(box.fields), (total - badge) / 2, gap + h - 6.0, "fields")
+    if box.kind is Kind.OUTPUT:
+        y = gap + h / 2
+        shape.entries[box.name] = ((total, y), (x + w - point, y)) if mirrored else ((0.0, y), (x + point, y))
+    for i in range(exits):
+        y = gap + h / 2 + (i - (exits - 1) / 2) * OUT
+        inset = point * abs(y - gap - h / 2) / (h / 2)
+        shape.exits.append(((0.0, y), (x + inset, y)) if mirrored else ((total, y), (x + w - inset, y)))
+    return shape
+
+
+def domain_shape(box: Box) -> Shape | None:
+    """The domain as a comment, which stands beneath the box."""
+    if not box.domain:
+        return None
+    lines = wrap(box.domain, DOMAIN_COLUMNS)
+    first = width("// ", SMALL)
+    shape = Shape(first + widest(lines, SMALL), len(lines) * SMALL_LINE + 2)
+    shape.marks.append(Words("//", "u-domain", 0.0, 2 + SMALL_LINE / 2, SMALL))
+    shape.marks += [Words(t, "u-domain", first, 2 + (i + 0.5) * SMALL_LINE, SMALL) for i, t in enumerate(lines)]
+    return shape
+
+
+def moved(mark: Mark, dx: float, dy: float) -> Mark:
+    """The mark somewhere else."""
+    return replace(mark, x=mark.x + dx, y=mark.y + dy)
+
+
+def label_shape(arrow: Arrow, *, mirrored: bool) -> Shape | None:
+    """What stands on an arrow, in the order in which it passes: the value in a rectangle, the index in a hexagon."""
+    parts: list[tuple[str, bool]] = []
+    if arrow.value:
+        parts.append((cut(arrow.value), True))
+    if arrow.index is not None:
+        parts.append((cut(arrow.index), False))
+    if not parts:
+        return None
+    x, shape = 0.0, Shape(height=BADGE + 2.0)
+    for text, is_value in reversed(parts) if mirrored else parts:
+        if is_value:
+            w = width(text) + 12.0
+            shape.marks.append(Form(Outline.RECT, "u-value", x, 1.0, w, BADGE))
+            shape.marks.append(Words(text, "u-text", x + 6.0, 1.0 + BADGE / 2))
+            x += w
+        else:
+            shape.marks += hexagon(text, x, 1.0, "index")
+            x += badge_width(text)
+        x += 4.0
+    shape.width = x - 4.0
+    return shape
+
+
+def base_shape(arrow: Arrow) -> Shape | None:
+    """What stands at the base of an arrow: its condition, and the points that it is sent for."""
+    texts = _base_texts(arrow)
+    if not texts:
+        return None
+    shape = Shape(widest(texts, SMALL) + 6.0, len(texts) * SMALL_LINE)
+    for i, text in enumerate(texts):
+        shape.marks.append(Words(text, "u-condition", 3.0, (i + 0.5) * SMALL_LINE, SMALL, italic=True))
+    return shape
+
+
+def _base_texts(arrow: Arrow) -> Sequence[str]:
+    condition = [f"if {cut(arrow.condition)}"] if arrow.condition else []
+    return [*condition, *([f"for {cut(arrow.loops)}"] if arrow.loops else [])]

@@ -1,0 +1,164 @@
+"""A laid-out picture as SVG text: one group per box and arrow, each with its tooltip and what the page needs to find it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from upl_mlir.picture.layout import PlacedArrow, PlacedBox, PlacedShape, lay_out
+from upl_mlir.picture.model import Band, Picture
+from upl_mlir.picture.shapes import Form, Mark, Outline, Point, Words, moved
+from upl_mlir.picture.style import Theme, style_sheet
+from upl_mlir.picture.text import cut, escape, widest
+
+MARGIN, ROUND, TITLE = 18.0, 7.0, 17.0
+KEPT = ("stash", "kept", "handed on")
+"""Rules of arrows that keep a value for later; they are dashed."""
+CAPTIONS = {Band.PROGRAM: "program", Band.DERIVATIVE: "derivative"}
+
+
+def svg_of(picture: Picture, *, theme: Theme | None = Theme.AUTO) -> str:
+    """The picture as an SVG document; without a theme it has no styles, for a page that has its own.
+
+    Raises UplError (UPL1804) without the JavaScript engine that lays it out.
+    """
+    plan = lay_out(picture)
+    head, head_width, head_height = _header(picture, plan.width)
+    width = max(plan.width, head_width) + 2 * MARGIN
+    height = plan.height + head_height + 2 * MARGIN
+    dy = MARGIN + head_height
+    title = escape(f"UPL program {picture.name}")
+    size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="upl-picture" {size} role="img" aria-label="{title}">',
+        f"<title>{title}</title>",
+        *([f"<style>{style_sheet(theme)}</style>"] if theme is not None else []),
+        f'<rect class="u-page" x="0" y="0" width="{_n(width)}" height="{_n(height)}"/>',
+        *(_mark(m) for m in head),
+    ]
+    inner = width - 2 * MARGIN
+    for band, y, h in plan.bands:
+        lines.append(_mark(Form(Outline.RECT, "u-band", MARGIN, y + dy, inner, h)))
+        caption = f"{CAPTIONS[band]} ←" if band is Band.DERIVATIVE and picture.mirrored else f"{CAPTIONS[band]} →"
+        lines.append(_mark(Words(caption, "u-text", MARGIN + 12, y + dy + 15, italic=True)))
+    lines += _arrows(plan.arrows, MARGIN, dy)
+    lines += (_box(b, MARGIN, dy) for b in plan.boxes)
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _header(picture: Picture, plan_width: float) -> tuple[list[Mark], float, float]:
+    """The program's name on the left and the box of constants at the top on the right; its width and height."""
+    name = cut(picture.name)
+    title = Words(name, "u-text", MARGIN, MARGIN + TITLE, TITLE, bold=True)
+    lines = [cut(c, 70) for c in picture.constants]
+    if not lines:
+        return [title], title.width, 2 * TITLE + 4
+    wide, high = widest(lines) + 20.0, len(lines) * 18.0 + 10.0
+    total = max(plan_width, title.width + 40.0 + wide)
+    x = MARGIN + total - wide
+    marks: list[Mark] = [title, Form(Outline.RECT, "u-constants", x, MARGIN, wide, high)]
+    marks += [Words(t, "u-text", x + 10, MARGIN + 5 + (i + 0.5) * 18.0) for i, t in enumerate(lines)]
+    return marks, total, max(high, 2 * TITLE) + 14.0
+
+
+def _box(placed: PlacedBox, dx: float, dy: float) -> str:
+    box = placed.box
+    facts = {"id": box.id, "name": box.name, "kind": box.kind.value, "primal": box.primal, "where": box.where}
+    what = "".join(f' data-{k}="{escape(v)}"' for k, v in facts.items() if v)
+    glued = " u-second" if box.glued else ""
+    return (
+        f'<g class="u-box{glued}" tabindex="0"{what}><title>{escape(box.title)}</title>'
+        f"{''.join(_marks(placed.at, dx, dy))}{''.join(_marks(placed.domain, dx, dy)) if placed.domain else ''}</g>"
+    )
+
+
+def _arrows(arrows: Sequence[PlacedArrow], dx: float, dy: float) -> Iterator[str]:
+    """Lines first, so that no line runs over a text."""
+    for a in arrows:
+        yield _arrow(a, dx, dy)
+
+
+def _arrow(placed: PlacedArrow, dx: float, dy: float) -> str:
+    a = placed.arrow
+    facts = {"id": a.id, "source": a.source, "target": a.target, "port": a.port, "rule": a.rule, "where": a.where}
+    what = "".join(f' data-{k}="{escape(v)}"' for k, v in facts.items() if v)
+    line = [(x + dx, y + dy) for x, y in placed.line]
+    texts = [m for s in (placed.label, placed.base) if s is not None for m in _marks(s, dx, dy)]
+    derived = f" u-derived{' u-kept' if a.rule in KEPT else ''}" if a.rule else ""
+    return (
+        f'<g class="u-arrow{derived}" tabindex="0"{what}><title>{escape(a.title)}</title>'
+        f'<path class="u-line" d="{_path(line)}"/>{_head(line)}{"".join(texts)}</g>'
+    )
+
+
+def _marks(at: PlacedShape, dx: float, dy: float) -> Iterator[str]:
+    for m in at.shape.marks:
+        yield _mark(moved(m, at.x + dx, at.y + dy))
+
+
+def _mark(m: Mark) -> str:
+    if isinstance(m, Words):
+        weight = ' font-weight="bold"' if m.bold else ""
+        slope = ' font-style="italic"' if m.italic else ""
+        length = f' textLength="{_n(m.width)}" lengthAdjust="spacingAndGlyphs"' if m.text else ""
+        return (
+            f'<text class="{m.style}" x="{_n(m.x)}" y="{_n(m.y + 0.36 * m.size)}" font-size="{_n(m.size)}"'
+            f"{weight}{slope}{length}>{escape(m.text)}</text>"
+        )
+    style = f"{m.style} u-glued" if m.dashed else m.style
+    match m.outline:
+        case Outline.RECT:
+            return (
+                f'<rect class="{style}" x="{_n(m.x)}" y="{_n(m.y)}" width="{_n(m.width)}" height="{_n(m.height)}" rx="3"/>'
+            )
+        case Outline.OVAL:
+            rx, ry = m.width / 2, m.height / 2
+            port = f' data-port="{escape(m.port)}"'
+            return f'<ellipse class="{style}" cx="{_n(m.x + rx)}" cy="{_n(m.y + ry)}" rx="{_n(rx)}" ry="{_n(ry)}"{port}/>'
+        case _:
+            points = " ".join(f"{_n(x)},{_n(y)}" for x, y in _corners(m))
+            return f'<polygon class="{style}" points="{points}"/>'
+
+
+def _corners(m: Form) -> list[Point]:
+    """The corners of a hexagon or of a host port."""
+    x, y, w, h = m.x, m.y, m.width, m.height
+    if m.outline is Outline.HEXAGON:
+        s = 8.0
+        return [(x, y + h / 2), (x + s, y), (x + w - s, y), (x + w, y + h / 2), (x + w - s, y + h), (x + s, y + h)]
+    s = 14.0
+    if m.outline is Outline.FLAG:
+        points = [(x, y), (x + w - s, y), (x + w, y + h / 2), (x + w - s, y + h), (x, y + h)]
+    else:
+        points = [(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x + s, y + h / 2)]
+    return [(2 * x + w - px, py) for px, py in points] if m.mirrored else points
+
+
+def _path(line: Sequence[Point]) -> str:
+    """A line with round corners, which ends where the head begins."""
+    parts = [f"M{_n(line[0][0])} {_n(line[0][1])}"]
+    for before, at, after in zip(line, line[1:], line[2:], strict=False):
+        r = min(ROUND, math.dist(before, at) / 2, math.dist(at, after) / 2)
+        (x0, y0), (x1, y1) = _towards(at, before, r), _towards(at, after, r)
+        parts.append(f"L{_n(x0)} {_n(y0)}Q{_n(at[0])} {_n(at[1])} {_n(x1)} {_n(y1)}")
+    end = _towards(line[-1], line[-2], 6.0)
+    return "".join([*parts, f"L{_n(end[0])} {_n(end[1])}"])
+
+
+def _head(line: Sequence[Point]) -> str:
+    """The head of an arrow, a triangle."""
+    (x, y), back = line[-1], _towards(line[-1], line[-2], 10.0)
+    dx, dy = (x - back[0]) * 0.4, (y - back[1]) * 0.4
+    points = ((x, y), (back[0] - dy, back[1] + dx), (back[0] + dy, back[1] - dx))
+    return f'<polygon class="u-head" points="{" ".join(f"{_n(px)},{_n(py)}" for px, py in points)}"/>'
+
+
+def _towards(a: Point, b: Point, length: float) -> Point:
+    """The point so far from `a` on the way to `b`."""
+    d = math.dist(a, b) or 1.0
+    return a[0] + (b[0] - a[0]) * length / d, a[1] + (b[1] - a[1]) * length / d
+
+
+def _n(x: float) -> str:
+    """A number with at most two digits behind the point."""
+    return f"{x:.2f}".rstrip("0").rstrip(".") if x else "0"

@@ -1,0 +1,52 @@
+"""`upl draw`: the picture of a program in UPL's notation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upl_mlir.api import Program
+
+
+def add_arguments(p: argparse.ArgumentParser) -> None:
+    """The options of the command, besides those of every command on a program."""
+    p.add_argument("-o", dest="output", metavar="F.svg|F.png|F.dot", help="where to write; default: SVG, printed")
+    p.add_argument("--theme", choices=["auto", "light", "dark"], default="auto",
+                   help="colours; auto follows the reader's system")  # fmt: skip
+    derivative_arguments(p)
+
+
+def derivative_arguments(p: argparse.ArgumentParser) -> None:
+    """The options that ask for the derivative beside the program."""
+    p.add_argument("--of", metavar="PORT", help="with the derivative of this; without it `adjoint of` is expanded")
+    p.add_argument("--wrt", action="append", default=[], metavar="PORT", help="by what; may be repeated or a list A,B")
+    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse", help="adjoints or tangents")
+
+
+def derived(p: Program, args: argparse.Namespace) -> Program:
+    """The program, or its derivative where the command line asks for it."""
+    from upl_mlir.api import jvp, vjp
+    from upl_mlir.tools.boundary import UsageError
+
+    wrt = [w for item in args.wrt for w in item.split(",")]
+    if (args.of is None) != (not wrt):
+        raise UsageError("--of and --wrt go together")
+    return p if args.of is None else (jvp if args.mode == "forward" else vjp)(p, of=args.of, wrt=wrt)
+
+
+def run(p: Program, args: argparse.Namespace) -> int:
+    """Write the picture; returns the exit status."""
+    from upl_mlir.drawing import draw
+    from upl_mlir.tools.boundary import whole_file
+
+    drawing = draw(derived(p, args), theme=args.theme)
+    if args.output in (None, "-"):
+        sys.stdout.write(drawing.svg())
+        return 0
+    data = drawing.encoded(Path(args.output).suffix)
+    with whole_file(args.output) as stream:
+        stream.write(data)
+    return 0

@@ -1,0 +1,61 @@
+"""`upl view`: the page with the picture, the passes and the replay of a run; and `upl run --trace`, which records one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from upl_mlir.diagnostics import UplError
+from upl_mlir.tools.boundary import UsageError, write_whole
+from upl_mlir.tools.draw import derivative_arguments
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from upl_mlir.api import Program
+
+
+def add_arguments(p: argparse.ArgumentParser) -> None:
+    """The options of the command, besides those of every command on a program."""
+    p.add_argument("-o", dest="output", metavar="F.html", required=True, help="where to write")
+    p.add_argument("--trace", metavar="T.json", help="a run to replay, as `upl run --trace` writes it")
+    derivative_arguments(p)
+
+
+def run(p: Program, args: argparse.Namespace) -> int:
+    """Write the page; returns the exit status."""
+    from upl_mlir.replay import load_trace
+    from upl_mlir.viewing import view
+
+    wrt = [w for item in args.wrt for w in item.split(",")]
+    if (args.of is None) != (not wrt):
+        raise UsageError("--of and --wrt go together")
+    trace = load_trace(args.trace) if args.trace else None
+    write_whole(args.output, view(p, of=args.of, wrt=wrt, mode=args.mode, trace=trace))
+    return 0
+
+
+def traced(
+    p: Program, args: argparse.Namespace, arrays: Mapping[str, Any]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Run a program on the interpreter and write the trace, also of a run that fails: outputs and statistics.
+
+    Raises that run's UplError.
+    """
+    from upl_mlir.replay import record
+
+    if args.engine != "interp":
+        raise UsageError(f"--trace records the interpreter, not --engine {args.engine}")
+    if Path(args.trace).suffix not in (".json", ".gz"):
+        raise UsageError(f"--trace {args.trace}: expected a name that ends in .json or .json.gz")
+    params = {name: value for name, value in arrays.items() if name in p.params}
+    trace, result = record(
+        p, {n: v for n, v in arrays.items() if n not in params}, real=args.real or "f64", gather=args.gather,
+        order=args.order, seed=args.seed, **params,
+    )  # fmt: skip
+    trace.save(args.trace)
+    if isinstance(result, UplError):
+        raise result
+    return result.outputs, result.stats.to_dict()
