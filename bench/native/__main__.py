@@ -79,11 +79,12 @@ def main() -> None:
                     n: child("worker", case.key, "--memory", n) for n in ("native", "jax", "torch", "C")
                 }
         found[case.key] = record
+        if not given.verify:
+            report.update("native", results)  # each case at once: what breaks off later loses nothing
         print(table.short(case, record), file=sys.stderr, flush=True)
     if given.verify:
         bad = [c.key for c in cases if found[c.key]["one"].get("failed")]
         sys.exit(f"wrong or failed: {', '.join(bad)}" if bad else None)
-    report.update("native", results)
     print(table.markdown(results))
 
 

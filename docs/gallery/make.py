@@ -20,7 +20,7 @@ from upl_mlir.viewing import view
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GALLERY = Path("docs/gallery")
-DERIVATIVES = {"perceptron": ("R", ["W"]), "softmax": ("Y", ["X"]), "lstm": ("Y", ["W"]), "cholesky": ("L", ["A"])}
+DERIVATIVES = {"perceptron": ("R", ["W"]), "softmax": ("Loss", ["X"]), "lstm": ("Y", ["W"]), "cholesky": ("L", ["A"])}
 """Examples that are shown with a derivative: of what, by what."""
 
 
@@ -82,7 +82,7 @@ def main() -> None:
     lines = [
         "# Gallery", "",
         "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
-        "The page of `upl view` with the perceptron, its derivative and a run to replay: [perceptron.html](perceptron.html)", "",
+        "The page of `upl view` with the perceptron, its derivative and a run: [perceptron.html](perceptron.html)", "",
         "![The page of upl view](view.png)", "",
     ]  # fmt: skip
     for name in names:

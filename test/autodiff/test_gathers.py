@@ -149,7 +149,7 @@ def test_names_of_new_inputs_hide_nothing(op, tools, rng):
 @pytest.mark.parametrize("form", ["text", "mlir", "module"])
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 def test_a_second_derivative_through_a_product_is_refused(mode, form, real):
-    """The mark is part of the program: it comes back from either text.  As a number it would be wrong where factors are 0."""
+    """The mark is part of the program: it comes back from either text.  As a number it would be wrong at factors 0."""
     text = ONE.replace("OP", "*").replace("s[#]", f"s[#]: {real}")
     for g in (upl.grad(upl.load(text), of="L", wrt="X"), upl.jvp(upl.load(text), of="L", wrt="X")):
         again = {"text": str, "mlir": upl.Program.to_mlir, "module": lambda p: p}[form](g)

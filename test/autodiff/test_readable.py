@@ -45,6 +45,8 @@ WANTED = {
 }
 output d_A<i,j> in 0<=i<n, j==i  // derivative of the objective by A
 """,
+    # quotient and remainder, as in the primal
+    ("reshape", "Y", "A W"): "  d_Y*w -> d_A<(c+4*r) floordiv 6,(c+4*r) mod 6>\n",
     # the offset is an entry of an array
     ("scan", "Y", "X"): "  if k>0 && i>=P[k-1]: d_s #2 -> DS.d_s<k-1,i-P[k-1]>\n",
 }
@@ -53,6 +55,22 @@ output d_A<i,j> in 0<=i<n, j==i  // derivative of the objective by A
 @pytest.mark.parametrize(("name", "of", "wrt"), WANTED, ids=[w[0] for w in WANTED])
 def test_an_adjoint_node_is_written_as_by_hand(tools, name, of, wrt) -> None:
     assert WANTED[name, of, wrt] in str(tools.vjp(name, of, wrt))
+
+
+def test_tidied_quotients_are_equal() -> None:
+    """At all small values: whole numbers inside, remainders, what has two quotients or another factor stays."""
+    from upl_mlir.passes.reverse import tidy
+    from upl_mlir.poly.parse import parse_index
+
+    texts = ["r + (c-2*r) floordiv 6", "c - 2*r - 6*((c-2*r) floordiv 6)", "c + 4*r - 6*((c-2*r) floordiv 6)"]
+    texts += ["2 + c floordiv 4", "c - 5 - 4*((c-1) floordiv 4)", "c - 3*(c floordiv 4)", "c floordiv 2 + r floordiv 3"]
+    for text in texts:
+        e = parse_index(text)
+        for c in range(-7, 8):
+            for r in range(-7, 8):
+                at = {"c": c, "r": r}
+                assert tidy(e).evaluate(at, lambda _a, _i: 0) == e.evaluate(at, lambda _a, _i: 0), (text, at)
+    assert [str(tidy(parse_index(t))) for t in texts[:2]] == ["(c+4*r) floordiv 6", "(c+4*r) mod 6"]
 
 
 def test_each_neighbour_of_a_stencil_counts_where_it_is(tools) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ["docs/tutorial.md"]
+PAGES = ["docs/tutorial.md", "docs/drawing.md", "docs/native.md"]
 BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python)\n(?P<text>.*?)^```$", re.S | re.M)
 
 

@@ -73,7 +73,7 @@ def test_every_key_of_the_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[matching]\ncapacty = 3", "m.toml: error[UPL1721]: machine description: unknown key `capacty` in [matching]"),
+        ("[matching]\ncapacty = 3", "m.toml:2:1: error[UPL1721]: machine description: unknown key `capacty` in [matching]"),
         ("[matching]\ncapacty = 3", "did you mean `capacity`?"),
         ("core = 3", "did you mean `cores`?"),
         ("[nett]", "error[UPL1721]: machine description: unknown key `nett`"),
@@ -84,6 +84,12 @@ def test_every_key_of_the_format(tmp_path: Path) -> None:
         ('[matching]\norganisation = "tree"', "error[UPL1722]"),
         ("matching = 3", "error[UPL1722]"),
         ("cores =", "error[UPL1720]: the machine description is not TOML"),
+        ("cores = 1\nname =", "m.toml:2:1: error[UPL1720]"),
+        ("cores = 1\n\n[token]\ntag_bits = 0", "m.toml:4:1: error[UPL1722]"),
+        ('name = "x"\ncores = "two"', "m.toml:2:1: error[UPL1722]"),
+        ("matching.ways = 0", "m.toml:1:1: error[UPL1722]"),
+        ('[matching]\norganisation = "hashed"\ncapacity = 96', "m.toml:3:1: error[UPL1722]: machine description: matching"),
+        ('[matching]\norganisation = "hashed"\ncapacity = 96', "help: for instance 64"),
     ],
 )
 def test_mistakes(text: str, expected: str) -> None:

@@ -244,7 +244,7 @@ def test_too_many_nodes() -> None:
     ("machine", "key"),
     [
         (Machine(cores=4), "cores = 4"),
-        (Machine(matching=Matching(organisation=Organisation.HASHED)), 'matching.organisation = "hashed"'),
+        (Machine(matching=Matching(organisation=Organisation.DIRECT)), 'matching.organisation = "direct"'),
     ],
 )
 def test_what_is_not_built_is_refused(machine: Machine, key: str) -> None:

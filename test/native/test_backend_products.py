@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.native.backend import compile_module
@@ -68,6 +71,30 @@ def test_ordered_products_are_those_of_plain_loops(modules: Any, machine: Machin
     for i in range(k):
         expected += a[:, i : i + 1] * b[i : i + 1, :]
     np.testing.assert_array_equal(_run(kernel, modules, a, b, c), expected)
+
+
+@pytest.mark.parametrize("type_", FORMATS)
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt"])
+def test_products_that_begin_anew(modules: Any, machine: Machine, layout: str, type_: str) -> None:
+    """What stood in the result does not count after `linalg.fill`, whichever way is taken; without summands zeros stay."""
+    dtype, unit = FORMATS[type_]
+    a_map = "(i,j,k)->(k,i)" if layout[0] == "t" else "(i,j,k)->(i,k)"
+    b_map = "(i,j,k)->(j,k)" if layout[1] == "t" else "(i,j,k)->(k,j)"
+    module = modules.product([a_map, b_map, "(i,j,k)->(i,j)"], "ppr", type_, RELAXED)
+    generic = next(op for op in module.walk() if isinstance(op, GenericOp))
+    start = arith.ConstantOp(FloatAttr(0.0, generic.body.block.args[0].type))
+    fill = FillOp([start.result], generic.outputs, res=[])
+    assert generic.parent is not None
+    generic.parent.insert_ops_before([start, fill], generic)
+    kernel = compile_module(module, machine=machine)
+    for m, n, k in SHAPES:
+        a, b = (_random(s, *shape, dtype=dtype) for s, shape in enumerate(((m, k), (k, n))))
+        stored_a = np.ascontiguousarray(a.T) if layout[0] == "t" else a
+        stored_b = np.ascontiguousarray(b.T) if layout[1] == "t" else b
+        found = _run(kernel, modules, stored_a, stored_b, np.full((m, n), np.nan, dtype))
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+        assert (np.abs(found - exact) <= unit * (k + 2) * size).all(), (m, n, k)
 
 
 CONVOLUTION = ["(n,o,y,x,c,p,q)->(n,c,y+p,x+q)", "(n,o,y,x,c,p,q)->(o,c,p,q)", "(n,o,y,x,c,p,q)->(n,o,y,x)"]

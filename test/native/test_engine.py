@@ -42,7 +42,8 @@ def native(text: str, **options: Any) -> upl.Compiled:
     "x",
     [
         np.arange(12.0)[::3], np.arange(8.0).reshape(4, 2)[:, 1], np.arange(4), np.arange(4, dtype=np.float32),
-        np.arange(4.0).astype(">f8"), [0.0, 3.0, 1.0, 2.0], np.frombuffer(b"x" + np.arange(4.0).tobytes(), np.float64, offset=1),
+        np.arange(4.0).astype(">f8"), [0.0, 3.0, 1.0, 2.0],
+        np.frombuffer(b"x" + np.arange(4.0).tobytes(), np.float64, offset=1),
         np.ma.masked_array(np.arange(4.0)), {(i,): 7.0 * i for i in range(1, 5)},
     ],
     ids=["strided", "column", "integers", "f32", "big-endian", "list", "unaligned", "subclass", "by index"],
@@ -60,7 +61,8 @@ def test_inputs_of_other_forms_are_converted(x: Any) -> None:
     ("arrays", "code"),
     [
         ({"X": np.zeros(1)}, "UPL1505"), ({"X": np.zeros((2, 2))}, "UPL1503"), ({"X": np.array(["a", "b"])}, "UPL1504"),
-        ({"X": np.zeros(3, complex)}, "UPL1504"), ({}, "UPL1505"), ({"n": 3}, "UPL1501"), ({"X": np.zeros(3), "n": 4}, "UPL1503"),
+        ({"X": np.zeros(3, complex)}, "UPL1504"), ({}, "UPL1505"), ({"n": 3}, "UPL1501"),
+        ({"X": np.zeros(3), "n": 4}, "UPL1503"),
         ({"X": np.zeros(3), "Q": 1}, "UPL1502"), ({"X": np.zeros(3), "n": -1}, "UPL1505"),
         ({"X": np.zeros(3), "n": 2.5}, "UPL1505"), ({"X": None, "n": 3}, "UPL1501"),
     ],
@@ -102,7 +104,8 @@ LOCKED.flags.writeable = False
 @pytest.mark.parametrize(
     ("out", "code", "words"),
     [
-        ({"Y": np.zeros(4)}, "UPL1503", "expected an array of shape (3,)"), ({"Y": np.zeros(3, np.float32)}, "UPL1503", "float64"),
+        ({"Y": np.zeros(4)}, "UPL1503", "expected an array of shape (3,)"),
+        ({"Y": np.zeros(3, np.float32)}, "UPL1503", "float64"),
         ({"Y": [0, 0, 0]}, "UPL1503", "found list"), ({"Y": np.zeros(6)[::2]}, "UPL1503", "must be contiguous"),
         ({"Y": LOCKED}, "UPL1503", "writeable"), ({"Y": BUFFER[:3], "Z": BUFFER[1:]}, "UPL1503", "share memory"),
         ({"W": np.zeros(3)}, "UPL1502", "there is no such output"),
@@ -169,7 +172,7 @@ def test_a_refuted_program_does_not_run() -> None:
 def test_faults_of_integers(text: str, given: dict[str, int], words: str) -> None:
     f = native(text)
     for run in (lambda: f(**given), lambda: f.scalar(*given.values())):
-        with pytest.raises(upl.UplError, match=f"UPL1604.*{words}"):
+        with pytest.raises(upl.UplError, match=rf"UPL1604.*{words}"):
             run()
 
 
@@ -179,7 +182,7 @@ def test_scalars() -> None:
     f = upl.compile(p, engine="native")
     assert f.scalar(2.0, 3.0) == pytest.approx(upl.compile(p).scalar(2.0, 3.0), rel=1e-15)
     for values in ((2.0,), (1.0, 2.0, 3.0), ("1", 2.0)):
-        with pytest.raises(upl.UplError, match="UPL150[14]"):
+        with pytest.raises(upl.UplError, match=r"UPL150[14]"):
             f.scalar(*values)
     with pytest.raises(upl.UplError, match="UPL1503"):
         native(SCALE).scalar(1.0)

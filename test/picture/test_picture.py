@@ -76,7 +76,7 @@ def test_an_arrow_has_its_condition_at_its_base(picture: Any) -> None:
     (condition,) = [t for t in arrow.texts if t.style == "u-condition"]
     assert condition.words == "if k==K"
     start, end = arrow.points[0], arrow.points[-1]
-    assert condition.area.left - start[0] < 45, "near where the arrow leaves"
+    assert condition.area.left - start[0] < 25, "near where the arrow leaves"
     assert end[0] - condition.area.right > 60, "far from where it goes"
 
 
@@ -411,3 +411,14 @@ def test_pairs_that_cross_do_not_break_the_order() -> None:
     spans = [(0.0, 10.0), (20.0, 30.0)]
     f, g = stretches([spans, spans], [(5.0, 25.0), (25.0, 5.0)])
     assert f(5.0) < f(25.0) and g(5.0) < g(25.0)
+
+
+def test_arrows_with_two_lines_at_their_base_leave_further_apart(read: Read) -> None:
+    arms = "; ".join(f"if i<{k}: a -> Y{k}<i,c> for c in 0..{k}" for k in range(1, 5))
+    outputs = "\n".join(f"output Y{k}<i,c>" for k in range(1, 5))
+    program = f"program t\ninput A<i> in 0<=i<9 {{ -> M.a }}\n{outputs}\nnode M<i> {{ in a; {arms} }}\n"
+    found = read(upl.draw(upl.load(program)).svg())
+    assert [len(a.words("u-condition")) for a in found.arrows if a.words("u-condition")] == [2] * 4
+    _inside(found)
+    _apart(found)
+    _lines_are_clear(found)

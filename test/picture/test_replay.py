@@ -104,6 +104,15 @@ def test_a_run_that_fails_is_recorded_too_and_its_stuck_tokens_are_marked(tmp_pa
     assert stuck == [("M.a", [0])]
 
 
+def test_a_token_with_too_many_activations_is_stuck() -> None:
+    p = upl.load("program m\ninput S { #5 -> M.s<*> }\ninput A<i> in 0<=i<3 { -> M.a }\noutput Y<i>\n"
+                 "node M<i> { in s, a; s*a -> Y<i> }\n")  # fmt: skip
+    trace, result = record(p, {"S": 2.0, "A": np.arange(3.0)})
+    assert isinstance(result, upl.UplError)
+    stuck = [(trace.targets[e.target], e.tag) for e in trace.events if isinstance(e, Sending) and e.stuck]
+    assert stuck == [("M.s", [None])]
+
+
 def test_a_token_without_end_is_not_stuck() -> None:
     p = upl.load("program e\ninput S { ## -> M.s<*> }\ninput A<i> in 0<=i<3 { -> M.a }\noutput Y<i>\n"
                  "node M<i> { in s, a; s*a -> Y<i> }\n")  # fmt: skip
@@ -154,3 +163,21 @@ def test_the_command_writes_traces(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["view", str(other), "--trace", str(trace), "-o", str(tmp_path / "w.html")]) == 1
     assert "UPL1806" in capsys.readouterr().err and not (tmp_path / "w.html").exists()
     assert json.loads(trace.read_text(encoding="utf-8"))["program"] == "strands"
+
+
+def test_plots(perceptron: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the Python package `matplotlib` is not installed (extra `plot`)")
+    from upl_mlir.plots import waiting
+    from upl_mlir.tools.upl import main
+
+    trace, _ = record(perceptron, _arrays(perceptron, D=2))
+    counts = waiting(trace)
+    assert len(counts) == len(trace.events) and counts[-1] == 0 and min(counts) >= 0
+    trace.save(tmp_path / "t.json")
+    files = [tmp_path / n for n in ("a.svg", "b.svg", "c.png")]
+    for path in files:
+        assert main(["plot", str(tmp_path / "t.json"), "-o", str(path)]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes() and b"Waiting tokens" in files[0].read_bytes()
+    assert files[2].read_bytes().startswith(b"\x89PNG")
+    assert main(["plot", str(tmp_path / "t.json"), "-o", str(tmp_path / "d.gif")]) == 1
+    assert "UPL1805" in capsys.readouterr().err

@@ -29,11 +29,26 @@ def program(inputs: int) -> str:
     )
 
 
-@pytest.mark.parametrize("inputs", [3, 8])
-def test_too_complex_is_said_in_time(inputs: int, tmp_path: Path) -> None:
-    """Operations run out with 3 inputs, pieces with 8."""
+def scattered(arrows: int) -> str:
+    """One node that many arrows reach, each at other remainders: one call to subtract their union would not come back."""
+    sends = "".join(
+        f"  if (i*{k + 2}+j) mod {k + 3} == {k % 3} || (i+j*{k + 1}) mod {2 * k + 5} != 0: X -> A.x<i+{k},j*{k + 1}>\n"
+        for k in range(arrows)
+    )
+    return (
+        f"program scattered\nparam n >= 1\ninput X<i,j> in 0<=i<n, 0<=j<n {{\n{sends}}}\noutput R<i,j>\n"
+        "node A<i,j> { in x; x -> R }\n"
+    )
+
+
+TEXTS = {"operations": program(3), "pieces": program(8), "calls that count little": scattered(60)}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_too_complex_is_said_in_time(text: str, tmp_path: Path) -> None:
+    """Operations run out, or pieces are too many; in time even where isl counts little."""
     path = tmp_path / "blow.upl"
-    path.write_text(program(inputs), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

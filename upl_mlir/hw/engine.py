@@ -61,9 +61,12 @@ class RtlEngine:
 
     def run(self, inputs: Mapping[str, Array]) -> RtlResult:
         """Run once; `inputs` are dense arrays as the host ports have them."""
-        tokens = [t for name, node in self.hosts.items() for t in self._inject(self.ports[name], node, inputs[name])]
-        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress)
+        result = simulate(self.image, self.machine, self.inject(inputs), fault=self.fault, progress=self.progress)
         return RtlResult(self._collect(result.outputs), result.stats)
+
+    def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
+        """The tokens that the host sends for dense arrays, in its order."""
+        return [t for name, node in self.hosts.items() for t in self._inject(self.ports[name], node, inputs[name])]
 
     def _inject(self, port: HostPort, node: Node, values: Array) -> list[HostToken]:
         """The tokens that a host input sends: its code, run for every element of its domain."""

@@ -164,7 +164,7 @@ def parse_machine(text: str, file: str = "<machine>") -> Machine:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as cause:
         line = re.search(r"line (\d+)", str(cause))
-        span = Span(file, int(line[1]) if line else 0, 1)
+        span = Span(file, int(line[1]) if line else max(1, len(text.splitlines())), 1)
         raise error("UPL1720", f"the machine description is not TOML: {cause}", span) from None
     places = _Places(file, text)
     _check_keys(data, places)

@@ -293,7 +293,8 @@ class Engine:
         """
         plan = self.plan.nodes[node]
         port = plan.ports[at]
-        names = [p.port.name for p in plan.ports if isinstance(port.port.count, IndexExpr) and p.port.name in port.port.count.names]
+        used = port.port.count.names if isinstance(port.port.count, IndexExpr) else frozenset[str]()
+        names = [p.port.name for p in plan.ports if p.port.name in used]
         w = Writer()
         with w.block("def once(key, values):"):
             scope = Scope(self.plan.ctx, entry_tables(self.plan))

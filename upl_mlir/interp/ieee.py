@@ -195,7 +195,7 @@ def fused(a: float, b: float, c: float) -> float:
     """``a*b + c`` with one rounding, for programs that ask for it by `math.fma`."""
     from fractions import Fraction
 
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)) or a * b == 0.0:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)) or a == 0.0 or b == 0.0:
         return a * b + c
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     try:

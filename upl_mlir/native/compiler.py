@@ -59,7 +59,9 @@ def load_library(
             raise CompilerError(f"{command[0]} failed: {e}") from None
         if done.returncode or not built.exists():
             lines = done.stderr.strip().splitlines()
-            first = next((line for line in lines if "error" in line), lines[0] if lines else f"status {done.returncode}")
+            first = next(
+                (line for line in lines if "error" in line), lines[0] if lines else f"status {done.returncode}"
+            )
             raise CompilerError(f"{command[0]} failed: {first}")
         found = load(store.write(kept, built.read_bytes()) or built)
     if found is None:

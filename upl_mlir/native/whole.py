@@ -109,8 +109,7 @@ def _read(data: bytes | None) -> _Made | None:
         return tuple(map(parse_index, texts))
 
     arguments = tuple(
-        Argument(**{**a, "shape": tuple(a["shape"])}) if a.get("shape") is not None else Argument(**a)
-        for a in d["arguments"]
+        Argument(a["name"], a["dtype"], a["rank"], tuple(a["shape"]), a["written"]) for a in d["arguments"]
     )
     shared = tuple((str(name), TileFormat(**f)) for name, f in d["shared"])
     layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}

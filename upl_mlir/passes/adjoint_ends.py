@@ -18,10 +18,9 @@ from upl_mlir.dialects.upl import (
     ProgramOp,
     SendOp,
     Special,
-    UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
+from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols, target_port
 from upl_mlir.passes.activity import PortKey
 from upl_mlir.passes.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.arrows import COMMENT, here
@@ -80,7 +79,7 @@ def start(d: Derivation, request: Request, asked_at: Operation) -> tuple[InputOp
     name = d.fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(d.activity.of)))
     attr = op.domain or op.declared
     assert attr is not None
-    seed = InputOp(name, op.fields, UplType.REAL, attr.data)
+    seed = InputOp(name, op.fields, target_port(op, d.activity.of[1]).type.derivative, attr.data)
     seed.domain = attr
     seed.location = op.location
     seed.attributes[COMMENT] = StringAttr(f"derivative of the objective by {request.of}")
@@ -109,7 +108,7 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         else:
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
             formula = d.plans[key[0]].formula
-            out = OutputOp(name, op.fields, UplType.REAL, formula)
+            out = OutputOp(name, op.fields, target_port(op, key[1]).type.derivative, formula)
             out.domain = FormulaAttr(formula)
             out.location = op.location
             out.attributes[COMMENT] = StringAttr(f"derivative of the objective by {'.'.join(dict.fromkeys(key))}")

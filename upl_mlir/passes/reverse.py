@@ -13,7 +13,7 @@ from upl_mlir.dialects.upl import Index, Iterator
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import Arrow
 from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
-from upl_mlir.poly.expr import TRUE, CmpOp, Div, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, CmpOp, Div, DivKind, Formula, IndexExpr, divide
 from upl_mlir.poly.nest import nest
 from upl_mlir.poly.sets import PSet
 
@@ -101,6 +101,26 @@ def _same_iterators(
 def _known(r: PSet, dim: str, fields: Sequence[str]) -> IndexExpr:
     e = r.express(IndexExpr.of(dim), fields)
     assert e is not None
+    return tidy(e)
+
+
+def tidy(e: IndexExpr) -> IndexExpr:
+    """An expression with one quotient as it is written: ``(a + 4*b) floordiv 6`` for ``b + (a - 2*b) floordiv 6``, ``a mod 6``
+    for ``a - 6*(a floordiv 6)``; an identity of integers."""
+    quotients = [(m[0], c) for m, c in e.terms if len(m) == 1 and isinstance(m[0], Div)]
+    if len(quotients) != 1:
+        return e
+    (q, c), *_ = quotients
+    n = q.den.constant
+    if q.kind is not DivKind.FLOORDIV or n is None or n <= 0:
+        return e
+    rest = e - IndexExpr.of(q) * c
+    if c == 1:  # whole numbers may go into the quotient
+        whole = divide(DivKind.FLOORDIV, q.num + rest * n, IndexExpr.of(n))
+        return min(e, whole, key=lambda x: len(str(x)))
+    if c == -n and all(k % n == 0 for _, k in (rest - q.num).terms):  # num + n*f - n*(num floordiv n)
+        low = IndexExpr(tuple((m, k % n) for m, k in q.num.terms if k % n))
+        return divide(DivKind.MOD, low, IndexExpr.of(n)) + rest - q.num
     return e
 
 

@@ -26,7 +26,6 @@ from upl_mlir.dialects.upl import (
     PortsAttr,
     ProgramOp,
     SendOp,
-    UplType,
     port_ref,
 )
 from upl_mlir.dialects.upl.query import endpoints, nodes, program_of, symbols, target_port
@@ -159,7 +158,7 @@ class _Tangent:
         name = self._fresh("t_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        seed = InputOp(name, op.fields, UplType.REAL, attr.data)
+        seed = InputOp(name, op.fields, target_port(op, key[1]).type.derivative, attr.data)
         seed.domain = attr
         seed.location = op.location
         seed.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")
@@ -175,7 +174,7 @@ class _Tangent:
         name = self._fresh("t_" + (key[0] if isinstance(op, OutputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        out = OutputOp(name, op.fields, UplType.REAL, attr.data)
+        out = OutputOp(name, op.fields, target_port(op, key[1]).type.derivative, attr.data)
         out.domain = attr
         out.location = op.location
         out.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")

@@ -72,7 +72,7 @@ def _arrow(a: Arrow, target: Box) -> str:
     index = f"<{a.index}>" if a.index is not None else ""
     label = "\n".join(t for t in (head, " ".join(t for t in (a.value, index) if t)) if t)
     facts = {"label": _quoted(label), "tooltip": _quoted(a.title), "labeltooltip": _quoted(a.title)}
-    if a.rule:
+    if a.keeps:
         facts["style"] = "dashed"
     facts["color"] = f'"{LIGHT.arrow}"'
     names = [p.name for p in target.ports] if target.kind is Kind.NODE else []

@@ -160,7 +160,9 @@ class _Graph:
         self.leaving: dict[str, list[str]] = {b.id: [] for b in boxes}
         for a in arrows:
             self.leaving[a.source].append(a.id)
-        self.shapes = {b.id: box_shape(b, len(self.leaving[b.id]), mirrored=mirrored) for b in boxes}
+        self.shapes = {
+            b.id: box_shape(b, [a for a in arrows if a.source == b.id], mirrored=mirrored) for b in boxes
+        }
         self.domains = {b.id: domain_shape(b) for b in boxes}
         self.loops = [a for a in arrows if a.source == a.target]
         self.labels = {a.id: (label_shape(a, mirrored=mirrored), base_shape(a)) for a in arrows}
@@ -265,7 +267,8 @@ class _Graph:
         sections = [e["sections"][0] for e in edges]
         points = [p for s in sections for p in (s["startPoint"], *s.get("bendPoints", ()), s["endPoint"])]
         source, target = at[a.source], at[a.target]
-        start = source.x + source.shape.exits[self.leaving[a.source].index(a.id)][1][0]
+        outer, drawn = source.shape.exits[self.leaving[a.source].index(a.id)]
+        start = source.x + drawn[0]
         tip = target.x + target.shape.entries[a.port][1][0]
         line = [(start, points[0]["y"]), *[(p["x"], p["y"]) for p in points], (tip, points[-1]["y"])]
         placed: dict[str, PlacedShape] = {}
@@ -277,6 +280,11 @@ class _Graph:
                 found = {**found, "y": found["y"] + 1.0}  # ELK puts it above the middle by the thickness of the line
             if shape is not None and found is not None:
                 placed[label] = PlacedShape(shape, found["x"], found["y"])
+        base = placed.get("TAIL")
+        if base is not None:  # ELK puts it behind the domain, which may be wide; there is room up to the shape
+            edge = source.x + outer[0]
+            x = max(base.x, edge - base.shape.width - 3) if self.mirrored else min(base.x, edge + 3)
+            placed["TAIL"] = PlacedShape(base.shape, x, base.y)
         return PlacedArrow(a, straightened(line), placed.get("CENTER"), placed.get("TAIL"))
 
 

@@ -19,6 +19,9 @@ from upl_mlir.dialects.upl.query import Endpoint, arrows, domain_of, endpoints, 
 from upl_mlir.frontend.upl_text.printer import ArrowText, arrow_texts, assignment_texts, comment_of, declaration_texts
 from upl_mlir.passes.arrows import PRIMAL
 
+KEPT = ("stash", "kept", "handed on")
+"""Rules of arrows that keep a value for the derivative."""
+
 
 class Kind(Enum):
     """What a box is; each kind has a shape of its own."""
@@ -92,6 +95,11 @@ class Arrow:
     where: str
     text: str  # as `.upl` has it
     source_name: str
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps a value for later; such arrows are dashed."""
+        return self.rule in KEPT
 
     @property
     def title(self) -> str:

@@ -17,7 +17,7 @@ from upl_mlir.picture.text import SIZE, SMALL, cut, widest, width, wrap
 
 OVERHANG = 13.0  # how far the ovals of inputs stand out of their box
 ROW, LINE, SMALL_LINE = 30.0, 18.0, 14.0  # distances between inputs, between lines of text
-OUT = 26.0  # between arrows that leave
+OUT = 22.0  # between arrows that leave, at least
 BADGE = 20.0  # height of a hexagon
 HEAD = 32.0  # height of a box's first row
 DOMAIN_COLUMNS = 26  # characters of a line of a domain
@@ -93,16 +93,15 @@ def badge_width(text: str) -> float:
     return width(text) + 22.0
 
 
-def box_shape(box: Box, exits: int, *, mirrored: bool) -> Shape:
-    """The shape of a box that so many arrows leave."""
-    if box.kind is Kind.NODE:
-        return _node(box, exits, mirrored)
-    if box.kind is Kind.LONE:
-        return _lone(box, exits, mirrored)
-    return _host(box, exits, mirrored)
+def box_shape(box: Box, leaving: Sequence[Arrow], *, mirrored: bool) -> Shape:
+    """The shape of a box that these arrows leave; between them there is room for what stands at their base."""
+    bases = [base_shape(a) for a in leaving]
+    apart = max((b.height + 8.0 for b in bases if b is not None), default=OUT)
+    shape = {Kind.NODE: _node, Kind.LONE: _lone}.get(box.kind, _host)
+    return shape(box, len(leaving), max(apart, OUT), mirrored)
 
 
-def _node(box: Box, exits: int, mirrored: bool) -> Shape:
+def _node(box: Box, exits: int, apart: float, mirrored: bool) -> Shape:
     """A rectangle with name, index fields and assignments, and its inputs as ovals on the edge where arrows come in."""
     gap = 5.0 if box.glued else 0.0  # for the second outline
     ports = [cut(p.text) for p in box.ports]
@@ -113,7 +112,7 @@ def _node(box: Box, exits: int, mirrored: bool) -> Shape:
     name = cut(box.name)
     inner = (oval - out if ports else 0.0) + (widest(lines) + 22.0 if lines else 12.0)
     w = max(width(name) + badge + 24.0, inner, 64.0)
-    rows = max(len(ports) * ROW, len(lines) * LINE + 4.0 if lines else 0.0, exits * OUT - 6.0, 0.0)
+    rows = max(len(ports) * ROW, len(lines) * LINE + 4.0 if lines else 0.0, exits * apart - 2.0, 0.0)
     h = HEAD + rows + (6.0 if rows else 0.0)
     x = gap if mirrored else max(out, gap)
     total = x + w + (max(out, gap) if mirrored else gap)
@@ -136,19 +135,19 @@ def _node(box: Box, exits: int, mirrored: bool) -> Shape:
     at = x + 10.0 if mirrored else x + (oval - out + 10.0 if ports else 12.0)
     for i, text in enumerate(lines):
         add(Words(text, "u-text", at, start + i * LINE + LINE / 2))
-    base = gap + HEAD + (rows - exits * OUT) / 2 if rows else gap + (h - exits * OUT) / 2
+    base = gap + HEAD + (rows - exits * apart) / 2 if rows else gap + (h - exits * apart) / 2
     for i in range(exits):
-        y = base + (i + 0.5) * OUT
+        y = base + (i + 0.5) * apart
         shape.exits.append(((0.0, y), (x, y)) if mirrored else ((total, y), (x + w, y)))
     return shape
 
 
-def _lone(box: Box, exits: int, mirrored: bool) -> Shape:
+def _lone(box: Box, exits: int, apart: float, mirrored: bool) -> Shape:
     """The input of a node that is nothing else, with its index fields beneath."""
     port = box.ports[0]
     second = cut(port.text) if port.gathers or ":" in port.text else ""
     texts = [cut(box.name), *([second] if second else [])]
-    ry = max(26.0 if second else 18.0, exits * OUT * 0.58)
+    ry = max(26.0 if second else 18.0, exits * apart * 0.54)
     half = LINE * len(texts) / 2
     rx = max(widest(texts) / 2 / math.sqrt(1 - min(half / ry, 0.85) ** 2) + 8.0, 1.2 * ry)
     badge = badge_width(cut(box.fields)) if box.fields is not None else 0.0
@@ -166,17 +165,17 @@ def _lone(box: Box, exits: int, mirrored: bool) -> Shape:
     outer, drawn = tips[0] if mirrored else tips[1]
     shape.entries[port.name] = ((outer, ry), (drawn, ry))
     for i in range(exits):
-        y = ry + (i - (exits - 1) / 2) * OUT * 0.85
+        y = ry + (i - (exits - 1) / 2) * apart
         reach = rx * math.sqrt(max(0.0, 1 - ((y - ry) / ry) ** 2))
         shape.exits.append(((0.0, y), (cx - reach, y)) if mirrored else ((w, y), (cx + reach, y)))
     return shape
 
 
-def _host(box: Box, exits: int, mirrored: bool) -> Shape:
+def _host(box: Box, exits: int, apart: float, mirrored: bool) -> Shape:
     """A host port: a flag that points along its arrows, or one that is open to them; index fields beneath."""
     text = cut(f"{box.name}: {box.type}" if box.type else box.name)
     gap = 5.0 if box.glued else 0.0
-    h = max(32.0, exits * OUT + 6.0)
+    h = max(32.0, exits * apart + 6.0)
     point = 14.0
     w = max(width(text) + 2 * point + 18.0, 60.0)
     badge = badge_width(cut(box.fields)) if box.fields is not None else 0.0
@@ -195,7 +194,7 @@ def _host(box: Box, exits: int, mirrored: bool) -> Shape:
         y = gap + h / 2
         shape.entries[box.name] = ((total, y), (x + w - point, y)) if mirrored else ((0.0, y), (x + point, y))
     for i in range(exits):
-        y = gap + h / 2 + (i - (exits - 1) / 2) * OUT
+        y = gap + h / 2 + (i - (exits - 1) / 2) * apart
         inset = point * abs(y - gap - h / 2) / (h / 2)
         shape.exits.append(((0.0, y), (x + inset, y)) if mirrored else ((total, y), (x + w - inset, y)))
     return shape

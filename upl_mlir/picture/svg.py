@@ -12,8 +12,6 @@ from upl_mlir.picture.style import Theme, style_sheet
 from upl_mlir.picture.text import cut, escape, widest
 
 MARGIN, ROUND, TITLE = 18.0, 7.0, 17.0
-KEPT = ("stash", "kept", "handed on")
-"""Rules of arrows that keep a value for later; they are dashed."""
 CAPTIONS = {Band.PROGRAM: "program", Band.DERIVATIVE: "derivative"}
 
 
@@ -84,7 +82,7 @@ def _arrow(placed: PlacedArrow, dx: float, dy: float) -> str:
     what = "".join(f' data-{k}="{escape(v)}"' for k, v in facts.items() if v)
     line = [(x + dx, y + dy) for x, y in placed.line]
     texts = [m for s in (placed.label, placed.base) if s is not None for m in _marks(s, dx, dy)]
-    derived = f" u-derived{' u-kept' if a.rule in KEPT else ''}" if a.rule else ""
+    derived = f" u-derived{' u-kept' if a.keeps else ''}" if a.rule else ""
     return (
         f'<g class="u-arrow{derived}" tabindex="0"{what}><title>{escape(a.title)}</title>'
         f'<path class="u-line" d="{_path(line)}"/>{_head(line)}{"".join(texts)}</g>'

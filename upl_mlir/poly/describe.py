@@ -40,7 +40,7 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     for f in (Formula.all(prefer), *[Formula.all(prefer[i : i + 1]) for i in range(len(prefer))]):
         if prefer and (context.constrain(f)).equals(target):
             return _minimal(list(f.conjuncts), target, context)
-    if (context - target).is_empty():
+    if context <= target:
         return Formula.all(())
     if target.is_empty():
         return Formula.any(())

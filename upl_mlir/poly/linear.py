@@ -12,9 +12,9 @@ some facts are known (the bounds of the array, what a quotient is).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import gcd
 from typing import NamedTuple
 
+from upl_mlir.poly.elimination import Row, eliminated, solved
 from upl_mlir.poly.expr import (
     Atom,
     CmpOp,
@@ -55,19 +55,14 @@ class Con(NamedTuple):
 
 Cons = tuple[Con, ...]
 
-_Row = tuple[dict[str, int], int]  # sum of coefficients times symbols, plus a constant, >= 0 (or == 0)
-
-MAX_ROWS = 400  # beyond this an elimination gives up, on the safe side
-
-
 class Linear:
     """Constraints over a program's symbols: feasibility, implication, bounds."""
 
     def __init__(self, ctx: PolyContext):
         self.ctx = ctx
-        self._rows: dict[IndexExpr, _Row] = {}
+        self._rows: dict[IndexExpr, Row] = {}
         self._opaque: dict[str, Atom | Monomial] = {}
-        self._facts: dict[str, tuple[list[_Row], list[_Row]]] = {}  # of an opaque symbol: equalities, inequalities
+        self._facts: dict[str, tuple[list[Row], list[Row]]] = {}  # of an opaque symbol: equalities, inequalities
         self._names: dict[str, frozenset[str]] = {}  # the names inside an opaque symbol
         self._feasible: dict[frozenset[Con], bool] = {}
         self._plain: dict[IndexExpr, IndexExpr] = {}
@@ -151,7 +146,7 @@ class Linear:
                 return [[Con(e - 1)], [Con(-e - 1)]]
 
     # -- rows ---------------------------------------------------------------------------------------------------------
-    def _row(self, e: IndexExpr) -> _Row:
+    def _row(self, e: IndexExpr) -> Row:
         row = self._rows.get(e)
         if row is None:
             coefficients: dict[str, int] = {}
@@ -190,7 +185,7 @@ class Linear:
         if key in self._opaque:
             return key
         self._opaque[key] = what
-        facts: list[_Row] = []
+        facts: list[Row] = []
         atoms = what if isinstance(what, tuple) else (what,)
         self._names[key] = frozenset().union(*(IndexExpr.of(a).names for a in atoms))
         match what:
@@ -211,7 +206,7 @@ class Linear:
         self._facts[key] = ([], facts)
         return key
 
-    def expr(self, row: _Row) -> IndexExpr:
+    def expr(self, row: Row) -> IndexExpr:
         """A row as an expression."""
         out = IndexExpr.of(row[1])
         for k, c in row[0].items():
@@ -224,10 +219,10 @@ class Linear:
                 out = out + IndexExpr.of(what) * c
         return out
 
-    def _with_facts(self, cons: Iterable[Con]) -> tuple[list[_Row], list[_Row]]:
+    def _with_facts(self, cons: Iterable[Con]) -> tuple[list[Row], list[Row]]:
         """Equalities and inequalities of the constraints, the parameters' conditions, what is known of opaque symbols."""
-        eqs: list[_Row] = []
-        rows: list[_Row] = []
+        eqs: list[Row] = []
+        rows: list[Row] = []
         for c in (*cons, *self.params):
             (eqs if c.eq else rows).append(self._row(c.e))
         todo = list({k for r in (*eqs, *rows) for k in r[0] if k in self._facts})
@@ -285,8 +280,8 @@ class Linear:
         found = self._feasible.get(key)
         if found is None:
             eqs, rows = self._with_facts(self.normal(key)[0])
-            left = _solved(eqs, rows)
-            found = left is not None and _eliminated(left, None) is not None
+            left = solved(eqs, rows)
+            found = left is not None and eliminated(left, None) is not None
             self._feasible[key] = found
         return found
 
@@ -304,10 +299,10 @@ class Linear:
             return n, n
         cons, _ = self.normal((*cons, Con(e - IndexExpr.of(_VALUE), True)))
         eqs, rows = self._with_facts(cons)
-        left = _solved(eqs, rows, frozenset((_VALUE,)))
+        left = solved(eqs, rows, frozenset((_VALUE,)))
         if left is None:
             return 0, -1
-        out = _eliminated(left, frozenset((_VALUE,)))
+        out = eliminated(left, frozenset((_VALUE,)))
         if out is None:
             return 0, -1
         lo: int | None = None
@@ -328,8 +323,8 @@ class Linear:
         eqs, rows = self._with_facts(cons)
         symbols = {k for r in (*eqs, *rows) for k in r[0]}
         keep = frozenset(k for k in symbols if k not in gone and not self._names.get(k, frozenset()) & gone)
-        left = _solved(eqs, rows, keep)
-        out = None if left is None else _eliminated(left, keep)
+        left = solved(eqs, rows, keep)
+        out = None if left is None else eliminated(left, keep)
         if out is None:
             return (Con(IndexExpr.of(-1)),)
         return self.tidy(Con(self.expr(r)) for r in out)
@@ -359,8 +354,8 @@ class Linear:
         """Constraints without opaque symbols that hold `dim`; they hold wherever the given ones do."""
         eqs, rows = self._with_facts(cons)
         keep = frozenset(k for r in (*eqs, *rows) for k in r[0] if dim not in self._names.get(k, frozenset()))
-        left = _solved(eqs, rows, keep)
-        out = None if left is None else _eliminated(left, keep)
+        left = solved(eqs, rows, keep)
+        out = None if left is None else eliminated(left, keep)
         return cons if out is None else self.tidy(Con(self.expr(r)) for r in out)
 
     def _limits(self, cons: Cons, dim: str, outer: Collection[str]) -> tuple[list[IndexExpr], list[IndexExpr]]:
@@ -392,124 +387,3 @@ class Linear:
 
 
 _VALUE = "(value)"
-
-
-def _tight(row: dict[str, int], constant: int) -> _Row:
-    """Divided by the common divisor, the constant rounded down: no integer point is lost."""
-    g = 0
-    for c in row.values():
-        g = gcd(g, c)
-        if g == 1:
-            return row, constant
-    return ({k: c // g for k, c in row.items()}, constant // g) if g else (row, constant)
-
-
-def _solved(eqs: list[_Row], rows: list[_Row], keep: frozenset[str] = frozenset()) -> list[_Row] | None:
-    """The inequalities after every equality is used up; None if an equality has no integer solution.
-
-    An equality over kept symbols only stays, as two inequalities.
-    """
-    eqs, rows = list(eqs), list(rows)
-    while eqs:
-        row, constant = eqs.pop()
-        g = 0
-        for c in row.values():
-            g = gcd(g, c)
-        if not g:
-            if constant:
-                return None
-            continue
-        if constant % g:
-            return None
-        free = [k for k in row if k not in keep]
-        if not free:
-            rows += [(row, constant), ({k: -c for k, c in row.items()}, -constant)]
-            continue
-        v = min(free, key=lambda k: abs(row[k]))
-        eqs = [_replaced(r, v, row, constant) for r in eqs]
-        rows = [_replaced(r, v, row, constant) for r in rows]
-    return rows
-
-
-def _replaced(r: _Row, v: str, row: dict[str, int], constant: int) -> _Row:
-    """The row with `v` eliminated by the equality ``row + constant == 0``."""
-    c = r[0].get(v, 0)
-    if not c:
-        return r
-    a = row[v]
-    scale, factor = abs(a), (-c if a > 0 else c)
-    out = {k: n * scale for k, n in r[0].items()} if scale != 1 else dict(r[0])
-    for k, n in row.items():
-        s = out.get(k, 0) + factor * n
-        if s:
-            out[k] = s
-        else:
-            out.pop(k, None)
-    return out, r[1] * scale + factor * constant
-
-
-def _eliminated(rows: list[_Row], keep: frozenset[str] | None) -> list[_Row] | None:
-    """The rows without all symbols but those kept; None if a row is false.  (`keep` None: eliminate all.)"""
-    table: dict[frozenset[tuple[str, int]], int] = {}
-
-    def add(row: dict[str, int], constant: int, into: dict[frozenset[tuple[str, int]], int]) -> bool:
-        row, constant = _tight(row, constant)
-        if not row:
-            return constant >= 0
-        key = frozenset(row.items())
-        if key not in into or into[key] > constant:
-            into[key] = constant
-        return True
-
-    for r in rows:
-        if not add(r[0], r[1], table):
-            return None
-    while True:
-        positive: dict[str, int] = {}
-        negative: dict[str, int] = {}
-        for key in table:
-            for k, c in key:
-                if keep is None or k not in keep:
-                    if c > 0:
-                        positive[k] = positive.get(k, 0) + 1
-                    else:
-                        negative[k] = negative.get(k, 0) + 1
-        symbols = positive.keys() | negative.keys()
-        if not symbols:
-            return [(dict(key), constant) for key, constant in table.items()]
-        v = min(symbols, key=lambda k: (positive.get(k, 0) * negative.get(k, 0), k))
-        ups: list[tuple[dict[str, int], int, int]] = []
-        downs: list[tuple[dict[str, int], int, int]] = []
-        new: dict[frozenset[tuple[str, int]], int] = {}
-        for key, constant in table.items():
-            row = dict(key)
-            c = row.pop(v, 0)
-            if c > 0:
-                ups.append((row, constant, c))
-            elif c < 0:
-                downs.append((row, constant, -c))
-            else:
-                new[key] = constant
-        if len(ups) * len(downs) + len(new) > MAX_ROWS:
-            ups = []  # too many: forget what is known of this symbol
-        for a, a0, ac in ups:
-            for b, b0, bc in downs:
-                if ac == bc:
-                    row, constant = dict(a), a0 + b0
-                    for k, c in b.items():
-                        s = row.get(k, 0) + c
-                        if s:
-                            row[k] = s
-                        else:
-                            row.pop(k, None)
-                else:
-                    row, constant = {k: c * bc for k, c in a.items()}, a0 * bc + b0 * ac
-                    for k, c in b.items():
-                        s = row.get(k, 0) + c * ac
-                        if s:
-                            row[k] = s
-                        else:
-                            row.pop(k, None)
-                if not add(row, constant, new):
-                    return None
-        table = new

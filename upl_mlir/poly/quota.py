@@ -4,11 +4,15 @@
 
 isl counts its own operations; beyond the limit every call fails.  The count is of one analysis, from entering `limited` to
 leaving it; nested uses belong to the outermost.  The limit is raised by the environment variable `UPL_MAX_OPERATIONS`.
+
+Some calls take long and count little: so sets of many pieces are met and subtracted piece by piece, and between the calls
+the number of pieces and the processor's time are looked at as well.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -20,6 +24,9 @@ DEFAULT_OPERATIONS = 12_000_000
 VARIABLE = "UPL_MAX_OPERATIONS"
 OPERATIONS_PER_PIECE = 6000  # what a convex piece of a set counts for
 FEW = 64
+SECONDS = 8.0  # of the processor's time for the default limit: far beyond what its operations take as a rule
+
+_until = [float("inf")]  # the processor's time at which the analysis that runs gives up
 
 
 class TooComplex(Exception):
@@ -42,10 +49,52 @@ def _exhausted() -> bool:
 
 def check_pieces(s: isl.Set) -> None:
     """Raise TooComplex inside `limited` where a set falls into more convex pieces than the limit has room for: their number
-    can grow by powers while isl counts few operations."""
+    can grow by powers while isl counts few operations.  Likewise where the time is over."""
     n = s.n_basic_set()
     if n > FEW and n * OPERATIONS_PER_PIECE > limit() and isl.DEFAULT_CONTEXT.get_max_operations():
         raise TooComplex(f"a set of {n} pieces")
+    if time.process_time() > _until[0]:
+        raise TooComplex("out of time")
+
+
+AT_ONCE = 8  # pieces that are subtracted in one call
+MANY = 100  # pieces of which isl takes too long to see which could be one
+
+
+def difference(a: isl.Set, b: isl.Set) -> isl.Set:
+    """``a - b``.  Raises TooComplex inside `limited`."""
+    if b.n_basic_set() <= AT_ONCE:
+        return a.subtract(b)
+    for piece in b.get_basic_sets():
+        gone = isl.Set.from_basic_set(piece)
+        if a.n_basic_set() <= FEW:
+            a = a.subtract(gone)
+        else:
+            left = isl.Set.empty(a.get_space())
+            for part in a.get_basic_sets():
+                left = left.union(isl.Set.from_basic_set(part).subtract(gone))
+                check_pieces(left)
+            a = left
+        check_pieces(a)
+    return a
+
+
+def included(a: isl.Set, b: isl.Set) -> bool:
+    """Whether `a` is a subset of `b`.  Raises TooComplex inside `limited`."""
+    return a.is_subset(b) if b.n_basic_set() <= AT_ONCE else difference(a, b).is_empty()
+
+
+def intersection(a: isl.Set, b: isl.Set) -> isl.Set:
+    """The points of both.  Raises TooComplex inside `limited`."""
+    if a.n_basic_set() * b.n_basic_set() <= FEW * AT_ONCE:
+        return a.intersect(b)
+    out: isl.Set | None = None
+    for piece in b.get_basic_sets():
+        part = a.intersect(isl.Set.from_basic_set(piece))
+        out = part if out is None else out.union(part)
+        check_pieces(out)
+    assert out is not None
+    return out
 
 
 @contextmanager
@@ -57,6 +106,7 @@ def limited() -> Generator[None]:
         return
     context.reset_operations()
     context.set_max_operations(limit())
+    _until[0] = time.process_time() + SECONDS * limit() / DEFAULT_OPERATIONS
     try:
         yield
     except isl.Error as e:
@@ -64,5 +114,6 @@ def limited() -> Generator[None]:
             raise  # not the quota: a mistake of ours
         raise TooComplex(str(e).splitlines()[0]) from e
     finally:
+        _until[0] = float("inf")
         context.set_max_operations(0)
         context.reset_operations()

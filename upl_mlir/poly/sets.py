@@ -25,7 +25,7 @@ import islpy as isl
 from upl_mlir.diagnostics import error
 from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
 from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
-from upl_mlir.poly.quota import check_pieces
+from upl_mlir.poly.quota import MANY, check_pieces, difference, included, intersection
 from upl_mlir.poly.tools import DIM, PARAM, as_map, least, permute, val
 
 
@@ -141,7 +141,7 @@ class PSet:
 
     def __and__(self, other: PSet) -> PSet:
         other = self._aligned(other)
-        return self.with_isl(self.isl.intersect(other.isl), self.params | other.params)
+        return self.with_isl(intersection(self.isl, other.isl), self.params | other.params)
 
     def __or__(self, other: PSet) -> PSet:
         other = self._aligned(other)
@@ -149,16 +149,17 @@ class PSet:
 
     def __sub__(self, other: PSet) -> PSet:
         other = self._aligned(other)
-        return self.with_isl(self.isl.subtract(other.isl), self.params | other.params)
+        return self.with_isl(difference(self.isl, other.isl), self.params | other.params)
 
     def coalesce(self) -> PSet:
         """The same set with fewer pieces where isl can tell; pieces that the facts exclude are dropped."""
         facts = self.facts()
         kept = isl.Set.empty(self.isl.get_space())
-        for b in self.isl.coalesce().get_basic_sets():
+        for b in (self.isl.coalesce() if self.isl.n_basic_set() <= MANY else self.isl).get_basic_sets():
             piece = isl.Set.from_basic_set(b)
             if not piece.intersect(facts).is_empty():
                 kept = kept.union(piece)
+            check_pieces(kept)
         return self.with_isl(kept)
 
     def rename(self, names: Mapping[str, str]) -> PSet:
@@ -376,13 +377,13 @@ class PSet:
     def __le__(self, other: PSet) -> bool:
         """Inclusion."""
         other = self._aligned(other)
-        if self.isl.is_subset(other.isl):
+        if included(self.isl, other.isl):
             return True
         both = self.with_isl(self.isl.align_params(other.isl.get_space()), self.params | other.params)
         known = both.isl.intersect(both.with_isl(both.isl.union(other.isl)).facts())
-        if known.is_subset(other.isl):
+        if included(known, other.isl):
             return True
-        return both.with_isl(known.subtract(other.isl)).is_empty()
+        return both.with_isl(difference(known, other.isl)).is_empty()
 
     def equals(self, other: PSet) -> bool:
         """Equality as sets of points (the `==` operator is identity)."""

@@ -14,19 +14,19 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic, UplError, error
-from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp.engine import CHECK_EVERY, MAX_FIRINGS, Engine, RunResult, Stats, empty_instances, make_stats
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
-from upl_mlir.interp.exprs import Scope
-from upl_mlir.interp.plan import GatherOrder, Kind, Mode, Order, Pattern, PortPlan, kind_of, make_plan
+from upl_mlir.interp.plan import GatherOrder, Kind, Mode, Order, kind_of, make_plan
 from upl_mlir.poly.dense import points
 from upl_mlir.token.library import Library, build
 from upl_mlir.token.source import Code, make_source
@@ -38,9 +38,23 @@ _SLICE = 1 << 21
 """Tokens between two looks at what Python has to do, such as Ctrl-C."""
 _FOREVER = 2**63 - 1
 _DONE, _MORE = 0, 1
-(_NONE, _DUPLICATE, _TWICE, _TRAP, _SURPLUS, _UNKNOWN_SURPLUS, _DISAGREE, _OVERFLOW, _COUNT, _TAG, _MEMORY,
- _RUNAWAY) = range(12)  # fmt: skip
-"""The faults of `runtime.h`."""
+
+
+class Fault(IntEnum):
+    """What went wrong, as `runtime.h` numbers it."""
+
+    NONE = 0
+    DUPLICATE = 1
+    TWICE = 2
+    TRAP = 3
+    SURPLUS = 4
+    UNKNOWN_SURPLUS = 5
+    DISAGREE = 6
+    OVERFLOW = 7
+    COUNT = 8
+    TAG = 9
+    MEMORY = 10
+    RUNAWAY = 11
 
 
 class TokenEngine:
@@ -61,14 +75,14 @@ class TokenEngine:
         max_firings: int = MAX_FIRINGS,
     ):
         self.order, self.seed, self.max_firings = Order(order), seed, max_firings
-        self._real, self._gather, self._params = Kind(real), GatherOrder(gather), dict(params or {})
-        ctx = poly_context(program, self._params)
-        self.plan = make_plan(program, ctx, self._real, self._gather)
+        self._real, self.gather, self.params = Kind(real), GatherOrder(gather), dict(params or {})
+        ctx = poly_context(program, self.params)
+        self.plan = make_plan(program, ctx, self._real, self.gather)
         real_type = np.dtype(np.float32 if self._real is Kind.F32 else np.float64)
         self.ports: dict[str, HostPort] = {
             op.symbol: make_port(op, ctx, real_type) for op in (*self.plan.inputs, *self.plan.outputs)
         }
-        self._reporter = Reporter(self.plan)
+        self.reporter = Reporter(self.plan)
         start = time.perf_counter()
         self._compile(wide=False)
         self.compile_seconds = time.perf_counter() - start
@@ -76,7 +90,7 @@ class TokenEngine:
     def _compile(self, *, wide: bool) -> None:
         self._wide = wide
         self.code: Code = make_source(self.plan, make_tags(self.plan, wide=wide))
-        self._library: Library = build(self.code.text, span_of(self.plan.program))
+        self.library: Library = build(self.code.text, span_of(self.plan.program))
 
     def run(self, inputs: Mapping[str, Array]) -> RunResult:
         """Run on dense arrays in the types and shapes of `self.ports`.
@@ -105,7 +119,7 @@ class _Run:
 
     def __init__(self, engine: TokenEngine, inputs: Mapping[str, Array]):
         self.engine, self.plan, self.code, self.inputs = engine, engine.plan, engine.code, inputs
-        self.library, self.reporter = engine._library, engine._reporter
+        self.library, self.reporter = engine.library, engine.reporter
         self.fault = np.zeros(4 + self.code.values, np.uint64)
         self.kept: list[Array] = []
         self.state: int | None = None
@@ -137,7 +151,8 @@ class _Run:
     def _layout(self, port: HostPort) -> tuple[int, int, int]:
         """Addresses of the mask of the domain, and of the lower bounds and the shape of its box."""
         inside = np.ascontiguousarray(port.inside).view(np.uint8)
-        return tuple(self._address(a) for a in (inside, np.array(port.origin, np.int64), np.array(port.shape, np.int64)))
+        lower, shape = np.array(port.origin, np.int64), np.array(port.shape, np.int64)
+        return self._address(inside), self._address(lower), self._address(shape)
 
     def _outputs(self) -> dict[str, tuple[Array, Array]]:
         """The arrays that outputs are written to, each with the marks of what came."""
@@ -242,42 +257,42 @@ class _Run:
         """Raise what the interpreter raises."""
         fault, place, low, high, *v = (int(x) for x in self.fault)
         word, report = low | high << 64, self.reporter
-        match fault:
-            case _ if fault == _DUPLICATE:
+        match Fault(fault):
+            case Fault.DUPLICATE:
                 port, pattern = self.code.receivers[place]
                 whole = self._index(port.node, word)
                 key = tuple(whole[f] for f in pattern)
                 report.duplicate(port, pattern, key, self._value(port.kind, v[0]), self._value(port.kind, v[1]))
-            case _ if fault == _TWICE:
+            case Fault.TWICE:
                 op = self.plan.outputs[place]
                 kind = kind_of(op.type, self.plan.real)
                 index = [self._value(Kind.INT, x) for x in v[2 : 2 + len(op.fields)]]
                 report.output_twice(place, index, self._value(kind, v[0]), self._value(kind, v[1]))
-            case _ if fault in (_SURPLUS, _UNKNOWN_SURPLUS):
+            case Fault.SURPLUS | Fault.UNKNOWN_SURPLUS:
                 port = self.code.gathers[place]
-                count = self._value(Kind.INT, v[0]) if fault == _SURPLUS else None
+                count = self._value(Kind.INT, v[0]) if fault == Fault.SURPLUS else None
                 report.surplus(port, self._index(port.node, word), count)
-            case _ if fault == _DISAGREE:
+            case Fault.DISAGREE:
                 port = self.code.gathers[place]
                 one, other = (self._value(Kind.INT, x) for x in v[:2])
                 report.disagree(port, self._index(port.node, word), one, other)
-            case _ if fault == _RUNAWAY:
+            case Fault.RUNAWAY:
                 report.runaway(v[0], self.engine.max_firings)
-            case _ if fault == _MEMORY:
+            case Fault.MEMORY:
                 raise error("UPL1020", f"out of memory: the tokens need {v[1]} bytes and {v[0]} more")
             case _:
-                self._no_value(fault, place, word, v)
+                self._no_value(Fault(fault), place, word, v)
 
     def _index(self, source: int, word: int) -> tuple[int, ...]:
         return self.code.tags.layouts[source].unpack(word)
 
-    def _no_value(self, fault: int, place: int, word: int, v: list[int]) -> NoReturn:
+    def _no_value(self, fault: Fault, place: int, word: int, v: list[int]) -> NoReturn:
         """An operation without a value: the interpreter does it again, and says what is wrong.
 
         Where it finds nothing wrong, integers of more than 64 bits are on the way, which this engine does not have.
         """
-        again = Engine(self.plan.program, self.engine._params, real=self.plan.real, gather=self.engine._gather)
-        if fault in (_TRAP, _TAG):
+        again = Engine(self.plan.program, self.engine.params, real=self.plan.real, gather=self.engine.gather)
+        if fault in (Fault.TRAP, Fault.TAG):
             source = place
             kinds = self._kinds(source)
             values = [self._value(kind, x) for kind, x in zip(kinds, v, strict=False)]
@@ -286,15 +301,15 @@ class _Run:
             port = self.code.gathers[place]
             source = port.node
             values = [self._value(Kind.INT, x) for x in v]
-            again.gather_alone(port.node, port.at, self._index(source, word), values, counting=fault == _COUNT)
-        ops = [*(n.op for n in self.plan.nodes), *self.plan.inputs]
+            again.gather_alone(port.node, port.at, self._index(source, word), values, counting=fault is Fault.COUNT)
+        ops: list[NodeOp | InputOp] = [*(n.op for n in self.plan.nodes), *self.plan.inputs]
         op, index = ops[source], self._index(source, word)
         text = f"{op.symbol}<{','.join(map(str, index))}>"
         found = error(
             "UPL1608", f"an index computed in `{text}` does not fit the {self.code.tags.width} bits that the token engine "
             "has for an index", span_of(op), help="use engine interp",
         )  # fmt: skip
-        if fault == _TAG:
+        if fault is Fault.TAG:
             raise _TooNarrow(found)
         raise found
 

@@ -56,8 +56,8 @@ def build(text: str, span: Span | None) -> Library:
     headers = [(folder / name).read_bytes() for name in HEADERS]
     try:
         return load_library(
-            "token", ".so", [*compiler, *FLAGS, f"-I{folder}"], text.encode(), ".cpp", _load, headers
-        )  # fmt: skip
+            "token", ".so", [compiler[0], *FLAGS, *compiler[1:], f"-I{folder}"], text.encode(), ".cpp", _load, headers
+        )  # fmt: skip (words of CXX after ours: its -O0 wins)
     except CompilerError as e:
         raise error("UPL1609", f"the token engine's program cannot be compiled: {e}", span,
                     help="use engine interp") from None  # fmt: skip

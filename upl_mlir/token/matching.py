@@ -87,8 +87,10 @@ class CMatching:
     def _direct(self) -> bool:
         """Whether nothing of the node is stored: its only input fires it."""
         (p, *more) = self.node.ports
-        return not more and p.mode is not Mode.NAMED and all(
-            single and pattern == self.node.full for pattern, single in p.patterns.items()
+        return (
+            not more
+            and p.mode is not Mode.NAMED
+            and all(single and pattern == self.node.full for pattern, single in p.patterns.items())
         )
 
     @property
@@ -207,7 +209,9 @@ class CMatching:
         if self.recorded(p, pattern):
             slot = f"v[{self._slots[p.at]}]"
             w.line(f"auto *r = {self._record}.place(key);")
-            w.line(f"if (UNLIKELY(r->mask & {self._bit(p)})) anomaly(DUPLICATE, {receiver}, key, r->{slot}, bits(a{p.at}));")
+            w.line(
+                f"if (UNLIKELY(r->mask & {self._bit(p)})) anomaly(DUPLICATE, {receiver}, key, r->{slot}, bits(a{p.at}));"
+            )
             w.line(f"r->mask |= {self._bit(p)};")
             w.line(f"r->{slot} = bits(a{p.at});")
         else:
@@ -317,7 +321,8 @@ class CMatching:
             lists.append(shared)
         part, store = lists.index(shared), self._store(q, pattern)
         self._open(
-            w, f"for (u32 e{at} = {store}.first({part}, {tag} & {self._mask(shared)}), n{at}; e{at} != NIL; e{at} = n{at})"
+            w,
+            f"for (u32 e{at} = {store}.first({part}, {tag} & {self._mask(shared)}), n{at}; e{at} != NIL; e{at} = n{at})",
         )
         w.line(f"n{at} = {store}.pool[e{at}].next[{part}];")
         for t in found:  # used up by a firing in an earlier turn of this loop
@@ -353,7 +358,9 @@ class CMatching:
         for t in found:
             p, at = t.port, t.port.at
             if p.mode is Mode.NAMED and p.folded:
-                w.line(f"const double a{at} = h{at} ? fold{p.node}_{at}((u32){p.partial}.pool[e{at}].v) : {identity_of(p)};")
+                w.line(
+                    f"const double a{at} = h{at} ? fold{p.node}_{at}((u32){p.partial}.pool[e{at}].v) : {identity_of(p)};"
+                )
             if p.mode is Mode.NAMED:
                 w.line(f"{p.done}.insert({tag});")
             guard = f"if (h{at}) " if t.optional else ""

@@ -143,12 +143,12 @@ def _host(w: CWriter, plan: Plan, tags: Tags) -> None:
                 key = pack(tags.layouts[n.at], fields, [f"x[{f}]" for f in fields])
                 none = ", ".join(identity_of(p) for p in n.ports)
                 w.line(f"case {n.at}: for (; count--; x += {len(fields)}) fire{n.at}({key}, {none}); break;")
-    with w.block("void output(i64 number, void *data, u8 *have, const u8 *inside, const i64 *lower, const i64 *shape)"):
-        with w.block("switch (number)"):
-            for i, op in enumerate(plan.outputs):
-                cell = _CELLS[kind_of(op.type, plan.real)]
-                fill = f"o{i}.data = ({cell} *)data; o{i}.have = have; o{i}.inside = inside;"
-                w.line(f"case {i}: {fill} o{i}.lower = lower; o{i}.shape = shape; break;")
+    head = "void output(i64 number, void *data, u8 *have, const u8 *inside, const i64 *lower, const i64 *shape)"
+    with w.block(head), w.block("switch (number)"):
+        for i, op in enumerate(plan.outputs):
+            cell = _CELLS[kind_of(op.type, plan.real)]
+            fill = f"o{i}.data = ({cell} *)data; o{i}.have = have; o{i}.inside = inside;"
+            w.line(f"case {i}: {fill} o{i}.lower = lower; o{i}.shape = shape; break;")
     with w.block("i64 outside(i64 number, i64 *out) const"):
         with w.block("switch (number)"):
             for i in range(len(plan.outputs)):

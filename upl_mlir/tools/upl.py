@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import draw, einsum, explain, fmt, view
+from upl_mlir.tools import draw, einsum, explain, fmt, plot, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
     text = "an einsum case as a UPL program, as its gradient, or as C++; and back"
     einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
+    text = "plot a recorded run: parallelism and waiting tokens"
+    plot.add_arguments(commands.add_parser("plot", help=text, description=text, allow_abbrev=False))
     text = "format .upl files in place: one layout, nothing of the text lost"
     fmt.add_arguments(commands.add_parser("fmt", help=text, description=text, allow_abbrev=False))
     return top
@@ -266,7 +268,7 @@ def _fmt(args: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
-    "einsum": einsum.run, "fmt": _fmt,
+    "einsum": einsum.run, "plot": plot.run, "fmt": _fmt,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
@@ -290,7 +290,7 @@ def _schedules(module: ModuleOp) -> str:
     for op in module.body.block.ops:
         found = op.attributes.get("upl.schedule")
         if isinstance(op, ProgramOp) and isinstance(found, ArrayAttr):
-            lines += [f"// {line.data}" for line in found.data if isinstance(line, StringAttr)]
+            lines += [f"// {line.data}" for line in cast("ArrayAttr[StringAttr]", found)]
     return "\n".join(["", *lines, ""]) if lines else ""
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import upl_mlir as upl
 from bench.native import c
 from bench.native.case import PROGRAMS, Array, Arrays, Case, Run, Sizes, Task, simple
 from bench.native.peers import jax_for, tensors, torch_for
@@ -185,12 +184,6 @@ class Stencil:
         )
 
 
-def checkpointed(program: upl.Program) -> upl.Program:
-    """With checkpoints along the time, where the compiler can set them."""
-    checkpoint = getattr(upl, "checkpoint", None)
-    return checkpoint(program, along="t", every=SEGMENT) if checkpoint else program
-
-
 def case(key: str, title: str, stencil: Stencil, target: float) -> Case:
     """The case for one rule."""
     contenders = {"jax": stencil.jax_idiomatic, "jax, padded": stencil.jax_padded, "jax, literal": stencil.jax_literal}
@@ -213,7 +206,6 @@ def case(key: str, title: str, stencil: Stencil, target: float) -> Case:
         first_seconds=1.0,
         parallel=True,
         trajectory_bytes=SIZES["T"] * SIZES["m"] ** 2 * 8 if stencil.keeps else 0,
-        adapt=checkpointed if stencil.keeps else lambda p: p,
     )
 
 

@@ -108,6 +108,12 @@ def test_help_and_notes() -> None:
 def test_types() -> None:
     d = fault(case("A<4>[i] = B<4>[i] * 2.0;", data_type="int"))
     assert (d.code, d.span.col) == ("UPL1909", 21)
+    for number in ("3.5e38", "1e999", "4" + 38 * "0"):
+        d = fault(case(f"A<4>[i] = B<4>[i] * {number};"))
+        assert (d.code, d.span.col) == ("UPL1909", 21) and "does not fit a float" in d.message
+    for op in ("/", "//", "%"):
+        d = fault(case(f"A<4>[i] = B<4>[i] {op} 0;", data_type="int"))
+        assert (d.code, d.span.col) == ("UPL1909", 20 + len(op)) and "divided by 0" in d.message
     d = fault(case("A<4>[i] = B<4>[i] + 2147483648;", data_type="int"))
     assert d.code == "UPL1909" and "does not fit 32 bits" in d.message
     d = fault(case("A<4>[i] = B<4>[i] + B<4>[i] % 2;", data_type="int", grad_to=["B"]), grad=True)
@@ -145,6 +151,22 @@ def test_faults_of_the_json(tmp_path: Path, text: str, where: str | None, messag
     assert d.code == "UPL1901" and re.search(message, d.message), d.message
     assert d.span is not None and d.span.file == str(path)
     assert where is None or f"{d.span.line}:{d.span.col}" == where
+
+
+def test_data_types_by_their_other_names() -> None:
+    for name in ("float", "int"):
+        texts = [case("A<4>[i] = B<4>[i] * 2;", data_type=n) for n in (name, f"{name}32")]
+        assert einsum.cpp_of(einsum.read(texts[0])) == einsum.cpp_of(einsum.read(texts[1]))
+    assert "`float` and `int`" in fault(case("A<4>[i] = B<4>[i];", data_type="double")).help
+
+
+def test_spaces_and_comments_mean_nothing() -> None:
+    plain = str(einsum.load(case("A<4>[i] = B<4>[i + 0] // 2;")))
+    for text in ("A < 4 >[ i]=\n\tB<4> [i+0]//2 ;\r\n", "# one\nA<4>[i] = /* two; **/ B<4>[i + 0] // 2; # three"):
+        assert str(einsum.load(case(text))) == plain
+    d = fault(case("A<4>[i] = /* one\n */ X<4>[i];"))
+    assert (d.span.line, d.span.col) == (2, 5)
+    assert fault(case("A<4>[i] = B<4>[i]; /* never closed")).span.col == 20
 
 
 def test_unknown_keys_have_a_suggestion() -> None:

@@ -49,6 +49,14 @@ def test_gradient_on_the_interpreter(kernel: Any) -> None:
         close(out[f"d_{name}"], want)
 
 
+def test_derivatives_have_the_types_of_the_ports(kernels: Any) -> None:
+    """f32 like the kernel's own ports: native code multiplies in one type, and results are not widened."""
+    p = einsum.load(kernels["gemm"].json())
+    for g in (upl.vjp(p, of="C_out", wrt=["A", "b"]), upl.jvp(p, of="C_out", wrt=["A", "b"])):
+        new = {n: v.dtype for n, v in (g.inputs | g.outputs).items() if n[:2] in ("d_", "t_")}
+        assert len(new) == 3 and set(new.values()) == {np.dtype(np.float32)}
+
+
 NATIVE = ["three_factors", "convolution", "flatten", "strided", "diagonal", "part_in_place", "statements", "gemm"]
 
 

@@ -199,6 +199,23 @@ def test_no_way_from_one_to_the_other_is_zero() -> None:
     np.testing.assert_array_equal(got[2], np.zeros(3))
 
 
+def test_operations_on_elements_join_the_statement_that_reads_them() -> None:
+    """So long chains stay small programs; what broadcasts, is read twice or differentiated by keeps a node of its own."""
+    a, b, s = whole(2, 3), whole(3, seed=1), whole(2, 1, seed=2)
+    x, y, z = Variable("x"), Variable("y"), Variable("z")
+    twice, wide, inner = ad.exp_op(y), y * z, x - 1
+    f = ad.sum_op((x * 2 + twice * twice) / wide * 3, axis=1) - ad.sum_op(ad.transpose_op(inner * inner), 0)
+    value, d = run([f, *gradients(f, [inner])], x=a, y=b, z=s)
+    np.testing.assert_allclose(value, ((2 * a + np.exp(b) ** 2) / (b * s) * 3).sum(1) - ((a - 1) ** 2).sum(1))
+    np.testing.assert_allclose(d, -2 * (a - 1))
+    for _ in range(150):
+        x = x * 0.99 + y
+    e = Executor([x, *gradients(x, [y])], engine="interp")
+    fed = {n: np.ones(3) for n in e.inputs}
+    assert len(list(e.program(fed).op.body.block.ops)) < 60
+    np.testing.assert_allclose(e.run(fed)[1], (1 - 0.99**150) / 0.01)
+
+
 def test_a_graph_serves_every_shape() -> None:
     x, y = Variable("x"), Variable("y")
     f = ad.sum_op(x * y)
@@ -253,6 +270,7 @@ def test_logistic_regression_learns() -> None:
     ("make", "shapes", "message"),
     [
         (lambda x, y: x + y, [(3,), (4,)], r"`\(x\+y\)`: the shapes do not broadcast; the operands are x \(3,\), y \(4,\)"),
+        (lambda x, y: 1 - y * 2 / (x * 2), [(3,), (4,)], r"the operands are \(y\*2\) \(4,\), \(x\*2\) \(3,\)"),
         (lambda x, y: x @ y, [(2, 3), (2, 3)], r"matmul `MatMul\(x,y\)`: the inner extents 3 and 2 differ"),
         (lambda x, y: x @ (y * 2), [(2, 3), (3, 2, 1)], r"must be matrices or vectors; the operands are x \(2, 3\), \("),
         (lambda x, y: ad.sum_op(x, axis=2) + y, [(2, 3), (2,)], r"sum `Sum\(x,axis=2\)`: there is no axis \(2,\)"),

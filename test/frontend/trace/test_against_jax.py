@@ -59,7 +59,7 @@ def test_value_and_gradient(name: str) -> None:
     same((value, d), whole.value_and_grad(g, argnums=case.argnums)(*case.args))
 
 
-COMPILED = ["mlp", "jacobi", "multidimensional_scaling", "lstm", "cross_entropy", "triangular", "gradient_descent"]
+COMPILED = ["mlp", "jacobi", "multidimensional_scaling", "lstm", "triangular"]
 
 
 @pytest.mark.parametrize("engine", ["native"], indirect=True)
@@ -84,7 +84,7 @@ def real(args: tuple[Any, ...]) -> bool:
     return all(np.asarray(a).dtype.kind == "f" for a in jax.tree.leaves(args))
 
 
-FORWARD = ["affine_layer", "lstm", "multidimensional_scaling", "attention", "scalars", "jacobi", "elementary"]
+FORWARD = ["affine_layer", "lstm", "multidimensional_scaling", "scalars", "elementary"]
 
 
 @pytest.mark.parametrize("name", FORWARD)

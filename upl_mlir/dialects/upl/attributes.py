@@ -38,6 +38,11 @@ class UplType(Enum):
         return {UplType.REAL: real, UplType.F32: f32, UplType.F64: f64, UplType.INT: i64, UplType.BOOL: i1}[self]
 
     @property
+    def derivative(self) -> UplType:
+        """The type of derivatives by a value, and of what is multiplied with them: f32 and f64 where that was chosen."""
+        return self if self in (UplType.F32, UplType.F64) else UplType.REAL
+
+    @property
     def bits(self) -> int:
         """Size of a value in bits, as a cost: what a token of this type carries."""
         return {UplType.BOOL: 1, UplType.F32: 32}.get(self, 64)

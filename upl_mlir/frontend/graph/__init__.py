@@ -41,9 +41,12 @@ from upl_mlir.frontend.graph.ops import (
     zeroslike_op,
 )
 
+placeholder = placeholder_op
+"""The name without `_op`, beside `Variable`."""
+
 __all__ = [
     "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "exp_op", "gradients",
-    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder_op", "rdiv_byconst_op",
-    "relu_op", "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op", "tanh_op",
-    "transpose_op", "zeroslike_op",
+    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op",
+    "rdiv_byconst_op", "relu_op", "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op",
+    "tanh_op", "transpose_op", "zeroslike_op",
 ]  # fmt: skip

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import UplType
-from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Shape
-from upl_mlir.frontend.graph.ops import Gradient, Request
-from upl_mlir.frontend.tensor import Derivative, Statement, Tensor, TensorProgram
+from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Reader, Shape
+from upl_mlir.frontend.graph.ops import Elementwise, Gradient, ReduceSum, Request, Transpose
+from upl_mlir.frontend.tensor import Derivative, Read, Statement, Tensor, TensorProgram
 from upl_mlir.frontend.tensor.wiring import unused
+
+LIMIT = 20
+"""An expression of more operations is cut into statements."""
 
 
 def placeholders(nodes: Sequence[Node]) -> list[Node]:
@@ -71,6 +75,8 @@ class _Builder:
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, Tensor] = {}
         self.statements: list[Statement | Derivative] = []
+        self.sizes: dict[Node, int] = {}  # of the nodes that are parts of others: their operations
+        self.reader = _only_readers(self.nodes, results)
 
     def run(self) -> Built:
         inputs: list[str] = []
@@ -83,14 +89,38 @@ class _Builder:
             else:
                 operands = [self.shapes[m] for m in n.inputs]
                 self.shapes[n] = n.op.shape(n, operands)
-                names = [self.names[m] for m in n.inputs]
+                if self._is_part(n):
+                    continue
                 target = self._tensor(n, n.op.word.partition(" ")[0])
-                self.statements.append(n.op.statement(n, target, names, operands))
+                self.statements.append(n.op.statement(n, target, [self._reader(m) for m in n.inputs], operands))
         outputs = tuple(dict.fromkeys(self.names[n] for n in self.results))
         program = TensorProgram(
             "graph", UplType.REAL, self.tensors, tuple(inputs), outputs, tuple(self.statements)
         )  # fmt: skip
         return Built(program, self.names)
+
+    def _is_part(self, n: Node) -> bool:
+        """Whether the node is computed inside the one statement that reads it, element by element."""
+        inner = sum(self.sizes.get(m, 0) for m in n.inputs)
+        reader = self.reader.get(n)
+        if not isinstance(n.op, Elementwise) or reader is None or inner >= LIMIT:
+            return False
+        others = [self.shapes.get(m) for m in reader.inputs if m is not n]
+        if isinstance(reader.op, Elementwise):
+            fits = all(s is not None and _broadcasts(s, self.shapes[n]) for s in others)
+        else:
+            fits = isinstance(reader.op, ReduceSum | Transpose)
+        if fits:
+            self.sizes[n] = inner + 1
+        return fits
+
+    def _reader(self, node: Node) -> Reader:
+        """How a statement reads the elements of a node."""
+        if node not in self.sizes:
+            return lambda index: Read(self.names[node], index)
+        assert isinstance(node.op, Elementwise)
+        op, reads, shapes = node.op, [self._reader(m) for m in node.inputs], [self.shapes[m] for m in node.inputs]
+        return lambda index: op.element(node, index, reads, shapes)
 
     def _tensor(self, node: Node, wish: str) -> str:
         """A tensor for a node, under a name of letters, digits and `_`."""
@@ -114,6 +144,19 @@ class _Builder:
             wrt = tuple(self.names[x] for x in group)
             into = tuple(self.names[by[x][0]] for x in group)
             self.statements.append(Derivative(self.names[request.of], wrt, into))
+
+
+def _broadcasts(shape: Shape, to: Shape) -> bool:
+    """Whether an array of the one shape can stand beside one of the other, which stays as it is."""
+    tail = to[len(to) - len(shape) :]
+    return len(shape) <= len(to) and all(m in (1, n) for m, n in zip(shape, tail, strict=True))
+
+
+def _only_readers(nodes: Sequence[Node], results: Sequence[Node]) -> dict[Node, Node]:
+    """The node that reads a node, where it is the only one, reads it once, and nobody refers to the node by name."""
+    reads = Counter(m for n in nodes for m in n.inputs)
+    named = {*results, *(m for n in nodes if isinstance(n.op, Gradient) for m in (n.const_attr.of, *n.const_attr.wrt))}
+    return {m: n for n in nodes for m in n.inputs if reads[m] == 1 and m not in named}
 
 
 def _independent(nodes: Iterable[Node]) -> list[list[Node]]:

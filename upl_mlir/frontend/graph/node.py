@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from upl_mlir.diagnostics import UplError, error
 
 if TYPE_CHECKING:
-    from upl_mlir.frontend.tensor import Statement
+    from upl_mlir.frontend.tensor import Expr, Statement
+    from upl_mlir.poly.expr import IndexExpr
 
 Shape = tuple[int, ...]
+Reader: TypeAlias = "Callable[[tuple[IndexExpr, ...]], Expr]"
+"""An operand: its element at an index, as an expression."""
 MAX_NAME = 60
 """Names are made of the operands' names; longer ones are cut in the middle."""
 
@@ -88,8 +91,8 @@ class Op:
         """The shape of a node's value from those of its operands.  Raises UplError (UPL1921)."""
         raise NotImplementedError
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
-        """The assignment that computes the node: `names` and `shapes` are those of the operands."""
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
+        """The assignment that computes the node: `reads` give the operands' elements, `shapes` are their shapes."""
         raise NotImplementedError
 
 

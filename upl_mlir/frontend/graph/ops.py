@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from upl_mlir.diagnostics import error
-from upl_mlir.frontend.graph.node import Node, Op, PlaceholderOp, Shape, number
-from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum
+from upl_mlir.frontend.graph.node import Node, Op, PlaceholderOp, Reader, Shape, number
+from upl_mlir.frontend.tensor import Apply, Expr, Number, Statement, Sum
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -47,13 +47,20 @@ class Elementwise(Op):
         except ValueError:
             raise node.fail("the shapes do not broadcast", shapes) from None
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
         shape = self.shape(node, shapes)
         index = indices(shape)
-        args: list[Expr] = [Read(n, _broadcast(index, shape, s)) for n, s in zip(names, shapes, strict=True)]
+        return Statement(target, index, self.element(node, index, reads, shapes), ranges(shape))
+
+    def element(
+        self, node: Node, index: tuple[IndexExpr, ...], reads: Sequence[Reader], shapes: Sequence[Shape]
+    ) -> Expr:
+        """The node's element at an index."""
+        shape = self.shape(node, shapes)
+        args = [read(_broadcast(index, shape, s)) for read, s in zip(reads, shapes, strict=True)]
         if self.constant:
             args.append(Number(cast(float, node.const_attr)))
-        return Statement(target, index, self.make(*args), ranges(shape))
+        return self.make(*args)
 
 
 def _broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
@@ -104,10 +111,10 @@ class ReduceSum(Op):
         axes, keep = self._axes(node, shapes[0]), node.const_attr[1]
         return tuple(1 if d in axes else n for d, n in enumerate(shapes[0]) if keep or d not in axes)
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
         axes, keep = self._axes(node, shapes[0]), node.const_attr[1]
         index = indices(shapes[0])
-        read: Expr = Read(names[0], index)
+        read = reads[0](index)
         over = tuple(f"i{a}" for a in axes)
         left = tuple(IndexExpr.of(0) if d in axes else e for d, e in enumerate(index) if keep or d not in axes)
         return Statement(target, left, Sum(over, read) if over else read, ranges(shapes[0]))
@@ -143,12 +150,12 @@ class MatMul(Op):
         sides = zip(operands, names, "ij", strict=False)
         return tuple(s[n.index(free)] for s, n, free in sides if free in n)
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
         operands, index = self._operands(node, shapes)
-        reads = tuple(Read(t, tuple(map(IndexExpr.of, n))) for t, n in zip(names, index, strict=True))
+        factors = tuple(read(tuple(map(IndexExpr.of, n))) for read, n in zip(reads, index, strict=True))
         extents = {i: (0, s - 1) for shape, n in zip(operands, index, strict=True) for i, s in zip(n, shape, strict=True)}
         left = tuple(IndexExpr.of(i) for i in "ij" if i in extents)
-        return Statement(target, left, Sum(("k",), Apply("*", reads)), extents)
+        return Statement(target, left, Sum(("k",), Apply("*", factors)), extents)
 
 
 class Transpose(Op):
@@ -170,10 +177,10 @@ class Transpose(Op):
     def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
         return tuple(shapes[0][a] for a in self._order(node, shapes[0]))
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
         index = indices(shapes[0])
         left = tuple(index[a] for a in self._order(node, shapes[0]))
-        return Statement(target, left, Read(names[0], index), ranges(shapes[0]))
+        return Statement(target, left, reads[0](index), ranges(shapes[0]))
 
 
 class Filled(Op):
@@ -190,7 +197,7 @@ class Filled(Op):
     def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
         return shapes[0]
 
-    def statement(self, node: Node, target: str, names: Sequence[str], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
         return Statement(target, indices(shapes[0]), Number(self.value), ranges(shapes[0]))
 
 

@@ -214,10 +214,10 @@ class Alu(wiring.Component):
     def _floor(self, m: Module) -> Value:
         """The greatest whole number not above a: mask away the fraction, one step down if that was negative."""
         exponent, negative = self.a[23:31], self.a[-1]
-        mask = Signal(23, name="fraction")
+        mask = Signal(31, name="fraction")
         m.d.comb += mask.eq(Const((1 << 23) - 1, 23) >> (exponent - 127)[:5])
         cut, down = Signal(31, name="cut"), Signal(31, name="down")
-        inexact = (self.a[:23] & mask) != 0
+        inexact = (self.a[:31] & mask) != 0
         m.d.comb += [cut.eq(self.a[:31] & ~mask), down.eq((self.a[:31] | mask) + 1)]
         big = exponent >= 127 + 23
         one = 0x3F800000

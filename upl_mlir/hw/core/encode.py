@@ -158,6 +158,7 @@ class _Encoder:
         for number, node in enumerate(self.image.nodes):
             self._code(number, compile_node(node, self.d.unbounded), node)
         for what, need, limit in (
+            ("host outputs", len(self.image.outputs), 1 << self.d.node_bits),
             ("words of code", self.out.code_words, self.d.code_words),
             ("send descriptors", self.out.send_words, self.d.send_words),
             ("words of constant arrays", self.out.table_words, self.d.table_words),

@@ -2,6 +2,7 @@
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportMissingParameterType=false, reportArgumentType=false, reportReturnType=false
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

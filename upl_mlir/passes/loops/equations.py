@@ -242,14 +242,16 @@ class Builder:
             raise _NothingArrives(f"{op.symbol}.{port.name}")
         if len(found) == 1:  # every instance gets a token: no need to ask
             return self._sent(found[0][1], {}, env, kind, at)
+        before = dict(self.undecided)
+        sent = [self._sent(inverse, {}, env, kind, (*at, *here)) for here, inverse in found]
+        if all(_same_element(sent[0], t) for t in sent):  # every case reads the same: no need to ask either
+            return sent[0]
         open_ = [tuple(c for c in here if not self.lin.implies(at, c)) for here, _ in found]
+        inside, self.undecided = self.undecided, before  # what is asked here first comes first
         for cond in open_:
             self._leave_open(cond)
-        cases = [
-            (cond, self._sent(inverse, {}, env, kind, (*at, *here)))
-            for cond, (here, inverse) in zip(open_, found, strict=True)
-        ]
-        return Choice(kind, tuple(cases))
+        self.undecided |= inside
+        return Choice(kind, tuple(zip(open_, sent, strict=True)))
 
     def _here(self, cons: Cons, env: Env) -> Cons:
         values = dict(env)
@@ -408,6 +410,11 @@ class Builder:
                 assert isinstance(op.value, FloatAttr | IntegerAttr)
                 return Number(self.real, op.value.value.data)
         return IndexValue(IndexExpr.of(name))
+
+
+def _same_element(a: Term, b: Term) -> bool:
+    """Whether two terms are the same element of an array."""
+    return isinstance(a, Get) and isinstance(b, Get) and (a.kind, a.array, a.index) == (b.kind, b.array, b.index)
 
 
 def equations(program: ProgramOp, real: Kind, *, ordered: bool) -> System:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
@@ -65,6 +66,7 @@ class _Tiler:
         self.found = {leaf.stmt: (leaf, loops) for leaf, loops in leaves([loop])}
         self.deps = [e for e in deps if e.reader in self.found and e.writer in self.found]
         self.places: dict[Statement, _Place] = {}
+        self._after: dict[Statement, list[tuple[Statement, str, int]]] = {}
         self._rows = [t for t in subtrees(loop.body) if isinstance(t, Loop)]
 
     def tiled(self) -> Tree | None:
@@ -167,11 +169,12 @@ class _Tiler:
             if lo is None:
                 return None
             needed.append((r.group, w.group, -lo))
-            for group, cons, apart in self._overwritten(e, slope):
-                lo, _ = self.lin.bounds(cons, self.lin.plain(apart))
-                if lo is None:
-                    return None
-                needed.append((group, r.group, -lo))
+        for o, r, cons, later in self._reuses:
+            apart = (o.row + o.time * slope).substitute(later) - (r.row + r.time * slope)
+            lo, _ = self.lin.bounds(cons, self.lin.plain(apart))
+            if lo is None:
+                return None
+            needed.append((o.group, r.group, -lo))
         shifts = dict.fromkeys({p.group for p in self.places.values()}, 0)
         for _ in range(len(shifts) + 1):  # Bellman and Ford
             changed = False
@@ -182,23 +185,39 @@ class _Tiler:
                 return shifts
         return None
 
-    def _overwritten(self, e: Edge, slope: int) -> Iterator[tuple[int, Cons, IndexExpr]]:
-        """By which groups, when, and how much later than its read, an element's place is given to another one."""
-        array = self.arrays.get(e.writer.array)
-        r = self.places[e.reader]
+    @cached_property
+    def _reuses(self) -> list[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
+        """Where an element's place is given to another one after a read: places of writer and reader, constraints over the
+        reader's names, and the new element's index."""
+        return [found for e in self.deps for found in self._overwritten(e)]
+
+    def _overwritten(self, e: Edge) -> Iterator[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
+        for other, field, step in self._successors(e.writer):
+            later = e.index | {field: e.index[field] + step}
+            cons = self.lin.tidy((*e.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons)))
+            if self.lin.feasible(cons):
+                yield self.places[other], self.places[e.reader], cons, later
+
+    def _successors(self, w: Statement) -> list[tuple[Statement, str, int]]:
+        """Which statements put new elements in the places of a statement's: by how much of which field they are ahead."""
+        if w in self._after:
+            return self._after[w]
+        out = self._after[w] = list[tuple[Statement, str, int]]()
+        array = self.arrays.get(w.array)
         for other, (leaf, _) in self.found.items() if array is not None else ():
-            if other.array != e.writer.array or array is None:
+            if other.array != w.array or array is None:
                 continue
             field = next(f for f in other.fields if _step(leaf.env.get(f), self.loop.var) is not None)
             axis = next((a for a in array.axes if a.at == other.fields.index(field)), None)
             window = 1 if axis is None else axis.modulus
             if window is None:
                 continue
-            later = e.index | {field: e.index[field] + (_step(leaf.env[field], self.loop.var) or 0) * window}
-            cons = self.lin.tidy((*e.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons)))
-            if self.lin.feasible(cons):
-                o = self.places[other]
-                yield o.group, cons, (o.row + o.time * slope).substitute(later) - (r.row + r.time * slope)
+            step = (_step(leaf.env[field], self.loop.var) or 0) * window
+            later = {field: IndexExpr.of(field) + step}
+            cons = (*w.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons))
+            if self.lin.feasible(self.lin.tidy(cons)):
+                out.append((other, field, step))
+        return out
 
     # -- the loops --------------------------------------------------------------------------------------------------------
     def _emit(self, pieces: Sequence[_Piece], slope: int, shifts: Mapping[int, int]) -> Tree:

@@ -1,0 +1,113 @@
+"""The hashed matching unit: firings against the rule on random programs, rates, overflow, failures."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Container
+from pathlib import Path
+
+import pytest
+
+from upl_mlir.hw.core.hash import hash_masks
+from upl_mlir.hw.core.layouts import Dimensions, Failure
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from matching_bench import bits, play, program, token
+
+
+def dimensions(sets: int = 64, ways: int = 4, *, add: int = 4, spill: int = 512) -> Dimensions:
+    return Dimensions(
+        tag_bits=16, node_bits=3, sets=sets, ways=ways, add_cycles=add, mul_cycles=2, spill_words=spill, backing_cycles=1
+    )
+
+
+@pytest.mark.parametrize(("seed", "add", "ready"), [(0, 4, 1.0), (1, 2, 0.5), (2, 6, 0.2), (3, 4, 0.9)])
+def test_every_instance_fires_once_in_any_order(seed: int, add: int, ready: float) -> None:
+    tokens, wanted = program(seed)
+    run = play(dimensions(add=add), tokens, ready=ready, seed=seed)
+    assert run.failure is Failure.NONE
+    assert Counter(run.firings) == wanted
+    assert run.used == 0
+
+
+@pytest.mark.parametrize(("sets", "ways", "nodes"), [(1, 1, (2, 6)), (1, 2, (1, 3)), (2, 2, (2, 4, 5)), (8, 2, range(8))])
+def test_overflow_changes_time_only(sets: int, ways: int, nodes: Container[int]) -> None:
+    """Stores down to a single record: everything else waits in the backing memory, and still meets its partners."""
+    tokens, wanted = program(sets + ways, nodes)
+    run = play(dimensions(sets, ways), tokens)
+    assert run.failure is Failure.NONE
+    assert Counter(run.firings) == wanted
+    assert run.used == 0
+    assert run.spilled > 0
+
+
+def test_overflow_beyond_the_backing_memory_is_reported() -> None:
+    tokens = [token(0, 0, tag, tag) for tag in range(40)]
+    run = play(dimensions(2, 2, spill=20), tokens)
+    assert run.failure is Failure.FULL
+    assert run.used == 24
+
+
+def test_the_rate_of_exact_keys() -> None:
+    """Half full, random keys: at least 0.95 tokens a cycle."""
+    r = random.Random(0)
+    keys = r.sample(range(1 << 16), 700)
+    waiting: list[int] = []
+    tokens: list[dict[str, int]] = []
+    while keys or waiting:
+        if keys and (len(waiting) < 100 or (len(waiting) < 128 and r.random() < 0.5)):
+            waiting.append(keys.pop())
+            tokens.append(token(0, 0, waiting[-1], 1))
+        else:
+            tokens.append(token(0, 1, waiting.pop(r.randrange(len(waiting))), 2))
+    run = play(dimensions(64, 8), tokens)
+    assert len(run.firings) == 700
+    assert len(tokens) / run.cycles >= 0.95
+
+
+@pytest.mark.parametrize(("node", "value"), [(2, bits(1.0)), (3, 1)])
+def test_the_rate_of_one_gather(node: int, value: int) -> None:
+    """All summands of one sum: at least 0.95 a cycle, real and integer."""
+    count = 1000
+    tokens = [token(node, 0, 5, value, count) for _ in range(count)]
+    tokens += [token(3, 1, 5, 0)] if node == 3 else []
+    run = play(dimensions(), tokens)
+    assert [f[2][0] for f in run.firings] == [bits(count) if node == 2 else count]
+    assert len(tokens) / run.cycles >= 0.95
+
+
+def test_a_walk_finds_a_partner_a_cycle() -> None:
+    waiting = [token(1, 1, 3 | y << 4, y) for y in range(4)]
+    before = play(dimensions(), waiting).cycles
+    run = play(dimensions(), [*waiting, token(1, 0, 3, 9, 4)])
+    assert len(run.firings) == 4
+    assert run.cycles - before <= 4 + 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "failure"),
+    [
+        ([token(0, 0, 1, 1), token(0, 0, 1, 2)], Failure.DUPLICATE),
+        ([token(1, 0, 1, 1, 4), token(1, 0, 1, 1, 4)], Failure.DUPLICATE),
+        ([token(2, 0, 1, bits(1), 3), token(2, 0, 1, bits(1), 2)], Failure.COUNT),
+        ([token(3, 0, 1, 0x7FFFFFFF, 3), token(3, 0, 1, 1, 3)], Failure.OVERFLOW),
+        ([token(0, 0, 1, 1, 2)], Failure.BAD_TOKEN),
+        ([token(2, 0, 1, 1, 0)], Failure.BAD_TOKEN),
+    ],
+)
+def test_what_cannot_be_taken_stops_the_unit(tokens: list[dict[str, int]], failure: Failure) -> None:
+    assert play(dimensions(), tokens, limit=200).failure is failure
+
+
+def test_leftovers_stay() -> None:
+    assert play(dimensions(), [token(0, 0, 1, 1), token(1, 0, 2, 1, 3), token(2, 0, 4, 1, 2)]).used == 3
+
+
+def test_the_hash_spreads() -> None:
+    """Dense boxes of indices of several nodes at one record a set: few sets get more than four."""
+    masks = hash_masks(49, 8)
+    keys = [n | k << 6 | i << 9 | j << 12 for n in range(4) for k in range(4) for i in range(4) for j in range(4)]
+    sets = Counter(tuple((key & mask).bit_count() & 1 for mask in masks) for key in keys)
+    assert sum(n for n in sets.values() if n > 4) <= 16

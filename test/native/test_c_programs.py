@@ -1,0 +1,90 @@
+"""Programs as C files (`upl-opt -t c`) against the interpreter: compiled strictly, results equal bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+
+import upl_mlir as upl
+from upl_mlir.native.c_source import emit, emit_one_file
+from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+CASES: list[tuple[str, str, str, Any]] = [  # in f64 functions of libm are the interpreter's
+    *((*case, "f64") for case in (
+        ("perceptron", "R", "X W"), ("matmul", "C", "A B"), ("training", "", ""), ("cholesky", "L", "A"),
+        ("jacobi2d", "B", "A"), ("mds", "Stress", "X"), ("lstm", "Y", "W"), ("diagonal", "R", "A"),
+        ("softmax", "Loss", "X"), ("floyd_warshall", "S", "W"), ("iris_batch", "", ""), ("upsample", "Y", "X"),
+    )),
+    ("perceptron", "R", "X W", "f32"), ("matmul", "C", "A B", "f32"), ("cholesky", "L", "A", "f32"),
+]  # fmt: skip
+
+
+@cache
+def data() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("data_for_c", EXAMPLES / "data.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture(params=COMPILERS or ["cc"])
+def compiler(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def compiled(p: upl.Program, compiler: str, folder: Path, real: str) -> tuple[Any, Any]:
+    """The C function, from the one file; its header is included in front, so that both must agree."""
+    module = p.module.clone()
+    LowerLoopsPass(real=real, gather="ordered").apply(Context(), module)
+    (folder / "program.c").write_text(emit_one_file(module))
+    (folder / "program.h").write_text(emit(module)[1])
+    command = [compiler, *STRICT, "-include", "program.h", "-shared", "-fPIC", "program.c", "-o", "program.so", "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    assert not done.returncode, done.stderr
+    function = function_of(module)
+    return ctypes.CDLL(str(folder / "program.so"))[function.sym_name.data], arguments_of(function)
+
+
+@pytest.mark.parametrize(("name", "of", "wrt", "real"), CASES)
+def test_a_program_as_c(name: str, of: str, wrt: str, real: Any, compiler: str, tmp_path: Path) -> None:
+    d = data().generate(name)
+    p = upl.load(EXAMPLES / f"{name}.upl")
+    params = {n: v for n, v in d.params.items() if n in p.params}
+    p = upl.vjp(p, of=of, wrt=wrt.split()) if of else p.expanded()
+    rng = np.random.default_rng(3)
+    t = np.dtype(np.float64 if real == "f64" else np.float32)
+    given = {n: np.ascontiguousarray(v, t) for n, v in d.inputs.items()}
+    given |= {n: rng.standard_normal(v.shape(**params)).astype(t) for n, v in p.inputs.items() if n not in given}
+    wanted = upl.compile(p, real=real, gather="ordered")(**given, **params)
+    function, arguments = compiled(p, compiler, tmp_path, real)
+    found = {n: np.full(v.shape, 7, v.dtype) for n, v in wanted.items()}
+    status = np.zeros((), np.int64)
+    values: list[Any] = []
+    for a in arguments:
+        if a.rank is None:
+            values.append(ctypes.c_int64(params[a.name]))
+            continue
+        array = status if a.name == "status" else given.get(a.name, found.get(a.name))
+        assert array is not None
+        values.append(ctypes.c_void_p(array.ctypes.data))
+        values += [ctypes.c_int64(n) for n, known in zip(array.shape, a.shape, strict=True) if known < 0]
+    function.restype = None
+    function(*values)
+    assert not status
+    for n, v in wanted.items():
+        np.testing.assert_array_equal(found[n], v, err_msg=n)

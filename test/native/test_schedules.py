@@ -1,0 +1,172 @@
+"""What the schedules of programs are made of: contractions, tiled loops over time, windows; and that results stay right.
+
+The facts are read from the schedule itself, the numbers compared with the interpreter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes.loops.tree import Box, Loop, subtrees
+from upl_mlir.passes.schedule import Plan, schedule
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "native" / "programs"
+EXAMPLES = PROGRAMS.parents[2] / "examples"
+
+
+def plan(program: upl.Program, **options: Any) -> Plan:
+    return schedule(program.op, **options)
+
+
+def boxes(found: Plan) -> dict[str, Box]:
+    return {t.leaf.stmt.array: t for t in subtrees(found.tree) if isinstance(t, Box)}
+
+
+def random_inputs(program: upl.Program, sizes: dict[str, int], seed: int = 0) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    return {n: random.standard_normal(port.shape(**sizes)) for n, port in program.inputs.items()}
+
+
+def compare(program: upl.Program, sizes: dict[str, int], gather: str) -> None:
+    given = random_inputs(program, sizes)
+    wanted = upl.compile(program, gather=gather)(**given, **sizes)
+    found = upl.compile(program, engine="native", gather=gather)(**given, **sizes)
+    for name, w in wanted.items():
+        if gather == "ordered":
+            np.testing.assert_array_equal(found[name], w, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], w, rtol=1e-10, atol=1e-11, err_msg=name)
+
+
+# A product inside another term, one with a factor that is computed, and a sum of two sums of products.
+LAYERS = """program layers
+param n >= 1
+const I = 40
+const J = 30
+input X<d,i> in 0<=d<n, 0<=i<I { #J -> P.x<d,i,*> }
+input V<d,i> in 0<=d<n, 0<=i<I { V*V + 1 #J -> Q.x<d,i,*> }
+input W<i,j> in 0<=i<I, 0<=j<J { #n -> P.w<*,i,j>; #n -> Q.w<*,i,j> }
+output Y<d,j>
+node P<d,i,j> { in x, w; x*w #I -> S.a<d,j> }
+node Q<d,i,j> { in x, w; x*w #I -> S.b<d,j> }
+node S<d,j> { in @(+) a[#], @(+) b[#]; z = a > 0 ? b : 0.5*a; z -> Y }
+"""
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_products_are_found_inside_of_terms(gather: str) -> None:
+    program = upl.load(LAYERS)
+    found = plan(program, gather=gather)
+    assert len(boxes(found)) == 2
+    assert all(len(b.contraction.fields) == 2 for b in boxes(found).values())
+    for n in (1, 3, 50):
+        compare(program, {"n": n}, gather)
+
+
+def test_small_products_stay_loops() -> None:
+    small = LAYERS.replace("param n >= 1", "const n = 4").replace("= 40", "= 2").replace("= 30", "= 3")
+    assert not boxes(plan(upl.load(small)))
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_gradients_of_a_convolution(gather: str) -> None:
+    gradient = upl.vjp(upl.load(PROGRAMS / "convolution.upl"), of="R", wrt=["X", "W"])
+    found = boxes(plan(gradient, gather=gather))
+    assert {"R", "d_W"} <= found.keys()
+    assert [r.var for t in found["d_W"].contraction.terms for r in t.around] == []
+    if gather == "relaxed":  # two loops over the nine taps, for one image at a time
+        (term,) = found["d_X"].contraction.terms
+        assert len(term.around) == 2 and len(found["d_X"].contraction.around) == 1
+    else:  # the taps would come in another order
+        assert "d_X" not in found
+    for sizes in ({"n": 1, "c": 1, "k": 1, "o": 1}, {"n": 2, "c": 3, "k": 5, "o": 4}, {"n": 2, "c": 20, "k": 9, "o": 11}):
+        compare(gradient, sizes, gather)
+
+
+@pytest.mark.parametrize("name", ["jacobi", "reaction"])
+def test_a_loop_over_time_runs_as_a_wavefront(name: str) -> None:
+    program = upl.grad(upl.load(PROGRAMS / f"{name}.upl"), "L", ["U0"])
+    found = plan(program)
+    tiled = [t for t in found.tree if isinstance(t, Loop) and not t.parallel]
+    assert tiled
+    for t in tiled:  # blocks of steps, waves, steps
+        (wave,) = t.body
+        assert isinstance(wave, Loop) and not wave.parallel
+        (time,) = wave.body
+        assert isinstance(time, Loop) and not time.parallel
+    assert len(tiled) == 2
+    untiled = plan(program, threads=2)
+    assert all(not (isinstance(t.body[0], Loop) and not t.body[0].parallel) for t in untiled.tree if isinstance(t, Loop))
+    # one step, fewer than a block, a block and one more, several blocks; grids without, with one, with many inner rows
+    for steps, m in ((1, 3), (3, 4), (16, 5), (17, 9), (40, 7), (33, 30)):
+        compare(program, {"T": steps, "m": m}, "ordered")
+        compare(program, {"T": steps, "m": m}, "relaxed")
+
+
+def test_what_is_kept_of_a_grid() -> None:
+    arrays = plan(upl.grad(upl.load(PROGRAMS / "jacobi.upl"), "L", ["U0"])).arrays
+    assert [a.modulus for a in arrays["U.u"].axes] == [2, None, None]
+    assert [a.modulus for a in arrays["DU.d_u"].axes] == [2, None, None]
+    assert set(arrays) == {"U.u", "DU.d_u"}
+
+
+# Weights that change from example to example, each after its last use.
+TRAINING = """program training
+param D >= 1
+const I = 5
+const J = 4
+input X<d,i> in 1<=d<=D, 1<=i<=I { #J -> P.x<d,i,*>; #J -> U.x<d,i,*> }
+input W<i,j> in 1<=i<=I, 1<=j<=J { -> H.w<1,i,j> }
+output V<i,j>
+node H<d,i,j> in 1<=d<=D+1, 1<=i<=I, 1<=j<=J {
+  in w
+  if d<=D: w -> P.w<d,i,j>
+  if d<=D: w -> U.w<d,i,j>
+  if d==D+1: w -> V<i,j>
+}
+node P<d,i,j> { in x, w; x*w #I -> S.s<d,j> }
+node S<d,j>   { in @(+) s[#]; 0.1*s #I -> U.e<d,*,j> }
+node U<d,i,j> { in x, w, e; w - e*x -> H.w<d+1,i,j> }
+"""
+
+
+def test_new_elements_take_the_places_of_old_ones() -> None:
+    program = upl.load(TRAINING)
+    weights = plan(program).arrays["H.w"]
+    assert [a.at for a in weights.axes] == [1, 2]  # the examples are no axis
+    for d in (1, 2, 7):
+        compare(program, {"D": d}, "ordered")
+
+
+def test_no_place_is_given_away_too_early() -> None:
+    """The sum over all rows reads old elements after some new ones are there: two of each are kept."""
+    text = TRAINING.replace("node U<d,i,j> { in x, w, e; w - e*x", "node U<d,i,j> { in x, w, e, v; w - e*x*v").replace(
+        "  if d==D+1", "  if d<=D: w -> U.v<d,I+1-i,j>\n  if d==D+1"
+    )
+    program = upl.load(text)
+    assert [(a.at, a.modulus) for a in plan(program).arrays["H.w"].axes] == [(0, 2), (1, None), (2, None)]
+    for d in (1, 2, 7):
+        compare(program, {"D": d}, "ordered")
+
+
+def test_layers_of_known_sizes_are_written_out() -> None:
+    found = plan(upl.load(EXAMPLES / "training.upl").expanded())
+    bounds = [e for t in subtrees(found.tree) if isinstance(t, Loop) for e in (*t.lows, *t.highs)]
+    assert bounds and not any("N[" in str(e) for e in bounds)
+
+
+def test_one_compilation_serves_calls_of_all_kinds() -> None:
+    program = upl.load(LAYERS)
+    run, slow = upl.compile(program, engine="native"), upl.compile(program)
+    for n, order in ((3, "C"), (3, "C"), (5, "C"), (3, "F"), (3, "C")):
+        given = {k: np.asarray(a, order=order) for k, a in random_inputs(program, {"n": n}, n).items()}
+        np.testing.assert_allclose(run(**given)["Y"], slow(**given)["Y"], rtol=1e-12, atol=1e-12)
+    with pytest.raises(upl.UplError):
+        run(**(given | {"W": given["W"][:-1]}))
+    as_ints = {k: np.ones_like(a, dtype=np.int64) for k, a in given.items()}
+    np.testing.assert_allclose(run(**as_ints)["Y"], slow(**as_ints)["Y"])

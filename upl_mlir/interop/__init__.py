@@ -1,0 +1,1 @@
+"""UPL programs as functions of other systems, derivatives included: `jax.py`, `torch.py`."""

@@ -1,0 +1,88 @@
+"""A program and its derivative as functions on numpy arrays: what the wrappers for JAX and PyTorch share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.api import Compiled, Program, compile, vjp
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.host.arrays import bind_parameters
+
+Array = NDArray[Any]
+Real = Literal["f32", "f64"]
+
+
+class Pullback:
+    """One output of a program as a function of its inputs, and the derivative of that.
+
+    `of` is the output, `wrt` the real inputs to differentiate by (all of them unless told); `params` bind parameters that
+    the shapes of the inputs do not tell.  Compiled at the first call for each precision.
+
+    Raises UplError (UPL1502, UPL14xx).
+    """
+
+    def __init__(
+        self, p: Program, of: str, wrt: str | Sequence[str] | None, engine: Any, gather: Any, params: Mapping[str, int]
+    ):
+        self.program = p.expanded().infer_domains()
+        if of not in self.program.outputs:
+            outputs = self.program.outputs
+            hint = did_you_mean(of, outputs) or f"one of {', '.join(outputs)}"
+            raise error("UPL1502", f"there is no output `{of}`", help=hint)
+        self.of = of
+        self.names = list(self.program.inputs)
+        reals = [n for n, v in self.program.inputs.items() if v.dtype.kind == "f"]
+        self.wrt = reals if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+        self.engine, self.gather, self.params = engine, gather, dict(params)
+        self._compiled: dict[tuple[str, Real], Compiled] = {}
+
+    @cached_property
+    def derivative(self) -> Program:
+        """The program of the derivative."""
+        return vjp(self.program, self.of, self.wrt)
+
+    def real_of(self, dtypes: Sequence[Any]) -> Real:
+        """What `real` is for arguments of these types: f32 if a real one is, and none is f64."""
+        reals = [np.dtype(d) for d in dtypes if np.dtype(d).kind == "f"]
+        return "f32" if reals and all(d.itemsize <= 4 for d in reals) else "f64"
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """The shape of the result for arguments of these shapes.  Raises UplError (UPL150x)."""
+        arrays = {n: np.broadcast_to(np.float64(0), s) for n, s in zip(self.names, shapes, strict=True)}
+        bound = bind_parameters(self.program.op, arrays, self.params)
+        return self.program.outputs[self.of].shape(**bound)
+
+    def dtype(self, real: Real) -> np.dtype[Any]:
+        """The type of the result."""
+        from upl_mlir.dialects.upl.query import outputs
+        from upl_mlir.host.arrays import dtype_of
+
+        op = next(op for op in outputs(self.program.op) if op.symbol == self.of)
+        return dtype_of(op.type, np.dtype(np.float32 if real == "f32" else np.float64))
+
+    def value(self, args: Sequence[Any], real: Real) -> Array:
+        """The result for arguments in text order."""
+        arrays = {n: np.asarray(a) for n, a in zip(self.names, args, strict=True)}
+        return self._call("value", real)(**arrays, **self.params)[self.of]
+
+    def pull(self, args: Sequence[Any], seed: Any, real: Real) -> list[Array]:
+        """The derivatives by `wrt` of the result weighted with `seed`, in the order of `wrt`."""
+        arrays = {n: np.asarray(a) for n, a in zip(self.names, args, strict=True)}
+        seeded = f"d_{self.of}" in self.derivative.inputs
+        if seeded:
+            arrays[f"d_{self.of}"] = np.asarray(seed)
+        out = self._call("derivative", real)(**arrays, **self.params)
+        found = [out[f"d_{n}"] for n in self.wrt]
+        return found if seeded else [d * np.asarray(seed, d.dtype) for d in found]
+
+    def _call(self, what: str, real: Real) -> Compiled:
+        key = (what, real)
+        if key not in self._compiled:
+            program = self.program if what == "value" else self.derivative
+            self._compiled[key] = compile(program, self.engine, real=real, gather=self.gather)
+        return self._compiled[key]
