@@ -13,7 +13,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RUNS = 7
-TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "cost": "Cost of derivatives"}
+TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "cost": "Cost of derivatives",
+          "token": "Token engine"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The benchmarks: `make bench` measures and writes `bench/RESULTS.md` and `bench/results.json`.
 
 Each figure is the median of interleaved runs, with a peer measured in the same run, because machines differ and drift.
-Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, native.
+Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, native.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 # ruff: noqa: E402
 
 import upl_mlir as upl
-from bench import compile_time, cost, report
+from bench import compile_time, cost, report, token
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api import Compiled
 
@@ -103,7 +103,14 @@ def native() -> None:
     subprocess.run([sys.executable, "-m", "bench.native"], check=True, cwd=ROOT)
 
 
-PARTS: dict[str, Callable[[], None]] = {"tools": tools, "compile": compilation, "cost": costs, "native": native}
+def tokens() -> None:
+    """The token engine at scale."""
+    record("token", token.rows())
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "tools": tools, "compile": compilation, "cost": costs, "token": tokens, "native": native,
+}  # fmt: skip
 
 
 def main() -> None:

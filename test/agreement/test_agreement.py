@@ -50,7 +50,8 @@ def test_the_mix_of_features() -> None:
     print("\n".join(f"{n:5} {feature}" for feature, n in sorted(found.items())))
     wanted = {
         "symbolic": 60, "non-box": 25, "layers": 10, "layer chain": 10, "wildcard": 50, "join of wildcards": 8, "for": 50,
-        "slice": 40, "guarded arrows": 60, "mod condition": 25, "recurrence": 50, "recurrence aslant": 15, "cycle of nodes": 30,
+        "slice": 40, "guarded arrows": 60, "mod condition": 25, "recurrence": 50, "recurrence aslant": 15,
+        "cycle of nodes": 30,
         "declared domain": 60, "index left out": 50, "value left out": 60, "glued": 20, "part of a space": 20,
         "layout: split": 20, "layout: merge": 3, "layout: skew": 15, "layout: scale": 25, "layout: reverse": 25,
         "layout: permuted fields": 50, "type int": 50, "type f32": 40, "type bool": 40,

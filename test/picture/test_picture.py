@@ -386,6 +386,14 @@ def test_a_program_without_domains_can_be_drawn(read: Read) -> None:
     assert found.box("A").words("u-domain") == [] and len(found.between("A", "A")) == 1
 
 
+@pytest.mark.parametrize("text", ["program e\nparam n >= 1\n", "program e\noutput Y\nnode M { in x; x -> Y }\n"])
+def test_programs_with_little_in_them(text: str, read: Read) -> None:
+    found = read(upl.draw(upl.load(text)).svg())
+    assert len(found.boxes) == 2 * text.count("output") and "e" in found.loose.words("u-text")
+    _inside(found)
+    _apart(found)
+
+
 def test_the_layout_library_is_the_one_that_is_named(root: Path) -> None:
     folder = root / "upl_mlir" / "picture" / "elk"
     for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():

@@ -51,7 +51,9 @@ def outcome(engine: type[Engine] | type[TokenEngine], p: upl.Program, arrays: Ma
         return str(e)
 
 
-def compared(p: upl.Program, arrays: Mapping[str, Any], params: Mapping[str, int] | None = None, **options: Any) -> Outcome:
+def compared(
+    p: upl.Program, arrays: Mapping[str, Any], params: Mapping[str, int] | None = None, **options: Any
+) -> Outcome:
     """The outcome on the token engine, after it was held to that on the interpreter: bits, counts, what waits, errors."""
     p = p.expanded().infer_domains()
     theirs, ours = (outcome(e, p, arrays, params or {}, options) for e in (Engine, TokenEngine))

@@ -39,7 +39,9 @@ def program(ir, kind, operations, size):
     lines = [f'{text}\nupl.send %r{i} -> @R{i} <"i"> : {out}' for i, (text, out) in enumerate(operations)]
     pieces.append(ir.node("M<i>", f"a: {kind}, b: {kind}", "\n".join(lines)))
     names = {"f64": "real", "i64": "int", "i1": "bool"}
-    return ir.program(*pieces, *(ir.output(f"R{i}<i>", f"0<=i<{size}", names[out]) for i, (_, out) in enumerate(operations)))
+    return ir.program(
+        *pieces, *(ir.output(f"R{i}<i>", f"0<=i<{size}", names[out]) for i, (_, out) in enumerate(operations))
+    )
 
 
 def check(ir, kind, operations, a, b, real="f64"):

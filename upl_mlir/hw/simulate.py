@@ -66,7 +66,8 @@ def simulate(
     `host_tokens` are sent one a cycle, in their order, whenever no token of the program itself waits; all of them are
     drawn when the simulation begins.  `add_latency_cycles` (default: the machine's) is the time of an addition,
     `execute_latency_cycles` the time from an activation to its first token.  `progress(cycles, firings)` is called now
-    and then.  `fault` builds a defect in.  `vcd` is a file for the waveforms of all signals of the matching unit.
+    and then.  `fault` builds a defect in.  A machine whose store is `hashed` is RTL as a whole: there the latencies, `fault`
+    and `progress` of the bench do not apply.  `vcd` is a file for the waveforms of all signals of the matching unit.
 
     Raises `UplError`: UPL1701 tokens are stranded; UPL1702 the matching store is full; UPL1703 a fault of the machine
     (`patience_cycles` without progress); UPL1704 an activation whose index is open; UPL1705 summands that disagree on
@@ -77,6 +78,8 @@ def simulate(
     require_built(machine)
     image.validate(machine)
     if machine.matching.organisation is Organisation.HASHED:
+        if fault is not None:
+            raise ValueError("faults are built into the matching unit of organisation `cam` only")
         return run_machine(image, machine, [*map(HostToken._make, host_tokens)], max_cycles=max_cycles, vcd=vcd)
     latency = machine.execution.add_cycles if add_latency_cycles is None else add_latency_cycles
     bench = _Bench(image, Dimensions.of(machine), latency, execute_latency_cycles, fault)

@@ -13,16 +13,24 @@ from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.hw.assemble import assemble, ttm_program
 from upl_mlir.hw.core.core import Machine as CoreMachine
+from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions
-from upl_mlir.hw.machine import Machine, load_machine
+from upl_mlir.hw.machine import Machine, Organisation, load_machine, require_built
 from upl_mlir.hw.matching_unit.verilog import to_verilog
 
 
 def verilog_of(module: ModuleOp) -> str:
-    """Verilog text; the program is checked to fit.  Raises UplError (UPL17xx)."""
+    """Verilog text: of the matching unit (`cam`), or of the whole machine (`hashed`); the program is checked to fit.
+     Raises UplError (UPL17xx)."""
     program = ttm_program(module)
     machine = load_machine(program.machine.data) if program.machine else Machine()
-    assemble(program)[0].validate(machine)
+    image, hosts = assemble(program)
+    image.validate(machine)
+    require_built(machine)
+    if machine.matching.organisation is Organisation.HASHED:
+        d = Dimensions.of(machine)
+        encode(image, d, [], hosts.values())
+        return machine_verilog(d)
     return to_verilog(machine)
 
 

@@ -105,8 +105,8 @@ def _known(r: PSet, dim: str, fields: Sequence[str]) -> IndexExpr:
 
 
 def tidy(e: IndexExpr) -> IndexExpr:
-    """An expression with one quotient as it is written: ``(a + 4*b) floordiv 6`` for ``b + (a - 2*b) floordiv 6``, ``a mod 6``
-    for ``a - 6*(a floordiv 6)``; an identity of integers."""
+    """An expression with one quotient as it is written: ``(a + 4*b) floordiv 6`` for ``b + (a - 2*b) floordiv 6``, and
+    ``a mod 6`` for ``a - 6*(a floordiv 6)``; an identity of integers."""
     quotients = [(m[0], c) for m, c in e.terms if len(m) == 1 and isinstance(m[0], Div)]
     if len(quotients) != 1:
         return e

@@ -106,8 +106,8 @@ BAND_GAP, CAPTION = 22.0, 26.0
 def lay_out(picture: Picture) -> Plan:
     """Places for the whole picture.  Raises UplError (UPL1804) without the JavaScript engine."""
     plans = [(band, _band(picture, band)) for band in picture.bands]
-    if len(plans) == 1:
-        return plans[0][1]
+    if len(plans) < 2:
+        return plans[0][1] if plans else Plan()
     first, second = plans[0][1], plans[1][1]
     pairs = _pairs(first, second)
     maps = stretches([_spans(first), _spans(second)], pairs)

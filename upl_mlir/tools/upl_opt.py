@@ -25,11 +25,12 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
-from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Diagnostic, Sources, UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
+from upl_mlir.tools.expected import expectations, mismatches
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
 
 
@@ -255,6 +256,12 @@ class UplOptMain(xDSLOptMain):
         for n, (chunk, offset) in enumerate(chunks):
             if n:
                 out.append("// -----\n")
+            wanted: list[tuple[int, str, str]] = []
+            if self.args.verify_diagnostics:
+                data = chunk.read()
+                chunk = io.BytesIO(data)
+                wanted = expectations(data.decode("utf-8", "replace"), offset)
+            given: tuple[Diagnostic, ...] = ()
             try:
                 module = self.parse_chunk(chunk, kind, offset)
                 if module is not None:
@@ -264,13 +271,18 @@ class UplOptMain(xDSLOptMain):
             except (UplError, ParseError, DiagnosticException) as e:
                 if isinstance(e, UplError):
                     e.sources.texts = {**self.sources.texts, **e.sources.texts}
-                if self.args.verify_diagnostics:
+                if wanted and isinstance(e, UplError):
+                    given = e.diagnostics
+                elif self.args.verify_diagnostics:
                     out.append(describe_exception(e) + "\n")
                 elif self.args.split_input_file and not self.args.debug:
                     print(describe_exception(e), file=sys.stderr)
                     failed = 1
                 else:
                     raise
+            for message in mismatches(wanted, given) if wanted else ():
+                print(f"{self.get_input_name()}: {message}", file=sys.stderr)
+                failed = 1
         if not failed:
             write_whole(self.args.output_file, "".join(out))
         return failed

@@ -28,7 +28,7 @@ ttm.program @sums for "small.toml" {
     %7 = arith.constant 1 : i32
     ttm.send %Y -> @Mul::@y tag %7, %j as "*xx" {unbounded} : i32
   } {host}
-  ttm.output @R "d,i" "f32"
+  ttm.output @R "d:1:1, i:1:1" "f32"
   ttm.node @Mul "d:1:1, i:1:0, j:1:2" "x:f32, y:i32" {
   ^bb0(%d_1: i32, %i_1: i32, %j_1: i32, %x: f32, %y: i32):
     %8 = ttm.load @c[%i_1] : f32
@@ -102,7 +102,7 @@ ttm.program @sums for "small.toml" {
 // CHECK-NEXT:      %7 = arith.constant 1 : i32
 // CHECK-NEXT:      ttm.send %Y -> @Mul::@y tag %7, %j as "*xx" {unbounded} : i32
 // CHECK-NEXT:    } {host}
-// CHECK-NEXT:    ttm.output @R "d,i" "f32"
+// CHECK-NEXT:    ttm.output @R "d:1:1, i:1:1" "f32"
 // CHECK-NEXT:    ttm.node @Mul "d:1:1, i:1:0, j:1:2" "x:f32, y:i32" {
 // CHECK-NEXT:    ^bb0(%d_1: i32, %i_1: i32, %j_1: i32, %x: f32, %y: i32):
 // CHECK-NEXT:      %8 = ttm.load @c[%i_1] : f32

@@ -84,14 +84,16 @@ HostPattern = tuple[int, int, tuple[int | None, ...], int | None]
 """Node, input, index and multiplicity of a host's token."""
 
 
-def encode(image: ProgramImage, d: Dimensions, host: Iterable[HostPattern]) -> Encoded:
-    """The words for a program; `host` are the tokens that the host will send.
+def encode(
+    image: ProgramImage, d: Dimensions, host: Iterable[HostPattern], host_inputs: Iterable[Node] = ()
+) -> Encoded:
+    """The words for a program; `host` are the tokens that the host will send, or `host_inputs` the nodes that make them.
 
     Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
     of a node gives; UPL1713 tokens of one input with different `*` fields; UPL1735 an operation that is not there.
     """
     encoder = _Encoder(image, d)
-    encoder.patterns(host)
+    encoder.patterns(host, host_inputs)
     return encoder.run()
 
 
@@ -122,12 +124,12 @@ class _Encoder:
         self.table_base: list[int] = []
 
     # -- patterns
-    def patterns(self, host: Iterable[HostPattern]) -> None:
+    def patterns(self, host: Iterable[HostPattern], host_inputs: Iterable[Node]) -> None:
         """What comes to each input, from the nodes and from the host."""
         seen = {(n, i, tuple(x is None for x in index), m == 1) for n, i, index, m in host}
         for node, number, open_fields, single in sorted(seen):
             self._note(node, number, single, frozenset(f for f, is_open in enumerate(open_fields) if is_open))
-        for sender in self.image.nodes:
+        for sender in (*self.image.nodes, *host_inputs):
             for send in sender.sends:
                 if isinstance(send.target, ToNode):
                     wild = frozenset(f for f, register in enumerate(send.index) if register is None)

@@ -63,7 +63,7 @@ class Scheduler:
         self.stmts = list(stmts)
         self.deps = list(deps)
         self._vars = 0
-        self._least: dict[tuple[Edge, str, str, int], tuple[int | None, int | None]] = {}
+        self._least: dict[tuple[Edge, str, str, int, int], tuple[int | None, int | None]] = {}
 
     def tree(self) -> list[Tree]:
         """The whole tree.  Raises UplError (UPL1824) if no order is found."""
@@ -146,10 +146,10 @@ class Scheduler:
         first = max(comp, key=lambda s: (len(places[s].left), -s.at))
         for f in (*places[first].left, *(f for f in first.fixed if f not in places[first].env)):
             for sign in (1, -1):
-                fields = self._follow(first, f, inner, places)
-                if fields is None:
+                plain = self._follow(first, Along(f, sign, 0), inner, places)
+                if plain is None:
                     continue
-                along = self._shifts(comp, fields, sign, inner, places, context)
+                along = self._shifts(comp, plain, inner, places, context)
                 if along is None:
                     continue
                 spans = [self._span(e, along) for e in inner]
@@ -166,62 +166,66 @@ class Scheduler:
         return best
 
     def _follow(
-        self, first: Statement, f: str, inner: list[Edge], places: dict[Statement, _Place]
-    ) -> dict[Statement, str] | None:
-        """The field of each statement that goes along with field `f` of the first, by the indices of the reads."""
-        fields = {first: f}
+        self, first: Statement, start: Along, inner: list[Edge], places: dict[Statement, _Place]
+    ) -> dict[Statement, Along] | None:
+        """The field of each statement that goes along with the first one's, up or down, by the indices of the reads."""
+        found = {first: start}
         changed = True
         while changed:
             changed = False
             for e in inner:
-                if e.reader in fields and e.writer not in fields:
-                    got = self._matching(e, fields[e.reader], None, places)
+                if e.reader in found and e.writer not in found:
+                    got = self._matching(e, found[e.reader], None, places)
                     if got is not None:
-                        fields[e.writer], changed = got, True
-                elif e.writer in fields and e.reader not in fields:
-                    got = self._matching(e, None, fields[e.writer], places)
+                        found[e.writer], changed = got, True
+                elif e.writer in found and e.reader not in found:
+                    got = self._matching(e, None, found[e.writer], places)
                     if got is not None:
-                        fields[e.reader], changed = got, True
+                        found[e.reader], changed = got, True
         for e in inner:
             for s in (e.reader, e.writer):
-                if s not in fields:
-                    if f not in s.fields or f in places[s].env:
+                if s not in found:
+                    if start.field not in s.fields or start.field in places[s].env:
                         return None
-                    fields[s] = f
-        return fields
+                    found[s] = start
+        return found
 
     def _matching(
-        self, e: Edge, reader: str | None, writer: str | None, places: dict[Statement, _Place]
-    ) -> str | None:
-        """The writer's field that moves with the reader's, or the other way round."""
-        if reader is not None:
-            open_ = [f for f in e.writer.fields if f not in places[e.writer].env]
-            found = [f for f in open_ if (e.index[f] - IndexExpr.of(reader)).constant is not None]
-            return next((f for f in found if f == reader), found[0] if found else None)
-        assert writer is not None
-        open_ = [f for f in e.reader.fields if f not in places[e.reader].env]
-        found = [f for f in open_ if (e.index[writer] - IndexExpr.of(f)).constant is not None]
-        return next((f for f in found if f == writer), found[0] if found else None)
+        self, e: Edge, reader: Along | None, writer: Along | None, places: dict[Statement, _Place]
+    ) -> Along | None:
+        """The writer's field that moves with the reader's, or the other way round; against it, the sign changes."""
+        known = reader or writer
+        assert known is not None
+        other = e.writer if reader is not None else e.reader
+        open_ = [f for f in other.fields if f not in places[other].env]
+        for sign in (1, -1):
+            found: list[str] = []
+            for f in open_:
+                read, written = (known.field, f) if reader is not None else (f, known.field)
+                if self.lin.plain(e.index[written] - IndexExpr.of(read) * sign).constant is not None:
+                    found.append(f)
+            if found:
+                return Along(known.field if known.field in found else found[0], known.sign * sign, 0)
+        return None
 
-    def _distance(self, e: Edge, reader: str, writer: str, sign: int) -> tuple[int | None, int | None]:
+    def _distance(self, e: Edge, reader: Along, writer: Along) -> tuple[int | None, int | None]:
         """Least and greatest of how much later (along the loop, without shifts) the read is than the write."""
-        key = (e, reader, writer, sign)
+        key = (e, reader.field, writer.field, reader.sign, writer.sign)
         if key not in self._least:
-            d = (IndexExpr.of(reader) - e.index[writer]) * sign
+            d = self.lin.plain(IndexExpr.of(reader.field) * reader.sign - e.index[writer.field] * writer.sign)
             self._least[key] = self.lin.bounds(e.cons, d)
         return self._least[key]
 
     def _span(self, e: Edge, along: dict[Statement, Along]) -> tuple[int | None, int | None]:
         r, w = along[e.reader], along[e.writer]
-        lo, hi = self._distance(e, r.field, w.field, r.sign)
+        lo, hi = self._distance(e, r, w)
         shift = r.shift - w.shift
         return (None if lo is None else lo + shift), (None if hi is None else hi + shift)
 
     def _shifts(
         self,
         comp: list[Statement],
-        fields: dict[Statement, str],
-        sign: int,
+        plain: dict[Statement, Along],
         inner: list[Edge],
         places: dict[Statement, _Place],
         context: Cons,
@@ -229,15 +233,14 @@ class Scheduler:
         """Shifts under which no dependence goes back: such that the loops start together, none, or the least."""
         least: list[tuple[Edge, int]] = []
         for e in inner:
-            lo, _ = self._distance(e, fields[e.reader], fields[e.writer], sign)
+            lo, _ = self._distance(e, plain[e.reader], plain[e.writer])
             if lo is None:
                 return None
             least.append((e, lo))
-        plain = {s: Along(fields[s], sign, 0) for s in comp}
         aligned = self._aligned(comp, plain, places, context)
         for shifts in (aligned, dict.fromkeys(comp, 0)):
             if shifts is not None and all(shifts[e.reader] - shifts[e.writer] + lo >= 0 for e, lo in least):
-                return {s: Along(fields[s], sign, shifts[s]) for s in comp}
+                return {s: Along(plain[s].field, plain[s].sign, shifts[s]) for s in comp}
         shifts = dict.fromkeys(comp, 0)
         for _ in range(len(comp) + 1):  # Bellman and Ford
             changed = False
@@ -246,7 +249,7 @@ class Scheduler:
                     shifts[e.reader] = shifts[e.writer] - lo
                     changed = True
             if not changed:
-                return {s: Along(fields[s], sign, shifts[s]) for s in comp}
+                return {s: Along(plain[s].field, plain[s].sign, shifts[s]) for s in comp}
         return None
 
     def _aligned(
@@ -331,9 +334,9 @@ class Scheduler:
             (s,) = new.members
             fields: dict[str, None] = {}
             for e in between:
-                got = self._matching(e, None, mine[e.writer].field, places)
-                if got is not None:
-                    fields[got] = None
+                got = self._matching(e, None, mine[e.writer], places)
+                if got is not None and got.sign == mine[e.writer].sign:
+                    fields[got.field] = None
             if not between:
                 fields = {a.field: None for a in mine.values() if a.field in places[s].left}
             for f in fields:
