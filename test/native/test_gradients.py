@@ -166,3 +166,21 @@ node Sum    { in @(+) s[n]; s -> S }
     products = [float(a) * float(b) for a, b in zip(x, y, strict=True)]  # of f32: exact
     bound = n * np.finfo(t).eps * sum(map(abs, products))
     assert abs(float(found) - math.fsum(products)) <= bound
+
+
+OPPOSITE = """program opposite
+const K = 4
+input X<i> in 0<=i<3 { -> Res.x<K-1,i> }
+input W<k,i,j> in 1<=k<K, 0<=i<3, 0<=j<3 { -> Link.w }
+output R<i>
+node Res<q,i> in 0<=q<K, 0<=i<3 { in x; if q>0: #3 -> Link.x<K-q,i,*>; if q==0: -> R<i> }
+node Link<k,i,j> { in x, w; x*w #3 -> Sum.s<k,j> }
+node Sum<k,j> { in @(+) s[#]; tanh(s) -> Res.x<K-1-k,j> }
+"""
+
+
+def test_nodes_that_count_layers_in_opposite_directions() -> None:
+    """One loop runs up for one array and down for the other."""
+    p = upl.load(OPPOSITE)
+    for g in (p, upl.vjp(p, of="R", wrt=["X", "W"])):
+        agree(g, filled(g, {}, {}), {})

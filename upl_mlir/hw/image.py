@@ -14,7 +14,7 @@ from enum import Enum
 from typing import cast
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.machine import Machine, Organisation
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
 
@@ -134,8 +134,9 @@ class ProgramImage:
             _fits(len(node.fields), token.max_fields, "token.max_fields", where, "index fields")
             _fits(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs")
             _fits(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag")
-            for port in node.inputs:
-                input_mode(node, port)
+            if machine.matching.organisation is Organisation.CAM:
+                for port in node.inputs:
+                    input_mode(node, port)
             for send in node.sends:
                 if isinstance(send.multiplicity, Constant):
                     what = f"an arrow of node `{node.name}`"
@@ -161,7 +162,7 @@ def input_mode(node: Node, port: Input) -> InputMode:
         case operator, kind:
             assert operator is not None
             what = f"input `{node.name}.{port.name}`: gathering by `{operator.value}` of {kind.value}"
-            raise error("UPL1711", f"{what} is not built yet", help="gather by `+` of f32 or i32")
+            raise error("UPL1711", f"{what} is not built yet", help="gather by `+` of f32 or i32, or use organisation = \"hashed\"")
 
 
 def layout_fields(ranges: Sequence[tuple[str, int, int]]) -> tuple[IndexField, ...]:

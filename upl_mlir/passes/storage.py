@@ -13,7 +13,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -287,11 +287,3 @@ def inverse(leaf: Leaf, var: str) -> IndexExpr | None:
         if abs(k) == 1 and (e - x * k).constant is not None:
             return (IndexExpr.of(f) - (e - x * k)) * k
     return None
-
-
-def used_loops(tree: Sequence[Tree]) -> list[Loop]:
-    """Every loop of a tree, outer ones first."""
-    found: dict[int, Loop] = {}
-    for _, loops in leaves(tree):
-        found |= {id(l): l for l in loops}
-    return list(found.values())

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 
 import islpy as isl
 
-DEFAULT_OPERATIONS = 12_000_000
-"""Three to five seconds of isl's work."""
+DEFAULT_OPERATIONS = 16_000_000
+"""Four to six seconds of isl's work."""
 
 VARIABLE = "UPL_MAX_OPERATIONS"
 OPERATIONS_PER_PIECE = 6000  # what a convex piece of a set counts for

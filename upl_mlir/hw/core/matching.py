@@ -25,7 +25,6 @@ from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.inplace import InPlace
 from upl_mlir.hw.core.layouts import (
     FIRST_GATHER,
-    WALK_LEVELS,
     Dimensions,
     Failure,
     Kind,
@@ -36,7 +35,8 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
     walk_layout,
 )
-from upl_mlir.hw.core.phases import Detour, Phase, first_probe, used_once
+from upl_mlir.hw.core.phases import Detour, Phase, first_probe, next_index, used_once
+from upl_mlir.hw.core.presence import Presence
 from upl_mlir.hw.core.reducer import Reducer
 from upl_mlir.hw.core.spill import Spill
 from upl_mlir.hw.core.store import Store
@@ -100,6 +100,7 @@ class Matching(wiring.Component):
         token = token_layout(d)
         m.submodules.store = store = Store(d)
         m.submodules.reducer = reducer = Reducer(d)
+        m.submodules.presence = presence = Presence(d)
         m.submodules.spill = spill = Spill(d)
         m.submodules.inplace = inplace = InPlace(d)
         m.submodules.completed = completed = SyncFIFOBuffered(width=token.size, depth=COMPLETED_DEPTH)
@@ -259,22 +260,22 @@ class Matching(wiring.Component):
             m.d.sync += working.eq(0)
 
         # ---- one more field value for a token with open fields
-        last = Signal()
-        onward = Signal(d.tag_bits)
-        levels = [walk.levels[n] for n in range(WALK_LEVELS)]
-        ends = [Signal(name=f"end{n}") for n in range(WALK_LEVELS)]
-        m.d.comb += [end.eq((place & level.mask) == level.last) for end, level in zip(ends, levels, strict=True)]
-        with m.If(~ends[0]):
-            m.d.comb += onward.eq(place + levels[0].step)
-        with m.Else():
-            m.d.comb += onward.eq((place & ~levels[0].mask) + Mux(ends[1], 0, levels[1].step))
-        m.d.comb += last.eq(ends[0] & ends[1])
+        onward, last = next_index(m, d, walk, place)
         further = first_probe(m, d, row, own, onward, "further", current.input)
+
+        hopeless = Signal()  # another input of the node has no token at all
+        needed = Cat(row.counted & ~own, row.plain != 0)
+        m.d.comb += [
+            presence.node.eq(current.node), hopeless.eq((needed & presence.absent) != 0),
+            presence.changes.eq(store.write_key_en & ((detour == Detour.NONE) | (detour == Detour.INTERLUDE))),
+            presence.key.eq(Mux(store.write_key.valid, key.as_value(), store.found_key.as_value())),
+            presence.key.valid.eq(store.write_key.valid),
+        ]  # fmt: skip
 
         def walk_on() -> None:
             """After an index has been tried: the next one, or store what is left, or be done."""
             with m.If(left_after != 0):
-                with m.If(last):
+                with m.If(last | hopeless):
                     m.d.comb += [
                         again.eq(1), next_phase.eq(Phase.OWN), next_class.eq(current.input), next_tag.eq(current.tag)
                     ]

@@ -12,7 +12,7 @@ import enum
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from upl_mlir.hw.core.layouts import Dimensions
+from upl_mlir.hw.core.layouts import WALK_LEVELS, Dimensions
 
 
 class Phase(enum.IntEnum):
@@ -83,3 +83,16 @@ def first_probe(
                 out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)),
             ]  # fmt: skip
     return out
+
+
+def next_index(m: Module, d: Dimensions, walk: Value, place: Value) -> tuple[Signal, Signal]:
+    """The index after `place` in the walk of a token with open fields, and whether `place` is the last one."""
+    onward, last = Signal(d.tag_bits, name="onward"), Signal(name="last")
+    first, second = (walk.levels[n] for n in range(WALK_LEVELS))
+    ends = [(place & level.mask) == level.last for level in (first, second)]
+    m.d.comb += last.eq(ends[0] & ends[1])
+    with m.If(~ends[0]):
+        m.d.comb += onward.eq(place + first.step)
+    with m.Else():
+        m.d.comb += onward.eq((place & ~first.mask) + Mux(ends[1], 0, second.step))
+    return onward, last
