@@ -19,9 +19,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import upl_mlir as upl
 from upl_mlir.dialects import ttm
 from upl_mlir.passes.lower_hw import lower_hw
+from upl_mlir.replay import record
 from upl_mlir.training import Training
+from upl_mlir.viewing import view
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+OUT = HERE.parent / "build" / "demo"
 LAYERS = [4, 4, 5, 6, 4, 3, 3]
 console = Console(highlight=False, soft_wrap=True)
 
@@ -101,10 +104,13 @@ def main() -> None:
             if isinstance(op, ttm.NodeOp) and op.host is None:
                 say(f"{op.sym_name.data:9} tag {op.layout.data:30} inputs {op.inputs.data}")
 
-    with stage(4, "Run on the interpreter and on the simulated matching unit"):
+    with stage(4, "Run on four engines: interpreter, compiled tokens, machine code, simulated matching unit"):
         exact(adjoint)
 
-    with stage(5, "Train on Fisher's Iris, example by example and in mini-batches"):
+    with stage(5, "Draw the program and its derivative; make the page on which a run can be replayed"):
+        pictures(primal)
+
+    with stage(6, "Train on Fisher's Iris, example by example and in mini-batches"):
         for file, batch, epochs, target in (("iris.upl", 150, 15, 0.95), ("iris_batch.upl", 10, 12, 0.95)):
             train(file, batch, epochs, target)
 
@@ -117,6 +123,12 @@ def exact(adjoint: upl.Program) -> None:
     machine = upl.compile(adjoint, engine="rtl")
     soft, hard = interpreter(X=x, W=w, d_R=seed), machine(X=x, W=w, d_R=seed)
     reference, gradient = by_hand(x, w, seed)
+    for name in ("token", "native"):
+        other = upl.compile(adjoint, engine=name, real="f32")
+        out = other(X=x, W=w, d_R=seed)
+        same = all(soft[n].tobytes() == out[n].tobytes() for n in soft)
+        require(same and other.stats["tokens"] == interpreter.stats["tokens"],
+                f"interpreter = engine {name}, bit for bit, and by the same number of tokens")  # fmt: skip
     s = machine.stats
     say(f"matching unit: {s['cycles']} cycles, {s['matches']} matches, at most {s['occupancy']['peak']} tokens waiting, "
         f"{sum(s['firings'].values())} firings")  # fmt: skip
@@ -129,6 +141,19 @@ def exact(adjoint: upl.Program) -> None:
     gradient = by_hand(x, w, seed)[1]
     worst = float(np.max(np.abs(out["d_W"] - gradient)) / np.max(np.abs(gradient)))
     require(worst <= 1e-12, f"interpreter in float64 against numpy: relative difference {worst:.1e}")
+
+
+def pictures(primal: upl.Program) -> None:
+    """The SVG of the program beside its derivative, and the page of `upl view` with a run of a smaller instance."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    upl.draw(upl.vjp(primal, of="R", wrt=["W"])).save(OUT / "perceptron.svg")
+    small = upl.load(HERE / "perceptron.upl", K=3, N=[3, 4, 2])
+    gradient = upl.vjp(small, of="R", wrt=["W"])
+    random = np.random.default_rng(0)
+    trace, _ = record(gradient, {name: random.normal(size=port.shape(D=2)) for name, port in gradient.inputs.items()})
+    (OUT / "perceptron.html").write_text(view(small, of="R", wrt=["W"], trace=trace), encoding="utf-8")
+    for file in ("perceptron.svg", "perceptron.html"):
+        say(f"{(OUT / file).relative_to(HERE.parent)}: {(OUT / file).stat().st_size // 1000} kB")
 
 
 def train(file: str, batch: int, epochs: int, target: float) -> None:

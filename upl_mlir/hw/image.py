@@ -162,7 +162,8 @@ def input_mode(node: Node, port: Input) -> InputMode:
         case operator, kind:
             assert operator is not None
             what = f"input `{node.name}.{port.name}`: gathering by `{operator.value}` of {kind.value}"
-            raise error("UPL1711", f"{what} is not built yet", help="gather by `+` of f32 or i32, or use organisation = \"hashed\"")
+            help_ = 'gather by `+` of f32 or i32, or use [matching] organisation = "hashed"'
+            raise error("UPL1711", f"{what} is not built yet", help=help_)
 
 
 def layout_fields(ranges: Sequence[tuple[str, int, int]]) -> tuple[IndexField, ...]:
