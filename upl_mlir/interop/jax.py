@@ -1,6 +1,6 @@
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportUntypedBaseClass=false, reportAttributeAccessIssue=false
-# pyright: reportUntypedFunctionDecorator=false, reportUnknownLambdaType=false
+# pyright: reportUntypedFunctionDecorator=false, reportUnknownLambdaType=false, reportFunctionMemberAccess=false
 # (an extra, which need not be there; JAX and PyTorch are typed in part)
 """A UPL program as a function for JAX, with its derivative: `jax_function`.  Needs the extra `jax`."""
 

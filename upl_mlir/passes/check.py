@@ -16,6 +16,7 @@ from upl_mlir.passes.critical_path import critical_path
 from upl_mlir.passes.cycles import of_cycles
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.notes import notes_of
 from upl_mlir.passes.obligations import (
     Kind,
     Obligation,
@@ -84,7 +85,8 @@ def _no_arrays(array: str, i: int) -> int:
 class Report:
     """The outcome: obligations; firings of each node; tokens that each node and host output receives, a multicast once
     (so that `tokens.total` is the number of tokens sent); a bound on the tokens that wait for partners at any time; the
-    longest chain of firings that need one another."""
+    longest chain of firings that need one another; what passes noted on the program, such as what a checkpointed gradient
+    keeps and fires again."""
 
     obligations: list[Obligation] = field(default_factory=list[Obligation])
     firings: Counts = field(default_factory=Counts)
@@ -92,6 +94,7 @@ class Report:
     waiting_bound: Count = None
     critical_path: Count = None
     field_bits: dict[str, dict[str, int | None]] = field(default_factory=dict[str, dict[str, "int | None"]])
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -174,7 +177,7 @@ def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
     if not domains_known(program):
         infer_domains(program)
     sets = ProgramSets(program)
-    report = Report(list(obligations(sets)))
+    report = Report(list(obligations(sets)), notes=notes_of(program))
     report.field_bits = {name: field_bits(sets, name) for name in sets.ends}
     return report, sets
 

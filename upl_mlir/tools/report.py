@@ -60,6 +60,7 @@ class ReportJson(msgspec.Struct):
     average_parallelism: Annotated[
         float | str | None, msgspec.Meta(description="total_firings / critical_path, as text where parameters are open")
     ]
+    notes: Annotated[list[str], msgspec.Meta(description="what passes noted on the program: what is kept, fired again")]
 
 
 def _number(n: Count) -> Number:
@@ -97,6 +98,7 @@ def to_json(report: Report) -> ReportJson:
         waiting_bound=_number(report.waiting_bound),
         critical_path=_number(report.critical_path),
         average_parallelism=average_parallelism(report),
+        notes=list(report.notes),
     )  # fmt: skip
 
 
@@ -128,5 +130,7 @@ def print_text(file: str, report: Report, sources: Sources | None = None) -> Non
         print("  ?: decided by data, or no polynomial found")
     if report.critical_path is not None:
         print(f"critical path: {report.critical_path}   average parallelism: {average_parallelism(report) or '?'}")
+    for note in report.notes:
+        print(f"note: {note}")
     counts = ", ".join(f"{n} {s.value}" for s, n in report.counts().items() if n or s is Status.PROVED)
     print(f"{file}: {counts}")
