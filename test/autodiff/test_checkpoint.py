@@ -174,6 +174,23 @@ def test_steps_that_do_not_follow_from_one_another(tools, rng) -> None:
     assert more == _figures(c.notes[0], D=5)[3]
 
 
+@pytest.mark.parametrize("every", [2, 3])
+def test_layers_of_different_widths(tools, rng, every) -> None:
+    """Along the layers, narrower and wider ones follow: the adjoint of a narrow layer lets go what a wide one holds."""
+    g = tools.vjp("perceptron", "R", "W")  # widths 4, 4, 5, 6, 4, 3, 3
+    c = upl.checkpoint(g, along="k", every=every)
+    inputs = _arrays(g, rng, D=3)
+    found = tools.consistent(c, inputs)
+    before, run = upl.compile(g, gather="ordered"), upl.compile(c)
+    for name, value in before(**inputs).items():
+        np.testing.assert_array_equal(found[name], value)
+    run(**inputs)
+    assert run.stats["peak_waiting"] < before.stats["peak_waiting"]
+    more = sum(run.stats["firings"].values()) - sum(before.stats["firings"].values())
+    assert more == _figures(c.notes[0], D=3)[3] > 0
+    assert c.check().notes == c.notes
+
+
 def test_the_peak_of_a_long_loop(tools, rng) -> None:
     """Square-root law: 64 steps of 8 values."""
     g = tools.vjp(NONLINEAR, "Y", "U0")

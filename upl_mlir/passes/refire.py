@@ -350,12 +350,15 @@ class Refire:
         mark = f"{self.along}'"
         after = self.runs.after(self.step(op.symbol, "'"))
         r = r.project((*points.dims, *a.dst))
-        for name, node in sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol):
-            if node.fields != op.fields:
-                continue
+        duals = sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol)
+        same = [(name, node) for name, node in duals if node.fields == op.fields]
+        # The instance of the same index tells; where layers differ in width there may be none, and then the least of the
+        # step tells, first along the last field.
+        for free, (name, node) in ((n, dual) for n in range(len(a.dst)) for dual in same):
             phase = self.loop.phases[name]
             at = r.extend((*r.dims, "at")).constrain(Formula.compare("at", "==", after + phase))
-            at = at.project([d for d in at.dims if d != mark]).rename({"at": mark}).reorder(r.dims)
+            loose = [mark, *[d for d in reversed(a.dst) if d != mark][:free]]
+            at = at.project([d for d in at.dims if d not in loose]).rename({"at": mark}).extend(r.dims).reorder(r.dims)
             domain = self.sets.domain(node.symbol)
             inside = domain.rename(dict(zip(domain.dims, a.dst, strict=True))).extend(r.dims).reorder(r.dims)
             there = self._one(at & inside, points.dims, a.dst)
