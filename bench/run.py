@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 # ruff: noqa: E402
 
 import upl_mlir as upl
-from bench import compile_time, cost, report, token
+from bench import compile_time, cost, report, token_engine
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api import Compiled
 
@@ -105,7 +105,7 @@ def native() -> None:
 
 def tokens() -> None:
     """The token engine at scale."""
-    record("token", token.rows())
+    record("token", token_engine.rows())
 
 
 PARTS: dict[str, Callable[[], None]] = {
