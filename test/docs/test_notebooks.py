@@ -1,0 +1,27 @@
+"""The notebooks of the documentation run from end to end; what they claim they assert themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("marimo", reason="marimo is not installed (extra `notebooks`)")
+FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    outputs, names = module.app.run()
+    assert len(outputs) >= 5
+    if path.stem == "differentiation":
+        assert abs(names["found"]["d_a"] - names["by_complex_step"]) < 1e-12
+        assert names["by_inputs"].check().ok
+        assert "<svg" in names["picture"](names["chain"]).text
