@@ -23,6 +23,20 @@ GALLERY = Path("docs/gallery")
 DERIVATIVES = {"perceptron": ("R", ["W"]), "softmax": ("Loss", ["X"]), "lstm": ("Y", ["W"]), "cholesky": ("L", ["A"])}
 """Examples that are shown with a derivative: of what, by what."""
 
+RULES = Path("docs/rules")
+"""Small programs `NAME.upl`, each for one rule of differentiation; docs/rules.md tells of them."""
+OF_RULES = {
+    "reversal": ("Y", ["A"]), "duality": ("L", ["a"]), "fork": ("Y", ["a"]), 
+    "stencil": ("Y", ["U"]), "maximum": ("L", ["X"]), "dead": ("Y", ["X"]),
+}  # fmt: skip
+"""Of what and by what they are differentiated."""
+
+
+def rules() -> Iterator[tuple[str, upl.Program]]:
+    """The derivatives in docs/rules.md by the name of the picture's file."""
+    for name, (of, wrt) in OF_RULES.items():
+        yield f"rule.{name}", upl.vjp(upl.load(RULES / f"{name}.upl"), of=of, wrt=wrt)
+
 
 def programs() -> Iterator[tuple[str, upl.Program]]:
     """Every picture of the gallery by the name of its file; positions in tooltips are relative to the repository."""
@@ -72,10 +86,11 @@ def main() -> None:
     """Write all files."""
     os.chdir(ROOT)
     names: list[str] = []
-    for name, program in programs():
+    for name, program in (*programs(), *rules()):
         upl.draw(program).save(GALLERY / f"{name}.svg")
-        names.append(name)
         print(f"  {name}.svg", flush=True)
+        if not name.startswith("rule."):
+            names.append(name)
     (GALLERY / "perceptron.html").write_text(page(), encoding="utf-8")
     print("  perceptron.html")
     print("  view.png" if screenshot() else "  view.png not made: no Chromium, or no playwright")

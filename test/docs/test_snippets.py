@@ -3,6 +3,7 @@
 On a page that begins with one of the blocks below, the blocks run in order, in a directory of their own that has `examples`:
 
     ```upl        after a line that says "Save as `NAME`": the file is written; other blocks must parse as statements
+    ```python     after such a line likewise
     ```console    `$ command` lines, each with the output that is expected below it; `…` stands for any text, lines included
     ```python     run in one namespace
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ["docs/tutorial.md", "docs/drawing.md", "docs/native.md"]
+PAGES = ["docs/tutorial.md", "docs/drawing.md", "docs/extending.md", "docs/native.md"]
 BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python)\n(?P<text>.*?)^```$", re.S | re.M)
 
 
@@ -49,11 +50,12 @@ def test_a_page(page, tmp_path, monkeypatch):
     done = 0
     for block in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
         text, done = block["text"], done + 1
+        saved = re.search(r"Save as `([^`]+)`", block["before"] or "")
         match block["kind"]:
+            case "upl" | "python" if saved:
+                Path(saved[1]).write_text(text, encoding="utf-8")
             case "upl":
-                saved = re.search(r"Save as `([^`]+)`", block["before"] or "")
-                if saved:
-                    Path(saved[1]).write_text(text, encoding="utf-8")
+                pass
             case "console":
                 run_console(text, tmp_path)
             case _:

@@ -28,10 +28,10 @@ def test_the_pictures_are_those_of_the_examples(make: ModuleType, root: Path, mo
     gallery = root / "docs" / "gallery"
     names: set[str] = set()
     old: list[str] = []
-    for name, program in make.programs():
+    for name, program in (*make.programs(), *make.rules()):
         names.add(f"{name}.svg")
         path = gallery / f"{name}.svg"
-        derived = name.endswith(".derivative") or any(isinstance(op, AdjointOp) for op in program.op.body.block.ops)
+        derived = name.endswith(".derivative") or name.startswith("rule.") or any(isinstance(op, AdjointOp) for op in program.op.body.block.ops)
         if derived:
             assert path.exists(), name
         elif not path.exists() or path.read_text(encoding="utf-8") != upl.draw(program).svg():
@@ -39,4 +39,5 @@ def test_the_pictures_are_those_of_the_examples(make: ModuleType, root: Path, mo
     assert not old, f"`make gallery` makes these anew: {', '.join(old)}"
     assert {p.name for p in gallery.glob("*.svg")} == names
     text = (gallery / "README.md").read_text(encoding="utf-8")
-    assert all(f"]({name})" in text for name in names)
+    pictured = (root / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert all(f"]({name})" in text or f"](gallery/{name})" in pictured for name in names)
