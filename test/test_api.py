@@ -50,3 +50,9 @@ def test_text_of_the_dialect_loads_as_its_file_does(gradient, before, tmp_path):
 def test_wrong_text_of_the_dialect_has_a_position():
     with pytest.raises(upl.UplError, match="<string>:1:"):
         upl.load("builtin.module { upl.program }")
+
+
+def test_programs_and_ports_tell_what_they_are():
+    p = upl.load("program p\ninput X<i> in 1<=i<=3 { -> F.x<i> }\noutput Y<i>\nnode F<i> in 1<=i<=3 { in x; x*x -> Y<i> }")
+    assert repr(p) == "<program p(X<i>: real) -> (Y<i>: real)>"
+    assert repr(p.inputs["X"]) == "X<i>: real"
