@@ -63,7 +63,12 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     failed: str | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON, compressed if the name ends in .gz."""
+        """Write it as JSON, compressed if the name ends in .gz; for Perfetto, one way only, if it ends in .pftrace."""
+        if str(path).endswith(".pftrace"):
+            from upl_mlir import perfetto
+
+            perfetto.write(path, perfetto.interpreted(self))
+            return
         data = msgspec.json.encode(self)
         Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
@@ -74,7 +79,10 @@ def load_trace(path: str | Path) -> Trace:
         data = Path(path).read_bytes()
         trace = msgspec.json.decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=Trace)
     except (msgspec.DecodeError, EOFError, gzip.BadGzipFile) as e:
-        raise error("UPL1806", f"{path} is not a trace: {e}", help="`upl run FILE --trace T.json` writes one") from None
+        help_ = "`upl run FILE --trace T.json` writes one"
+        if str(path).endswith(".pftrace"):
+            help_ += "; .pftrace is for Perfetto"
+        raise error("UPL1806", f"{path} is not a trace: {e}", help=help_) from None
     except OSError as e:
         raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
     if (trace.format, trace.version) != (FORMAT, VERSION):

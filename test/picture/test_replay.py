@@ -157,12 +157,33 @@ def test_the_command_writes_traces(tmp_path: Path, capsys: pytest.CaptureFixture
     assert load_trace(trace).failed is not None, "the trace of a run that failed is what one wants to look at"
     assert main(["view", str(program), "--trace", str(trace), "-o", str(tmp_path / "v.html")]) == 0
     assert main(["run", str(program), *data, "--trace", str(trace), "--engine", "native"]) == 2
-    assert main(["run", str(program), *data, "--trace", str(tmp_path / "t.pftrace")]) == 2
+    assert main(["run", str(program), *data, "--trace", str(tmp_path / "t.txt")]) == 2
     other = tmp_path / "o.upl"
     other.write_text("program o\ninput A { -> Y }\noutput Y\n", encoding="utf-8")
     assert main(["view", str(other), "--trace", str(trace), "-o", str(tmp_path / "w.html")]) == 1
     assert "UPL1806" in capsys.readouterr().err and not (tmp_path / "w.html").exists()
     assert json.loads(trace.read_text(encoding="utf-8"))["program"] == "strands"
+
+
+def test_perfetto(perceptron: Program, tmp_path: Path) -> None:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Packets
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
+
+    trace, _ = record(perceptron, _arrays(perceptron, D=1))
+    trace.save(tmp_path / "t.pftrace")
+    found = Packets.FromString((tmp_path / "t.pftrace").read_bytes())
+    tracks = {p.track_descriptor.uuid: p.track_descriptor.name for p in found.packet if p.HasField("track_descriptor")}
+    assert set(tracks.values()) == {trace.nodes[e.node] for e in trace.events if isinstance(e, Firing)} | {"tokens waiting"}
+    events = [p.track_event for p in found.packet if p.HasField("track_event")]
+    begun = [e for e in events if e.type == TrackEvent.TYPE_SLICE_BEGIN]
+    assert len(begun) == sum(isinstance(e, Firing) for e in trace.events)
+    assert all(e.name.startswith(tracks[e.track_uuid]) for e in begun)
+    sent = {flow for e in events if e.type == TrackEvent.TYPE_INSTANT for flow in e.flow_ids}
+    assert {flow for e in begun for flow in e.flow_ids} <= sent, "every token that was used was sent"
+    counts = [e.counter_value for e in events if e.type == TrackEvent.TYPE_COUNTER]
+    assert counts[-1] == 0 and max(counts) > 0
+    with pytest.raises(upl.UplError, match=r"UPL1806.*\n.*Perfetto"):
+        load_trace(tmp_path / "t.pftrace")
 
 
 def test_plots(perceptron: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,8 +48,8 @@ def traced(
 
     if args.engine != "interp":
         raise UsageError(f"--trace records the interpreter, not --engine {args.engine}")
-    if Path(args.trace).suffix not in (".json", ".gz"):
-        raise UsageError(f"--trace {args.trace}: expected a name that ends in .json or .json.gz")
+    if Path(args.trace).suffix not in (".json", ".gz", ".pftrace"):
+        raise UsageError(f"--trace {args.trace}: expected a name that ends in .json, .json.gz or .pftrace")
     params = {name: value for name, value in arrays.items() if name in p.params}
     trace, result = record(
         p, {n: v for n, v in arrays.items() if n not in params}, real=args.real or "f64", gather=args.gather,
