@@ -27,6 +27,9 @@ class Drawing:
     picture: Picture
     theme: Theme = Theme.AUTO
 
+    def __repr__(self) -> str:
+        return f"<drawing of {self.picture.name}>"
+
     def svg(self) -> str:
         """The SVG document.  Raises UplError (UPL1804) without the extra `draw`, which lays it out."""
         return svg_of(self.picture, theme=self.theme)

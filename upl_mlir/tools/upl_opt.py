@@ -2,13 +2,15 @@
 
     upl-opt FILE [passes] [-t upl|mlir|c|verilog] [-o OUT] [-D NAME=VALUE]...
 
-FILE is `.upl`, `.mlir` or `-` (with `-f`).  Passes are flags run in the order given, or one `-p` pipeline.
+FILE is `.upl`, `.mlir` or `-` (which of both is seen from the text, or said with `-f`).  Passes are flags run in the
+order given, or one `-p` pipeline.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -28,10 +30,14 @@ from upl_mlir import __version__
 from upl_mlir.diagnostics import Diagnostic, Sources, UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.mlir_text import decode, read_module
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
+
+_UPL_TEXT = re.compile(rb"\s*(//[^\n]*\n\s*)*program\b")
+"""How `.upl` text begins; no text of MLIR begins so."""
 
 
 class LocatingParser(Parser):
@@ -106,7 +112,8 @@ class UplOptMain(xDSLOptMain):
 
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
         name = self.get_input_name()
-        module = LocatingParser(self.ctx, _text(stream, name), name).parse_module(not self.args.no_implicit_module)
+        implicit = not self.args.no_implicit_module
+        module = read_module(decode(stream.read(), name), name, self.ctx, LocatingParser, implicit_module=implicit)
         if self.args.define:
             from upl_mlir.passes.bind_parameters import bind_definitions
 
@@ -117,7 +124,7 @@ class UplOptMain(xDSLOptMain):
     def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text
 
-        text = _text(stream, self.get_input_name())
+        text = decode(stream.read(), self.get_input_name())
         return load_text(text, self.get_input_name(), definitions(self.args.define))
 
     def register_all_dialects(self) -> None:
@@ -176,7 +183,8 @@ class UplOptMain(xDSLOptMain):
     def get_input_stream(self) -> tuple[IO[bytes], str]:
         """The input and its kind; `-` and nothing mean the standard input."""
         if self.args.input_file in (None, "-"):
-            return io.BytesIO(sys.stdin.buffer.read()), self.args.frontend or "mlir"
+            data = sys.stdin.buffer.read()
+            return io.BytesIO(data), self.args.frontend or ("upl" if _UPL_TEXT.match(data) else "mlir")
         path = Path(self.args.input_file)
         kind = path.suffix.removeprefix(".")
         if not self.args.frontend and kind not in self.available_frontends:
@@ -286,14 +294,6 @@ class UplOptMain(xDSLOptMain):
         if not failed:
             write_whole(self.args.output_file, "".join(out))
         return failed
-
-
-def _text(stream: IO[bytes], name: str) -> str:
-    data = stream.read()
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}") from None
 
 
 def _schedules(module: ModuleOp) -> str:
