@@ -178,24 +178,19 @@ def ragged(array: Array, port: PortView, field: str, **params: int) -> list[Arra
 
 
 def _read(path: Path) -> str:
+    from upl_mlir.mlir_text import decode
+
     try:
-        return path.read_text(encoding="utf-8")
+        return decode(path.read_bytes(), str(path))
     except OSError as e:
         raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"{path} is not UTF-8 text: byte {e.start}") from None
 
 
 def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
-    from xdsl.parser import Parser
-    from xdsl.utils.exceptions import ParseError
+    from upl_mlir.mlir_text import read_module
+    from upl_mlir.pipeline import new_context
 
-    from upl_mlir.pipeline import new_context, parse_error
-
-    try:
-        module = Parser(new_context(), text, name).parse_module()
-    except ParseError as e:
-        raise parse_error(e) from None
+    module = read_module(text, name, new_context())
     verify(module)
     if overrides:
         from upl_mlir.passes.bind_parameters import bind_definitions

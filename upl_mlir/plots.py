@@ -28,7 +28,7 @@ def waiting(trace: Trace) -> list[int]:
     return out
 
 
-def _matplotlib() -> Any:
+def matplotlib() -> Any:
     """The library.  It has an extra of its own, so the type checker must do without it."""
     try:
         import_module("matplotlib.figure")
@@ -62,6 +62,6 @@ def save_plot(trace: Trace, path: str | Path) -> None:
     if suffix not in SUFFIXES:
         forms = ", ".join(SUFFIXES)
         raise error("UPL1805", f"a plot has no form `{suffix}`", help=f"end the name of the file in one of {forms}")
-    mpl = _matplotlib()
+    mpl = matplotlib()
     with mpl.rc_context(STYLE):
         _figure(mpl, trace).savefig(path, metadata={"Date": None} if suffix == ".svg" else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ def load_trace(path: str | Path) -> Trace:
     try:
         data = Path(path).read_bytes()
         trace = msgspec.json.decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=Trace)
-    except (msgspec.DecodeError, EOFError, gzip.BadGzipFile) as e:
+    except (msgspec.DecodeError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as e:
         help_ = "`upl run FILE --trace T.json` writes one"
         if str(path).endswith(".pftrace"):
             help_ += "; .pftrace is for Perfetto"
@@ -103,7 +104,7 @@ def record(
         bound = bind_parameters(program.op, arrays, params)
         ports = host_ports(program.op, bound, np.dtype(np.float32 if real == "f32" else np.float64))
         dense = bind_arrays(program.op, ports, dict(arrays))
-        recorder = _Recorder(program, bound)
+        recorder = Recorder(program, bound)
         engine = Engine(program.op, bound, real=real, gather=gather, order=order, seed=seed, trace=recorder.note)
         try:
             with program.errors():
@@ -135,7 +136,7 @@ class _Input:
     tokens: dict[tuple[int, ...], dict[tuple[int, ...], list[_Token]]] = field(default_factory=dict[Any, Any])
 
 
-class _Recorder:
+class Recorder:
     """Notes the events of one run."""
 
     def __init__(self, p: Program, bound: Mapping[str, int]):

@@ -20,11 +20,15 @@ import numpy as np
 import upl_mlir as upl
 from agreement import data, naive, witness
 from agreement import properties as P
+from agreement.engines import engines
 from agreement.generator import generate
+from agreement.gradients import gradients
 from agreement.model import Program
 from agreement.mutants import Mutant, Truth, mutants, truth
 from agreement.shrink import shrink
 
+PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {**P.PROPERTIES, "engines": engines, "gradients": gradients}
+"""By name, as saved cases say it."""
 SAVED = Path(__file__).resolve().parent / "saved"
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # naive evaluation follows chains of tokens
 
@@ -38,6 +42,7 @@ class Failure:
     message: str
     case: P.Case
     mutation: str = ""
+    file: str | None = None  # where it was saved
 
     def __str__(self) -> str:
         what = f" ({self.mutation})" if self.mutation else ""
@@ -76,7 +81,7 @@ def case_of(program: Program, seed: int) -> P.Case:
     if not result.ok:
         raise P.Broken(f"the generator made a wrong program: {result.violations[0]} at {params}")
     found = data.compute(program, result, data.arrays(program, params, seed), params)
-    return P.Case(program.text(), True, params, seed, found.outputs, found.smooth, found.any_order)
+    return P.Case(program.text(), True, params, seed, found.outputs, found.smooth, found.any_order, found.exact_single)
 
 
 def tangents_of(program: Program, case: P.Case) -> Callable[[str, list[str], P.Arrays, P.Arrays], Any]:
@@ -106,9 +111,9 @@ def _place(x: naive.Point, origin: naive.Point) -> tuple[int, ...]:
 
 
 # -- valid programs ---------------------------------------------------------------------------------------------------
-def examine(seed: int, props: Sequence[str], tally: Tally, *, save: bool = True) -> None:
-    """Hold a random right program to some properties."""
-    program = generate(seed)
+def examine(seed: int, props: Sequence[str], tally: Tally, *, save: bool = True, size: int = 5) -> None:
+    """Hold a random right program, of at most `size` nodes and some, to some properties."""
+    program = generate(seed, size)
     tally.features.update(set(program.features))
     tally.reached["programs"] += 1
     for name in props:
@@ -125,7 +130,9 @@ def _apply(name: str, program: Program, seed: int) -> Any:
     try:
         if name == "derivatives":
             return P.derivatives(case, tangents_of(program, case))
-        return P.PROPERTIES[name](case)
+        if name == "gradients":
+            return gradients(case, tangents_of(program, case))
+        return PROPERTIES[name](case)
     except upl.UplError as e:
         if name == "proof" or e.diagnostics[0].code.startswith("UPL12"):
             return P.Checked(None, None, e)  # refused: counted as not proved
@@ -149,6 +156,8 @@ def _count(name: str, outcome: Any, tally: Tally) -> None:
             reached[f"{name}: {outcome.outcome}"] += 1
             for kind in outcome.unproved:
                 reached[f"{name}: not proved: {kind}"] += 1
+        case Counter():
+            reached.update({f"{name}: {what}": n for what, n in outcome.items()})
         case P.Derived():
             reached["derivatives: outputs"] += outcome.pairs
             reached["derivatives: programs checked"] += 2 * (outcome.pairs - len(outcome.refused))
@@ -268,7 +277,8 @@ def write(f: Failure, folder: Path = SAVED) -> Path:
     c = f.case
     head: dict[str, Any] = {
         "property": f.prop, "seed": f.seed, "right": c.right, "params": dict(c.params), "mutation": f.mutation,
-        "smooth": c.smooth, "any_order": c.any_order, "found": f.message.splitlines()[0][:100],
+        "smooth": c.smooth, "any_order": c.any_order, "exact_single": c.exact_single,
+        "found": f.message.splitlines()[0][:100],
     }  # fmt: skip
     if c.never is not None:
         head["never"] = c.never
@@ -278,6 +288,7 @@ def write(f: Failure, folder: Path = SAVED) -> Path:
     folder.mkdir(exist_ok=True, parents=True)
     path = folder / f"{f.prop}_{f.seed}{'_' + re.sub(r'[^a-z]+', '_', f.mutation) if f.mutation else ''}.upl"
     path.write_text("".join(lines) + c.text, encoding="utf-8")
+    f.file = path.name
     return path
 
 
@@ -294,6 +305,7 @@ def read(path: Path) -> tuple[str, P.Case]:
     if expected is not None:
         expected = {n: {tuple(x): v for x, v in vs} for n, vs in expected.items()}
     case = P.Case(
-        text, head["right"], head["params"], head["seed"], expected, head["smooth"], head["any_order"], head.get("never")
-    )
+        text, head["right"], head["params"], head["seed"], expected, head["smooth"], head["any_order"],
+        head.get("exact_single", False), head.get("never"),
+    )  # fmt: skip
     return head["property"], case

@@ -43,11 +43,13 @@ def arrays(program: Program, params: Mapping[str, int], seed: int, *, noise: boo
 @dataclass
 class Computed:
     """Host outputs by index.  `any_order`: every gather has the same result in every order of its summands, exactly;
-    `smooth`: a function such as `tanh` occurs, whose last bit is each engine's own."""
+    `exact_single`: also where `real` is f32; `smooth`: a function such as `tanh` occurs, whose last bit is each
+    engine's own."""
 
     outputs: dict[str, dict[Point, Number]] = field(default_factory=dict[str, "dict[Point, Number]"])
     tangents: dict[str, dict[Point, float]] = field(default_factory=dict[str, "dict[Point, float]"])
     any_order: bool = True
+    exact_single: bool = True
     smooth: bool = False
 
 
@@ -127,6 +129,8 @@ class _Evaluator:
         """The result of a gather."""
         if type_ in ("real", "f32") and op in ("+", "*") and not _exact(op, type_, values):
             self.found.any_order = False
+        if type_ in ("real", "f32") and op in ("+", "*") and not _exact(op, "f32", values):
+            self.found.exact_single = False
         match op:
             case "+":
                 start, step = 0, lambda a, b: a + b

@@ -34,7 +34,7 @@ class Case:
 
     `right`: whether it obeys every rule; `params` a size to run at; `expected` the outputs by index there; `smooth` that a
     function such as `tanh` has its own last bits; `any_order` that gathers are exact in every order of their summands;
-    `never` an obligation that was refuted although it holds there.
+    `exact_single` that they are also where `real` is f32; `never` an obligation that was refuted although it holds there.
     """
 
     text: str
@@ -44,6 +44,7 @@ class Case:
     expected: Mapping[str, Mapping[Point, Number]] | None = None
     smooth: bool = False
     any_order: bool = False
+    exact_single: bool = False
     never: Mapping[str, Any] | None = None
 
 

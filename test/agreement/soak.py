@@ -1,68 +1,221 @@
-"""Random programs for as long as one likes: `make soak MINUTES=5`.
+"""Random programs and inputs for as long as one likes: `make soak MINUTES=5`.
 
-The state (the next seed, and all counts) is kept in ``build/agreement.json``: a later run goes on from there.  Failures are
-made smaller and saved beside the tests, where they replay for ever.
+Each campaign looks at seed after seed.  What was reached is added to ``ledger.json``, and a later run goes on from there;
+`make reliability` writes RELIABILITY.md from it.  Seeds are looked at in processes of their own, so that one that crashes or
+hangs is a failure like others: it is noted, and the next seed has its turn.  Failures are made smaller and saved beside
+the tests, where they replay for ever.
+
+    PYTHONPATH=test python -m agreement.soak --replay engines 1000123        one seed again
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
+import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from agreement import campaign
 from agreement.campaign import Tally, examine, examine_mutants
-from agreement.properties import PROPERTIES
+from agreement.ledger import PLACE, ROOT, Ledger, commit
 
-STATE = Path(__file__).resolve().parents[2] / "build" / "agreement.json"
-FIRST = 1_000_000  # the tests' seeds lie below
-
-
-def load(path: Path) -> tuple[int, Tally]:
-    """The next seed, and what was reached so far."""
-    if not path.exists():
-        return FIRST, Tally()
-    state = json.loads(path.read_text())
-    return state["next"], Tally(Counter(state["reached"]), Counter(state["features"]))
+WORKER = [sys.executable, "-m", "agreement.soak", "--worker"]
+SLICE_SECONDS = 60.0
+HANG_SECONDS = 180.0
+WHOLE = ("proof", "results", "printing", "inferred", "derivatives", "directive", "passes")
 
 
-def store(path: Path, seed: int, tally: Tally) -> None:
-    """Write the state, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"next": seed, "reached": tally.reached, "features": tally.features}, sort_keys=True, indent=1)
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.replace(path)
+@dataclass(frozen=True)
+class Campaign:
+    """What is done with a seed, and the share of the time that it gets."""
+
+    share: float
+    step: Callable[[int, Tally], None]
+
+
+def _size(seed: int) -> int:
+    """Most programs are small, so that there are many."""
+    return (2, 3, 2, 5)[seed % 4]
+
+
+def _mistakes(seed: int, tally: Tally) -> None:
+    tally.reached["programs"] += 1
+    examine_mutants(seed, 4, tally)
+
+
+def _malformed(seed: int, tally: Tally) -> None:
+    from malformed.inputs import examine as examine_input
+
+    examine_input(seed, tally)
+
+
+CAMPAIGNS = {
+    "engines": Campaign(0.50, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
+    "gradients": Campaign(0.25, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
+    "programs": Campaign(0.07, lambda s, t: examine(s, WHOLE, t)),
+    "mistakes": Campaign(0.05, _mistakes),
+    "malformed": Campaign(0.13, _malformed),
+}
+
+
+# -- the process that looks at seeds ----------------------------------------------------------------------------------
+def work(name: str, seed: int, seconds: float, most: int = sys.maxsize) -> None:
+    """Look at seeds from `seed` on; a line of JSON for each says what was reached."""
+    end, last = time.monotonic() + seconds, seed + most
+    while time.monotonic() < end and seed < last:
+        tally = Tally()
+        start = time.monotonic()
+        CAMPAIGNS[name].step(seed, tally)
+        line: dict[str, Any] = {"seed": seed, "seconds": time.monotonic() - start, "reached": tally.reached}
+        line["failures"] = [{"what": str(f), "file": f.file} for f in tally.failures]
+        print(json.dumps(line), flush=True)
+        seed += 1
+
+
+@dataclass
+class Turn:
+    """What a worker did: seeds before `end`; `broken` says how it ended if it did not end well."""
+
+    end: int
+    reached: Counter[str]
+    failures: list[tuple[int, str, str | None]]
+    broken: str | None = None
+
+
+def turn(name: str, seed: int, seconds: float, most: int = sys.maxsize) -> Turn:
+    """Let a worker look at seeds.  On Ctrl-C what it did counts, and it ends."""
+    command = [*WORKER, name, str(seed), str(seconds), str(most)]
+    path = os.pathsep.join([str(ROOT / "test"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    out = Turn(seed, Counter(), [])
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}
+    ) as child:
+        lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        errors: list[str] = []
+
+        def read() -> None:
+            for line in child.stdout or ():
+                lines.put(line)
+            lines.put(None)
+
+        for reader in (read, lambda: errors.extend(child.stderr or ())):
+            threading.Thread(target=reader, daemon=True).start()
+        try:
+            while (text := lines.get(timeout=HANG_SECONDS)) is not None:
+                if not text.startswith('{"seed"'):
+                    continue
+                line = json.loads(text)
+                out.end = line["seed"] + 1
+                out.reached.update(line["reached"])
+                out.failures += [(line["seed"], f["what"], f["file"]) for f in line["failures"]]
+            child.wait(10)
+            if child.returncode:
+                out.broken = f"the process ended with {child.returncode}: " + "".join(errors[-3:]).strip()
+        except (queue.Empty, subprocess.TimeoutExpired):
+            out.broken = f"no answer within {HANG_SECONDS:.0f} s"
+        finally:
+            child.kill()
+    return out
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+class Soak:
+    """Campaigns taking turns, by several workers at a time, each on a campaign of its own."""
+
+    def __init__(self, ledger: Ledger, names: Sequence[str], minutes: float, most: int = sys.maxsize):
+        self.ledger, self.names, self.most = ledger, list(names), most
+        self.end = time.monotonic() + 60 * minutes
+        self.spent = Counter[str]()
+        self.busy: set[str] = set()
+        self.lock = threading.Lock()
+        self.commit = commit()
+        self.failed = 0
+
+    def run(self, jobs: int) -> None:
+        """Until the time is over."""
+        threads = [threading.Thread(target=self._loop, daemon=True) for _ in range(jobs)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            while t.is_alive():
+                t.join(0.5)
+
+    def _loop(self) -> None:
+        while True:
+            with self.lock:
+                free = [n for n in self.names if n not in self.busy]
+                left = self.end - time.monotonic()
+                if not free or (left <= 0 and sum(self.spent.values())):
+                    return
+                name = min(free, key=lambda n: self.spent[n] / CAMPAIGNS[n].share)
+                self.busy.add(name)
+                first = self.ledger.next(name)
+            start = time.monotonic()
+            done = turn(name, first, max(0.0001, min(SLICE_SECONDS, left)), self.most)
+            with self.lock:
+                self.busy.discard(name)
+                self._note(name, done, time.monotonic() - start, left)
+
+    def _note(self, name: str, done: Turn, seconds: float, left: float) -> None:
+        self.spent[name] += seconds  # type: ignore[assignment]
+        if done.broken is not None:
+            done.failures.append((done.end, done.broken, None))
+            done.reached["crashes"] += 1
+            done.end += 1
+        for seed, what, file in done.failures:
+            self.failed += 1
+            self.ledger.fail(name, self.commit, seed, what, file)
+            print(f"FAILED {name}, seed {seed}: {what}\n", flush=True)
+        n = done.end - self.ledger.next(name)
+        self.ledger.add(name, self.commit, done.end, seconds, done.reached)
+        self.ledger.store()
+        print(f"{name}: {n} seeds, {self.failed} failures so far, {max(0.0, left / 60):.1f} minutes left", flush=True)
+
+
+def replay(name: str, seed: int) -> list[str]:
+    """What fails when a seed is looked at again."""
+    done = turn(name, seed, HANG_SECONDS, 1)
+    return [what for _, what, _ in done.failures] + ([done.broken] if done.broken else [])
 
 
 def main(argv: list[str]) -> int:
     """Run; the exit status is 1 if something failed."""
-    options = argparse.ArgumentParser(prog="soak", description=__doc__)
+    options = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--minutes", type=float, default=5.0)
-    options.add_argument("--state", type=Path, default=STATE)
-    options.add_argument("--mutants", type=int, default=4, help="of each program")
-    options.add_argument("--fresh", action="store_true", help="begin anew")
+    options.add_argument("--jobs", type=int, default=1, help="workers at a time (default 1)")
+    options.add_argument("--ledger", type=Path, default=PLACE)
+    options.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns: " + ",".join(CAMPAIGNS))
+    options.add_argument("--most", type=int, default=sys.maxsize, help="seeds in one turn")
+    options.add_argument("--replay", nargs=2, metavar=("CAMPAIGN", "SEED"), help="look at one seed again")
+    options.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     given = options.parse_args(argv)
-    seed, tally = (FIRST, Tally()) if given.fresh else load(given.state)
-    end = time.monotonic() + 60 * given.minutes
-    start, shown = seed, time.monotonic()
-    while time.monotonic() < end:
-        before = len(tally.failures)
-        examine(seed, list(PROPERTIES), tally)
-        examine_mutants(seed, given.mutants, tally)
-        for f in tally.failures[before:]:
-            print(f"{f}\n", flush=True)
-        seed += 1
-        store(given.state, seed, tally)
-        if time.monotonic() - shown > 15:
-            shown = time.monotonic()
-            left = max(0.0, (end - shown) / 60)
-            print(f"{seed - start} programs, {len(tally.failures)} failures, {left:.1f} minutes left", flush=True)
-    print("\n".join(tally.lines()))
-    print(f"\n{seed - FIRST} programs in all, {seed - start} of them now; {len(tally.failures)} failures now")
-    return 1 if tally.failures else 0
+    if given.worker:
+        name, seed, seconds, most = given.worker
+        work(name, int(seed), float(seconds), int(most))
+        return 0
+    if given.replay:
+        found = replay(given.replay[0], int(given.replay[1]))
+        print("\n\n".join(found) or "fine")
+        return bool(found)
+    soak = Soak(Ledger.load(given.ledger), given.only.split(","), given.minutes, given.most)
+    try:
+        soak.run(given.jobs)
+    except KeyboardInterrupt:
+        print("interrupted: what was reached is in the ledger")
+    for name in soak.names:
+        print(f"\n{name}: seeds {soak.ledger.next(name)} are next, {soak.ledger.seconds(name)} s in all")
+        print("\n".join(f"{n:8} {what}" for what, n in sorted(soak.ledger.reached(name).items())))
+    print(f"\n{soak.failed} failures now, {len(soak.ledger.open())} open in all; saved ones are in {campaign.SAVED}")
+    return 1 if soak.failed else 0
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from agreement import campaign, naive, witness
 from agreement import properties as P
 from agreement.campaign import SAVED, Tally, case_of, examine, examine_mutants, judge
 from agreement.generator import generate, mix
+from agreement.ledger import FIRST as FIRST_OF_SOAK
+from agreement.ledger import Ledger
 from agreement.mutants import MISTAKES, Truth, mutants, truth
 from agreement.shrink import shrink
 from upl_mlir.passes.obligations import Status
@@ -157,7 +159,7 @@ def test_the_same_text_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize("path", sorted(SAVED.glob("*.upl")), ids=lambda p: p.stem)
 def test_saved(path: Path) -> None:
     prop, case = campaign.read(path)
-    P.PROPERTIES[prop](case)
+    campaign.PROPERTIES[prop](case)
 
 
 # -- the tests can fail -----------------------------------------------------------------------------------------------
@@ -250,8 +252,23 @@ def test_what_fails_is_made_smaller_and_saved(tmp_path: Path) -> None:
 def test_a_soak_goes_on_where_it_stopped(tmp_path: Path) -> None:
     from agreement import soak
 
-    state = tmp_path / "state.json"
+    place = tmp_path / "ledger.json"
     for _ in range(2):
-        soak.main(["--minutes", "0.00001", "--mutants", "0", "--state", str(state)])
-    seed, tally = soak.load(state)
-    assert seed == soak.FIRST + 2 and tally.reached["programs"] == 2
+        soak.main(["--minutes", "0.00001", "--only", "mistakes", "--ledger", str(place), "--most", "1"])
+    ledger = Ledger.load(place)
+    assert ledger.next("mistakes") == FIRST_OF_SOAK + 2
+    assert ledger.reached("mistakes")["programs"] == 2
+    assert [run["seeds"] for run in ledger.campaigns["mistakes"]["runs"]] == [[FIRST_OF_SOAK, FIRST_OF_SOAK + 2]]
+
+
+@pytest.mark.parametrize("end", ["import os; os.abort()", "raise SystemExit(3)", "import time; time.sleep(60)"])
+def test_a_seed_that_crashes_or_hangs_is_a_failure(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agreement import soak
+
+    monkeypatch.setattr(soak, "HANG_SECONDS", 5.0)
+    monkeypatch.setattr(soak, "WORKER", [sys.executable, "-c", end])
+    place = tmp_path / "ledger.json"
+    assert soak.main(["--minutes", "0.00001", "--only", "mistakes", "--ledger", str(place)]) == 1
+    ledger = Ledger.load(place)
+    assert ledger.next("mistakes") == FIRST_OF_SOAK + 1
+    assert [f["seed"] for f in ledger.open()] == [FIRST_OF_SOAK]

@@ -122,7 +122,7 @@ class Wiring(Draft):
             e.subst(forward).subst(env) if s else None for (_, e), s in zip(target.layout.fields, seen, strict=True)
         )
         value = self._value(source, target, port, loops)
-        count = mult.subst(env) if isinstance(mult, Lin) else mult
+        count = mult.subst(forward).subst(env) if isinstance(mult, Lin) else mult
         if count == num(1) and rng.random() < 0.7:
             count = None
         arrow = Arrow(

@@ -38,7 +38,7 @@ link_cycles = 1
 [host]
 ports = 1
 [energy]
-ram_read = 1.5
+ram_bit = 1.5
 [placement]
 policy = "hash"
 Link = "d mod 4"
@@ -66,7 +66,7 @@ def test_every_key_of_the_format(tmp_path: Path) -> None:
     machine = load_machine(path)
     assert (machine.name, machine.cores, machine.matching.capacity) == ("small", 4, 1024)
     assert machine.network.topology is Topology.MESH
-    assert machine.energy == {"ram_read": 1.5}
+    assert machine.energy.ram_bit == 1.5
     assert machine.placement["Link"] == "d mod 4"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.host.arrays import HostPort, host_ports
 from upl_mlir.hw.assemble import assemble
+from upl_mlir.hw.direct.domains import domains_of
 from upl_mlir.hw.execute import Scalar, run_activation
 from upl_mlir.hw.image import Node, ProgramImage
-from upl_mlir.hw.machine import Machine, load_machine
+from upl_mlir.hw.machine import Machine, Organisation, load_machine
 from upl_mlir.hw.matching_unit.interface import Fault
 from upl_mlir.hw.microcode import ToNode
 from upl_mlir.hw.simulate import HostToken, OutputElement, Stats, simulate
@@ -44,24 +46,41 @@ class RtlEngine:
         module: ModuleOp,
         params: Mapping[str, int],
         *,
-        machine: str | Path | None = None,
+        machine: Machine | str | Path | None = None,
         fault: Fault | None = None,
         progress: Callable[[int, int], None] | None = None,
     ):
-        copy = module.clone()
-        program = program_of(copy)
+        program = program_of(module.clone())
         bind_parameters(program, params)
         infer_domains(program)
         self.ports = host_ports(program, {}, np.dtype(np.float32))
-        self.machine = load_machine(machine) if machine is not None else Machine()
+        named = None if machine is None or isinstance(machine, Machine) else str(machine)
+        self.machine = machine if isinstance(machine, Machine) else load_machine(named) if named else Machine()
         self.fault = fault
         self.progress = progress
-        self.image, self.hosts = assemble(lower_hw(program, str(machine) if machine is not None else None))
+        self.image, self.hosts = assemble(lower_hw(program, named))
+        self._program = program
+        self._fit()
+
+    def on(self, machine: Machine) -> RtlEngine:
+        """The same program on another machine; what lowering made is shared.  Raises UplError if it does not fit."""
+        other = copy(self)
+        other.machine = machine
+        other._fit()
+        return other
+
+    def _fit(self) -> None:
         self.image.validate(self.machine)
+        if self.machine.matching.organisation is Organisation.DIRECT and not self.image.domains:
+            self.image = replace(self.image, domains=domains_of(self._program))
 
     def run(self, inputs: Mapping[str, Array]) -> RtlResult:
         """Run once; `inputs` are dense arrays as the host ports have them."""
-        result = simulate(self.image, self.machine, self.inject(inputs), fault=self.fault, progress=self.progress)
+        return self.run_tokens(self.inject(inputs))
+
+    def run_tokens(self, tokens: list[HostToken]) -> RtlResult:
+        """Run once with tokens that `inject` made."""
+        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress)
         return RtlResult(self._collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:

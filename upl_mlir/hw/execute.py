@@ -1,7 +1,7 @@
 """The execution unit's behaviour: runs a node's microcode on one activation and gives the tokens it sends.
 
 Reals are binary32: `+ - * /`, `sqrt`, comparisons and conversions are exactly IEEE's, with round to nearest even and
-without traps; the other functions are those of NumPy on `float32` (`erf` that of the C library in binary64, rounded).
+without traps; the other functions are the sequences of instructions that the core runs for them (`core/functions.py`).
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.hw.core.evaluate import evaluate
+from upl_mlir.hw.core.functions import FUNCTIONS
 from upl_mlir.hw.image import Node, ProgramImage, Table
 from upl_mlir.hw.microcode import (
     Constant,
@@ -36,7 +38,6 @@ Scalar = np.float32 | int | bool
 
 _I32_MIN, _I32_MAX = -(1 << 31), (1 << 31) - 1
 _CANONICAL_NAN = 0x7FC00000
-_ONE = np.float32(1)
 
 
 @dataclass(frozen=True)
@@ -213,23 +214,19 @@ def _maximum(a: np.float32, b: np.float32) -> np.float32:
     return -_minimum(-a, -b)
 
 
+def _sequence(op: Op) -> Callable[..., Scalar]:
+    """A function as the core computes it."""
+    return lambda *operands: evaluate(op, *(np.array([v], np.float32) for v in operands))[0]
+
+
 _FUNCTIONS: Mapping[Op, Callable[..., Scalar]] = {
+    **{op: _sequence(op) for op in FUNCTIONS},
     Op.ADD_F32: lambda a, b: a + b,
     Op.SUB_F32: lambda a, b: a - b,
     Op.MUL_F32: lambda a, b: a * b,
     Op.DIV_F32: lambda a, b: a / b,
     Op.NEG_F32: lambda a: -a,
     Op.SQRT_F32: np.sqrt,
-    Op.EXP_F32: np.exp,
-    Op.LOG_F32: np.log,
-    Op.SIN_F32: np.sin,
-    Op.COS_F32: np.cos,
-    Op.TAN_F32: np.tan,
-    Op.TANH_F32: np.tanh,
-    Op.ERF_F32: lambda a: np.float32(math.erf(float(a))),
-    Op.SIGMOID_F32: lambda a: _ONE / (_ONE + np.exp(-a)),
-    Op.ATAN2_F32: np.arctan2,
-    Op.POW_F32: np.power,
     Op.ABS_F32: np.abs,
     Op.FLOOR_F32: np.floor,
     Op.MIN_F32: _minimum,

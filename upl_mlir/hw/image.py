@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import cast
 
 from upl_mlir.diagnostics import error
+from upl_mlir.hw.direct.domains import Domain
 from upl_mlir.hw.machine import Machine, Organisation
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
@@ -110,6 +111,8 @@ class ProgramImage:
     outputs: tuple[HostOutput, ...] = ()
     tables: tuple[Table, ...] = ()
     boot: tuple[BootToken, ...] = ()
+    domains: Mapping[str, Domain] = dataclasses.field(default_factory=dict[str, Domain], compare=False, repr=False)
+    """The instances of nodes, by name, for whom it may concern; nodes that are not here may have any index."""
 
     def node(self, name: str) -> int:
         """The number of the node of that name; KeyError if there is none."""
@@ -147,7 +150,9 @@ class ProgramImage:
         """The image as dicts, lists and scalars, for printing and comparing: enums by value, and each object that is
         one of several kinds with its class as `kind`.
         """
-        return cast("dict[str, object]", _plain(self))
+        out = cast("dict[str, object]", _plain(self))
+        del out["domains"]
+        return out
 
 
 def input_mode(node: Node, port: Input) -> InputMode:

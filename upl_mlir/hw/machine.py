@@ -7,14 +7,17 @@ A description may name hardware that is not built yet: it loads, and only a simu
 from __future__ import annotations
 
 import re
-import tomllib
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
+
+WHAT = "machine description"
 
 
 class Organisation(Enum):
@@ -62,6 +65,8 @@ class Matching(_Section, frozen=True):
     stages: int = 4
     spill_capacity: int = 4096
     """Entries of backing memory per core."""
+    queue_capacity: int = 4096
+    """Tokens of backing memory behind the token queue, per core."""
     backing_latency_cycles: int = 20
     parity: bool = False
 
@@ -95,6 +100,30 @@ class Host(_Section, frozen=True):
     ports: int = 1
 
 
+class Energy(_Section, frozen=True):
+    """Weights of the energy proxy, in picojoules an event; where they come from: docs/explore.md."""
+
+    ram_bit: float = 0.16
+    """A bit of on-chip RAM, read or written."""
+    cam_bit: float = 0.003
+    """A stored bit compared in a search of a CAM."""
+    add_f32: float = 0.9
+    """A binary32 addition, subtraction, comparison or conversion."""
+    mul_f32: float = 3.7
+    div_f32: float = 26.3
+    """A division or square root."""
+    add_i32: float = 0.1
+    """An integer operation other than those below, a move, a logical operation."""
+    mul_i32: float = 3.1
+    div_i32: float = 22.0
+    hop_bit: float = 0.1
+    """A bit of a token over one link of the network."""
+    backing_bit: float = 20.0
+    """A bit of backing memory, read or written."""
+    leakage: float = 0.003
+    """A LUT site for a cycle."""
+
+
 class Machine(_Section, frozen=True):
     """A whole machine description; `Machine()` is the default one."""
 
@@ -107,11 +136,13 @@ class Machine(_Section, frozen=True):
     execution: Execution = Execution()
     network: Network = Network()
     host: Host = Host()
-    energy: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    """Weight per event; no event is weighted yet."""
+    energy: Energy = Energy()
     placement: dict[str, str] = msgspec.field(default_factory=lambda: {"policy": "hash"})
     """`policy`, or an expression per node."""
 
+
+MAX_CORES = 16
+"""Cores, and ports of the host, that can be simulated."""
 
 _SECTIONS: dict[str, type[_Section]] = {
     "token": Token,
@@ -119,6 +150,7 @@ _SECTIONS: dict[str, type[_Section]] = {
     "execution": Execution,
     "network": Network,
     "host": Host,
+    "energy": Energy,
 }
 
 _RANGES: dict[str, tuple[int, int]] = {
@@ -132,6 +164,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "matching.wildcard_entries": (0, 4096),
     "matching.stages": (1, 64),
     "matching.spill_capacity": (0, 1 << 24),
+    "matching.queue_capacity": (1, 1 << 24),
     "matching.backing_latency_cycles": (1, 100_000),
     "execution.units": (1, 64),
     "execution.add_cycles": (1, 1000),
@@ -150,57 +183,43 @@ def load_machine(path: str | Path) -> Machine:
     Raises `UplError`: UPL1720 file cannot be read or is not TOML, UPL1721 unknown key, UPL1722 value of a wrong type
     or out of range.
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise error("UPL1720", f"cannot read the machine description: {cause}", Span(str(path), 0, 0)) from None
-    return parse_machine(text, str(path))
+    return parse_machine(read_text(path, WHAT, "UPL1720"), str(path))
 
 
 def parse_machine(text: str, file: str = "<machine>") -> Machine:
     """The machine that a TOML text describes; errors as for `load_machine`."""
-    try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as cause:
-        line = re.search(r"line (\d+)", str(cause))
-        span = Span(file, int(line[1]) if line else max(1, len(text.splitlines())), 1)
-        raise error("UPL1720", f"the machine description is not TOML: {cause}", span) from None
-    places = _Places(file, text)
+    return machine_of(*parse(text, file, WHAT, "UPL1720"))
+
+
+def machine_of(data: Mapping[str, Any], places: Places) -> Machine:
+    """The machine that the contents of a description mean; `places` says where its keys are written."""
     _check_keys(data, places)
     try:
         machine = msgspec.convert(data, Machine, strict=True)
     except msgspec.ValidationError as cause:
         key = re.search(r"`\$\.?(.*?)`", str(cause))
-        raise error("UPL1722", f"machine description: {cause}", places.of(key[1] if key else "")) from None
+        raise error("UPL1722", f"{WHAT}: {cause}", places.of(key[1] if key else "")) from None
     _check_ranges(machine, places)
-    return machine
+    placement = {k: Located(text, places.of(f"placement.{k}")) for k, text in machine.placement.items()}
+    return msgspec.structs.replace(machine, placement=placement)
 
 
-_HEADER = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
-_KEY = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w.-]+))\s*=""")
+class Located(str):
+    """A text of a description that knows where it stands, for what is found out about it later."""
+
+    __slots__ = ("span",)
+
+    def __new__(cls, text: str, span: Span) -> Located:
+        out = super().__new__(cls, text)
+        out.span = span
+        return out
 
 
-class _Places:
-    """Where the keys of a TOML file are: the parser does not say."""
-
-    def __init__(self, file: str, text: str):
-        self.file = file
-        self.lines: dict[str, int] = {}
-        section = ""
-        for number, line in enumerate(text.splitlines(), 1):
-            if header := _HEADER.match(line):
-                section = header[1]
-                self.lines.setdefault(section, number)
-            elif key := _KEY.match(line):
-                name = key[1] or key[2] or key[3]
-                self.lines.setdefault(f"{section}.{name}" if section else name, number)
-
-    def of(self, key: str) -> Span:
-        """The line of a key with its section (`matching.ways`), of its section if it is not written, else the file."""
-        while key and key not in self.lines:
-            key = key.rpartition(".")[0]
-        return Span(self.file, self.lines.get(key, 0), 1)
+def machine_keys() -> tuple[str, ...]:
+    """All keys that hold one value, with their sections: `cores`, `matching.ways`, …"""
+    top = [name for name in Machine.__struct_fields__ if name not in (*_SECTIONS, "energy", "placement")]
+    return (*top, *(f"{name}.{key}" for name, section in _SECTIONS.items() for key in section.__struct_fields__),
+            "placement.policy")  # fmt: skip
 
 
 def require_built(machine: Machine) -> None:
@@ -210,35 +229,33 @@ def require_built(machine: Machine) -> None:
         return error("UPL1723", f"machine `{machine.name}`: {key} = {found} is not built yet", help=f"use {instead}")
 
     organisation = machine.matching.organisation
-    if organisation is Organisation.DIRECT:
-        raise refuse("matching.organisation", '"direct"', '"hashed" or "cam"')
-    if machine.cores != 1:
-        raise refuse("cores", machine.cores, 1)
+    if organisation is Organisation.DIRECT and machine.cores != 1:
+        raise refuse("cores", f'{machine.cores} of organisation "direct"', '1, or organisation "hashed"')
+    if organisation is Organisation.CAM and machine.cores != 1:
+        raise refuse("cores", f'{machine.cores} of organisation "cam"', '1, or organisation "hashed"')
+    if machine.cores > MAX_CORES:
+        raise refuse("cores", machine.cores, f"at most {MAX_CORES}")
+    if organisation is not Organisation.CAM and machine.token.tag_bits > 64:
+        raise refuse("token.tag_bits", machine.token.tag_bits, "at most 64")
     if machine.execution.units != 1:
         raise refuse("execution.units", machine.execution.units, 1)
-    if machine.host.ports != 1:
+    if organisation is Organisation.CAM and machine.host.ports != 1:
         raise refuse("host.ports", machine.host.ports, 1)
+    if machine.host.ports > MAX_CORES:
+        raise refuse("host.ports", machine.host.ports, f"at most {MAX_CORES}")
     if machine.matching.parity:
         raise refuse("matching.parity", "true", "false")
 
 
-def _check_keys(data: dict[str, Any], places: _Places) -> None:
+def _check_keys(data: Mapping[str, Any], places: Places) -> None:
     """Every key of the file is one of ours; else UPL1721 with the nearest one."""
-
-    def check(found: dict[str, Any], section: str, known: tuple[str, ...]) -> None:
-        for key in found:
-            if key not in known:
-                where, place = (f" in [{section}]", f"{section}.{key}") if section else ("", key)
-                helping = did_you_mean(key, known) or "known keys: " + ", ".join(known)
-                raise error("UPL1721", f"machine description: unknown key `{key}`{where}", places.of(place), help=helping)
-
-    check(data, "", Machine.__struct_fields__)
+    check_keys(data, "", Machine.__struct_fields__, places, WHAT, "UPL1721")
     for name, section in _SECTIONS.items():
         if isinstance(data.get(name), dict):
-            check(cast("dict[str, Any]", data[name]), name, section.__struct_fields__)
+            check_keys(cast("dict[str, Any]", data[name]), name, section.__struct_fields__, places, WHAT, "UPL1721")
 
 
-def _check_ranges(machine: Machine, places: _Places) -> None:
+def _check_ranges(machine: Machine, places: Places) -> None:
     """Numbers that no hardware can be built with are UPL1722."""
 
     def check(key: str, value: float, low: float, high: float) -> None:
@@ -248,11 +265,19 @@ def _check_ranges(machine: Machine, places: _Places) -> None:
     check("cores", machine.cores, 1, 4096)
     check("clock_mhz", machine.clock_mhz, 1e-6, 1e6)
     check("matching.capacity", machine.matching.entries, 1, 1 << 16)
+    for name in Energy.__struct_fields__:
+        check(f"energy.{name}", cast("float", getattr(machine.energy, name)), 0, 1e9)
     for key, (low, high) in _RANGES.items():
         section, _, name = key.partition(".")
         check(key, cast("int", getattr(getattr(machine, section), name)), low, high)
+    if machine.cores > 1 and machine.network.topology is Topology.RING and machine.network.queue_depth < 2:
+        message = "network.queue_depth = 1: a ring needs 2, or it could block itself"
+        raise error("UPL1722", f"{WHAT}: {message}", places.of("network.queue_depth"))
+    if machine.placement.get("policy", "hash") != "hash":
+        message = f'placement.policy = "{machine.placement["policy"]}" is unknown'
+        raise error("UPL1722", f"{WHAT}: {message}", places.of("placement.policy"), help='use "hash"')
     matching = machine.matching
-    if matching.organisation is not Organisation.CAM:
+    if matching.organisation is Organisation.HASHED:
         sets, rest = divmod(matching.entries, matching.ways)
         if rest or sets & (sets - 1):
             message = f"matching.capacity = {matching.entries} is not a power of two of sets of {matching.ways} ways"

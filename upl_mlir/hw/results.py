@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +44,10 @@ class Stats:
 
     `tokens` counts tokens that a node received, a multicast once; `stalls` has cycles by `unit.cause`; `utilisation`
     has, for each port, the part of the cycles in which something went through.  `queue_peak` is the longest that the
-    token queue before the matching unit became; `spills` counts records that went to backing memory.
+    token queue before the matching unit became; `spills` and `queue_spills` count records and tokens
+    that went to backing memory. `cores` and `links`
+    have the same figures for each core and each link of the network, as far as they apply; `injection_bound` are the
+    cycles in which the host gave as many tokens as it has ports.
     """
 
     cycles: int
@@ -59,6 +62,14 @@ class Stats:
     seconds: float
     simulator: str = "amaranth"
     spills: int = 0
+    queue_spills: int = 0
+    injection_bound: int = 0
+    cores: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    links: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    attribution: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """By unit: what core-cycles were used for or lost to; see `hw/attribution.py`."""
+    activity: dict[str, int] = field(default_factory=dict[str, int])
+    """What the energy proxy weights; see `hw/activity.py`."""
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of `stats.json`."""
@@ -73,9 +84,15 @@ class Stats:
             "occupancy": {"peak": self.occupancy.peak, "mean": self.occupancy.mean},
             "stalls": dict(self.stalls),
             "spills": self.spills,
+            "queue_spills": self.queue_spills,
             "utilisation": dict(self.utilisation),
             "queue_peak": self.queue_peak,
             "simulator": self.simulator,
+            "injection_bound": self.injection_bound,
+            "cores": list(self.cores),
+            "links": list(self.links),
+            "attribution": dict(self.attribution),
+            "activity": dict(self.activity),
         }
 
 

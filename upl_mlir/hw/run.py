@@ -13,17 +13,23 @@ from typing import Literal, cast
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.encode import Encoded, encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
+from upl_mlir.hw.direct.lanes import aligned
+from upl_mlir.hw.direct.leftovers import direct_leftovers
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
 from upl_mlir.hw.image import IndexField, Node, ProgramImage, pack, unpack
-from upl_mlir.hw.machine import Machine
-from upl_mlir.hw.results import HostToken, Occupancy, OutputElement, SimulationResult, Stats
+from upl_mlir.hw.machine import Machine, Organisation
+from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended, Record, Report, Simulation, Tokens
+from upl_mlir.hw.sim.interface import TOKEN, CoreReport, Ended, Record, Report, Simulation, Tokens
+from upl_mlir.hw.statistics import stats
 from upl_mlir.hw.stranded import Leftover, place, stranded_error
+from upl_mlir.hw.system.layouts import System
+from upl_mlir.hw.trees import check_run
+from upl_mlir.hw.watch import events
+from upl_mlir.hw.system.placement import placement_writes
 
 Simulator = Literal["amaranth", "compiled"]
 
@@ -36,24 +42,32 @@ def run_machine(
     simulator: Simulator | None = None,
     max_cycles: int = 10_000_000,
     vcd: str | Path | None = None,
+    audit: bool = False,
 ) -> SimulationResult:
     """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
 
-    `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for.
+    `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for. `audit`: record
+    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709).
     """
-    d = Dimensions.of(machine)
+    system = System.of(machine)
+    d = system.core
+    if d.organisation is Organisation.DIRECT:
+        image = aligned(image, d.tag_bits)
     program = encode(image, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
     words = _tokens(image, d, program, tokens)
     if simulator is None:
         simulator = "compiled" if vcd is None and available() else "amaranth"
-    simulation: Simulation = CompiledSimulation(d) if simulator == "compiled" else AmaranthSimulation(d, vcd)
-    simulation.configure(program.writes)
+    simulation: Simulation = CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
+    simulation.configure([*program.writes, *placement_writes(image, machine, d, program)])
     started = time.perf_counter()
-    report = simulation.run(words, max_cycles)
+    report = simulation.run(words, max_cycles, watch=audit)
     seconds = time.perf_counter() - started
     _check(image, machine, program, report, simulation, d)
     outputs = list(_outputs(image, program, report))
-    return SimulationResult(outputs, _stats(image, report, seconds, simulator))
+    if audit:
+        assert report.seen is not None
+        check_run(image, program, tokens, outputs, events(report.seen, d))
+    return SimulationResult(outputs, stats(image, machine, report, seconds, simulator))
 
 
 def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequence[HostToken]) -> Tokens:
@@ -97,46 +111,6 @@ def _index(fields: Sequence[IndexField], tag: int) -> tuple[int, ...]:
     return tuple(i for i in unpack(fields, tag) if i is not None)
 
 
-def _stats(image: ProgramImage, report: Report, seconds: float, simulator: str) -> Stats:
-    cycles = max(1, report.cycles)
-    count = report.events
-
-    def share(event: Event) -> float:
-        return count[event] / cycles
-
-    booted = [0] * len(image.nodes)
-    for boot in image.boot:
-        booted[boot.node] += 1
-    return Stats(
-        cycles=report.cycles,
-        matches=count[Event.FIRED],
-        firings={n.name: report.fired[k] for k, n in enumerate(image.nodes)},
-        tokens={n.name: report.taken[k] - booted[k] for k, n in enumerate(image.nodes)},
-        peak_waiting=report.used_peak,
-        occupancy=Occupancy(report.used_peak, report.used_sum / cycles),
-        stalls={
-            "match.activation": count[Event.WAIT_ACTIVATION],
-            "match.backing": count[Event.WAIT_BACKING],
-            "match.reducer": count[Event.WAIT_REDUCER],
-            "execute.context": count[Event.WAIT_CONTEXT],
-            "send.queue": count[Event.WAIT_QUEUE],
-            "host.wait": count[Event.WAIT_HOST],
-        },
-        utilisation={
-            "match_in": share(Event.TAKEN),
-            "probe": share(Event.PROBED),
-            "activation": share(Event.FIRED),
-            "alu": share(Event.ISSUED),
-            "send": share(Event.SENT),
-            "host": share(Event.HOST_IN),
-        },
-        queue_peak=report.queued_peak,
-        spills=count[Event.SPILLED],
-        seconds=seconds,
-        simulator=simulator,
-    )
-
-
 # ------------------------------------------------------------------------------------------------------------- errors
 
 
@@ -146,15 +120,23 @@ def _check(
     """Raise what a run ended with, if not with everything done."""
     match report.ended:
         case Ended.FAILURE:
-            raise _failure(image, machine, program, report)
+            failed = report.failed
+            assert failed is not None
+            raise _failure(image, machine, program, failed)
         case Ended.STUCK:
             message = "the machine is not at rest, but nothing has moved for a long time"
             raise error("UPL1703", message, notes=["this is a fault of the machine, not of the program"])
         case Ended.IDLE:
-            records = [simulation.look(s, w) for s in range(d.sets) for w in range(d.ways)]
-            if report.spilled:
-                records += [simulation.look(0, 0, n) for n in range(1, d.spill_words + 1)]
-            leftovers = [left for r in records if r.valid for left in _leftovers(image, program, r, d)]
+            records: list[Record] = []
+            for core, found in enumerate(report.cores):
+                records += [simulation.look(core, s, w) for s in range(d.sets) for w in range(d.ways)]
+                if found.spilled:
+                    records += [simulation.look(core, 0, 0, n) for n in range(1, d.spill_words + 1)]
+            if program.ranks is not None:
+                places = [(n // d.ways, n % d.ways, r) for n, r in enumerate(records) if r.valid]
+                leftovers = direct_leftovers(image, program.roles, program.ranks, places, d)
+            else:
+                leftovers = [left for r in records if r.valid for left in _leftovers(image, program, r, d)]
             stranded = stranded_error(image, leftovers)
             if stranded is not None:
                 raise stranded
@@ -185,8 +167,9 @@ _REASONS = {
 }
 
 
-def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Report) -> UplError:
-    """The error that a machine stopped with."""
+def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: CoreReport) -> UplError:
+    """The error that a core stopped with."""
+    d = Dimensions.of(machine)
     why = report.failure
     if report.failing_node >= len(image.nodes):
         return error("UPL1703", f"the machine was given a token for node {report.failing_node}, which there is not")
@@ -206,7 +189,11 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Re
                 help="set matching.spill_capacity or matching.capacity higher in the machine description",
             )  # fmt: skip
         case Failure.QUEUE:
-            return error("UPL1702", f"the token queue is full when a token for {where} is sent")
+            return error(
+                "UPL1702", f"the token queue is full when a token for {where} comes: "
+                f"{d.queue_front} and {d.queue_words} of backing memory",
+                help="set matching.queue_capacity higher in the machine description",
+            )  # fmt: skip
         case Failure.COUNT:
             message = f"{where}: a summand that states another number of summands than the first one, or is one"
             return error("UPL1705", f"{message} more than stated")
@@ -219,7 +206,7 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Re
             return error("UPL1703", f"the matching unit was given a token that it cannot take: {where}")
 
 
-def _open(program: Encoded, node: Node, report: Report, index: Sequence[int | None]) -> list[int | None]:
+def _open(program: Encoded, node: Node, report: CoreReport, index: Sequence[int | None]) -> list[int | None]:
     """The index of the failing token with its `*` fields open."""
     pattern = program.patterns.get((report.failing_node, report.failing_input))
     wild = pattern.wild if pattern is not None else frozenset[int]()

@@ -77,7 +77,7 @@ def simulate(
     """
     require_built(machine)
     image.validate(machine)
-    if machine.matching.organisation is Organisation.HASHED:
+    if machine.matching.organisation is not Organisation.CAM:
         if fault is not None:
             raise ValueError("faults are built into the matching unit of organisation `cam` only")
         return run_machine(image, machine, [*map(HostToken._make, host_tokens)], max_cycles=max_cycles, vcd=vcd)
@@ -150,6 +150,9 @@ class _Bench:
             raise error("UPL1712", f"{what} has the value {value}, which is no {kind.value}")
         tag, wild = pack(node.fields, index, what)
         if multiplicity is None:
+            if node.inputs[target.input].gather is not None:
+                message = f"{what} is one of as many summands as another input says"
+                raise error("UPL1732", message, help='use [matching] organisation = "hashed"')
             multiplicity = self.dim.unbounded
         elif not 1 <= multiplicity < self.dim.unbounded:
             limit = f"1..{self.dim.unbounded - 1}"

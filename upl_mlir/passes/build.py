@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from xdsl.dialects import arith, math
@@ -143,14 +143,27 @@ class Val:
         return self.call(SigmoidOp)
 
 
-def index_value(body: Body, e: IndexExpr, env: Mapping[str, SSAValue]) -> SSAValue:
+@dataclass(frozen=True)
+class Lazy:
+    """Where branches that are not taken are computed all the same: entries of arrays that only a branch reads are read at
+    `first(array)`, which exists, unless `given` holds."""
+
+    first: Callable[[str], int]
+    given: SSAValue | None = None
+
+    def when(self, body: Body, c: SSAValue) -> Lazy:
+        """In a branch that is taken if `c` holds as well."""
+        return replace(self, given=c if self.given is None else body.add(arith.AndIOp(self.given, c)))
+
+
+def index_value(body: Body, e: IndexExpr, env: Mapping[str, SSAValue], lazy: Lazy | None = None) -> SSAValue:
     """The i64 value of an index expression; names outside `env` are constants and parameters of the program."""
     total: SSAValue | None = None
     for m, c in sorted(e.terms, key=lambda t: t[1] < 0):  # what is subtracted comes last
         size = c if total is None else abs(c)
         term: SSAValue | None = None if m and size == 1 else body.constant(size, i64)
         for atom in m:
-            v = _atom(body, atom, env)
+            v = _atom(body, atom, env, lazy)
             term = v if term is None else body.add(arith.MuliOp(term, v))
         assert term is not None
         make = arith.AddiOp if size == c else arith.SubiOp
@@ -158,42 +171,57 @@ def index_value(body: Body, e: IndexExpr, env: Mapping[str, SSAValue]) -> SSAVal
     return total if total is not None else body.constant(0, i64)
 
 
-def _atom(body: Body, atom: Atom, env: Mapping[str, SSAValue]) -> SSAValue:
+def _atom(body: Body, atom: Atom, env: Mapping[str, SSAValue], lazy: Lazy | None) -> SSAValue:
     match atom:
         case Var(name):
             return env[name] if name in env else body.add(RefOp(name, i64))
         case Lookup(array, index):
-            return body.add(LookupOp(array, index_value(body, index, env), i64))
+            at = index_value(body, index, env, lazy)
+            if lazy is not None and lazy.given is not None:
+                at = body.add(arith.SelectOp(lazy.given, at, body.constant(lazy.first(array), i64)))
+            return body.add(LookupOp(array, at, i64))
         case Div(kind, num, den):
             make = {
                 DivKind.FLOORDIV: arith.FloorDivSIOp, DivKind.CEILDIV: arith.CeilDivSIOp, DivKind.MOD: ModOp,
             }[kind]  # fmt: skip
-            return body.add(make(index_value(body, num, env), index_value(body, den, env)))
+            return body.add(make(index_value(body, num, env, lazy), index_value(body, den, env, lazy)))
         case MinMax(kind, args):
-            first, *rest = [index_value(body, a, env) for a in args]
+            first, *rest = [index_value(body, a, env, lazy) for a in args]
             for v in rest:
                 first = body.add((arith.MinSIOp if kind is Extremum.MIN else arith.MaxSIOp)(first, v))
             return first
         case Select(cond, then, other):
-            c = condition(body, cond, env)
-            return body.add(arith.SelectOp(c, index_value(body, then, env), index_value(body, other, env)))
+            c = condition(body, cond, env, lazy)
+            yes = no = lazy
+            if lazy is not None and (then.lookups() or other.lookups()):
+                yes, no = lazy.when(body, c), lazy.when(body, _negated(body, c))
+            return body.add(arith.SelectOp(c, index_value(body, then, env, yes), index_value(body, other, env, no)))
 
 
 _PREDICATE = {CmpOp.LE: "sle", CmpOp.LT: "slt", CmpOp.EQ: "eq", CmpOp.NE: "ne", CmpOp.GE: "sge", CmpOp.GT: "sgt"}
 
 
-def condition(body: Body, f: Formula, env: Mapping[str, SSAValue]) -> SSAValue:
+def _negated(body: Body, c: SSAValue) -> SSAValue:
+    return body.add(arith.XOrIOp(c, body.constant(1, i1)))
+
+
+def condition(body: Body, f: Formula, env: Mapping[str, SSAValue], lazy: Lazy | None = None) -> SSAValue:
     """The i1 value of a formula over the fields in `env`."""
     match f.kind:
         case Connective.CMP:
-            return body.add(arith.CmpiOp(index_value(body, f.lhs, env), index_value(body, f.rhs, env), _PREDICATE[f.op]))
+            left, right = index_value(body, f.lhs, env, lazy), index_value(body, f.rhs, env, lazy)
+            return body.add(arith.CmpiOp(left, right, _PREDICATE[f.op]))
         case Connective.NOT:
-            return body.add(arith.XOrIOp(condition(body, f.args[0], env), body.constant(1, i1)))
+            return _negated(body, condition(body, f.args[0], env, lazy))
         case Connective.AND | Connective.OR:
-            make = arith.AndIOp if f.kind is Connective.AND else arith.OrIOp
+            is_and = f.kind is Connective.AND
             if not f.args:
                 return body.constant(1 if f.is_true else 0, i1)
-            first, *rest = [condition(body, a, env) for a in f.args]
-            for v in rest:
-                first = body.add(make(first, v))
-            return first
+            first, *rest = f.args
+            total = condition(body, first, env, lazy)
+            for a in rest:
+                inner = lazy
+                if lazy is not None and a.lookups():
+                    inner = lazy.when(body, total if is_and else _negated(body, total))
+                total = body.add((arith.AndIOp if is_and else arith.OrIOp)(total, condition(body, a, env, inner)))
+            return total

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import cast
 
 from xdsl.context import Context
@@ -25,9 +26,10 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects import ttm, upl
-from upl_mlir.dialects.upl import Special, UplType
+from upl_mlir.dialects.upl import Port, Special, UplType
 from upl_mlir.dialects.upl.query import (
     Endpoint,
+    domain_of,
     endpoints,
     first_index,
     is_integer_array,
@@ -37,12 +39,17 @@ from upl_mlir.dialects.upl.query import (
     target_port,
 )
 from upl_mlir.dialects.upl.values import hint
-from upl_mlir.passes.build import Body, condition, index_value
+from upl_mlir.passes.build import Body, Lazy, condition, index_value
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
-from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
+from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
 
 MAX_BOOT_TOKENS = 1 << 20
+MAX_EXPANDED = 1 << 16
+"""Tokens that an arrow with `*` may become at most."""
+OPEN_RUNS = 2
+"""Runs of neighbouring `*` fields that the machine's tokens may have."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,12 @@ class LowerHwPass(ModulePass):
         program.erase()
 
 
-def lower_hw(program: upl.ProgramOp, machine: str | None = None) -> ttm.ProgramOp:
-    """The machine's program.  Raises UplError (UPL1730–UPL1732)."""
+def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int = 4) -> ttm.ProgramOp:
+    """The machine's program; nodes with more than `max_inputs` inputs are divided, in place.
+
+    Raises UplError (UPL1730–UPL1732).
+    """
+    limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)
 
 
@@ -152,10 +163,8 @@ class _Lowering:
 
     def _inputs(self, op: upl.NodeOp) -> list[ttm.Input]:
         out: list[ttm.Input] = []
-        for p in op.ports:
+        for p in tokens_for(op):
             what = f"`{op.symbol}.{p.name}`"
-            if p.gather is not None and isinstance(p.count, IndexExpr) and p.count.name and op.port(p.count.name):
-                raise error("UPL1732", f"{what} counts its summands by the input `{p.count}`: not built yet", span_of(op))
             out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather.value if p.gather else ""))
         return out
 
@@ -163,7 +172,7 @@ class _Lowering:
         """Gathers without summands are complete from the start (LANGUAGE 3.3)."""
         out: list[Operation] = []
         for p in op.ports:
-            if p.gather is None or not isinstance(p.count, IndexExpr):
+            if p.gather is None or not isinstance(p.count, IndexExpr) or _counted_by_input(op, p):
                 continue
             none = self.sets.domain(op.symbol).constrain(Formula.compare(p.count, CmpOp.LE, 0))
             for n, point in enumerate(none.points()):
@@ -174,16 +183,18 @@ class _Lowering:
 
     # -- code --------------------------------------------------------------------------------------------------------
     def _body(self, op: upl.InputOp | upl.NodeOp) -> Region:
-        block = Block(arg_types=[_narrow(a.type) for a in op.block.args])
+        args = list(op.block.args)
+        names_: list[str] = [*op.fields, op.symbol]
+        if isinstance(op, upl.NodeOp):
+            ports = [p.name for p in tokens_for(op)]
+            names_ = [*op.fields, *ports]
+            args = [*args[: len(op.fields)], *map(op.arg, ports)]
+        block = Block(arg_types=[_narrow(a.type) for a in args])
         env: dict[SSAValue, SSAValue] = {}
-        for old, new in zip(op.block.args, block.args, strict=True):
+        for old, new in zip(args, block.args, strict=True):
             new.name_hint = old.name_hint
             env[old] = new
-        names: dict[str, SSAValue] = dict(zip(op.fields, block.args, strict=False))
-        if isinstance(op, upl.NodeOp):
-            names |= dict(zip([p.name for p in op.ports], block.args[len(op.fields) :], strict=True))
-        else:
-            names[op.symbol] = block.args[-1]
+        names: dict[str, SSAValue] = dict(zip(names_, block.args, strict=True))
         code = _Code(self, Body(block), names)
         for o in op.block.ops:
             code.body.location = o.location
@@ -204,24 +215,122 @@ class _Lowering:
         for it in send.loops:
             lo, hi = inner.index(it.lo), inner.index(it.hi)
             inner = inner.nested(partial(ttm.ForOp, lo, hi), (it.name,))
-        if not send.when_point.is_true:
-            point = inner.condition(send.when_point)
-            inner = inner.nested(partial(ttm.WhenOp, point), ())
-        tag = [None if e is None else inner.index(e) for e in send.index.data]
-        count = self._count(send)
+        point, index, count = send.when_point, send.index.data, self._count(send)
+        if self._expands(send):
+            inner, index, inside = self._each(inner, send)
+            point = point & inside
+            count = count if isinstance(count, Special) else IndexExpr.of(1)
+        if not point.is_true:
+            inner = inner.nested(partial(ttm.WhenOp, inner.condition(point)), ())
+        tag = [None if e is None else inner.index(e) for e in index]
         times = None if isinstance(count, Special) or count.constant == 1 else inner.index(count)
-        inner.body.emit(
-            ttm.SendOp(env[send.value], send.target, tag, times, unbounded=count is Special.UNBOUNDED)
-        )
+        node, name = endpoints(self.program)[send.target_name], send.target_port
+        if isinstance(node, upl.NodeOp):
+            for p in node.ports:
+                if p.gather is not None and isinstance(p.count, IndexExpr) and p.count.name == name:
+                    self._tell(inner, send, node, p, tag, env[send.value])
+            if name in counting_only(node):
+                return
+        inner.body.emit(ttm.SendOp(env[send.value], send.target, tag, times, unbounded=count is Special.UNBOUNDED))
+
+    def _tell(
+        self, code: _Code, send: upl.SendOp, node: upl.NodeOp, port: Port, tag: Sequence[SSAValue | None], n: SSAValue
+    ) -> None:
+        """Tell a gather the number of its summands by one more of them, which changes nothing."""
+        if send.multiplicity is Special.UNBOUNDED or None in tag:
+            where = f"`{node.symbol}.{send.target_port}`"
+            message = f"{where} counts summands, and is sent with `##` or `*`: not built yet"
+            raise error("UPL1732", message, span_of(send))
+        add, constant = code.body.add, code.body.constant
+        assert port.gather is not None
+        type_ = _narrow(port.type.mlir())
+        neutral = constant(_NEUTRAL[port.gather.value, type_ == f32], type_)
+        if port.gather.value == "+" and type_ == f32:
+            # Only -0 leaves every sum as it is; without summands the sum is +0.
+            none = add(arith.CmpiOp(n, constant(0, i32), "eq"))
+            neutral = add(arith.SelectOp(none, constant(0.0, f32), neutral))
+        total = add(arith.AddiOp(n, constant(1, i32)))
+        code.body.emit(ttm.SendOp(neutral, upl.port_ref(node.symbol, port.name), tag, total, unbounded=False))
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (MACHINE section 1)."""
+        """The multiplicity on the machine: every summand carries the number of summands (MACHINE section 1), `##` if an
+        input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)
         if port.gather is None or not isinstance(port.count, IndexExpr):
             return send.multiplicity
+        if _counted_by_input(target, port):
+            return Special.UNBOUNDED
         index = {f: e for f, e in zip(target.fields, send.index.data, strict=True) if e is not None}
         return port.count.substitute(index)
+
+    # -- `*` where an input gets tokens with different ones: a token for each point instead
+    def _expands(self, send: upl.SendOp) -> bool:
+        """Whether an arrow's `*` becomes tokens: its input gets others with different `*`, or counts summands, or there are
+        too many `*` for the machine."""
+        if None not in send.index.data:
+            return False
+        into = self.sets.into(send.target_name, send.target_port)
+        stars = {tuple(e is None for e in a.send.index.data) for a in into}
+        runs = sum(is_open for is_open, _ in groupby(e is None for e in send.index.data))
+        node = self.sets.ends[send.target_name]
+        counts = isinstance(node, upl.NodeOp) and any(_counts(p) == send.target_port for p in node.ports)
+        if len(stars) == 1 and not counts and runs <= OPEN_RUNS:
+            return False
+        return all(self._exact_fibres(a) for a in into if None in a.send.index.data)
+
+    def _exact_fibres(self, a: Arrow) -> bool:
+        """Whether every token of an arrow is for as many points of the target as its multiplicity says."""
+        count = a.send.multiplicity
+        relation = self.sets.relation(a)
+        if isinstance(count, Special):
+            return count is Special.UNBOUNDED
+        at = (*a.src, *a.loops)
+        found: dict[tuple[int, ...], int] = {}
+        place = [a.dims.index(d) for d in at]
+        for n, point in enumerate(relation.points()):
+            if n >= MAX_EXPANDED:
+                return False
+            key = tuple(point[i] for i in place)
+            found[key] = found.get(key, 0) + 1
+        ctx = self.sets.ctx
+        return all(
+            count.evaluate({**ctx.constants, **dict(zip(at, key, strict=True))}, ctx.read) == n
+            for key, n in found.items()
+        )
+
+    def _each(self, code: _Code, send: upl.SendOp) -> tuple[_Code, tuple[IndexExpr, ...], Formula]:
+        """Loops over the `*` fields of an arrow's target; the index then, and the condition that it is in the domain."""
+        target = endpoints(self.program)[send.target_name]
+        domain = self.sets.domain(send.target_name)
+        index: list[IndexExpr] = []
+        for f, e in zip(target.fields, send.index.data, strict=True):
+            if e is None:
+                lo, hi = domain.extent(f)
+                assert lo is not None and hi is not None  # else the field has no width
+                bounds = code.index(IndexExpr.of(lo)), code.index(IndexExpr.of(hi))
+                code = code.nested(partial(ttm.ForOp, *bounds), (f"{f}'",))
+                e = IndexExpr.of(f"{f}'")
+            index.append(e)
+        inside = domain_of(target) or TRUE
+        return code, tuple(index), inside.substitute(dict(zip(target.fields, index, strict=True)))
+
+
+def _counts(port: Port) -> str | None:
+    """The input that counts a gather's summands, if one does."""
+    return port.count.name if port.gather is not None and isinstance(port.count, IndexExpr) else None
+
+
+def _counted_by_input(op: Endpoint, port: Port) -> bool:
+    name = _counts(port)
+    return isinstance(op, upl.NodeOp) and name is not None and op.port(name) is not None
+
+
+_NEUTRAL: dict[tuple[str, bool], float] = {
+    ("+", True): -0.0, ("+", False): 0, ("*", True): 1.0, ("*", False): 1, ("min", True): float("inf"),
+    ("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), ("&&", False): 1, ("||", False): 0,
+}  # fmt: skip
+"""What changes nothing, by operator and whether it is of reals."""
 
 
 class _Code:
@@ -244,19 +353,22 @@ class _Code:
     def index(self, e: IndexExpr) -> SSAValue:
         """An index expression as i32 code."""
         folded = self._folded(e)
-        return self._written(folded.names, lambda body, env: index_value(body, folded, env))
+        return self._written(folded.names, lambda body, env: index_value(body, folded, env, self._lazy()))
 
     def condition(self, f: Formula) -> SSAValue:
         """A formula as i1 code."""
-        return self._written(f.names, lambda body, env: condition(body, f, env))
+        return self._written(f.names, lambda body, env: condition(body, f, env, self._lazy()))
+
+    def _lazy(self) -> Lazy:
+        """The machine computes all branches: what a branch reads must not stop it where the branch is not taken."""
+        arrays = self.lowering.sets.ctx.arrays
+        return Lazy(lambda name: arrays[name].lower)
 
     def _folded(self, e: IndexExpr) -> IndexExpr:
         ctx = self.lowering.sets.ctx
         return e.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
 
-    def _written(
-        self, names: Iterable[str], write: Callable[[Body, Mapping[str, SSAValue]], SSAValue]
-    ) -> SSAValue:
+    def _written(self, names: Iterable[str], write: Callable[[Body, Mapping[str, SSAValue]], SSAValue]) -> SSAValue:
         """Write code over i64 stand-ins for the names, then copy it into the body in the machine's types."""
         used = sorted(n for n in names if n in self.names)
         block = Block(arg_types=[i64] * len(used))
@@ -311,4 +423,3 @@ class _Code:
         if isinstance(op.results[0].type, AnyFloat):
             return self.body.constant(self.lowering.reals[name], f32)
         return self._integer(self.lowering.sets.ctx.constants[name], i32, op)
-

@@ -1,13 +1,18 @@
 """The boundary between the package and its users: every failure becomes a message and an exit status.
 
 0: success; 1: the input is at fault; 2: the command line is; 130: interrupted.  A Python traceback is shown only with
-`--debug`, and is then a defect of this package to report.
+`--debug`, and is then a defect of this package to report; what reproduces it is written to a folder.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import shlex
+import shutil
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,7 +50,45 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
         if "--debug" in args:
             raise
         print(describe_exception(e), file=sys.stderr)
+        if is_defect(e) and (folder := write_reproducer(args, e)):
+            print(f"  note: {folder} has what reproduces it: command, files, traceback; please report it", file=sys.stderr)
         return 1
+
+
+def is_defect(e: BaseException) -> bool:
+    """Whether an exception is nobody's input's fault, but an error in this package."""
+    return describe_exception(e).startswith("error[UPL1000]")
+
+
+MAX_COPIED_BYTES = 16 << 20
+
+
+def write_reproducer(args: Sequence[str], e: BaseException) -> Path | None:
+    """A new folder with what reproduces a crash: the command, copies of the files it names, and the traceback.
+
+    None if it cannot be written.
+    """
+    tool = Path(sys.argv[0]).name
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="upl-crash-"))
+        command = [tool if tool in ("upl", "upl-opt") else "upl"]
+        for number, arg in enumerate(args):
+            head, sep, tail = arg.rpartition("=")
+            path = Path(tail)
+            if path.is_file() and path.stat().st_size <= MAX_COPIED_BYTES:
+                copy = f"{number}-{path.name}"
+                shutil.copyfile(path, folder / copy)
+                arg = f"{head}{sep}{copy}"
+            command.append(arg)
+        from upl_mlir import __version__
+
+        about = f"# upl-mlir {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        script = f"#!/bin/sh\n{about}cd \"$(dirname \"$0\")\" && {shlex.join([*command, '--debug'])}\n"
+        (folder / "run.sh").write_text(script, encoding="utf-8")
+        (folder / "traceback.txt").write_text("".join(traceback.format_exception(e)), encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    return folder
 
 
 def _forget_output() -> None:
@@ -71,7 +114,7 @@ def describe_exception(e: BaseException) -> str:
         case MemoryError():
             return str(UplError(Diagnostic("UPL1020", "out of memory")))
         case _:
-            note = "this is a defect of upl-mlir; run again with --debug and report what it prints"
+            note = "this is a defect of upl-mlir; --debug shows the traceback"
             what = (str(e).strip().splitlines() or [""])[0]
             return f"error[UPL1000]: internal error: {type(e).__name__}: {what}\n  note: {note}"
 

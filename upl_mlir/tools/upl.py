@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import draw, einsum, explain, fmt, plot, view
+from upl_mlir.tools import draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
     text = "plot a recorded run: parallelism and waiting tokens"
     plot.add_arguments(commands.add_parser("plot", help=text, description=text, allow_abbrev=False))
+    text = "what a machine costs: LUTs, flip-flops, block RAMs, and on request its clock"
+    synth.add_arguments(commands.add_parser("synth", help=text, description=text, allow_abbrev=False))
+    text = "run a program on many machines: which is the best for it?"
+    explore.add_arguments(commands.add_parser("explore", help=text, description=text, allow_abbrev=False))
     text = "format .upl files in place: one layout, nothing of the text lost"
     fmt.add_arguments(commands.add_parser("fmt", help=text, description=text, allow_abbrev=False))
     return top
@@ -91,7 +95,9 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--gather", choices=["relaxed", "ordered"], default="relaxed", help="how sums are folded")
     p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
     p.add_argument("--stats", metavar="S.json", help="write statistics")
-    p.add_argument("--trace", metavar="T.json", help="record the run, for `upl view --trace` (T.json.gz: compressed)")
+    p.add_argument(
+        "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"
+    )
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
@@ -170,9 +176,6 @@ def _arrays(items: Sequence[str]) -> dict[str, Any]:
 
 def _open(path: str) -> Any:
     """The array of a .npy file, or the arrays of an .npz file by name."""
-    import zipfile
-    import zlib
-
     import numpy as np
 
     try:
@@ -181,7 +184,7 @@ def _open(path: str) -> Any:
             return cast(Any, data) if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
     except FileNotFoundError:
         raise error("UPL1001", f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+    except Exception as e:  # a damaged file makes numpy, zipfile, zlib, tokenize and ast raise what they like
         why = "it holds Python objects" if "allow_pickle" in str(e) else e
         raise error("UPL1504", f"{path} is not an array file of numpy: {why}") from None
 
@@ -268,7 +271,8 @@ def _fmt(args: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
-    "einsum": einsum.run, "plot": plot.run, "fmt": _fmt,
+    "einsum": einsum.run, "plot": plot.run, "synth": synth.run, "explore": explore.run,
+    "fmt": _fmt,
 }  # fmt: skip
 
 

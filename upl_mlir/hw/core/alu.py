@@ -42,6 +42,8 @@ class Code(enum.IntEnum):
     FLOOR_F32 = 18
     MIN_F32 = 19
     MAX_F32 = 20
+    FMA_F32 = 21  # a * b + c, rounded once
+    FMC_F32 = 22  # a * c + b, rounded once
     ADD_I32 = 24
     SUB_I32 = 25
     MUL_I32 = 26
@@ -64,12 +66,12 @@ class Code(enum.IntEnum):
     SELECT = 44  # b if a else c
     I32_TO_F32 = 45
     F32_TO_I32 = 46
+    SHL_I32 = 47  # bits; the amount is b mod 32
+    SHR_I32 = 48  # the sign comes after
 
 
 ITERATIVE = (Code.DIV_F32, Code.SQRT_F32, Code.FLOORDIV_I32, Code.CEILDIV_I32, Code.MOD_I32)
 """Operations of the units that take one at a time."""
-PIPELINED = (Code.ADD_F32, Code.SUB_F32, Code.MUL_F32)
-"""Operations of the floating-point pipelines."""
 
 
 class Alu(wiring.Component):
@@ -181,6 +183,10 @@ class Alu(wiring.Component):
                 m.d.comb += self.result.eq(self._to_real(m))
             with m.Case(Code.F32_TO_I32):
                 self._to_integer(m)
+            with m.Case(Code.SHL_I32):
+                m.d.comb += self.result.eq((a << b[:5])[:32])
+            with m.Case(Code.SHR_I32):
+                m.d.comb += self.result.eq(sa >> b[:5])
         return m
 
     def _magnitude(self, m: Module) -> Value:

@@ -1,4 +1,4 @@
-"""A whole core, and the machine of one core with its ports for the host."""
+"""A core: matching, execution, its token queue, and the ports by which it takes tokens and gives them away."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
@@ -11,30 +11,32 @@ from __future__ import annotations
 import enum
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.execution import Execution
 from upl_mlir.hw.core.layouts import (
     CONFIG_BITS,
+    CORE_BITS,
     Dimensions,
     Failure,
     Kind,
     Memory,
     activation_layout,
-    entry_layout,
-    instruction_layout,
-    node_layout,
-    send_layout,
+    flit_layout,
     token_layout,
-    walk_layout,
+    watch_layout,
 )
 from upl_mlir.hw.core.matching import Matching
+from upl_mlir.hw.core.place import Placer
+from upl_mlir.hw.core.queue import TokenQueue
+from upl_mlir.hw.direct.matching import DirectMatching
+from upl_mlir.hw.machine import Organisation
 
 
 class Event(enum.IntEnum):
-    """What may happen in a cycle; bit n of the port `events` counts event n."""
+    """What may happen in a core in a cycle; bit n of the port `events` stands for event n."""
 
     TAKEN = 0
     """A token went into the matching unit."""
@@ -49,7 +51,7 @@ class Event(enum.IntEnum):
     SENT = 5
     """A token left the send engine."""
     HOST_IN = 6
-    """A token came from the host."""
+    """The token that the matching unit took came from the host."""
     HOST_OUT = 7
     """A token went to the host."""
     WAIT_ACTIVATION = 8
@@ -57,91 +59,129 @@ class Event(enum.IntEnum):
     WAIT_REDUCER = 9
     """A token waited, as too many additions were under way."""
     WAIT_QUEUE = 10
-    """The send engine waited for the token queue or the host."""
+    """The send engine waited for the token queue, the network or the host."""
     WAIT_HOST = 11
-    """The host waited with a token."""
+    """A token of the host waited."""
     WAIT_CONTEXT = 12
     """An activation waited for a free context."""
     SPILLED = 13
     """A record went from its set to the backing memory."""
     WAIT_BACKING = 14
     """A token waited for the backing memory."""
+    QUEUE_SPILLED = 15
+    """A token went to the backing memory of the token queue."""
+    LEFT = 16
+    """A token left for another core."""
+    CAME = 17
+    """A token came from another core."""
+    WAIT_NETWORK = 18
+    """A token for another core waited for the network."""
+    EXECUTING = 19
+    """Activations were under way."""
+    MATCHING = 20
+    """Something was under way in the matching unit, sums among it."""
+    QUEUED = 21
+    """Tokens were in the queue."""
 
 
-MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT"))
+STATES = (Event.EXECUTING, Event.MATCHING, Event.QUEUED)
+MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in STATES)
 """The events that show that a machine goes on."""
 
 CHECKSUM_BITS = 32
+BUFFER = 2
+"""Depth of the queues at the ports."""
 
 
-class Machine(wiring.Component):
-    """One core with its host.
+def configuration_ports() -> dict[str, object]:
+    """The bus that loads a machine: `select` names a memory; wide rows come in parts of 64 bits, the highest first, all but
+    the last with select 0."""
+    return {
+        "config_en": In(1),
+        "config_select": In(Memory),
+        "config_address": In(16),
+        "config_data": In(CONFIG_BITS),
+    }
 
-    token_* with token_valid, token_ready: tokens in; output_* with output_valid, output_ready: tokens out, whose node is
-    the number of the output. config_en, config_select (a `Memory`), config_address, config_data: loading; wide rows come
-    in parts of 64 bits, the highest first, all but the last with select 0.
-    idle: nothing is under way. failure, failing_*: why the machine has stopped. events, fired_node, taken_node: see
-    `Event`. used: records in the store, spilled: those of them in backing memory. queued: tokens in the queue. checksum:
-    a digest of all that went through the ports of the units, to compare simulators.
+
+def core_ports(d: Dimensions) -> dict[str, object]:
+    """The ports of a core."""
+    token, flit = token_layout(d).size, flit_layout(d).size
+    return {
+        "host_valid": In(1),
+        "host_ready": Out(1),
+        "host_data": In(token),
+        "network_valid": In(1),
+        "network_ready": Out(1),
+        "network_data": In(token),
+        "sent_valid": Out(1),
+        "sent_ready": In(1),
+        "sent_data": Out(flit),
+        "output_valid": Out(1),
+        "output_ready": In(1),
+        "output_data": Out(token),
+        "number": In(CORE_BITS),
+        **configuration_ports(),
+        "idle": Out(1),
+        "failure": Out(Failure),
+        "failing_node": Out(d.node_bits),
+        "failing_input": Out(d.input_bits),
+        "failing_tag": Out(d.tag_bits),
+        "events": Out(len(Event)),
+        "fired_node": Out(d.node_bits),
+        "taken_node": Out(d.node_bits),
+        "watch": Out(watch_layout(d).size),
+        "used": Out(range(d.sets * d.ways + d.spill_words + 2)),
+        "spilled": Out(range(d.spill_words + 2)),
+        "queued": Out(range(d.queue_front + d.queue_words + 1)),
+        "checksum": Out(CHECKSUM_BITS),
+        "look_set": In(d.set_bits),
+        "look_way": In(d.way_bits),
+        "look_spilled": In(range(d.spill_words + 1)),
+        "look_valid": Out(1),
+        "look_class": Out(d.class_bits),
+        "look_node": Out(d.node_bits),
+        "look_tag": Out(d.tag_bits),
+        "look_left": Out(d.multiplicity_bits),
+        "look_present": Out(d.max_inputs),
+        "look_total": Out(d.multiplicity_bits),
+    }
+
+
+def matching_unit(d: Dimensions) -> Matching | DirectMatching:
+    """The matching unit of the organisation."""
+    return DirectMatching(d) if d.organisation is Organisation.DIRECT else Matching(d)
+
+
+class Core(wiring.Component):
+    """One core. All ports depend on registers only, and go into registers.
+
+    host_*: tokens of the host, which are taken when nothing else waits; network_*: tokens from other cores, which are
+    always taken in the end; sent_*: tokens for other cores; output_*: tokens to the host, whose node is the number of
+    the output. number (in): of this core. config_*: see `configuration_ports`.
+    idle: nothing is under way. failure, failing_*: why the core has stopped. events, fired_node, taken_node: see
+    `Event`; watch: the same with tokens and indices. used: records in the store, spilled: those of them in backing memory.
+    queued: tokens in the queue. checksum: a digest of all that went through the ports of the units, to compare simulators.
     look_*: at rest, looks at a record of the store, or of the backing memory, two cycles later.
     """
 
     def __init__(self, d: Dimensions):
         self.d = d
-        super().__init__(
-            {
-                "token_valid": In(1),
-                "token_ready": Out(1),
-                "token_kind": In(2),
-                "token_node": In(d.node_bits),
-                "token_input": In(d.input_bits),
-                "token_tag": In(d.tag_bits),
-                "token_multiplicity": In(d.multiplicity_bits),
-                "token_value": In(32),
-                "output_valid": Out(1),
-                "output_ready": In(1),
-                "output_node": Out(d.node_bits),
-                "output_tag": Out(d.tag_bits),
-                "output_value": Out(32),
-                "config_en": In(1),
-                "config_select": In(Memory),
-                "config_address": In(16),
-                "config_data": In(CONFIG_BITS),
-                "idle": Out(1),
-                "failure": Out(Failure),
-                "failing_node": Out(d.node_bits),
-                "failing_input": Out(d.input_bits),
-                "failing_tag": Out(d.tag_bits),
-                "events": Out(len(Event)),
-                "fired_node": Out(d.node_bits),
-                "taken_node": Out(d.node_bits),
-                "used": Out(range(d.sets * d.ways + d.spill_words + 2)),
-                "spilled": Out(range(d.spill_words + 2)),
-                "queued": Out(range(d.queue_words + 1)),
-                "checksum": Out(CHECKSUM_BITS),
-                "look_set": In(d.set_bits),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "look_valid": Out(1),
-                "look_class": Out(d.class_bits),
-                "look_node": Out(d.node_bits),
-                "look_tag": Out(d.tag_bits),
-                "look_left": Out(d.multiplicity_bits),
-                "look_present": Out(d.max_inputs),
-                "look_total": Out(d.multiplicity_bits),
-            }
-        )
+        super().__init__(core_ports(d))
 
     def elaborate(self, platform: object) -> Module:
-        """matching → activations → execution → token queue → matching."""
+        """queue → matching → activations → execution → queue or network."""
         d = self.d
         m = Module()
         token = token_layout(d)
-        m.submodules.matching = matching = Matching(d)
+        m.submodules.matching = matching = matching_unit(d)
         m.submodules.execution = execution = Execution(d)
-        m.submodules.activations = activations = SyncFIFOBuffered(width=activation_layout(d).size, depth=4)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=token.size, depth=d.queue_words)
-        self._load(m, matching, execution)
+        m.submodules.activations = activations = SyncFIFOBuffered(width=activation_layout(d).size, depth=32)
+        m.submodules.queue = queue = TokenQueue(token.size, d.queue_front, d.queue_words, d.backing_cycles)
+        m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=BUFFER)
+        m.submodules.outputs = outputs = SyncFIFO(width=token.size, depth=BUFFER)
+        placer = Placer(d) if d.network else None
+        self._load(m, matching, execution, placer)
 
         m.d.comb += [
             activations.w_data.eq(matching.activation.payload.as_value()),
@@ -153,30 +193,35 @@ class Machine(wiring.Component):
         ]
         sent = execution.token.payload
         outward = Signal()
+        inward, inward_ready = Signal(), Signal()
         m.d.comb += [
             outward.eq(sent.kind == Kind.HOST),
-            queue.w_data.eq(sent.as_value()),
-            queue.w_en.eq(execution.token.valid & ~outward),
-            execution.token.ready.eq(Mux(outward, self.output_ready, queue.w_rdy)),
-            self.output_valid.eq(execution.token.valid & outward),
-            self.output_node.eq(sent.node),
-            self.output_tag.eq(sent.tag),
-            self.output_value.eq(sent.value),
+            inward.eq(execution.token.valid & ~outward),
+            execution.token.ready.eq(Mux(outward, outputs.w_rdy, inward_ready)),
+            outputs.w_en.eq(execution.token.valid & outward),
+            outputs.w_data.eq(sent.as_value()),
+            self.output_valid.eq(outputs.r_rdy),
+            self.output_data.eq(outputs.r_data),
+            outputs.r_en.eq(self.output_ready),
         ]
+        if placer is None:
+            m.d.comb += [queue.w_valid.eq(inward), queue.w_data.eq(sent.as_value()), inward_ready.eq(queue.w_ready)]
+            at_rest, network = Const(1), {}
+        else:
+            m.submodules.placer = placer
+            at_rest, network = self._connect(m, placer, queue, sent, inward, inward_ready)
+
         # Tokens of the program go before those of the host: what is begun is finished before more is begun.
-        given = Signal(token)
         m.d.comb += [
-            given.kind.eq(self.token_kind),
-            given.node.eq(self.token_node),
-            given.input.eq(self.token_input),
-            given.tag.eq(self.token_tag),
-            given.multiplicity.eq(self.token_multiplicity),
-            given.value.eq(self.token_value),
-            matching.token.payload.eq(Mux(queue.r_rdy, queue.r_data, given.as_value())),
-            matching.token.valid.eq(queue.r_rdy | self.token_valid),
-            queue.r_en.eq(matching.token.ready),
-            self.token_ready.eq(matching.token.ready & ~queue.r_rdy),
+            hosts.w_en.eq(self.host_valid),
+            hosts.w_data.eq(self.host_data),
+            self.host_ready.eq(hosts.w_rdy),
+            matching.token.payload.eq(Mux(queue.r_valid, queue.r_data, hosts.r_data)),
+            matching.token.valid.eq(queue.r_valid | hosts.r_rdy),
+            queue.r_ready.eq(matching.token.ready),
+            hosts.r_en.eq(matching.token.ready & ~queue.r_valid),
         ]
+        waiting = data.View(token, queue.w_data)
         with m.If(matching.failure != Failure.NONE):
             m.d.comb += [
                 self.failure.eq(matching.failure), self.failing_node.eq(matching.failing.node),
@@ -187,13 +232,13 @@ class Machine(wiring.Component):
                 self.failure.eq(execution.failure), self.failing_node.eq(execution.failing_node),
                 self.failing_tag.eq(execution.failing_tag),
             ]  # fmt: skip
-        with m.Elif(execution.token.valid & ~outward & ~queue.w_rdy):
-            m.d.comb += [self.failure.eq(Failure.QUEUE), self.failing_node.eq(sent.node),
-                         self.failing_input.eq(sent.input), self.failing_tag.eq(sent.tag)]  # fmt: skip
+        with m.Elif(queue.full):
+            m.d.comb += [self.failure.eq(Failure.QUEUE), self.failing_node.eq(waiting.node),
+                         self.failing_input.eq(waiting.input), self.failing_tag.eq(waiting.tag)]  # fmt: skip
         m.d.comb += [
             self.idle.eq(
-                matching.idle & execution.idle & ~queue.r_rdy & (queue.level == 0) & ~activations.r_rdy
-                & (activations.level == 0) & ~self.token_valid
+                matching.idle & execution.idle & (queue.level == 0) & (activations.level == 0) & (hosts.level == 0)
+                & (outputs.level == 0) & at_rest
             ),
             self.used.eq(matching.used),
             self.spilled.eq(matching.spilled),
@@ -218,38 +263,93 @@ class Machine(wiring.Component):
             Event.WALKED: matching.walking,
             Event.ISSUED: execution.issuing,
             Event.SENT: execution.sending,
-            Event.HOST_IN: self.token_valid & self.token_ready,
-            Event.HOST_OUT: self.output_valid & self.output_ready,
+            Event.HOST_IN: hosts.r_rdy & hosts.r_en,
+            Event.HOST_OUT: outputs.w_en & outputs.w_rdy,
             Event.WAIT_ACTIVATION: matching.waiting_activation,
             Event.WAIT_REDUCER: matching.waiting_reducer,
             Event.WAIT_QUEUE: execution.token.valid & ~execution.token.ready,
-            Event.WAIT_HOST: self.token_valid & ~self.token_ready,
+            Event.WAIT_HOST: hosts.r_rdy & ~hosts.r_en,
             Event.WAIT_CONTEXT: execution.full,
             Event.SPILLED: matching.spilling,
             Event.WAIT_BACKING: matching.waiting_backing,
+            Event.QUEUE_SPILLED: queue.spilling,
+            Event.EXECUTING: ~execution.idle | (activations.level != 0),
+            Event.MATCHING: ~matching.idle,
+            Event.QUEUED: queue.level != 0,
+            **network,
         }
-        m.d.comb += self.events.eq(Cat(*(events[e] for e in Event)))
+        m.d.comb += self.events.eq(Cat(*(events.get(e, Const(0, 1)) for e in Event)))
+        self._watch(m, matching, execution)
         self._digest(m, matching, execution)
         return m
 
-    def _load(self, m: Module, matching: Matching, execution: Execution) -> None:
+    def _connect(
+        self, m: Module, placer: Placer, queue: TokenQueue, sent: Value, inward: Value, inward_ready: Value
+    ) -> tuple[Value, dict[Event, Value]]:
+        """Tokens for this core go to the queue, taking turns with those from the network; the others leave. The values:
+        nothing is under way here; and what happens."""
+        m.submodules.departures = departures = SyncFIFO(width=flit_layout(self.d).size, depth=BUFFER)
+        m.submodules.arrivals = arrivals = SyncFIFO(width=token_layout(self.d).size, depth=BUFFER)
+        flit = placer.flit
+        own, away, turn, chosen = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            placer.token.valid.eq(inward),
+            placer.token.payload.eq(sent),
+            inward_ready.eq(placer.token.ready),
+            own.eq(flit.valid & (flit.payload.home == self.number)),
+            away.eq(flit.valid & (flit.payload.home != self.number)),
+            chosen.eq(own & (turn | ~arrivals.r_rdy)),  # the token for this core, not the one from the network
+            queue.w_valid.eq(own | arrivals.r_rdy),
+            queue.w_data.eq(Mux(chosen, flit.payload.token.as_value(), arrivals.r_data)),
+            arrivals.r_en.eq(queue.w_ready & ~chosen),
+            flit.ready.eq(Mux(away, departures.w_rdy, queue.w_ready & chosen)),
+            departures.w_en.eq(away),
+            departures.w_data.eq(flit.payload.as_value()),
+            self.sent_valid.eq(departures.r_rdy),
+            self.sent_data.eq(departures.r_data),
+            departures.r_en.eq(self.sent_ready),
+            arrivals.w_en.eq(self.network_valid),
+            arrivals.w_data.eq(self.network_data),
+            self.network_ready.eq(arrivals.w_rdy),
+        ]
+        with m.If(own & arrivals.r_rdy & queue.w_ready):
+            m.d.sync += turn.eq(~turn)
+        events: dict[Event, Value] = {
+            Event.LEFT: away & departures.w_rdy,
+            Event.CAME: arrivals.r_rdy & arrivals.r_en,
+            Event.WAIT_NETWORK: away & ~departures.w_rdy,
+        }
+        return placer.idle & (departures.level == 0) & (arrivals.level == 0), events
+
+    def _watch(self, m: Module, matching: Matching | DirectMatching, execution: Execution) -> None:
+        watch = data.View(watch_layout(self.d), self.watch)
+        m.d.comb += [
+            watch.taken.valid.eq(matching.taken),
+            watch.taken.token.eq(matching.token.payload),
+            watch.fired.valid.eq(matching.activation.valid & matching.activation.ready),
+            watch.fired.node.eq(matching.activation.payload.node),
+            watch.fired.tag.eq(matching.activation.payload.tag),
+            watch.sent.valid.eq(execution.sending),
+            watch.sent.token.eq(execution.token.payload),
+            watch.added.eq(matching.added),
+        ]
+
+    def _load(self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None) -> None:
         """The configuration bus: a staging register, from which a row goes into the memory that is selected."""
-        d = self.d
-        shapes = (node_layout(d), walk_layout(d), entry_layout(d), instruction_layout(), send_layout(d))
-        parts = -(-max(shape.size for shape in shapes) // CONFIG_BITS)
-        staged = Signal(parts * CONFIG_BITS)
-        row = Signal(parts * CONFIG_BITS)
-        m.d.comb += row.eq(Cat(self.config_data, staged))
-        with m.If(self.config_en):
-            m.d.sync += staged.eq(row)
         targets = {
             Memory.NODE: (matching.node_en, matching.node_address, matching.node_data),
-            Memory.WALK: (matching.walk_en, matching.walk_address, matching.walk_data),
             Memory.ENTRY: (execution.entry_en, execution.entry_address, execution.entry_data),
             Memory.CODE: (execution.code_en, execution.code_address, execution.code_data),
             Memory.SEND: (execution.send_en, execution.send_address, execution.send_data),
             Memory.TABLE: (execution.table_en, execution.table_address, execution.table_data),
         }
+        if isinstance(matching, DirectMatching):
+            targets[Memory.RANK] = (matching.rank_en, matching.rank_address, matching.rank_data)
+        else:
+            targets[Memory.WALK] = (matching.walk_en, matching.walk_address, matching.walk_data)
+        if placer is not None:
+            targets[Memory.PLACE] = (placer.place_en, placer.place_address, placer.place_data)
+        row = configuration_row(m, self, max(len(Value.cast(written)) for _, _, written in targets.values()))
         for select, (enable, address, written) in targets.items():
             m.d.comb += [
                 enable.eq(self.config_en & (self.config_select == select)),
@@ -257,8 +357,8 @@ class Machine(wiring.Component):
                 (written if select is Memory.TABLE else written.as_value()).eq(row),
             ]
 
-    def _digest(self, m: Module, matching: Matching, execution: Execution) -> None:
-        """Turn the checksum by one place and mix in what goes through the ports in this cycle."""
+    def _digest(self, m: Module, matching: Matching | DirectMatching, execution: Execution) -> None:
+        """Turn the checksum by one place and mix in what goes through the ports in this cycle; it stays while idle."""
         mixed: Value = Const(0, CHECKSUM_BITS)
         for place, (valid, what) in enumerate(
             (
@@ -272,6 +372,16 @@ class Machine(wiring.Component):
                 piece = what[first : first + CHECKSUM_BITS]
                 padded = Cat(piece, Const(0, CHECKSUM_BITS - len(piece))) if len(piece) < CHECKSUM_BITS else piece
                 mixed = mixed ^ Mux(valid, padded.rotate_left((first // 7 + 5 * place) % CHECKSUM_BITS), 0)
-        m.d.sync += self.checksum.eq((self.checksum.rotate_left(1) ^ mixed) + 1)
+        with m.If(~self.idle):
+            m.d.sync += self.checksum.eq((self.checksum.rotate_left(1) ^ mixed) + 1)
 
 
+def configuration_row(m: Module, ports: Core | wiring.Component, bits: int) -> Value:
+    """The row that is being written by the configuration bus of a component, of at most so many bits."""
+    parts = -(-bits // CONFIG_BITS)
+    staged = Signal(parts * CONFIG_BITS)
+    row = Signal(parts * CONFIG_BITS)
+    m.d.comb += row.eq(Cat(ports.config_data, staged))
+    with m.If(ports.config_en):
+        m.d.sync += staged.eq(row)
+    return row

@@ -26,8 +26,12 @@ from upl_mlir.hw.core.layouts import (
     send_layout,
     walk_layout,
 )
+from upl_mlir.hw.direct.encode import direct_rows
+from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
+from upl_mlir.hw.direct.ranks import Ranks, Role, rank_program
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage
+from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.microcode import Constant, Send, ToHost, ToNode, ValueType
 
 _GATHERS = {
@@ -75,6 +79,9 @@ class Encoded:
     modes: list[list[Mode]] = field(default_factory=list[list[Mode]])
     outputs: list[tuple[IndexField, ...]] = field(default_factory=list[tuple[IndexField, ...]])
     patterns: dict[tuple[int, int], Pattern] = field(default_factory=dict[tuple[int, int], Pattern])
+    ranks: Ranks | None = None
+    """Where tokens wait, in the organisation `direct`."""
+    roles: list[list[Role]] = field(default_factory=list[list[Role]])
     code_words: int = 0
     send_words: int = 0
     table_words: int = 0
@@ -157,6 +164,8 @@ class _Encoder:
         self.out.outputs = [output_fields(o, self.d) for o in self.image.outputs]
         for number, node in enumerate(self.image.nodes):
             self._node(number, node)
+        if self.d.organisation is Organisation.DIRECT:
+            self._direct()
         for number, node in enumerate(self.image.nodes):
             self._code(number, compile_node(node, self.d.unbounded), node)
         for what, need, limit in (
@@ -174,7 +183,11 @@ class _Encoder:
         while row or not parts:
             parts.append(row & ((1 << CONFIG_BITS) - 1))
             row >>= CONFIG_BITS
-        sizes = {Memory.NODE: node_layout(self.d), Memory.WALK: walk_layout(self.d), Memory.SEND: send_layout(self.d)}
+        of_node = direct_node_layout if self.d.organisation is Organisation.DIRECT else node_layout
+        sizes = {
+            Memory.NODE: of_node(self.d), Memory.RANK: rank_layout(self.d), Memory.WALK: walk_layout(self.d),
+            Memory.SEND: send_layout(self.d),
+        }  # fmt: skip
         words = -(-sizes[select].size // CONFIG_BITS) if select in sizes else 1
         parts += [0] * (words - len(parts))
         for part in reversed(parts[1:]):
@@ -208,12 +221,14 @@ class _Encoder:
             for f in pattern.wild:
                 keys[-1] &= ~node.fields[f].mask
             open_everywhere &= pattern.wild
-            if modes[-1] is Mode.COUNTED:
+            if modes[-1] is Mode.COUNTED and d.organisation is not Organisation.DIRECT:
                 self._walk(number, n, node, sorted(pattern.wild))
         if open_everywhere and node.inputs:
             names = ", ".join(f"`{node.fields[f].name}`" for f in sorted(open_everywhere))
             raise error("UPL1704", f"no input of node `{node.name}` gives the field {names}")
         self.out.modes.append(modes)
+        if d.organisation is Organisation.DIRECT:
+            return
         rest = d.max_inputs - len(modes)
         row = {
             "plain": sum(1 << n for n, mode in enumerate(modes) if mode is not Mode.COUNTED),
@@ -223,12 +238,30 @@ class _Encoder:
         }
         self._write(Memory.NODE, number, node_layout(d).const(row).as_bits())
 
+    def _direct(self) -> None:
+        """The rows of the node table and of the ranks."""
+        self.out.roles = [
+            [Role(mode, self._pattern(number, n).wild) for n, mode in enumerate(modes)]
+            for number, modes in enumerate(self.out.modes)
+        ]
+        self.out.ranks = rank_program(self.image, self.out.roles, self.image.domains, self.d)
+        nodes, ranks = direct_rows(self.image, self.out.roles, self.out.ranks, self.d)
+        for number, row in enumerate(nodes):
+            self._write(Memory.NODE, number, row)
+        for number, row in enumerate(ranks):
+            self._write(Memory.RANK, number, row)
+
     def _walk(self, number: int, port: int, node: Node, wild: list[int]) -> None:
-        fields = [node.fields[f] for f in wild if node.fields[f].bits]
-        if len(fields) > WALK_LEVELS:
-            what = f"tokens of `{node.name}.{node.inputs[port].name}` have {len(fields)} `*` fields"
+        runs: list[int] = []  # masks: fields that lie side by side are counted through as one
+        for f in (node.fields[f] for f in wild if node.fields[f].bits):
+            if runs and runs[-1] >> f.offset - 1 & 1:
+                runs[-1] |= f.mask
+            else:
+                runs.append(f.mask)
+        if len(runs) > WALK_LEVELS:
+            what = f"tokens of `{node.name}.{node.inputs[port].name}` have {len(runs)} groups of `*` fields"
             raise error("UPL1710", f"{what}; the machine counts through {WALK_LEVELS}")
-        levels = [{"mask": f.mask, "step": 1 << f.offset, "last": f.mask} for f in fields]
+        levels = [{"mask": mask, "step": mask & -mask, "last": mask} for mask in runs]
         levels += [{"mask": 0, "step": 0, "last": 0}] * (WALK_LEVELS - len(levels))
         address = number << self.d.input_bits | port
         self._write(Memory.WALK, address, walk_layout(self.d).const({"levels": levels}).as_bits())
@@ -262,7 +295,11 @@ class _Encoder:
             (lower,), (length,) = table.lower, table.shape
             if not -(1 << 11) <= lower < 1 << 11 or length >= 1 << 16:
                 raise error("UPL1710", f"the array `{table.name}` is too long, or begins too far from 0, for the core")
-            parts |= {"b": lower & 0x3F, "c": lower >> 6 & 0x3F, "immediate": self.table_base[step.table] | length << 16}
+            parts |= {
+                "b": lower & 0x3F,
+                "c": lower >> 6 & 0x3F,
+                "immediate": self.table_base[step.table] | length << 16,
+            }
         if step.target is not None:
             parts["immediate"] = base + step.target
         if step.send is not None:
@@ -317,5 +354,3 @@ def _source(place: Place, registers: dict[int, int], node: Node) -> dict[str, in
     if place.operand is not None:
         return {"kind": int(FieldKind.REGISTER), "source": operand_number(place.operand, registers)}
     return {"kind": int(FieldKind.CONSTANT)}
-
-

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.alu import Code
+from upl_mlir.hw.core.functions import FUNCTIONS, Bits, lines_of
 from upl_mlir.hw.core.layouts import FIRST_INPUT, MAX_REGISTERS
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import Node
@@ -278,6 +279,9 @@ class _Compiler:
         if step.op is Op.BOOL_TO_I32:
             self.out.append(Step(Code.MOVE, step.result, b=places[1]))
             return
+        if step.op in FUNCTIONS:
+            self._function(step, [p for p in places if p is not None])
+            return
         if step.op not in _CODES:
             raise error(
                 "UPL1735", f"node `{self.node.name}`: the core has no operation `{step.op.value}` yet",
@@ -288,6 +292,20 @@ class _Compiler:
             assert step.immediate is not None
             table = int(step.immediate)
         self.out.append(Step(_CODES[step.op], step.result, places[0], places[1], places[2], table=table))
+
+    def _function(self, step: Instruction, arguments: list[Operand]) -> None:
+        """A function that is a sequence of instructions, in place."""
+        for n, argument in enumerate(arguments):
+            if isinstance(argument, Immediate):
+                arguments[n] = self._new()
+                self.out.append(Step(Code.MOVE, self.fresh, b=argument))
+        values = list(arguments)
+        for line in lines_of(step.op):
+            a, b, c = (Immediate(o.bits) if isinstance(o, Bits) else None if o is None else values[o]
+                       for o in (line.a, line.b, line.c))  # fmt: skip
+            values.append(self._new())
+            self.out.append(Step(line.code, self.fresh, a, b, c))
+        self.out[-1].result = step.result
 
     def _send(self, send: Send) -> None:
         inner = any(self._any(code) for code in _codes(send))

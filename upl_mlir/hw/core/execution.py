@@ -32,6 +32,7 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.send import SendEngine
 from upl_mlir.hw.core.slow import SlowUnit
+from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder, Multiplier
 
@@ -41,7 +42,7 @@ def result_layout(d: Dimensions) -> data.StructLayout:
     return data.StructLayout(
         {
             "valid": 1,
-            "kind": 2,  # 0 the value beside it, 1 sum, 2 product, 3 a table's word
+            "kind": 3,  # 0 the value beside it, 1 sum, 2 product, 3 a table's word
             "context": d.context_bits,
             "register": REGISTER_BITS,
             "last": 1,
@@ -176,6 +177,7 @@ class Execution(wiring.Component):
         passed = result_layout(d)
         m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed.size)
         m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
+        m.submodules.fma = fma = FusedMultiplyAdd(BINARY32, d.pass_cycles)
         m.submodules.slow = slow = SlowUnit(d)
         m.submodules.sends = sends = SyncFIFOBuffered(width=d.context_bits + d.send_bits + 1, depth=n)
         m.submodules.engine = engine = SendEngine(d)
@@ -201,6 +203,7 @@ class Execution(wiring.Component):
             going.value.eq(alu.result), going.kind.eq(0),
             adder.a.eq(a), adder.b.eq(Mux(operation == Code.SUB_F32, b ^ BINARY32.sign, b)), adder.pass_in.eq(going),
             multiplier.a.eq(a), multiplier.b.eq(b),
+            fma.a.eq(a), fma.b.eq(Mux(operation == Code.FMA_F32, b, c)), fma.c.eq(Mux(operation == Code.FMA_F32, c, b)),
             slow.start.eq(executing & iterative), slow.code.eq(operation), slow.a.eq(a), slow.b.eq(b),
             slow.context.eq(context), slow.register.eq(code.result), slow.last.eq(code.last),
             sends.w_en.eq(executing & (operation == Code.SEND)),
@@ -213,6 +216,8 @@ class Execution(wiring.Component):
                 m.d.comb += going.kind.eq(2)
             with m.Case(Code.LOAD):
                 m.d.comb += going.kind.eq(3)
+            with m.Case(Code.FMA_F32, Code.FMC_F32):
+                m.d.comb += going.kind.eq(4)
         # A word of a table comes a cycle later than what is computed here, and is taken along from there.
         word: Value = table_read.data
         for stage in range(d.pass_cycles - 1):
@@ -228,7 +233,7 @@ class Execution(wiring.Component):
             m.d.comb += [
                 write.en.eq(1), write.address.eq(Cat(out.register, out.context)),
                 write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
-                               Mux(out.kind == 3, word, out.value)))),
+                               Mux(out.kind == 3, word, Mux(out.kind == 4, fma.result, out.value))))),
                 finished.eq(1 << out.context), ended.eq(Mux(out.last, 1 << out.context, 0)),
             ]  # fmt: skip
         with m.Elif(slow.valid):

@@ -55,7 +55,16 @@ def gather(
     with m.Else():
         m.d.comb += value.eq(inplace.result)
     left, pending = Signal(d.multiplicity_bits), Signal(d.pending_bits)
-    m.d.comb += [left.eq(state.left - ~returning), pending.eq(state.pending + begin - (rides | returning))]
+    # A summand that does not know the number of summands counts down from 0, modulo; the one that does adds what is missing.
+    unknown = current.multiplicity == d.unbounded
+    tells = ~returning & ~unknown & (state.total == 0)
+    total = Signal(d.multiplicity_bits)
+    m.d.comb += [
+        total.eq(Mux(tells, current.multiplicity, state.total)),
+        left.eq(state.left - ~returning + Mux(tells, current.multiplicity, 0)),
+        pending.eq(state.pending + begin - (rides | returning)),
+    ]
+    wrong = ~unknown & (state.total != 0) & ((state.total != current.multiplicity) | (state.left == 0))
 
     with m.If(~returning & ((row.plain >> current.input) & 1 == 0)):
         m.d.comb += failing.eq(Failure.BAD_TOKEN)
@@ -66,24 +75,26 @@ def gather(
             complete(current.node, current.input, current.tag, current.value)
         with m.Else():
             m.d.comb += [
-                store.write_state.left.eq(current.multiplicity - 1), store.write_state.total.eq(current.multiplicity),
+                store.write_state.left.eq(Mux(unknown, 0, current.multiplicity) - 1),
+                store.write_state.total.eq(Mux(unknown, 0, current.multiplicity)),
                 store.write_state.mode.eq(mode), store.write_state.present.eq(1), store.write_state.pending.eq(0),
                 store.write_values[0].eq(current.value),
             ]  # fmt: skip
             allocate()
-    with m.Elif(~returning & ((state.total != current.multiplicity) | (state.left == 0))):
+    with m.Elif(~returning & wrong):
         m.d.comb += failing.eq(Failure.COUNT)
     with m.Elif((~pipelined & inplace.overflow) | (rides & reducer.overflow) | (returning & result_overflow)):
         m.d.comb += failing.eq(Failure.OVERFLOW)
     with m.Else():
         m.d.comb += [reducer.begin.eq(begin), ride.eq(rides)]
         m.d.comb += store.write_way.eq(Mux(returning, at_way, store.way))
-        with m.If((left == 0) & (pending == 0)):
+        with m.If((left == 0) & (pending == 0) & (total != 0)):
             m.d.comb += [store.write_key_en.eq(1), store.write_key.valid.eq(0)]
             found = store.found_key
             complete(found.node, found["class"][: d.input_bits], found.tag, value)
         with m.Else():
             m.d.comb += [
-                store.write_state_en.eq(1), store.write_state.left.eq(left), store.write_state.pending.eq(pending),
-                store.write_state.present.eq(keeps), store.write_values[0].eq(value), store.write_value.eq(1),
+                store.write_state_en.eq(1), store.write_state.left.eq(left), store.write_state.total.eq(total),
+                store.write_state.pending.eq(pending), store.write_state.present.eq(keeps),
+                store.write_values[0].eq(value), store.write_value.eq(1),
             ]  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.machine import Machine, Organisation
 
 VALUE_BITS = 32
 """Width of every value: IEEE binary32, two's complement, or 0/1 for a bool."""
@@ -78,7 +78,7 @@ class Failure(enum.IntEnum):
     INDEX = 10
     """A token was sent to an index that does not fit in the target's bits."""
     QUEUE = 11
-    """The token queue is full."""
+    """The backing memory of the token queue is full."""
 
 
 class Kind(enum.IntEnum):
@@ -94,7 +94,8 @@ class Kind(enum.IntEnum):
 @dataclass(frozen=True)
 class Dimensions:
     """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read
-    latency of its backing memory, latencies of its arithmetic, depths of its memories and queues."""
+    latency of its backing memory, latencies of its arithmetic, depths of its memories. The token queue has `queue_front`
+    tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another core."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -110,29 +111,37 @@ class Dimensions:
     div_cycles: int = 16
     sqrt_cycles: int = 16
     contexts: int = 8
-    code_words: int = 1024
+    code_words: int = 4096
     send_words: int = 256
     table_words: int = 4096
+    queue_front: int = 64
     queue_words: int = 4096
+    rank_rows: int = 64
+    organisation: Organisation = Organisation.HASHED
+    network: bool = False
 
     @classmethod
     def of(cls, machine: Machine) -> Dimensions:
         """The dimensions of each core of a machine."""
-        token, execution = machine.token, machine.execution
+        token, execution, matching = machine.token, machine.execution, machine.matching
+        direct = matching.organisation is Organisation.DIRECT
         return cls(
             tag_bits=token.tag_bits,
             max_fields=token.max_fields,
             max_inputs=token.max_inputs,
             node_bits=token.node_bits,
             multiplicity_bits=token.multiplicity_bits,
-            sets=machine.matching.entries // machine.matching.ways,
-            ways=machine.matching.ways,
-            spill_words=machine.matching.spill_capacity,
+            sets=matching.entries if direct else matching.entries // matching.ways,
+            ways=token.max_inputs + 1 if direct else matching.ways,  # banks, and the gather store
+            spill_words=0 if direct else matching.spill_capacity,
             backing_cycles=machine.matching.backing_latency_cycles,
+            queue_words=machine.matching.queue_capacity,
             add_cycles=execution.add_cycles,
             mul_cycles=execution.mul_cycles,
             div_cycles=execution.div_cycles,
             sqrt_cycles=execution.sqrt_cycles,
+            organisation=machine.matching.organisation,
+            network=machine.cores > 1,
         )
 
     @property
@@ -209,6 +218,57 @@ def activation_layout(d: Dimensions) -> data.StructLayout:
     """One firing: `node`, its full index `tag`, and `values` of its inputs."""
     return data.StructLayout(
         {"node": d.node_bits, "tag": d.tag_bits, "values": data.ArrayLayout(VALUE_BITS, d.max_inputs)}
+    )
+
+
+CORE_BITS = 4
+"""Width of the number of a core."""
+
+
+def flit_layout(d: Dimensions) -> data.StructLayout:
+    """What goes between cores: a token, and the core that it is for."""
+    return data.StructLayout({"home": CORE_BITS, "token": token_layout(d)})
+
+
+def added_layout(d: Dimensions) -> data.StructLayout:
+    """An operation that the reducer begins: the gather it belongs to, and its two operands."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "node": d.node_bits,
+            "input": d.input_bits,
+            "tag": d.tag_bits,
+            "left": VALUE_BITS,
+            "right": VALUE_BITS,
+        }
+    )
+
+
+def watch_layout(d: Dimensions) -> data.StructLayout:
+    """What a core does in a cycle, for traces: the token that was taken, the activation that left the matching unit, the
+    token that left the send engine, the operation that the reducer began."""
+    token = data.StructLayout({"valid": 1, "token": token_layout(d)})
+    fired = data.StructLayout({"valid": 1, "node": d.node_bits, "tag": d.tag_bits})
+    return data.StructLayout({"taken": token, "fired": fired, "sent": token, "added": added_layout(d)})
+
+
+PLACE_BITS = 16
+"""Precision of the hash that chooses the core of a token."""
+
+
+def place_layout(d: Dimensions) -> data.StructLayout:
+    """Which core a node's tokens are for: the bits of the tag that count (`mask`), whether they are hashed, else the place
+    from which on they are read, with what they are multiplied and what is added; the number of cores and the first one."""
+    return data.StructLayout(
+        {
+            "mask": d.tag_bits,
+            "hashed": 1,
+            "shift": OFFSET_BITS,
+            "factor": PLACE_BITS,
+            "constant": PLACE_BITS,
+            "count": CORE_BITS + 1,
+            "first": CORE_BITS,
+        }
     )
 
 
@@ -339,6 +399,9 @@ class Memory(enum.IntEnum):
     CODE = 4
     SEND = 5
     TABLE = 6
+    PLACE = 7
+    RANK = 9
+    """Rows of ranks, of the organisation `direct`."""
 
 
 CONFIG_BITS = 64

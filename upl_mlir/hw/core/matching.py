@@ -29,6 +29,7 @@ from upl_mlir.hw.core.layouts import (
     Failure,
     Kind,
     activation_layout,
+    added_layout,
     key_layout,
     node_layout,
     state_layout,
@@ -57,6 +58,7 @@ class Matching(wiring.Component):
     waiting_activation, waiting_reducer, probing (out): what happens in this cycle, for the counters.
     look (in), look_way (in): at rest, the set and way to look at, or look_spilled (in) the record of the backing memory, if
     it is not 0; looked_key, looked_state (out): the record, two cycles later.
+    added (out): the operation that the reducer begins in this cycle.
     spilling, waiting_backing (out): a record goes to the backing memory; a token waits for it.
     """
 
@@ -88,6 +90,7 @@ class Matching(wiring.Component):
                 "look_spilled": In(range(d.spill_words + 1)),
                 "spilling": Out(1),
                 "waiting_backing": Out(1),
+                "added": Out(added_layout(d)),
                 "looked_key": Out(key_layout(d)),
                 "looked_state": Out(state_layout(d)),
             }
@@ -389,7 +392,6 @@ class Matching(wiring.Component):
                         m.d.comb += failing.eq(Failure.BAD_TOKEN)
                     with m.Elif(attempt_fire()):
                         commit_next(Const(0, d.max_inputs))
-
                 with m.Case(Phase.COUNTED):
                     m.d.comb += self.probing.eq(1)
                     shared = Signal()
@@ -425,7 +427,6 @@ class Matching(wiring.Component):
                             m.d.sync += missed.eq(1)
                             m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), next_class.eq(d.max_inputs),
                                          next_tag.eq(place)]  # fmt: skip
-
                 with m.Case(Phase.SHARED):
                     m.d.comb += self.probing.eq(1)
                     mine = Signal(d.max_inputs)
@@ -457,7 +458,6 @@ class Matching(wiring.Component):
                             m.d.comb += [store.write_state_en.eq(1), store.write_value.eq(mine)]
                         with m.Else():
                             allocate()
-
                 with m.Case(Phase.COMMIT):
                     m.d.comb += self.probing.eq(1)
                     after = Signal(d.multiplicity_bits, name="after_commit")
@@ -470,7 +470,6 @@ class Matching(wiring.Component):
                     m.d.comb += rest.eq(saved_valid & ~lowest)
                     m.d.sync += saved_valid.eq(rest)
                     commit_next(rest)
-
                 with m.Case(Phase.OWN):
                     m.d.comb += [
                         self.probing.eq(1), store.write_state.left.eq(current.multiplicity),
@@ -480,7 +479,6 @@ class Matching(wiring.Component):
                         m.d.comb += failing.eq(Failure.DUPLICATE)
                     with m.Else():
                         allocate()
-
                 with m.Case(Phase.GATHER, Phase.RESULT):
                     m.d.comb += self.probing.eq(1)
                     gather(m, d, store, reducer, inplace, current, phase, row, at_set, at_way, result_value,
@@ -492,7 +490,9 @@ class Matching(wiring.Component):
                 m.d.sync += [self.failing.node.eq(store.found_key.node), self.failing.tag.eq(store.found_key.tag)]
         m.d.comb += [
             self.waiting_activation.eq(fire & ~self.activation.ready),
-            self.spilling.eq(spill.insert),
+            self.added.valid.eq(reducer.begin), self.added.node.eq(store.found_key.node),
+            self.added.input.eq(store.found_key["class"]), self.added.tag.eq(store.found_key.tag),
+            self.added.left.eq(reducer.left), self.added.right.eq(reducer.right), self.spilling.eq(spill.insert),
             self.waiting_backing.eq(detour != Detour.NONE),
             self.used.eq(store.used + spill.used), self.spilled.eq(spill.used),
             self.idle.eq(~working & ~waiting_valid & (completed.level == 0) & (reducer.active == 0)),

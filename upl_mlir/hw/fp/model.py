@@ -107,6 +107,19 @@ def mul(f: Format, a: int, b: int) -> int:
     return rounded(f, exact(f, a) * exact(f, b), negative=bool(sign))
 
 
+def fma(f: Format, a: int, b: int, c: int) -> int:
+    """a * b + c, rounded once."""
+    sign = (a ^ b) & f.sign
+    if is_nan(f, a) or is_nan(f, b) or is_nan(f, c):
+        return f.nan
+    if is_infinite(f, a) or is_infinite(f, b):
+        product = mul(f, a, b)
+        return f.nan if is_nan(f, product) or (is_infinite(f, c) and c != product) else product
+    if is_infinite(f, c):
+        return c
+    return rounded(f, exact(f, a) * exact(f, b) + exact(f, c), negative=bool(sign and c & f.sign))
+
+
 def div(f: Format, a: int, b: int) -> int:
     """a / b."""
     sign = (a ^ b) & f.sign

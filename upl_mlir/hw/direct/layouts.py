@@ -1,0 +1,102 @@
+"""Layouts of what the direct unit keeps: rows of nodes and of ranks, entries of the banks and of the gather store."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# Amaranth's layouts are untyped.
+
+from __future__ import annotations
+
+from amaranth.lib import data
+from amaranth.utils import bits_for
+
+from upl_mlir.hw.core.layouts import MODE_BITS, VALUE_BITS, WALK_LEVELS, Dimensions
+from upl_mlir.hw.direct.lanes import LANE, lanes_of
+
+
+def row_bits(d: Dimensions) -> int:
+    """Width of the number of a row of ranks."""
+    return max(1, bits_for(d.rank_rows - 1))
+
+
+def lane_bits(d: Dimensions) -> int:
+    """Width of the number of a lane; that of `lanes_of` stands for none."""
+    return bits_for(lanes_of(d.tag_bits))
+
+
+def find_layout(d: Dimensions) -> data.StructLayout:
+    """How the row of ranks of a token is found: `first` plus the value in `lane`, which is `limit` at most. `joined`: for
+    each lane, whether it goes on in the next one."""
+    lanes = lanes_of(d.tag_bits)
+    return data.StructLayout({"first": row_bits(d), "lane": lane_bits(d), "limit": LANE, "joined": lanes})
+
+
+def join_row_layout(d: Dimensions) -> data.StructLayout:
+    """What the joins know of a node: its `inputs`, a bit each; whether a token may have to wait; whether its two inputs
+    share bank 0 (`merged`); the lanes that a token of each input counts through, the fastest first."""
+    level = data.StructLayout({"any": 1, "lane": lane_bits(d), "wide": 1})
+    return data.StructLayout(
+        {
+            "find": find_layout(d),
+            "inputs": d.max_inputs,
+            "waits": 1,
+            "merged": 1,
+            "walks": data.ArrayLayout(data.ArrayLayout(level, WALK_LEVELS), d.max_inputs),
+        }
+    )
+
+
+def sum_row_layout(d: Dimensions) -> data.StructLayout:
+    """What the gathers know of a node: the mode of each input."""
+    return data.StructLayout({"find": find_layout(d), "modes": data.ArrayLayout(MODE_BITS, d.max_inputs)})
+
+
+def direct_node_layout(d: Dimensions) -> data.StructLayout:
+    """A row of the node table: for the joins, for the gathers, and which inputs gather."""
+    return data.StructLayout({"join": join_row_layout(d), "sum": sum_row_layout(d), "gathers": d.max_inputs})
+
+
+def space_layout(d: Dimensions) -> data.StructLayout:
+    """A rank: `base` plus each lane times its weight."""
+    return data.StructLayout({"base": d.set_bits, "weights": data.ArrayLayout(d.set_bits, lanes_of(d.tag_bits))})
+
+
+def join_rank_layout(d: Dimensions) -> data.StructLayout:
+    """A row of ranks for the joins: one for each bank, and the least and greatest value of the digits, in their lanes."""
+    return data.StructLayout(
+        {"banks": data.ArrayLayout(space_layout(d), d.max_inputs), "least": d.tag_bits, "greatest": d.tag_bits}
+    )
+
+
+def sum_rank_layout(d: Dimensions) -> data.StructLayout:
+    """A row of ranks for the gathers: all gathers of a node have the same weights."""
+    return data.StructLayout(
+        {
+            "bases": data.ArrayLayout(d.set_bits, d.max_inputs),
+            "weights": data.ArrayLayout(d.set_bits, lanes_of(d.tag_bits)),
+            "least": d.tag_bits,
+            "greatest": d.tag_bits,
+        }
+    )
+
+
+def rank_layout(d: Dimensions) -> data.StructLayout:
+    """A row of ranks."""
+    return data.StructLayout({"join": join_rank_layout(d), "sum": sum_rank_layout(d)})
+
+
+def sum_state_layout(d: Dimensions) -> data.StructLayout:
+    """A gather under way: `left`, the summands yet to come; `total`, their number (0: not known yet); whether it `holds` a
+    value, and its operations `pending`."""
+    return data.StructLayout(
+        {"valid": 1, "holds": 1, "left": d.multiplicity_bits, "total": d.multiplicity_bits, "pending": d.pending_bits}
+    )
+
+
+def entry_layout(d: Dimensions) -> data.StructLayout:
+    """A waiting token of a bank: `left`, how often it will be used, 0 if there is none; whether it is one of input 1."""
+    return data.StructLayout({"left": d.multiplicity_bits, "second": 1})
+
+
+def store_bits(d: Dimensions, places: list[int]) -> int:
+    """Bits of RAM for so many places in each bank, and last in the gather store."""
+    bank, gather = entry_layout(d).size + VALUE_BITS, sum_state_layout(d).size + VALUE_BITS
+    return sum(places[:-1]) * bank + places[-1] * gather

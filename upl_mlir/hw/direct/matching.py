@@ -1,0 +1,140 @@
+"""The matching unit of the organisation `direct`: joins and gathers side by side, places computed instead of searched."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from upl_mlir.hw.core.layouts import (
+    Dimensions,
+    Failure,
+    Kind,
+    activation_layout,
+    added_layout,
+    key_layout,
+    state_layout,
+    token_layout,
+)
+from upl_mlir.hw.direct.joining import Joins
+from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
+from upl_mlir.hw.direct.summing import Gathers
+
+JOIN_DEPTH = 16
+"""Tokens that can wait for the joins while summands go past."""
+
+
+class DirectMatching(wiring.Component):
+    """The unit, with the ports of the hashed one; what is not said here is said there.
+
+    rank_*: writes to the rows of ranks. There is no backing memory and no table of walks: `walk_*` is not there, `spilled`,
+    `spilling` and `waiting_backing` are 0. look (in): a place; look_way (in): the bank, or max_inputs for the gather store;
+    of looked_key only `valid` and the class (the input that waits, of a merged node; else the bank) are meant: whose token
+    it is follows from the place.
+    """
+
+    def __init__(self, d: Dimensions):
+        self.d = d
+        super().__init__(
+            {
+                "token": In(stream.Signature(token_layout(d))),
+                "activation": Out(stream.Signature(activation_layout(d))),
+                "node_en": In(1),
+                "node_address": In(d.node_bits),
+                "node_data": In(direct_node_layout(d)),
+                "rank_en": In(1),
+                "rank_address": In(row_bits(d)),
+                "rank_data": In(rank_layout(d)),
+                "failure": Out(Failure),
+                "failing": Out(token_layout(d)),
+                "idle": Out(1),
+                "used": Out(range(d.sets * (d.max_inputs + 1) + 2)),
+                "spilled": Out(range(d.spill_words + 2)),
+                "taken": Out(1),
+                "taken_node": Out(d.node_bits),
+                "walking": Out(1),
+                "probing": Out(1),
+                "waiting_activation": Out(1),
+                "waiting_reducer": Out(1),
+                "look": In(d.set_bits),
+                "look_way": In(d.way_bits),
+                "look_spilled": In(range(d.spill_words + 1)),
+                "spilling": Out(1),
+                "waiting_backing": Out(1),
+                "added": Out(added_layout(d)),
+                "looked_key": Out(key_layout(d)),
+                "looked_state": Out(state_layout(d)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Summands go to the gathers, all others to the joins; completed gathers go from the one to the other."""
+        d = self.d
+        m = Module()
+        token = token_layout(d)
+        m.submodules.joins = joins = Joins(d)
+        m.submodules.gathers = gathers = Gathers(d)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=token.size, depth=JOIN_DEPTH)
+        m.submodules.kinds = kinds = Memory(shape=d.max_inputs, depth=1 << d.node_bits, init=[])
+        kind_write, kind = kinds.write_port(), kinds.read_port(domain="comb")
+        node = self.node_data
+        m.d.comb += [
+            joins.node_en.eq(self.node_en), joins.node_address.eq(self.node_address), joins.node_data.eq(node.join),
+            gathers.node_en.eq(self.node_en), gathers.node_address.eq(self.node_address), gathers.node_data.eq(node.sum),
+            kind_write.en.eq(self.node_en), kind_write.addr.eq(self.node_address), kind_write.data.eq(node.gathers),
+            joins.rank_en.eq(self.rank_en), joins.rank_address.eq(self.rank_address),
+            joins.rank_data.eq(self.rank_data.join),
+            gathers.rank_en.eq(self.rank_en), gathers.rank_address.eq(self.rank_address),
+            gathers.rank_data.eq(self.rank_data.sum),
+            kind.addr.eq(self.token.payload.node),
+        ]  # fmt: skip
+        offered = self.token.payload
+        summand = Signal()
+        stop = Signal()
+        m.d.comb += [
+            stop.eq((joins.failure != Failure.NONE) | (gathers.failure != Failure.NONE)),
+            joins.stop.eq(stop), gathers.stop.eq(stop),
+            summand.eq((kind.data >> offered.input)[0] & (offered.kind != Kind.COMPLETE)),
+            gathers.token.payload.eq(offered), gathers.token.valid.eq(self.token.valid & summand & ~stop),
+            queue.w_data.eq(offered.as_value()), queue.w_en.eq(self.token.valid & ~summand & ~stop),
+            self.token.ready.eq(Mux(summand, gathers.token.ready, queue.w_rdy) & ~stop),
+            # What is complete goes first: it holds up the gathers.
+            joins.token.payload.eq(Mux(gathers.done.valid, gathers.done.payload, data.View(token, queue.r_data))),
+            joins.token.valid.eq(gathers.done.valid | queue.r_rdy),
+            gathers.done.ready.eq(joins.token.ready), queue.r_en.eq(joins.token.ready & ~gathers.done.valid),
+        ]  # fmt: skip
+        wiring.connect(m, joins.activation, wiring.flipped(self.activation))
+        m.d.comb += [
+            self.failure.eq(Mux(joins.failure != Failure.NONE, joins.failure, gathers.failure)),
+            self.failing.eq(Mux(joins.failure != Failure.NONE, joins.failing, gathers.failing)),
+            self.idle.eq(joins.idle & gathers.idle & (queue.level == 0)),
+            self.used.eq(joins.used + gathers.used),
+            self.taken.eq(self.token.valid & self.token.ready), self.taken_node.eq(offered.node),
+            self.walking.eq(joins.walking), self.probing.eq(joins.trying),
+            self.waiting_activation.eq(joins.waiting), self.waiting_reducer.eq(gathers.waiting),
+            self.added.eq(gathers.added),
+        ]  # fmt: skip
+        waits = Signal()
+        m.d.comb += [
+            joins.look.eq(self.look), gathers.look.eq(self.look), joins.look_bank.eq(self.look_way),
+            waits.eq(joins.looked != 0),
+        ]  # fmt: skip
+        with m.If(self.look_way == d.max_inputs):
+            m.d.comb += [
+                self.looked_key.valid.eq(gathers.looked.valid), self.looked_key["class"].eq(d.max_inputs),
+                self.looked_state.left.eq(gathers.looked.left), self.looked_state.total.eq(gathers.looked.total),
+            ]  # fmt: skip
+        with m.Else():
+            m.d.comb += [
+                self.looked_key.valid.eq(waits), self.looked_state.left.eq(joins.looked),
+                self.looked_key["class"].eq(Mux(joins.looked_second, 1, self.look_way)),
+            ]  # fmt: skip
+        return m

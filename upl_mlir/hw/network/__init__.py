@@ -1,0 +1,1 @@
+"""Networks that carry tokens between cores: crossbar, ring, mesh."""

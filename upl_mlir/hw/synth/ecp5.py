@@ -1,0 +1,136 @@
+"""Synthesis for Lattice ECP5 by yosys, place and route by nextpnr: what a piece of hardware costs, and its clock.
+
+Results are kept in the user's cache by content: the netlist that went in, the tools' versions and their options.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
+
+DEVICE = "LFE5U-85F"
+_YOSYS = "read_rtlil in.il; synth_ecp5 -top {top} -json net.json"
+_NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context", "--timing-allow-fail", "--seed", "1")
+"""Out of context: a core has more ports than the package has pins, and in a machine none of them leaves the chip."""
+
+_PASS = re.compile(r"^\d+(?:\.\d+){0,2}\. Executing (.*?)\.?$")
+_INFO = re.compile(r"^Info: +((?:Packing|Placed|Running|Routing|Routed|Creating|at iteration|Promoting|Annotating).*)$")
+
+
+class Area(msgspec.Struct, frozen=True, kw_only=True):
+    """What a netlist needs: LUT4 cells; carry cells (CCU2C, two LUT sites each); RAM in LUTs (DPR16X4, six sites each);
+    flip-flops; block RAMs of 18 kbit (DP16KD); multipliers (MULT18X18D). `units` has flip-flops, block RAMs and
+    multipliers by unit; LUTs cannot be told apart, as synthesis works across units."""
+
+    lut4: int
+    carry: int
+    lut_ram: int
+    ff: int
+    block_ram: int
+    dsp: int
+    units: dict[str, dict[str, int]]
+
+    @property
+    def luts(self) -> int:
+        """LUT sites that are taken in all."""
+        return self.lut4 + 2 * self.carry + 6 * self.lut_ram
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """The clock that place and route achieved, in MHz, and the sites that were used, by kind of cell."""
+
+    fmax_mhz: float
+    used: dict[str, int]
+
+
+_KINDS = {
+    "LUT4": "lut4", "CCU2C": "carry", "TRELLIS_DPR16X4": "lut_ram", "TRELLIS_FF": "ff", "DP16KD": "block_ram",
+    "MULT18X18D": "dsp",
+}  # fmt: skip
+_BY_UNIT = ("ff", "block_ram", "dsp")
+
+
+def area(rtlil: str, top: str, say: Say) -> Area:
+    """The area of a design in yosys' own language.  Raises `UplError` UPL1738 (not installed), UPL1739 (failed)."""
+    name = _name("area", rtlil, top)
+    found = open_cache().read(name)
+    if found is None:
+        _synthesise(rtlil, top, say)
+        found = open_cache().read(name)
+        if found is None:  # there is no cache
+            found = msgspec.json.encode(_area(json.loads(_synthesise(rtlil, top, say)), top))
+    return msgspec.json.decode(found, type=Area)
+
+
+def timing(rtlil: str, top: str, clock_mhz: float, say: Say) -> Timing:
+    """The clock of a design that is placed and routed for `clock_mhz`; errors as for `area`."""
+    name = f"timing-{digest(rtlil, top, _YOSYS, YOSYS.version(), NEXTPNR.version(), *_NEXTPNR, f'{clock_mhz:g}')}.json"
+    found = open_cache().read(name)
+    if found is not None:
+        return msgspec.json.decode(found, type=Timing)
+    kept = open_cache().read(_name("net", rtlil, top))
+    netlist = _synthesise(rtlil, top, say) if kept is None else gzip.decompress(kept)
+    with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
+        (Path(folder) / "net.json").write_bytes(netlist)
+        report = NEXTPNR.run(
+            [*_NEXTPNR, "--freq", f"{clock_mhz:g}", "--json", "net.json", "--report", "report.json"],
+            Path(folder), "report.json", say, lambda line: m[1] if (m := _INFO.match(line)) else None,
+        )  # fmt: skip
+        out = parse_report(report.read_text(encoding="utf-8"))
+    open_cache().write(name, msgspec.json.encode(out))
+    return out
+
+
+def parse_report(text: str) -> Timing:
+    """What nextpnr's report says: the slowest clock, and how much of the device is used."""
+    report: dict[str, Any] = json.loads(text)
+    clocks = [float(c["achieved"]) for c in report.get("fmax", {}).values()]
+    used = {kind: int(u["used"]) for kind, u in report.get("utilization", {}).items() if u["used"]}
+    return Timing(fmax_mhz=min(clocks, default=0.0), used=used)
+
+
+def _name(what: str, rtlil: str, top: str) -> str:
+    suffix = "json.gz" if what == "net" else "json"
+    return f"{what}-{digest(rtlil, top, _YOSYS, YOSYS.version())}.{suffix}"
+
+
+def _synthesise(rtlil: str, top: str, say: Say) -> bytes:
+    """The netlist as JSON; it and its area go into the cache."""
+    with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
+        (Path(folder) / "in.il").write_text(rtlil, encoding="utf-8")
+        made = YOSYS.run(
+            ["-p", _YOSYS.format(top=top)], Path(folder), "net.json", say,
+            lambda line: m[1] if (m := _PASS.match(line)) else None,
+        )  # fmt: skip
+        netlist = made.read_bytes()
+    cache = open_cache()
+    cache.write(_name("area", rtlil, top), msgspec.json.encode(_area(json.loads(netlist), top)))
+    cache.write(_name("net", rtlil, top), gzip.compress(netlist, 3, mtime=0))
+    return netlist
+
+
+def _area(netlist: dict[str, Any], top: str) -> Area:
+    """Count the cells of a flat netlist; a cell's name begins with the path of its unit."""
+    total: Counter[str] = Counter()
+    units: dict[str, Counter[str]] = {}
+    for name, cell in netlist["modules"][top]["cells"].items():
+        kind = _KINDS.get(cell["type"])
+        if kind is None:
+            continue
+        total[kind] += 1
+        if kind in _BY_UNIT:
+            path = name.split(".")
+            unit = ".".join(path[:2]) if len(path) > 2 else path[0] if len(path) > 1 else top
+            units.setdefault(unit, Counter())[kind] += 1
+    counts = {field: total[field] for field in _KINDS.values()}
+    return Area(**counts, units={u: dict(c) for u, c in sorted(units.items())})

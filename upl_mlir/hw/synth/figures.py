@@ -1,0 +1,100 @@
+"""Figures of a machine: one core and the network alone are synthesised, the whole machine's are composed of them."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# Amaranth's back ends are untyped.
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+import msgspec
+
+from upl_mlir.hw.machine import Machine, Organisation, require_built
+from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Timing, area, timing
+from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of hardware: how many of it the machine has, its area, and its clock if it was placed and routed."""
+
+    name: str
+    count: int
+    area: Area
+    timing: Timing | None = None
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine costs: its parts, and the tools that say so."""
+
+    machine: str
+    parts: list[Part]
+    tools: list[str]
+    device: str = DEVICE
+
+    def composed(self) -> dict[str, int | float | None]:
+        """The whole machine: the sum of its parts, and the slowest of their clocks.  What is lost or won between the
+        parts is not in it."""
+        total: dict[str, int | float | None] = {
+            key: sum(p.count * cast(int, getattr(p.area, key)) for p in self.parts) for key in COUNTS
+        }
+        clocks = [p.timing.fmax_mhz if p.timing is not None else None for p in self.parts]
+        known = [c for c in clocks if c is not None]
+        total["fmax_mhz"] = min(known) if len(known) == len(clocks) else None
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object for JSON."""
+        parts = [
+            {"name": p.name, "count": p.count, **{k: getattr(p.area, k) for k in COUNTS}, "units": p.area.units,
+             "fmax_mhz": p.timing.fmax_mhz if p.timing is not None else None,
+             "used": p.timing.used if p.timing is not None else None}
+            for p in self.parts
+        ]  # fmt: skip
+        return {"machine": self.machine, "device": self.device, "tools": self.tools, "parts": parts,
+                "composed": self.composed()}  # fmt: skip
+
+
+COUNTS = ("luts", "lut4", "carry", "lut_ram", "ff", "block_ram", "dsp")
+
+
+def figures(machine: Machine, *, clock: bool = False, say: Say = lambda _: None) -> Figures:
+    """Synthesise what the machine is made of; with `clock` also place and route it.  `say` is told what is being done.
+
+    Raises `UplError`: UPL1723 not built yet, UPL1738 a tool is not installed, UPL1739 a tool failed.
+    """
+    require_built(machine)
+    tools = [YOSYS.version(), *([NEXTPNR.version()] if clock else [])]
+    parts: list[Part] = []
+    for name, count, design in _designs(machine):
+        say(f"{name}: elaborating")
+        rtlil = _rtlil(design)
+
+        def told(what: str, name: str = name) -> None:
+            say(f"{name}: {what}")
+
+        cost = area(rtlil, "top", told)
+        clocked = timing(rtlil, "top", machine.clock_mhz, told) if clock else None
+        parts.append(Part(name=name, count=count, area=cost, timing=clocked))
+    return Figures(machine=machine.name, parts=parts, tools=tools)
+
+
+def _designs(machine: Machine) -> list[tuple[str, int, object]]:
+    """Name, number and hardware of the machine's parts."""
+    if machine.matching.organisation is Organisation.CAM:
+        from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
+        from upl_mlir.hw.matching_unit.unit import MatchingUnit
+
+        return [("matching unit", machine.cores, MatchingUnit(CamDimensions.of(machine)))]
+    from upl_mlir.hw.core.core import Core
+    from upl_mlir.hw.core.layouts import Dimensions
+
+    return [("core", machine.cores, Core(Dimensions.of(machine)))]
+
+
+def _rtlil(design: object) -> str:
+    # A yosys found on the PATH may be of another version than the one that Amaranth was tested with.
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    from amaranth.back import rtlil
+
+    return rtlil.convert(cast(Any, design), name="top", emit_src=False)

@@ -1,0 +1,1 @@
+"""The machine: cores, and the fabric that joins them with each other and with the host."""

@@ -1,0 +1,101 @@
+"""Reading MLIR text behind a guard: what xDSL's parser would choke on is refused with its position.
+
+Its parser takes integers and types of any size at their word, recurses with the nesting of the text, searches for the
+ends of open strings in exponential time, and lets Python's own exceptions out.  Here everything that is wrong with a text
+is a UplError, and nothing is built that does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError, error
+from upl_mlir.pipeline import parse_error
+
+MAX_DIGITS = 40
+"""Of a number: 128 bits have 39."""
+MAX_WIDTH = 2**24 - 1
+"""Bits of an integer type: MLIR's own limit."""
+MAX_ELEMENTS = 1 << 22
+"""Of a shaped type in a text that has dense literals: a splat is spread over all of them."""
+
+_TOKEN = re.compile(
+    r'"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*"|(?P<quote>")|//[^\n]*|(?P<open>[({\[])|(?P<close>[)}\]])'
+    r"|(?<![\w.%^@!#$])(?:s|u)?i(?P<width>\d{8,})\b|(?<![\w.%^@!#$x])(?P<shape>\d+x(?:\d+x)*)|(?<![\w%^@!#$])(?P<digits>\d{41,})"
+)
+
+
+def read_module(
+    text: str, name: str, ctx: Context, parser: type[Parser] = Parser, *, implicit_module: bool = True
+) -> ModuleOp:
+    """The module of an MLIR text.  `name` is the file, for positions.  Raises UplError (UPL1002, UPL1009, UPL1100)."""
+    deepest = _scan(text, name)
+    reader = parser(ctx, text, name)
+    try:
+        return reader.parse_module(implicit_module)
+    except ParseError as e:
+        raise parse_error(e) from None
+    except RecursionError:
+        raise _at(text, name, deepest, "UPL1009", "the input is nested too deeply; this is its deepest place") from None
+    except (UplError, DiagnosticException, MemoryError):
+        raise
+    except Exception as e:
+        what = (str(e).strip().splitlines() or [""])[0]
+        message = f"xDSL's parser fails here: {type(e).__name__}: {what[:200]}"
+        raise _at(text, name, min(reader.pos, len(text)), "UPL1002", message) from e
+
+
+def _scan(text: str, name: str) -> int:
+    """Refuse what is too large; returns where the text is nested deepest."""
+    dense = "dense<" in text
+    depth = most = where = 0
+    for m in _TOKEN.finditer(text):
+        match m.lastgroup:
+            case "open":
+                depth += 1
+                if depth > most:
+                    most, where = depth, m.start()
+            case "close":
+                depth -= 1
+            case "quote":  # the parser's pattern for strings takes time that doubles with each character of such a one
+                message = "a string that is not closed on its line, or has an escape that there is not"
+                raise _at(text, name, m.start(), "UPL1002", message)
+            case "width" if len(m["width"]) > 20 or int(m["width"]) > MAX_WIDTH:
+                message = f"an integer type is at most {MAX_WIDTH} bits wide"
+                raise _at(text, name, m.start(), "UPL1002", message)
+            case "digits":
+                message = f"a number of {len(m['digits'])} digits; there are at most {MAX_DIGITS}"
+                raise _at(text, name, m.start(), "UPL1002", message)
+            case "shape" if dense:
+                sizes = [int(d) if len(d) <= 20 else MAX_ELEMENTS + 1 for d in m["shape"].split("x")[:-1]]
+                if math.prod(sizes) > MAX_ELEMENTS:
+                    message = f"a shape of more than {MAX_ELEMENTS} elements beside dense literals"
+                    raise _at(text, name, m.start(), "UPL1002", message)
+            case _:
+                pass
+    return where
+
+
+def _at(text: str, name: str, at: int, code: str, message: str) -> UplError:
+    """An error at an offset."""
+    line, col = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    sources = Sources()
+    sources.add(name, text)
+    return UplError(Diagnostic(code, message, Span(name, line, col, line, col + 1)), sources=sources)
+
+
+def decode(data: bytes, name: str) -> str:
+    """UTF-8 text.  Raises UplError (UPL1001) with the place of the first byte that is none."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        before = data[: e.start]
+        line, col = before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+        message = f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}"
+        raise error("UPL1001", message, Span(name, line, col, line, col + 1)) from None
