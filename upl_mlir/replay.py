@@ -62,6 +62,8 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     events: list[Firing | Sending]
     levels: list[int]
     failed: str | None = None
+    places: list[list[int]] = []
+    """Of a machine: core and cycle of each event; core -1 is the host."""
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON, compressed if the name ends in .gz; for Perfetto, one way only, if it ends in .pftrace."""
@@ -262,7 +264,7 @@ def windows(trace: Trace, size: int = WINDOW) -> Iterator[dict[str, Any]]:
         piece = trace.events[start : start + size]
         listed = [v for _, v in zip(range(LISTED), alive.values(), strict=False)]
         yield {"start": start, "waiting": list(waiting), "fired": list(fired), "alive": listed,
-               "events": json.loads(msgspec.json.encode(piece))}  # fmt: skip
+               "events": json.loads(msgspec.json.encode(piece)), "places": trace.places[start : start + size]}  # fmt: skip
         for i, e in enumerate(piece, start):
             if isinstance(e, Firing):
                 fired[e.node] += 1
@@ -291,6 +293,18 @@ def overview(trace: Trace, columns: int = 400) -> list[tuple[int, int]]:
                 waiting += e.target < inputs
                 most = max(most, waiting)
         out.append((most, firings))
+    return out
+
+
+def lanes(trace: Trace, columns: int = 200) -> list[list[int]]:
+    """For each core of a machine its firings over the cycles of the run, in so many columns; nothing without a machine."""
+    if not trace.places:
+        return []
+    last = max(cycle for _, cycle in trace.places) + 1
+    out = [[0] * columns for _ in range(max(core for core, _ in trace.places) + 1)]
+    for e, (core, cycle) in zip(trace.events, trace.places, strict=True):
+        if isinstance(e, Firing):
+            out[core][cycle * columns // last] += 1
     return out
 
 

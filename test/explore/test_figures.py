@@ -68,7 +68,8 @@ def test_a_chain_takes_its_length() -> None:
 
 
 @pytest.mark.parametrize(("unit", "cores", "cycles"), [
-    (Unit.ADD, 1, 50 - 1 + 4), (Unit.ADD, 2, 25 - 1 + 4), (Unit.DIV, 1, 100 * 16), (Unit.DIV, 4, 25 * 16), (Unit.LIGHT, 1, 1),
+    (Unit.ADD, 1, 50 - 1 + 4), (Unit.ADD, 2, 25 - 1 + 4), (Unit.DIV, 1, 100 * 16), (Unit.DIV, 4, 25 * 16),
+    (Unit.LIGHT, 1, 1),
 ])  # fmt: skip
 def test_independent_operations_take_their_number_over_the_units(unit: Unit, cores: int, cycles: int) -> None:
     graph = Dependences(LATENCY)

@@ -46,8 +46,8 @@ def in_lanes(t: dict[str, int]) -> dict[str, int]:
 def rows(d: Dimensions, change: Callable[[list[int]], None] = lambda _: None) -> tuple[list[int], list[int]]:
     fields = layout_fields([("x", 0, SIDE - 1), ("y", 0, SIDE - 1)])
     made = [Node(f"N{n}", fields, tuple(Input(f"i{k}", ValueType.F32) for k in range(len(r)))) for n, r in enumerate(ROLES)]
-    image = aligned(ProgramImage("bench", tuple(made)), d.tag_bits)
-    ranks = rank_program(image, ROLES, {n.name: BOX for n in made}, d)
+    image = aligned(ProgramImage("bench", tuple(made), domains={n.name: BOX for n in made}), d.tag_bits)
+    ranks = rank_program(image, ROLES, d)
     nodes, found = direct_rows(image, ROLES, ranks, d)
     change(found)
     return nodes, found

@@ -65,7 +65,7 @@ def image_of(many: list[tuple[Domain, list[Role]]], tag_bits: int) -> tuple[Prog
         inputs = tuple(Input(f"i{n}", ValueType.F32) for n in range(len(roles)))
         made.append(Node(f"N{number}", layout_fields(fields), inputs))
     domains = {f"N{n}": domain for n, (domain, _) in enumerate(many)}
-    return aligned(ProgramImage("random", tuple(made)), tag_bits), domains
+    return aligned(ProgramImage("random", tuple(made), domains=domains), tag_bits), domains
 
 
 def points(domain: Domain) -> list[Point]:
@@ -107,7 +107,7 @@ def all_places_differ(image: ProgramImage, all_roles: list[list[Role]], domains:
 def test_ranks_are_injective(many: list[tuple[Domain, list[Role]]], tag_bits: int) -> None:
     image, domains = image_of(many, tag_bits)
     roles = [r for _, r in many]
-    ranks = rank_program(image, roles, domains, replace(D, tag_bits=tag_bits))
+    ranks = rank_program(image, roles, replace(D, tag_bits=tag_bits))
     assert all("lane" in reason for reason in ranks.reasons.values())
     all_places_differ(image, roles, domains, ranks)
 
@@ -116,7 +116,7 @@ def test_a_wrong_stride_is_seen() -> None:
     box = Domain(((0, 2), (0, 3)), np.ones((3, 4), np.bool_))
     roles = [[Role(Mode.PLAIN), Role(Mode.PLAIN)]]
     image, domains = image_of([(box, roles[0])], 40)
-    ranks = rank_program(image, roles, domains, D)
+    ranks = rank_program(image, roles, D)
     assert all_places_differ(image, roles, domains, ranks) == 12
     of = ranks.nodes[0]
     assert of is not None
@@ -137,7 +137,7 @@ def test_a_triangle_and_a_ragged_domain_have_no_holes() -> None:
         domain = Domain(tuple((1, n) for n in inside.shape), inside)
         roles = [[Role(Mode.PLAIN), Role(Mode.PLAIN)]]
         image, domains = image_of([(domain, roles[0])], 40)
-        ranks = rank_program(image, roles, domains, D)
+        ranks = rank_program(image, roles, D)
         assert ranks.places[0] == all_places_differ(image, roles, domains, ranks) == inside.sum()
         assert ranks.rows == inside.shape[0]
 
@@ -159,15 +159,15 @@ def test_too_many_fields_are_refused_with_the_reason() -> None:
     bounds = tuple((0, 200) for _ in range(6))
     fields = layout_fields([(f"f{n}", 0, 200) for n in range(6)])
     node = Node("N", fields, (Input("a", ValueType.F32), Input("b", ValueType.F32)))
-    image = aligned(ProgramImage("wide", (node,)), 40)
-    ranks = rank_program(image, [[Role(Mode.PLAIN)] * 2], {"N": Domain(bounds)}, D)
+    image = aligned(ProgramImage("wide", (node,), domains={"N": Domain(bounds)}), 40)
+    ranks = rank_program(image, [[Role(Mode.PLAIN)] * 2], D)
     assert ranks.nodes == [None]
     assert "do not fit in the" in ranks.reasons["N"]
 
 
 def test_more_places_than_there_are_are_refused() -> None:
-    image, domains = image_of([(Domain(((0, 99), (0, 99))), [Role(Mode.PLAIN)] * 2)], 40)
+    image, _ = image_of([(Domain(((0, 99), (0, 99))), [Role(Mode.PLAIN)] * 2)], 40)
     with pytest.raises(UplError) as caught:
-        rank_program(image, [[Role(Mode.PLAIN)] * 2], domains, replace(D, sets=1024))
+        rank_program(image, [[Role(Mode.PLAIN)] * 2], replace(D, sets=1024))
     assert caught.value.diagnostics[0].code == "UPL1710"
     assert "10000 places" in str(caught.value)

@@ -23,10 +23,9 @@ HASHED = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capac
 
 
 def matmul(inner: int) -> tuple[RtlEngine, dict[str, np.ndarray]]:
-    program = upl.load(EXAMPLES / "matmul.upl", m=3, n=inner, r=2)
+    program = upl.load(EXAMPLES / "matmul.upl", m=3, n=2, r=inner)
     random = np.random.default_rng(inner)
-    arrays = {name: (random.standard_normal(v.shape()) * 10.0 ** random.integers(-9, 9, v.shape())).astype(np.float32)
-              for name, v in program.inputs.items()}  # fmt: skip
+    arrays = {name: random.standard_normal(v.shape()).astype(np.float32) for name, v in program.inputs.items()}
     return RtlEngine(program.infer_domains().module, {}, machine=HASHED), arrays
 
 
@@ -36,7 +35,7 @@ def test_sums_whose_bits_depend_on_the_order() -> None:
     tokens = engine.inject(arrays)
     results = [engine.run_tokens(order).outputs["C"] for order in (tokens, tokens[::-1])]
     assert results[0].tobytes() != results[1].tobytes()
-    np.testing.assert_allclose(results[0], arrays["A"].astype(float) @ arrays["B"], rtol=1e-3, atol=np.abs(arrays["A"]).max())
+    np.testing.assert_allclose(results[0], arrays["A"] @ arrays["B"], rtol=1e-4)
 
 
 def dropped(events: Events) -> Events:
@@ -60,7 +59,7 @@ def changed(column: str) -> Callable[[Events], Events]:
 @pytest.mark.parametrize(
     ("kind", "fault", "text"),
     [
-        ("fired", dropped, "never came|is not used|was not used|is not there"),
+        ("fired", dropped, "never came|not used|is not there|with . of . summands"),
         ("fired", doubled, "fires twice"),
         ("fired", changed("tag"), "fires twice|fires without a token"),
         ("added", dropped, "operand .* is not there|leave 2 values"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,9 +20,9 @@ PACKAGE = "upl_mlir"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the tests ended: `caught` if one failed; `by` is the first that did."""
+    """How the tests ended: `caught` if one failed, None if the machine was too slow to tell; `by` is the first that did."""
 
-    caught: bool
+    caught: bool | None
     by: str
     output: str
 
@@ -40,8 +43,11 @@ def changed(folder: Path, file: str, text: str) -> None:
     target.write_text(text, encoding="utf-8")
 
 
-def run_tests(folder: Path, tests: Sequence[str], timeout: float) -> Outcome:
-    """Run tests on the package in `folder` until one fails.  Time that runs out counts as caught: a loop without end is seen."""
+def run_tests(folder: Path, tests: Sequence[str], seconds: int) -> Outcome:
+    """Run tests on the package in `folder` until one fails.
+
+    More than `seconds` of CPU time in one process is a loop without end: that is seen, and so it counts as caught.
+    """
     env = {
         **os.environ,
         "PYTHONPATH": str(folder),
@@ -50,18 +56,28 @@ def run_tests(folder: Path, tests: Sequence[str], timeout: float) -> Outcome:
     }
     (folder / "cache").mkdir(mode=0o700, exist_ok=True)
     command = [sys.executable, "-P", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
     child = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=limit,  # noqa: PLW1509 - no threads here
+    )  # fmt: skip
     try:
-        output, _ = child.communicate(timeout=timeout)
+        output, _ = child.communicate(timeout=10 * seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, 9)
+        return Outcome(None, "the tests did not end in time", "")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        return Outcome(True, "no end", "")
     failed = re.findall(r"(?m)^(?:FAILED|ERROR) (\S+(?:\[.*?\](?= - |$))?)", output)
     if child.returncode == 0:
         return Outcome(False, "", output[-2000:])
-    if child.returncode != 1 and not failed:
-        failed = [f"exit status {child.returncode}"]
+    if child.returncode < 0:
+        endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+        return Outcome(True, "no end" if endless else "a crash", output[-2000:])
+    if child.returncode != 1 and not failed:  # no such test, or pytest itself failed
+        return Outcome(None, f"pytest ended with {child.returncode}", output[-2000:])
     return Outcome(True, failed[0] if failed else "?", output[-2000:])

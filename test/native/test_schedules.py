@@ -100,8 +100,8 @@ def test_a_loop_over_time_runs_as_a_wavefront(name: str) -> None:
         (time,) = wave.body
         assert isinstance(time, Loop) and not time.parallel
     assert len(tiled) == 2
-    untiled = plan(program, threads=2)
-    assert all(not (isinstance(t.body[0], Loop) and not t.body[0].parallel) for t in untiled.tree if isinstance(t, Loop))
+    # also for several threads: sharing step by step is slower, as both cores then wait for memory
+    assert len([t for t in plan(program, threads=2).tree if isinstance(t, Loop) and not t.parallel]) == 2
     # one step, fewer than a block, a block and one more, several blocks; grids without, with one, with many inner rows
     for steps, m in ((1, 3), (3, 4), (16, 5), (17, 9), (40, 7), (33, 30)):
         compare(program, {"T": steps, "m": m}, "ordered")

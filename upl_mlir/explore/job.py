@@ -101,7 +101,7 @@ class Prepared:
     bound: dict[str, int]
     dense: dict[str, Array]
     engine: RtlEngine
-    tokens: list[HostToken]
+    tokens: tuple[HostToken, ...]
     expected: dict[str, Array]
 
 
@@ -127,7 +127,7 @@ def _prepare(job: Job, define: Mapping[str, Any], machine: Machine) -> Prepared:
     with program.errors():
         engine = RtlEngine(program.module, bound, machine=machine)
         expected = Engine(program.op, bound, real="f32").run(dense).outputs
-    return Prepared(program, bound, dense, engine, engine.inject(dense), expected)
+    return Prepared(program, bound, dense, engine, tuple(engine.inject(dense)), expected)
 
 
 def bind(job: Job, define: Mapping[str, Any]) -> tuple[Program, dict[str, int], dict[str, Array]]:

@@ -16,7 +16,7 @@ from upl_mlir.explore.job import Job, Outcome, Task, run_tasks
 from upl_mlir.explore.records import Records
 from upl_mlir.explore.sweep import Point, Sweep
 from upl_mlir.hw.machine import Energy, Machine
-from upl_mlir.hw.prepare import prepare_machine
+from upl_mlir.hw.prepare import build_of, prepare_machine
 from upl_mlir.hw.synth.figures import figures
 
 BATCH = 16
@@ -72,24 +72,30 @@ class Runner:
         todo: list[Run] = []
         for run in self._begin(self.sweep.grid()):
             (todo if run.outcome == NOT_RUN else self.runs).append(run)
-        self._build([r.task.machine for r in todo])
+        self._build([r.task.machine for r in todo], "builds")
         # Points of the same program follow one another, so that a worker has it ready.
         todo.sort(key=lambda r: json.dumps(r.task.define, sort_keys=True))
         self.progress.phase("runs", len(todo))
         for run in self._all(todo):
             self.runs.append(run)
             self.progress.step()
-        self._synthesise(self.runs)
+        self._synthesise(self.runs, "syntheses")
 
     def ask(self, points: Sequence[Point]) -> list[Run]:
         """Run some points, whose results are wanted before others are chosen; those of a search."""
-        runs = list(self._begin(points))
-        todo = [r for r in runs if r.outcome == NOT_RUN]
+        asked: list[Run] = []
+        new: dict[str, Run] = {}
+        for run in self._begin(points):
+            known = next((r for r in (*self.runs, *new.values()) if r.key == run.key and run.key), run)
+            if known is run:
+                new[run.key or json.dumps(run.point)] = run
+            asked.append(known)
+        todo = [r for r in new.values() if r.outcome == NOT_RUN]
         self._build([r.task.machine for r in todo])
         list(self._all(todo, batch=1))
-        self._synthesise(runs)
-        self.runs += runs
-        return runs
+        self._synthesise([*new.values()])
+        self.runs += new.values()
+        return asked
 
     def _begin(self, points: Iterable[Point]) -> Iterator[Run]:
         """Points as runs: with the outcome if there is one, or if the machine cannot be built."""
@@ -105,13 +111,15 @@ class Runner:
             self.kept += found is not None
             yield Run(point, task, key, found or NOT_RUN)
 
-    def _build(self, machines: Sequence[Machine]) -> None:
+    def _build(self, machines: Sequence[Machine], phase: str = "") -> None:
         """Build what the runs will use, each once."""
-        different = {json.dumps(msgspec.to_builtins(_built_for(m)), sort_keys=True): m for m in machines}
-        self.progress.phase("builds", len(different))
+        different = {build: m for m in machines if (build := build_of(m)) is not None}
+        if phase:
+            self.progress.phase(phase, len(different))
         for machine in different.values():
             prepare_machine(machine)
-            self.progress.step()
+            if phase:
+                self.progress.step()
 
     def _all(self, todo: Sequence[Run], batch: int = BATCH) -> Iterator[Run]:
         """The runs as they end; each is written down at once."""
@@ -129,7 +137,7 @@ class Runner:
                     self.records.save(run.key, run.point, run.task, outcome)
                     yield run
 
-    def _synthesise(self, runs: Sequence[Run]) -> None:
+    def _synthesise(self, runs: Sequence[Run], phase: str = "") -> None:
         """Put areas, and clocks where asked for, into runs that ended well."""
         if not self.sweep.search.synthesis:
             return
@@ -138,7 +146,8 @@ class Runner:
             if run.outcome.stats is not None:
                 machine = _built_for(run.task.machine)
                 wanted.setdefault(json.dumps(msgspec.to_builtins(machine), sort_keys=True), []).append(run)
-        self.progress.phase("syntheses", len(wanted))
+        if phase:
+            self.progress.phase(phase, len(wanted))
         for name, those in wanted.items():
             if name not in self._areas:
                 self._areas[name] = self.pool.submit(
@@ -148,7 +157,8 @@ class Runner:
             found = self._areas[name].result()
             for run in those:
                 run.area, run.area_error = found.get("composed"), found.get("error")
-            self.progress.step()
+            if phase:
+                self.progress.step()
 
 
 NOT_RUN = Outcome()

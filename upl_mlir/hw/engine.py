@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +23,11 @@ from upl_mlir.hw.machine import Machine, Organisation, load_machine
 from upl_mlir.hw.matching_unit.interface import Fault
 from upl_mlir.hw.microcode import ToNode
 from upl_mlir.hw.simulate import HostToken, OutputElement, Stats, simulate
+from upl_mlir.hw.watch import Recorded
 from upl_mlir.passes.bind_parameters import bind_parameters
 from upl_mlir.passes.infer_domains import infer_domains
 from upl_mlir.passes.lower_hw import lower_hw
+from upl_mlir.passes.streams import streams
 
 Array = NDArray[Any]
 
@@ -58,7 +60,7 @@ class RtlEngine:
         self.machine = machine if isinstance(machine, Machine) else load_machine(named) if named else Machine()
         self.fault = fault
         self.progress = progress
-        self.image, self.hosts = assemble(lower_hw(program, named))
+        self.image, self.hosts = assemble(lower_hw(program, named, self.machine.token.max_inputs))
         self._program = program
         self._fit()
 
@@ -72,15 +74,20 @@ class RtlEngine:
     def _fit(self) -> None:
         self.image.validate(self.machine)
         if self.machine.matching.organisation is Organisation.DIRECT and not self.image.domains:
-            self.image = replace(self.image, domains=domains_of(self._program))
+            self.image = replace(
+                self.image, domains=domains_of(self._program), streams=tuple(streams(self._program).values())
+            )
 
     def run(self, inputs: Mapping[str, Array]) -> RtlResult:
         """Run once; `inputs` are dense arrays as the host ports have them."""
         return self.run_tokens(self.inject(inputs))
 
-    def run_tokens(self, tokens: list[HostToken]) -> RtlResult:
-        """Run once with tokens that `inject` made."""
-        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress)
+    def run_tokens(
+        self, tokens: Sequence[HostToken], watch: Callable[[Recorded], None] | None = None
+    ) -> RtlResult:  # fmt: skip
+        """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
+        `watch` is given what the cores did."""
+        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress, watch=watch)
         return RtlResult(self._collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:

@@ -66,6 +66,8 @@ class Stats:
     injection_bound: int = 0
     cores: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     links: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    store: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of a direct store: `places` of each bank, and last of the gather store; `rows` of ranks; `nodes`, by name."""
     attribution: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     """By unit: what core-cycles were used for or lost to; see `hw/attribution.py`."""
     activity: dict[str, int] = field(default_factory=dict[str, int])
@@ -91,6 +93,7 @@ class Stats:
             "injection_bound": self.injection_bound,
             "cores": list(self.cores),
             "links": list(self.links),
+            **({"store": dict(self.store)} if self.store else {}),
             "attribution": dict(self.attribution),
             "activity": dict(self.activity),
         }

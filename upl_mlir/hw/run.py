@@ -6,20 +6,25 @@ The machine is compiled where a C++ compiler is there, else it runs on Amaranth'
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.encode import Encoded, encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.leftovers import direct_leftovers
+from upl_mlir.hw.direct.order import host_order
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
 from upl_mlir.hw.image import IndexField, Node, ProgramImage, pack, unpack
 from upl_mlir.hw.machine import Machine, Organisation
+from upl_mlir.hw.prepare import adjustable_system, setting_writes
 from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
@@ -27,9 +32,9 @@ from upl_mlir.hw.sim.interface import TOKEN, CoreReport, Ended, Record, Report, 
 from upl_mlir.hw.statistics import stats
 from upl_mlir.hw.stranded import Leftover, place, stranded_error
 from upl_mlir.hw.system.layouts import System
-from upl_mlir.hw.trees import check_run
-from upl_mlir.hw.watch import events
 from upl_mlir.hw.system.placement import placement_writes
+from upl_mlir.hw.trees import check_run
+from upl_mlir.hw.watch import Recorded, events
 
 Simulator = Literal["amaranth", "compiled"]
 
@@ -43,31 +48,61 @@ def run_machine(
     max_cycles: int = 10_000_000,
     vcd: str | Path | None = None,
     audit: bool = False,
+    watch: Callable[[Recorded], None] | None = None,
 ) -> SimulationResult:
     """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
 
     `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for. `audit`: record
-    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709).
+    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709). `watch` is given
+    what the cores did, also of a run that fails.
     """
-    system = System.of(machine)
-    d = system.core
-    if d.organisation is Organisation.DIRECT:
-        image = aligned(image, d.tag_bits)
-    program = encode(image, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
-    words = _tokens(image, d, program, tokens)
+    wanted = System.of(machine)
     if simulator is None:
         simulator = "compiled" if vcd is None and available() else "amaranth"
+    # One library serves many machines: it has room for more, and is set to what is wanted.
+    system = adjustable_system(wanted) if simulator == "compiled" else wanted
+    d = system.core
+    image, program, words = _encoded(image, d, tokens)
     simulation: Simulation = CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
-    simulation.configure([*program.writes, *placement_writes(image, machine, d, program)])
+    settings = setting_writes(d, wanted.core)
+    simulation.configure([*settings, *program.writes, *placement_writes(image, machine, d, program)])
     started = time.perf_counter()
-    report = simulation.run(words, max_cycles, watch=audit)
+    report = simulation.run(words, max_cycles, watch=audit or watch is not None)
     seconds = time.perf_counter() - started
+    seen = {} if report.seen is None else events(report.seen, d)
+    if watch is not None:
+        watch(Recorded(image, program, tokens, d, seen))
     _check(image, machine, program, report, simulation, d)
     outputs = list(_outputs(image, program, report))
     if audit:
-        assert report.seen is not None
-        check_run(image, program, tokens, outputs, events(report.seen, d))
-    return SimulationResult(outputs, stats(image, machine, report, seconds, simulator))
+        check_run(image, program, tokens, outputs, seen)
+    figures = stats(image, machine, report, seconds, simulator)
+    if program.ranks is not None:
+        store = {**program.ranks.report(image), "put_off": report.count(Event.WAIT_BACKING)}
+        figures = replace(figures, store=store)
+    return SimulationResult(outputs, figures)
+
+
+_KEPT = 8
+_last: OrderedDict[tuple[int, int, Dimensions], tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
+"""Programs in words, of the last runs: a sweep runs the same one on many machines of one make."""
+
+
+def _encoded(
+    image: ProgramImage, d: Dimensions, tokens: Sequence[HostToken]
+) -> tuple[ProgramImage, Encoded, Tokens]:
+    """The program and its tokens in words, and the image that they are of."""
+    tokens = tuple(tokens)  # the same object if it is one
+    key = (id(image), id(tokens), d)
+    if key not in _last:
+        whole = aligned(image, d.tag_bits) if d.organisation is Organisation.DIRECT else image
+        program = encode(whole, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
+        # What the key names is kept with it, so that no other object gets its identity.
+        _last[key] = (image, tokens), (whole, program, _tokens(whole, d, program, tokens))
+        if len(_last) > _KEPT:
+            _last.popitem(last=False)
+    _last.move_to_end(key)
+    return _last[key][1]
 
 
 def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequence[HostToken]) -> Tokens:
@@ -90,7 +125,7 @@ def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequen
         tag, _ = pack(node.fields, token.index, what)
         times = d.unbounded if token.multiplicity is None else token.multiplicity
         out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
-    return out
+    return out if program.ranks is None else out[host_order(image, program.ranks, tokens)]
 
 
 def _outputs(image: ProgramImage, program: Encoded, report: Report) -> list[OutputElement]:
@@ -129,9 +164,9 @@ def _check(
         case Ended.IDLE:
             records: list[Record] = []
             for core, found in enumerate(report.cores):
-                records += [simulation.look(core, s, w) for s in range(d.sets) for w in range(d.ways)]
+                records += [simulation.look(core, s, w) for s in range(d.look_sets) for w in range(d.ways)]
                 if found.spilled:
-                    records += [simulation.look(core, 0, 0, n) for n in range(1, d.spill_words + 1)]
+                    records += [simulation.look(core, 0, 0, n) for n in range(1, d.look_spilled + 1)]
             if program.ranks is not None:
                 places = [(n // d.ways, n % d.ways, r) for n, r in enumerate(records) if r.valid]
                 leftovers = direct_leftovers(image, program.roles, program.ranks, places, d)

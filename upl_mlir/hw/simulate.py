@@ -43,6 +43,7 @@ from upl_mlir.hw.microcode import ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken, Occupancy, OutputElement, SimulationResult, Stats
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.stranded import Leftover, place, stranded_error
+from upl_mlir.hw.watch import Recorded
 
 _PROGRESS_CYCLES = 1000
 """Cycles between two calls of `progress`."""
@@ -60,6 +61,7 @@ def simulate(
     max_cycles: int = 10_000_000,
     patience_cycles: int = 20_000,
     vcd: str | Path | None = None,
+    watch: Callable[[Recorded], None] | None = None,
 ) -> SimulationResult:
     """Run a program to its end.
 
@@ -67,7 +69,7 @@ def simulate(
     drawn when the simulation begins.  `add_latency_cycles` (default: the machine's) is the time of an addition,
     `execute_latency_cycles` the time from an activation to its first token.  `progress(cycles, firings)` is called now
     and then.  `fault` builds a defect in.  A machine whose store is `hashed` is RTL as a whole: there the latencies, `fault`
-    and `progress` of the bench do not apply.  `vcd` is a file for the waveforms of all signals of the matching unit.
+    and `progress` of the bench do not apply; `watch` is given what the cores did there, and nothing here.  `vcd` is a file for the waveforms of all signals of the matching unit.
 
     Raises `UplError`: UPL1701 tokens are stranded; UPL1702 the matching store is full; UPL1703 a fault of the machine
     (`patience_cycles` without progress); UPL1704 an activation whose index is open; UPL1705 summands that disagree on
@@ -80,7 +82,8 @@ def simulate(
     if machine.matching.organisation is not Organisation.CAM:
         if fault is not None:
             raise ValueError("faults are built into the matching unit of organisation `cam` only")
-        return run_machine(image, machine, [*map(HostToken._make, host_tokens)], max_cycles=max_cycles, vcd=vcd)
+        tokens = host_tokens if isinstance(host_tokens, tuple) else tuple(map(HostToken._make, host_tokens))
+        return run_machine(image, machine, tokens, max_cycles=max_cycles, vcd=vcd, watch=watch)
     latency = machine.execution.add_cycles if add_latency_cycles is None else add_latency_cycles
     bench = _Bench(image, Dimensions.of(machine), latency, execute_latency_cycles, fault)
     bench.progress, bench.max_cycles, bench.patience_cycles = progress, max_cycles, patience_cycles

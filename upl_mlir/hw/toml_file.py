@@ -48,7 +48,7 @@ def parse(text: str, file: str, what: str, code: str) -> tuple[dict[str, Any], P
     """The contents of a TOML text, and where its keys are; `UplError` with `code` and the line if it is not TOML."""
     try:
         data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as cause:
+    except ValueError as cause:  # of TOML, or of Python: a number of thousands of digits
         line = re.search(r"line (\d+)", str(cause))
         span = Span(file, int(line[1]) if line else max(1, len(text.splitlines())), 1)
         raise error(code, f"the {what} is not TOML: {cause}", span) from None

@@ -29,6 +29,18 @@ Operation = tuple[int, int]
 """The bits of the operands that met."""
 
 
+class Observer:
+    """Who wants to know what happens in a re-execution; tokens have the numbers that `sent` and `given` return."""
+
+    def fired(self, node: int, index: Sequence[int], used: Sequence[int], spent: Sequence[int], event: int) -> None:
+        """The firing that is the `event`-th record of them took part in the use of some tokens; of those `spent` is nothing
+        left."""
+
+    def sent(self, target: ToNode | ToHost, index: tuple[int | None, ...], value: Scalar | float, times: int | None) -> int:
+        """A token is sent by the host, if nothing has fired yet, or else by the firing before."""
+        return 0
+
+
 def check_run(
     image: ProgramImage, program: Encoded, tokens: Iterable[HostToken], outputs: Iterable[OutputElement],
     seen: dict[str, Events],
@@ -37,7 +49,14 @@ def check_run(
 
     Raises `UplError` UPL1709 where they differ: a fault of the machine, not of the program.
     """
-    again = _Run(image, program)
+    repeat(image, program, tokens, seen, Observer()).compare(list(outputs))
+
+
+def repeat(
+    image: ProgramImage, program: Encoded, tokens: Iterable[HostToken], seen: dict[str, Events], observer: Observer
+) -> _Run:
+    """Execute a recorded run again, as far as it went.  Raises as `check_run`."""
+    again = _Run(image, program, observer)
     for _, _, node, input_, tag, left, right in seen["added"].rows("node", "input", "tag", "left", "right"):
         again.trees.setdefault((node, input_, tag), []).append((left, right))
     for boot in image.boot:
@@ -47,9 +66,9 @@ def check_run(
         )
     for token in tokens:
         again.take(ToNode(token.node, token.input), token.index, token.value, token.multiplicity)
-    for _, _, node, tag in seen["fired"].rows("node", "tag"):
-        again.fire(node, tag)
-    again.compare(list(outputs))
+    for n, (_, _, node, tag) in enumerate(seen["fired"].rows("node", "tag")):
+        again.fire(n, node, tag)
+    return again
 
 
 def _wrong(what: str) -> UplError:
@@ -59,6 +78,7 @@ def _wrong(what: str) -> UplError:
 
 @dataclass
 class _Token:
+    number: int
     bits: int
     left: int | None
 
@@ -66,6 +86,7 @@ class _Token:
 @dataclass
 class _Gather:
     summands: list[int] = field(default_factory=list[int])
+    numbers: list[int] = field(default_factory=list[int])
     stated: int | None = None
 
 
@@ -75,6 +96,7 @@ class _Run:
 
     image: ProgramImage
     program: Encoded
+    observer: Observer
     trees: dict[tuple[int, int, int], list[Operation]] = field(default_factory=dict[tuple[int, int, int], list[Operation]])
     waiting: dict[tuple[int, int, int], list[_Token]] = field(default_factory=dict[tuple[int, int, int], list[_Token]])
     gathers: dict[tuple[int, int, int], _Gather] = field(default_factory=dict[tuple[int, int, int], _Gather])
@@ -89,17 +111,19 @@ class _Run:
         node = self.image.nodes[target.node]
         key = (target.node, target.input, pack(node.fields, index, "")[0])
         bits = to_bits(value, node.inputs[target.input].type)
+        token = self.observer.sent(target, index, value, times)
         if self.program.modes[target.node][target.input] >= FIRST_GATHER:
             gather = self.gathers.setdefault(key, _Gather())
             gather.summands.append(bits)
+            gather.numbers.append(token)
             if times is not None:
                 if gather.stated not in (None, times):
                     raise _wrong(f"{place(node, target.input, index)} has two numbers of summands")
                 gather.stated = times
         else:
-            self.waiting.setdefault(key, []).append(_Token(bits, times))
+            self.waiting.setdefault(key, []).append(_Token(token, bits, times))
 
-    def fire(self, number: int, tag: int) -> None:
+    def fire(self, event: int, number: int, tag: int) -> None:
         """An instance fires: its tokens are used up, what it sends is on its way."""
         node = self.image.nodes[number]
         index = [i for i in unpack(node.fields, tag) if i is not None]
@@ -107,15 +131,23 @@ class _Run:
             raise _wrong(f"{_name(node, index)} fires twice")
         self.fired.add((number, tag))
         values: list[Scalar] = []
+        used, spent = list[int](), list[int]()
         for input_, port in enumerate(node.inputs):
-            values.append(from_bits(self._used(node, number, input_, tag, index), port.type))
+            values.append(from_bits(self._used(node, number, input_, tag, index, used, spent), port.type))
+        self.observer.fired(number, index, used, spent, event)
         for sent in run_activation(self.image, node, index, values):
             self._send(sent)
 
-    def _used(self, node: Node, number: int, input_: int, tag: int, index: Sequence[int]) -> int:
-        """The bits of the token that a firing takes from an input."""
+    def _used(
+        self, node: Node, number: int, input_: int, tag: int, index: Sequence[int], used: list[int], spent: list[int]
+    ) -> int:  # fmt: skip
+        """The bits of the token that a firing takes from an input; it is noted in `used`, and in `spent` if it was the last
+        time."""
         mode = self.program.modes[number][input_]
         if mode >= FIRST_GATHER:
+            gather = self.gathers.get((number, input_, tag), _Gather())
+            used += gather.numbers
+            spent += gather.numbers
             return self._gathered(node, mode, (number, input_, tag))
         pattern = self.program.patterns.get((number, input_))
         wild = pattern.wild if pattern is not None else frozenset[int]()
@@ -126,9 +158,11 @@ class _Run:
         if not tokens:
             raise _wrong(f"{_name(node, index)} fires without a token on `{node.inputs[input_].name}`")
         first = tokens[0]
+        used.append(first.number)
         if first.left is not None:
             first.left -= 1
             if not first.left:
+                spent.append(first.number)
                 tokens.pop(0)
         return first.bits
 
@@ -165,6 +199,7 @@ class _Run:
                 self.take(sent.target, sent.index, sent.value, sent.multiplicity)
             case ToHost(number):
                 output = self.image.outputs[number]
+                self.observer.sent(sent.target, sent.index, sent.value, 1)
                 self.outputs[output.name, sent.index] = to_bits(sent.value, output.type)
 
     def compare(self, outputs: list[OutputElement]) -> None:

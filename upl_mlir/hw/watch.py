@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,7 +13,10 @@ import numpy as np
 from amaranth.lib import data
 from numpy.typing import NDArray
 
+from upl_mlir.hw.core.encode import Encoded
 from upl_mlir.hw.core.layouts import Dimensions, watch_layout
+from upl_mlir.hw.image import ProgramImage
+from upl_mlir.hw.results import HostToken
 
 Words = NDArray[Any]
 
@@ -31,10 +35,21 @@ class Events:
         return list(zip(*(cast("list[int]", c.tolist()) for c in columns), strict=True))
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A run that was watched: the program as it ran, the host's tokens, and what the cores did."""
+
+    image: ProgramImage
+    program: Encoded
+    tokens: Sequence[HostToken]
+    dimensions: Dimensions
+    seen: dict[str, Events]
+
+
 def events(seen: NDArray[Any], d: Dimensions) -> dict[str, Events]:
     """What was seen (`Report.seen`), by what happened: `taken`, `fired`, `sent`, `added`."""
-    words = cast("Words", np.ascontiguousarray(seen["words"]).astype(np.uint64))
-    cycle, core = cast("Words", seen["cycle"]), cast("Words", seen["core"])
+    words = np.ascontiguousarray(seen["words"]).astype(np.uint64)
+    cycle, core = seen["cycle"], seen["core"]
     out: dict[str, Events] = {}
     for name, field in watch_layout(d):
         layout = cast("data.StructLayout", field.shape)

@@ -6,6 +6,7 @@
    Scalar: numbers in, tuple of numbers out; nothing is allocated but the results.  Arrays: a sequence of numbers and
    objects with the buffer protocol, used in place.  The GIL is released around calls that take long. */
 
+#define _GNU_SOURCE /* cpu_set_t */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define HEADER 4
 #define ALIGNMENT 64
@@ -25,7 +27,8 @@
 #define MAX_CELLS 64      /* scalars of a call that live on the stack */
 #define MAX_SLOTS 256     /* slots of a call that live on the stack */
 #define LONG_CALL_NS 20000
-#define SPINS 300         /* some 10 microseconds of waiting before a thread sleeps */
+#define IDLE_NS 200000    /* how long a thread waits awake for the next loop: waking it takes a quarter of that, or more */
+#define END_NS 20000      /* how long the caller waits awake for the last thread */
 
 typedef int64_t (*Entry)(int64_t *slots);
 typedef void (*Task)(void *context, int64_t begin, int64_t end, int64_t thread);
@@ -42,6 +45,7 @@ static struct {
     pthread_cond_t wake, finished;
     _Atomic int taken;    /* a loop is being run: only one at a time */
     int started;          /* workers that exist; their thread numbers are 1 .. started */
+    int cores;            /* that this process may use */
     Worker workers[MAX_THREADS];
     /* the loop being run */
     Task task;
@@ -60,6 +64,22 @@ static inline void pause_cpu(void) {
 #endif
 }
 
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Waits awake, but not long, until a number is 0 (`until` = 0) or is not (1); not at all where threads have to share cores. */
+static void spin(_Atomic int *number, int until, int64_t for_ns) {
+    if (pool.started >= pool.cores) return;
+    for (int64_t end = nanoseconds() + for_ns; nanoseconds() < end; sched_yield()) /* others may want the core */
+        for (int i = 0; i < 64; i++) {
+            if ((atomic_load(number) != 0) == until) return;
+            pause_cpu();
+        }
+}
+
 static void take_chunks(int64_t thread) {
     for (;;) {
         int64_t begin = atomic_fetch_add(&pool.next, pool.grain);
@@ -73,7 +93,7 @@ static void *work(void *number) {
     int64_t thread = (intptr_t)number;
     Worker *me = &pool.workers[thread];
     for (;;) {
-        for (int i = 0; i < SPINS && !atomic_load(&me->busy); i++) pause_cpu();
+        spin(&me->busy, 1, IDLE_NS);
         if (!atomic_load(&me->busy)) {
             pthread_mutex_lock(&pool.lock);
             atomic_store(&me->asleep, 1);
@@ -92,6 +112,16 @@ static void *work(void *number) {
     return NULL;
 }
 
+/* How many cores this process may use. */
+static int usable_cores(void) {
+#ifdef __linux__
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
 /* Runs task(context, begin, end, thread) over all of 0 .. count-1 on at most `threads` threads, this one among them.
    Every index is run once; which thread runs it is open. */
 static void fork_loop(int64_t threads, Task task, void *context, int64_t count) {
@@ -102,6 +132,7 @@ static void fork_loop(int64_t threads, Task task, void *context, int64_t count) 
         task(context, 0, count, 0); /* nothing to share, or another loop has the threads */
         return;
     }
+    if (!pool.cores) pool.cores = usable_cores();
     while (pool.started < threads - 1) {
         pthread_t made;
         if (pthread_create(&made, NULL, work, (void *)(intptr_t)(pool.started + 1))) break;
@@ -127,7 +158,7 @@ static void fork_loop(int64_t threads, Task task, void *context, int64_t count) 
         pthread_mutex_unlock(&pool.lock);
     }
     take_chunks(0);
-    for (int i = 0; i < SPINS && atomic_load(&pool.pending); i++) pause_cpu();
+    spin(&pool.pending, 0, END_NS);
     if (atomic_load(&pool.pending)) {
         pthread_mutex_lock(&pool.lock);
         atomic_store(&pool.waiting, 1);
@@ -316,10 +347,13 @@ static int format_fits(const char *format, char kind) {
     return *format == kind;
 }
 
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+/* Runs the kernel on arrays of `size`: what nothing is known of may take long, and others may run meanwhile. */
+static int run_timed(Kernel *k, int64_t *slots, int64_t size) {
+    int64_t start = nanoseconds();
+    if (run(k, slots, size > k->quick)) return -1;
+    if (nanoseconds() - start <= LONG_CALL_NS) k->quick = size > k->quick ? size : k->quick;
+    else if (size <= k->quick) k->quick = size - 1;
+    return 0;
 }
 
 /* kernel([numbers and arrays]) -> None; an argument that does not fit is a TypeError. */
@@ -371,12 +405,7 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
             }
         }
     }
-    int64_t start = nanoseconds();
-    if (!run(k, slots, size > k->quick)) { /* what nothing is known of may take long: others may run meanwhile */
-        if (nanoseconds() - start <= LONG_CALL_NS) k->quick = size > k->quick ? size : k->quick;
-        else if (size <= k->quick) k->quick = size - 1;
-        answer = Py_NewRef(Py_None);
-    }
+    if (!run_timed(k, slots, size)) answer = Py_NewRef(Py_None);
 end:
     for (Py_ssize_t i = 0; views && i < done; i++)
         if (views[i].obj) PyBuffer_Release(&views[i]);
@@ -384,6 +413,80 @@ end:
     if (slots != few) free(slots);
     Py_DECREF(sequence);
     return answer;
+}
+
+/* Whether a buffer is what a formal takes, of this shape, at an address that its elements may have. */
+static int same(const Formal *f, const Py_buffer *v, PyObject *shape) {
+    if (v->ndim != f->rank || v->itemsize != item_size(f->kind) || !format_fits(v->format, f->kind)) return 0;
+    if (PyTuple_GET_SIZE(shape) != f->rank || (uintptr_t)v->buf % (size_t)v->itemsize) return 0;
+    for (int d = 0; d < f->rank; d++) {
+        if (v->shape[d] != PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d))) return 0;
+        if (f->fixed[d] >= 0 && f->fixed[d] != v->shape[d]) return 0;
+    }
+    return 1;
+}
+
+/* again({name: array}) -> {name: new array}, the status if it is not 0, or None for a call that differs from the one that
+   `state` is of: (kernel, parameters, ((input, shape), ...), ((output, (shape, dtype)), ...), empty, type of arrays). */
+static PyObject *call_again(PyObject *state, PyObject *arrays) {
+    Kernel *k = (Kernel *)PyTuple_GET_ITEM(state, 0);
+    PyObject *params = PyTuple_GET_ITEM(state, 1), *ins = PyTuple_GET_ITEM(state, 2), *outs = PyTuple_GET_ITEM(state, 3);
+    PyObject *empty = PyTuple_GET_ITEM(state, 4), *type = PyTuple_GET_ITEM(state, 5), *answer = NULL;
+    Py_ssize_t first = PyTuple_GET_SIZE(params), given = PyTuple_GET_SIZE(ins), made = PyTuple_GET_SIZE(outs), held = 0;
+    int64_t slots[MAX_SLOTS], at = HEADER, size = 0, status = 0;
+    Py_buffer views[MAX_CELLS];
+    if (first + given + made + 1 != k->count || k->count > MAX_CELLS || k->slots > MAX_SLOTS || PyDict_GET_SIZE(arrays) != given)
+        return Py_NewRef(Py_None);
+    PyObject *results = PyDict_New();
+    if (!results) return NULL;
+    for (Py_ssize_t i = 0; i < first; i++) {
+        slots[at] = PyLong_AsLongLong(PyTuple_GET_ITEM(params, i));
+        size += slots[at] > 0 ? slots[at] : 0;
+        at++;
+    }
+    for (Py_ssize_t i = 0; i < given + made; i++) {
+        const Formal *f = &k->formals[first + i];
+        PyObject *port = i < given ? PyTuple_GET_ITEM(ins, i) : PyTuple_GET_ITEM(outs, i - given);
+        PyObject *name = PyTuple_GET_ITEM(port, 0), *shape = PyTuple_GET_ITEM(port, 1), *array;
+        if (i < given) {
+            array = PyDict_GetItemWithError(arrays, name);
+            if (!array || (PyObject *)Py_TYPE(array) != type) goto other;
+        } else {
+            PyObject *const both[2] = {PyTuple_GET_ITEM(shape, 0), PyTuple_GET_ITEM(shape, 1)};
+            shape = both[0];
+            array = PyObject_Vectorcall(empty, both, 2, NULL);
+            if (!array) goto end;
+            int bad = PyDict_SetItem(results, name, array);
+            Py_DECREF(array); /* the dictionary has it */
+            if (bad) goto end;
+        }
+        Py_buffer *v = &views[held];
+        if (PyObject_GetBuffer(array, v, PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (f->written ? PyBUF_WRITABLE : 0))) goto other;
+        held++;
+        if (!same(f, v, shape)) goto other;
+        slots[at++] = (int64_t)(intptr_t)v->buf;
+        size += v->len;
+        for (int d = 0; d < f->rank; d++)
+            if (f->fixed[d] < 0) slots[at++] = v->shape[d];
+    }
+    slots[at] = (int64_t)(intptr_t)&status;
+    if (!run_timed(k, slots, size)) answer = status ? PyLong_FromLongLong(status) : Py_NewRef(results);
+    goto end;
+other:
+    PyErr_Clear();
+    answer = Py_NewRef(Py_None);
+end:
+    while (held) PyBuffer_Release(&views[--held]);
+    Py_DECREF(results);
+    return answer;
+}
+
+static PyMethodDef again_method = {"again", call_again, METH_O, "Arrays like those of an earlier call in, new arrays out."};
+
+/* again(kernel, parameters, inputs, outputs, empty, type) -> callable; see call_again. */
+static PyObject *make_again(PyObject *module, PyObject *args) {
+    (void)module;
+    return PyTuple_GET_SIZE(args) == 6 ? PyCFunction_New(&again_method, args) : PyErr_Format(PyExc_TypeError, "six arguments");
 }
 
 /* ---- the type ------------------------------------------------------------------------------------------------ */
@@ -488,6 +591,7 @@ fault:
 }
 
 static PyMethodDef functions[] = {
+    {"again", make_again, METH_VARARGS, "again(kernel, parameters, inputs, outputs, empty, type) -> callable"},
     {"make", make, METH_VARARGS, "make(entry, threads, formals, inputs, fail, owner) -> callable"},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from upl_mlir.native.call_ctypes import CtypesCall, CtypesScalar, Fail, Target
 from upl_mlir.native.compiler import CompilerError, find_compiler, load_library
 
@@ -76,6 +78,22 @@ def scalar_call(target: Target, ext: Extension, fail: Fail) -> Callable[..., tup
     if ext.module is None:
         return CtypesScalar(target, inputs, fail)
     return ext.module.make(target.address, target.threads, _formals(target), inputs, fail, target.owner)
+
+
+def again_call(
+    run: Callable[[Sequence[Any]], None], params: Sequence[int], inputs: Sequence[tuple[str, tuple[int, ...]]],
+    outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]],
+) -> Callable[[dict[str, Any]], dict[str, Any] | int | None] | None:  # fmt: skip
+    """A callable for calls with arrays of these names and shapes, `run` being of `array_call`: arrays in, new arrays out.
+
+    It returns the status where that is not 0, and None for arrays of other names, shapes, types or places; there is none
+    without the extension.
+    """
+    found = extension().module
+    if found is None:
+        return None
+    outs = tuple((name, (shape, dtype)) for name, shape, dtype in outputs)
+    return found.again(run, tuple(params), tuple(inputs), outs, np.empty, np.ndarray)
 
 
 def _formals(target: Target) -> list[tuple[str, bool, tuple[int, ...] | None]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.host.processes import run
 
 TIMEOUT_S = 300
 T = TypeVar("T")
@@ -51,10 +52,7 @@ def load_library(
         text, built = f"{name}{extension}", Path(temporary) / f"{name}{suffix}"
         (Path(temporary) / text).write_bytes(source)
         try:  # relative names, so that the result does not depend on the place
-            done = subprocess.run(
-                [*command, text, "-o", built.name], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-                cwd=temporary,
-            )  # fmt: skip
+            done = run([*command, text, "-o", built.name], timeout=TIMEOUT_S, cwd=temporary)
         except (OSError, subprocess.TimeoutExpired) as e:
             raise CompilerError(f"{command[0]} failed: {e}") from None
         if done.returncode or not built.exists():

@@ -19,6 +19,8 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
+from upl_mlir.native import tails
+from upl_mlir.native.roots import quick
 from upl_mlir.native.scalar_ops import EXTENDED, ROWS, extended
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, byte_size, llvm_type
@@ -45,9 +47,11 @@ class Library:
 
     def math(self, name: str, type_: str) -> str:
         """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
-        from upl_mlir.native import libm, vector_math
+        from upl_mlir.native import libm, roots, vector_math
 
-        if self.ordered:
+        if name in ("root", "over_root"):
+            full, texts = roots.definitions(name)
+        elif self.ordered:
             full, texts = libm.definition(name, type_)
         else:
             full, texts = vector_math.definition(name, type_, self.vector_bytes)
@@ -55,12 +59,19 @@ class Library:
             self.functions.setdefault(key, body)
         return full
 
-    def independent(self) -> tuple[str, str]:
+    def independent(self, *, masked: bool) -> tuple[str, str]:
         """Metadata for a loop whose iterations touch no common memory: for its accesses, and for its jump back."""
         group = len(self.metadata)
-        loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}}}'
+        more = f", {tails.METADATA}" if masked else ""
+        loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}{more}}}'
         self.metadata += [f"!{group} = distinct !{{}}", loop]
         return f", !llvm.access.group !{group}", f", !llvm.loop !{group + 1}"
+
+    def masked(self) -> str:
+        """Metadata for the jump back of a loop without iterations left over."""
+        at = len(self.metadata)
+        self.metadata.append(f"!{at} = distinct !{{!{at}, {tails.METADATA}}}")
+        return f", !llvm.loop !{at}"
 
     def uses(self, name: str, f: TileFormat) -> None:
         """Declare a function of `library.py`."""
@@ -110,6 +121,10 @@ class Emitter:
     def function(self, name: str, type_: str) -> str:
         """As `Library.math`."""
         return self.library.math(name, type_)
+
+    def quick_root(self, number: SSAValue) -> bool:
+        """As `roots.quick`."""
+        return quick(self.library, number)
 
     # -- operations ----------------------------------------------------------------------------------------------
     def run(self, ops: Iterable[Operation]) -> None:
@@ -166,7 +181,7 @@ def _for(e: Emitter, op: scf.ForOp) -> None:
     after = e.texts(e.body(op.body.block))
     following = c.let(f"add nsw i64 {counter.name}, {step}", "iv")
     last = c.block
-    c.jump(header)
+    c.do(f"br label %{header}{e.library.masked() if not e.ordered and tails.masked(op) else ''}")
     counter.close((lower, before), (following, last))
     for phi, start, again in zip(phis, first, after, strict=True):
         phi.close((start, before), (again, last))
@@ -248,7 +263,7 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
         with e.code.loop(lower, upper, step) as iv:
             yield iv
         return
-    e.code.access, note = e.library.independent()
+    e.code.access, note = e.library.independent(masked=not e.ordered and tails.masked(op))
     with e.code.loop(lower, upper, step, note=note) as iv:
         yield iv
     e.code.access = ""

@@ -11,8 +11,9 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, inputs, outputs, poly_context, span_of
 from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_of, host_ports
+from upl_mlir.native.call import again_call
 from upl_mlir.native.whole import compile_program
 from upl_mlir.passes.lower_to_loops import Layout
 from upl_mlir.passes.relations import ProgramSets
@@ -32,6 +34,9 @@ from upl_mlir.poly.sets import PSet
 
 Array = NDArray[Any]
 
+SMALL = 4
+"""Parameters given when a program is compiled become numbers in the code up to this value: loops of so few iterations are
+written out, so that the loops round them become vectors."""
 MAX_KNOWN = 256
 """Of how many sizes the layouts are remembered: each holds which elements of its boxes are in the domain."""
 
@@ -86,9 +91,7 @@ class _Again:
     """What a call like the last one needs: nothing of it is copied, and all of it is known."""
 
     given: dict[str, int]
-    params: list[int]
-    inputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
-    outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    run: Callable[[dict[str, Any]], dict[str, Array] | int | None]
     binding: _Binding
 
 
@@ -96,17 +99,28 @@ class NativeEngine:
     """A program compiled once.  `run` and `__call__` may be called any number of times, with any sizes.
 
     `program` has its `adjoint of` expanded; `real` is what `real` means, `gather` the order of folds ("relaxed" or
-    "ordered").  Raises UplError: UPL13xx if it is wrong, UPL19xx if it is not in the class that this engine runs.
+    "ordered"), `given` values of parameters that calls will have (others are served by code that is compiled then).
+    Raises UplError: UPL13xx if it is wrong, UPL19xx if it is not in the class that this engine runs.
     """
 
-    def __init__(self, program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1):
+    def __init__(
+        self, program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
+        given: Mapping[str, object] | None = None,
+    ):  # fmt: skip
         start = time.perf_counter()
         self.program = program
+        params = poly_context(program).params
+        self.fixed = {
+            n: v for n, v in (given or {}).items() if n in params and type(v) is int and 0 <= v <= SMALL
+        }  # fmt: skip
+        self._open: Callable[[], NativeEngine] = cache(
+            lambda: NativeEngine(program, real=real, gather=gather, threads=threads)
+        )
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
         if threads < 1:
             raise error("UPL1802", f"threads={threads}: expected 1 or more")
         try:
-            self.whole = compile_program(program, real=real, gather=gather, threads=threads)
+            self.whole = compile_program(program, real=real, gather=gather, threads=threads, fixed=self.fixed)
         except RuntimeError as e:  # llvmlite's word for everything that LLVM refuses
             why = (str(e).strip().splitlines() or ["no reason given"])[0]
             help_ = 'this is a defect of upl-mlir: report it; engine="token" and "interp" run the program'
@@ -120,7 +134,7 @@ class NativeEngine:
         self.bound: dict[str, int] = {}
         self._inputs = [op.symbol for op in inputs(program)]
         self._outputs = [op.symbol for op in outputs(program)]
-        self._params = poly_context(program).params
+        self._params = tuple(p for p in params if p not in self.fixed)
         self._known: dict[tuple[object, ...], _Binding] = {}
         self._last: _Again | None = None
         self._polynomials: dict[str, IndexExpr | None] | None = None
@@ -133,7 +147,7 @@ class NativeEngine:
 
         Raises UplError (UPL15xx, UPL1604, UPL1827).
         """
-        results = self._again(arrays, given) if out is None else None
+        results = self._again(arrays, given) if out is None and type(arrays) is dict else None
         if results is not None:
             return results
         key = _signature(arrays, given)
@@ -146,6 +160,10 @@ class NativeEngine:
             dense = cast("Mapping[str, Array]", arrays)
         else:
             params = bind_parameters(self.program, arrays, given)
+            if any(params[n] != v for n, v in self.fixed.items()):
+                found = self._open()(arrays, given, out)
+                self.bound, self.seconds = self._open().bound, self._open().seconds
+                return found
             binding = self._binding(params)
             dense = bind_arrays(self.program, binding.ports, arrays)
             if key is not None:
@@ -153,43 +171,37 @@ class NativeEngine:
                     self._known.clear()
                 self._known[key] = binding
         if key is not None and not binding.moved:
-            ports = binding.ports
-            self._last = _Again(
-                dict(given), [binding.params[p] for p in self._params],
-                tuple((n, ports[n].shape, ports[n].dtype) for n in self._inputs),
-                tuple((n, ports[n].shape, ports[n].dtype) for n in self._outputs),
-                binding,
-            )  # fmt: skip
+            self._last = self._remembered(dict(given), binding)
         return self._run(binding, dense, out)
 
-    def _again(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
+    def _remembered(self, given: dict[str, int], binding: _Binding) -> _Again | None:
+        """What serves calls like this one."""
+        ports = binding.ports
+        run = again_call(
+            self.kernel.run, [binding.params[p] for p in self._params], [(n, ports[n].shape) for n in self._inputs],
+            [(n, ports[n].shape, ports[n].dtype) for n in self._outputs],
+        )  # fmt: skip
+        return None if run is None else _Again(given, run, binding)
+
+    def _again(self, arrays: dict[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
         """A call whose arrays are of the types and shapes of the last one's; None if it is another one."""
         last = self._last
-        if last is None or len(arrays) != len(last.inputs) or given != last.given:
+        if last is None or given != last.given:
             return None
         start = time.perf_counter()
-        args: list[Any] = last.params.copy()
-        for name, shape, dtype in last.inputs:
-            a = arrays.get(name)
-            if type(a) is not np.ndarray or a.shape != shape or a.dtype is not dtype or not a.flags.aligned:
-                return None
-            args.append(a)
-        results = {name: np.empty(shape, dtype) for name, shape, dtype in last.outputs}
-        args.extend(results.values())
-        status = np.zeros((), np.int64)
-        args.append(status)
-        try:
-            self.kernel.run(args)
-        except (TypeError, ValueError):  # not contiguous: copied on the other way
+        results = last.run(arrays)
+        if results is None:
             return None
-        if status:
-            raise self._fault(int(status))
+        if isinstance(results, int):
+            raise self._fault(results)
         self.bound = last.binding.params
         self.seconds = time.perf_counter() - start
         return results
 
     def run(self, params: Mapping[str, int], dense: Mapping[str, Array]) -> dict[str, Array]:
         """Run on dense arrays in the types and shapes of the ports for `params`."""
+        if any(params[n] != v for n, v in self.fixed.items()):
+            return self._open().run(params, dense)
         return self._run(self._binding(dict(params)), dense, None)
 
     def _run(self, binding: _Binding, dense: Mapping[str, Array], out: Mapping[str, Array] | None) -> dict[str, Array]:
@@ -269,7 +281,9 @@ class NativeEngine:
         moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]] = {}
         for name, port in ports.items():
             lower, shape = self._assumed(self.whole.layouts[name], params)
-            if lower != port.origin and 0 not in port.shape:
+            fixed = next(a.shape for a in self.kernel.arguments if a.name == name)
+            small = any(n >= 0 and n != m for n, m in zip(fixed, port.shape, strict=True))  # where there is no element
+            if (lower != port.origin and 0 not in port.shape) or small:
                 at = tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
                 whole = tuple(max(n, s.stop) for n, s in zip(shape, at, strict=True))
                 moved[name] = (whole, at)

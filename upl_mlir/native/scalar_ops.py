@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import SigmoidOp
+from upl_mlir.native.roots import over_root
 from upl_mlir.native.text import Code, float_text, is_number, llvm_type
 
 
@@ -35,6 +36,10 @@ class Scope(Protocol):
 
     def function(self, name: str, type_: str) -> str:
         """The name under which a function of this package or of libm is called for a type (`double`, `float`)."""
+        ...
+
+    def quick_root(self, number: SSAValue) -> bool:
+        """Whether roots of a number, and quotients by them, come from its reciprocal root."""
         ...
 
 
@@ -258,6 +263,20 @@ def _constant_value(value: SSAValue) -> float | None:
             return None
 
 
+def _root(s: Scope, op: math.SqrtOp) -> str:
+    if s.quick_root(op.operand):
+        return s.code.let(f"call double {s.function('root', 'double')}(double {s.text(op.operand)})")
+    return _intrinsic("sqrt")(s, op)
+
+
+def _quotient(s: Scope, op: arith.DivfOp) -> str:
+    number = over_root(op)
+    if number is not None and s.quick_root(number):
+        args = f"double {s.text(op.lhs)}, double {s.text(number)}"
+        return s.code.let(f"call double {s.function('over_root', 'double')}({args})")
+    return _real("fdiv")(s, op)
+
+
 def _rsqrt(s: Scope, op: math.RsqrtOp) -> str:
     t = llvm_type(op.result.type)
     root = _intrinsic("sqrt")(s, op)
@@ -273,11 +292,11 @@ _REAL_TESTS = (
 ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     # reals
-    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _real("fdiv"),
+    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _quotient,
     arith.NegfOp: _real("fneg"),
     arith.MinimumfOp: _intrinsic("minimum"), arith.MaximumfOp: _intrinsic("maximum"),
     arith.MinnumfOp: _intrinsic("minimumnum"), arith.MaxnumfOp: _intrinsic("maximumnum"),
-    math.AbsFOp: _intrinsic("fabs"), math.CopySignOp: _intrinsic("copysign"), math.SqrtOp: _intrinsic("sqrt"),
+    math.AbsFOp: _intrinsic("fabs"), math.CopySignOp: _intrinsic("copysign"), math.SqrtOp: _root,
     math.FloorOp: _intrinsic("floor"), math.CeilOp: _intrinsic("ceil"), math.TruncOp: _intrinsic("trunc"),
     math.RoundOp: _intrinsic("round"), math.RoundEvenOp: _intrinsic("roundeven"), math.FmaOp: _intrinsic("fma"),
     math.RsqrtOp: _rsqrt, math.PowFOp: _power, math.FPowIOp: _power,

@@ -93,6 +93,12 @@ def _optimise(ir: str, machine: Machine, effort: Effort) -> tuple[Any, Any]:
         options.loop_interleaving = options.loop_unrolling = full
         builder: Any = llvm.create_pass_builder(target_machine, options)
         builder.getModulePassManager().run(module, builder)
+        if full:  # vector versions of functions, which only the vectoriser calls
+            after: Any = llvm.create_new_module_pass_manager()
+            after.add_always_inliner_pass()
+            after.add_instruction_combine_pass()
+            after.add_simplify_cfg_pass()
+            after.run(module, builder)
     return module, target_machine
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -52,14 +53,18 @@ class _Made:
 _in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
 
 
-def compile_program(program: ProgramOp, *, real: str, gather: str, threads: int) -> Whole:
-    """Compile a program with its `adjoint of` expanded and its domains known; `real` and `gather` as for `schedule`.
+def compile_program(
+    program: ProgramOp, *, real: str, gather: str, threads: int, fixed: Mapping[str, int]
+) -> Whole:
+    """Compile a program with its `adjoint of` expanded and its domains known; options as for `schedule`.
+
+    The code takes all parameters but the `fixed` ones.
 
     Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
     """
     machine = target.host()
     threads = threads if call.extension().module is not None else 1
-    options = f"{real} {gather} {threads}"
+    options = f"{real} {gather} {threads} {sorted(fixed.items())}"
     key = digest(str(program), options, machine.key, _files())
     whole = _in_memory.get(key)
     if whole is not None:
@@ -68,7 +73,7 @@ def compile_program(program: ProgramOp, *, real: str, gather: str, threads: int)
     found = _read(store.read(f"{key}.json"))
     if found is None:
         require_proved(program)
-        lowered = lower_to_loops(program, real=real, gather=gather, threads=threads)
+        lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
         emitted = emit_module(lowered.module, machine, threads)
         made = _Made(emitted, lowered.layouts, lowered.scratch)
         store.write(f"{key}.json", _text(made))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
@@ -32,14 +32,17 @@ from upl_mlir.dialects.upl.query import (
     domain_of,
     endpoints,
     first_index,
+    inputs,
     is_integer_array,
     program_of,
     real_constants,
     span_of,
+    symbols,
     target_port,
 )
 from upl_mlir.dialects.upl.values import hint
-from upl_mlir.passes.build import Body, Lazy, condition, index_value
+from upl_mlir.passes.arrows import connect, here, new_node
+from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -79,12 +82,35 @@ class LowerHwPass(ModulePass):
 
 
 def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int = 4) -> ttm.ProgramOp:
-    """The machine's program; nodes with more than `max_inputs` inputs are divided, in place.
+    """The machine's program; the UPL program is prepared in place: nodes with more than `max_inputs` inputs are divided, and
+    a node stands wherever the host would send to itself.
 
     Raises UplError (UPL1730–UPL1732).
     """
+    _through_nodes(program)
     limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)
+
+
+def _through_nodes(program: upl.ProgramOp) -> None:
+    """Between a host input and a host output comes a node that passes tokens on."""
+    taken = symbols(program)
+    made: dict[str, str] = {}
+    ends = endpoints(program)
+    for send in [s for op in inputs(program) for s in op.sends]:
+        target = ends[send.target_name]
+        if not isinstance(target, upl.OutputOp):
+            continue
+        name = made.get(target.symbol)
+        if name is None:
+            made[target.symbol] = name = unused(f"{target.symbol}_through", taken)
+            whole = target.fields, domain_of(target) or TRUE
+            node = new_node(
+                program, name, [Port("x", target.type)], whole, target, name, f"on the way to {target.symbol}"
+            )
+            to = upl.port_ref(target.symbol)
+            connect(program, node, node.arg("x"), to, here(target.fields), rule="through", origin=send)
+        send.target = upl.port_ref(name, "x")
 
 
 def _element(t: UplType, at: Operation, what: str) -> str:
@@ -326,6 +352,19 @@ def _counted_by_input(op: Endpoint, port: Port) -> bool:
     return isinstance(op, upl.NodeOp) and name is not None and op.port(name) is not None
 
 
+MAX_PRODUCTS = {"math.ipowi": 31, "math.powf": 4}
+"""Up to which constant exponent a power becomes products. Of reals: each product may be off by half an ulp."""
+
+
+def _small_power(op: Operation) -> int | None:
+    """The exponent of a power that becomes products: a whole constant, at least 1 and not large."""
+    exponent = op.operands[1].owner
+    if not isinstance(exponent, arith.ConstantOp) or not isinstance(exponent.value, FloatAttr | IntegerAttr):
+        return None
+    number = exponent.value.value.data
+    return int(number) if float(number).is_integer() and 1 <= number <= MAX_PRODUCTS[op.name] else None
+
+
 _NEUTRAL: dict[tuple[str, bool], float] = {
     ("+", True): -0.0, ("+", False): 0, ("*", True): 1.0, ("*", False): 1, ("min", True): float("inf"),
     ("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), ("&&", False): 1, ("||", False): 0,
@@ -400,6 +439,9 @@ class _Code:
                 return add(ttm.SigmoidOp(args[0]))
             case arith.ConstantOp():
                 return self._literal(op)
+            case math.IPowIOp() | math.PowFOp() if (times := _small_power(op)) is not None:
+                make = arith.MuliOp if isinstance(op, math.IPowIOp) else arith.MulfOp
+                return reduce(lambda total, _: add(make(total, args[0])), range(times - 1), args[0])
             case _:
                 types = [_narrow(r.type) for r in op.results]
                 copy = type(op).create(operands=args, result_types=types, properties=dict(op.properties))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -42,12 +43,15 @@ class Lowered:
 
 
 @bounded("the lowering to loops")
-def lower_to_loops(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1) -> Lowered:
+def lower_to_loops(
+    program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
+    fixed: Mapping[str, int] | None = None,
+) -> Lowered:  # fmt: skip
     """Lower a program to one function of loops; see `schedule` for what is asked of it and what the options mean.
 
     Raises UplError (UPL19xx).
     """
-    plan = schedule(program, real=real, gather=gather, threads=threads)
+    plan = schedule(program, real=real, gather=gather, threads=threads, fixed=fixed)
     writer = FunctionWriter(program, plan.system, plan.arrays, ordered=plan.ordered)
     module = writer.write(plan.tree)
     layouts: dict[str, Layout] = {}

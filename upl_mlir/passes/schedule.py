@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,6 +17,7 @@ from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.loops.equations import System, equations
 from upl_mlir.passes.loops.order import Scheduler
 from upl_mlir.passes.loops.products import Splitter
+from upl_mlir.passes.loops.running import RunningSums
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Tree
@@ -40,25 +42,30 @@ class Plan:
 
 
 @bounded("the schedule")
-def schedule(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1) -> Plan:
+def schedule(
+    program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
+    fixed: Mapping[str, int] | None = None,
+) -> Plan:  # fmt: skip
     """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
 
     `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
-    With several `threads`, loops over time are not tiled: their parallel loops are what the threads share.
+    With several `threads` sums along columns stay loops over parallel ones, which the threads share.
+    `fixed` are parameters that are numbers; the others stay symbols.
     Raises UplError (UPL19xx) for what is not such a program.
     """
     if not domains_known(program):
         infer_domains(program)
     ordered = gather == "ordered"
-    system = equations(program, Kind(real), ordered=ordered)
+    system = equations(program, Kind(real), ordered=ordered, fixed=fixed)
     Splitter(system).split()
+    if not ordered and threads == 1:
+        RunningSums(system).replace()
     stmts = statements(system)
     deps = edges(system.lin, stmts)
     tree = Scheduler(system.lin, stmts, deps, ordered=ordered).tree()
     arrays = Storage(system, tree, deps).arrays()
-    if threads == 1:
-        tree = wavefront(system.lin, tree, arrays, deps)
-    tree = unrolled(system.lin, tree, arrays)
+    tree = wavefront(system.lin, tree, arrays, deps)
+    tree = unrolled(system.lin, tree, arrays, {n for n, eq in system.equations.items() if eq.planar})
     return Plan(system, tree, arrays, ordered)
 
 

@@ -18,6 +18,8 @@ from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_WINDOW = 8
+FEW = 4
+"""Axes of at most so many values come first in planar arrays."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Storage:
                 for i, (f, (lo, hi)) in enumerate(zip(eq.fields, bounds, strict=True))
                 if windows.get(f) != 1
             ]
+            if eq.planar:
+                axes.sort(key=lambda a: (n := self.lin.plain(a.extent).constant) is None or n > FEW)
             out[name] = Array(name, eq.kind, tuple(axes), loop)
         return out
 
@@ -257,26 +261,32 @@ class Storage:
     def _keeps(
         self, field: str, sign: int, size: int, mine: list[Statement], early: list[Statement], after: list[Edge]
     ) -> bool:
-        """Whether a window of `size` holds what is written before the loop until it is read, and what is read after it."""
+        """Whether a window of `size` holds what is written before the loop until it is read, and what is read after it.
+
+        Two elements can be in each other's way only if their other fields are the same: these have axes of their own, or do
+        not change while the loop runs.
+        """
         other, value = IndexExpr.of("other value"), IndexExpr.of(field)
+        index = {f: IndexExpr.of(f) for f in mine[0].fields}
         for w in early:
-            lo, hi = self.lin.bounds((*w.cons, *self._elsewhere(w, field)), value - other)
-            if lo is None or hi is None or max(-lo, hi) >= size:
-                return False
+            for v in early:
+                lo, hi = self.lin.bounds((*w.cons, *self._elsewhere(v, field, index)), value - other)
+                if lo is None or hi is None or max(-lo, hi) >= size:
+                    return False
             for m in mine:  # the loop writes later values only
-                if self.lin.feasible((*w.cons, *self._elsewhere(m, field), Con((value - other) * sign))):
+                if self.lin.feasible((*w.cons, *self._elsewhere(m, field, index), Con((value - other) * sign))):
                     return False
         for e in after:
             for m in mine:
                 late = Con((other - e.index[field]) * sign - size)
-                if self.lin.feasible((*e.cons, *self._elsewhere(m, field), late)):
+                if self.lin.feasible((*e.cons, *self._elsewhere(m, field, e.index), late)):
                     return False
         return True
 
-    def _elsewhere(self, s: Statement, field: str) -> Cons:
-        """The constraints of a statement over other names, the field's being ``other value``."""
-        names = {f: IndexExpr.of(f"other {f}") for f in s.fields} | {field: IndexExpr.of("other value")}
-        return tuple(c.substitute(names) for c in s.cons)
+    def _elsewhere(self, s: Statement, field: str, index: dict[str, IndexExpr]) -> Cons:
+        """The constraints of a statement at `index`, but that its field is ``other value``."""
+        at = index | {field: IndexExpr.of("other value")}
+        return tuple(Con(self.lin.plain(c.e.substitute(at)), c.eq) for c in s.cons)
 
 
 def inverse(leaf: Leaf, var: str) -> IndexExpr | None:

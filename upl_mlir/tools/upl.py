@@ -99,6 +99,8 @@ def _run_options(p: argparse.ArgumentParser) -> None:
         "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"
     )
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
+    p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl: waveforms of what the units do, in words")
+    p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
     _threads_option(p)
@@ -200,7 +202,7 @@ def _run(args: argparse.Namespace) -> int:
         params = {name: arrays.pop(name) for name in p.params if name in arrays}
         print("\n".join(why(p, args.why, arrays, **params).lines()))
         return 0
-    if args.trace is not None:
+    if args.trace is not None or args.vcd is not None:
         out, stats = view.traced(_load(args), args, _arrays(args.input))
     else:
         f = compile(

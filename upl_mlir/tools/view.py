@@ -40,17 +40,31 @@ def run(p: Program, args: argparse.Namespace) -> int:
 def traced(
     p: Program, args: argparse.Namespace, arrays: Mapping[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Run a program on the interpreter and write the trace, also of a run that fails: outputs and statistics.
+    """Run a program on the interpreter or on a machine and write the trace, also of a run that fails: outputs and
+    statistics.
 
     Raises that run's UplError.
     """
     from upl_mlir.replay import record
 
-    if args.engine != "interp":
-        raise UsageError(f"--trace records the interpreter, not --engine {args.engine}")
-    if Path(args.trace).suffix not in (".json", ".gz", ".pftrace"):
+    if args.engine not in ("interp", "rtl"):
+        raise UsageError(f"--trace records the interpreter and machines, not --engine {args.engine}")
+    if args.trace is not None and Path(args.trace).suffix not in (".json", ".gz", ".pftrace"):
         raise UsageError(f"--trace {args.trace}: expected a name that ends in .json, .json.gz or .pftrace")
     params = {name: value for name, value in arrays.items() if name in p.params}
+    if args.engine == "rtl":
+        from upl_mlir.machine_trace import record_machine, save_machine_trace, save_waves
+
+        run, ended = record_machine(p, {n: v for n, v in arrays.items() if n not in params}, args.machine, **params)
+        if args.trace is not None:
+            save_machine_trace(p.expanded(), run, ended, args.trace)
+        if args.vcd is not None:
+            save_waves(run, args.vcd, args.vcd_window)
+        if isinstance(ended, UplError):
+            raise ended
+        return ended.outputs, ended.stats.to_dict()
+    if args.vcd is not None:
+        raise UsageError(f"--vcd shows machines (--engine rtl), not --engine {args.engine}")
     trace, result = record(
         p, {n: v for n, v in arrays.items() if n not in params}, real=args.real or "f64", gather=args.gather,
         order=args.order, seed=args.seed, **params,

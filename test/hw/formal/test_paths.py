@@ -52,7 +52,7 @@ def test_token_queue(tmp_path: Path) -> None:
     holds(tmp_path / "good", in_order(queue, 3, 3, 2), 12)
     for n, (old, new) in enumerate((
         ("direct.eq((held == 0) & (asked == 0) & fifo.w_rdy)", "direct.eq((held == 0) & fifo.w_rdy)"),  # overtakes
-        ("room.eq(held + asked != words)", "room.eq(1)"),  # overwritten
+        ("room.eq(held + asked < self.used_words)", "room.eq(1)"),  # overwritten
         ("fifo.level + asked < self.front", "fifo.level < self.front"),  # more is read than there is room for
     )):  # fmt: skip
         fails(tmp_path / f"defect{n}", in_order(with_defect(queue, old, new), 3, 3, 2), 14)

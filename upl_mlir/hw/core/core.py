@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -31,6 +32,7 @@ from upl_mlir.hw.core.layouts import (
 from upl_mlir.hw.core.matching import Matching
 from upl_mlir.hw.core.place import Placer
 from upl_mlir.hw.core.queue import TokenQueue
+from upl_mlir.hw.core.settings import settings, settings_layout
 from upl_mlir.hw.direct.matching import DirectMatching
 from upl_mlir.hw.machine import Organisation
 
@@ -93,7 +95,7 @@ BUFFER = 2
 """Depth of the queues at the ports."""
 
 
-def configuration_ports() -> dict[str, object]:
+def configuration_ports() -> dict[str, Any]:
     """The bus that loads a machine: `select` names a memory; wide rows come in parts of 64 bits, the highest first, all but
     the last with select 0."""
     return {
@@ -104,7 +106,7 @@ def configuration_ports() -> dict[str, object]:
     }
 
 
-def core_ports(d: Dimensions) -> dict[str, object]:
+def core_ports(d: Dimensions) -> dict[str, Any]:
     """The ports of a core."""
     token, flit = token_layout(d).size, flit_layout(d).size
     return {
@@ -131,13 +133,13 @@ def core_ports(d: Dimensions) -> dict[str, object]:
         "fired_node": Out(d.node_bits),
         "taken_node": Out(d.node_bits),
         "watch": Out(watch_layout(d).size),
-        "used": Out(range(d.sets * d.ways + d.spill_words + 2)),
-        "spilled": Out(range(d.spill_words + 2)),
+        "used": Out(range(d.most_records + 1)),
+        "spilled": Out(range(d.look_spilled + 1)),
         "queued": Out(range(d.queue_front + d.queue_words + 1)),
         "checksum": Out(CHECKSUM_BITS),
-        "look_set": In(d.set_bits),
+        "look_set": In(d.look_bits),
         "look_way": In(d.way_bits),
-        "look_spilled": In(range(d.spill_words + 1)),
+        "look_spilled": In(range(d.look_spilled + 1)),
         "look_valid": Out(1),
         "look_class": Out(d.class_bits),
         "look_node": Out(d.node_bits),
@@ -181,7 +183,10 @@ class Core(wiring.Component):
         m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=BUFFER)
         m.submodules.outputs = outputs = SyncFIFO(width=token.size, depth=BUFFER)
         placer = Placer(d) if d.network else None
-        self._load(m, matching, execution, placer)
+        setting = self._load(m, matching, execution, placer)
+        m.d.comb += [queue.used_words.eq(setting.queue_words), queue.cycles.eq(setting.limits.backing_cycles)]
+        if isinstance(matching, Matching):
+            m.d.comb += matching.limits.eq(setting.limits)
 
         m.d.comb += [
             activations.w_data.eq(matching.activation.payload.as_value()),
@@ -211,15 +216,16 @@ class Core(wiring.Component):
             m.submodules.placer = placer
             at_rest, network = self._connect(m, placer, queue, sent, inward, inward_ready)
 
+        crowded = matching.crowded if isinstance(matching, DirectMatching) else Const(0, 1)
         # Tokens of the program go before those of the host: what is begun is finished before more is begun.
         m.d.comb += [
             hosts.w_en.eq(self.host_valid),
             hosts.w_data.eq(self.host_data),
             self.host_ready.eq(hosts.w_rdy),
             matching.token.payload.eq(Mux(queue.r_valid, queue.r_data, hosts.r_data)),
-            matching.token.valid.eq(queue.r_valid | hosts.r_rdy),
+            matching.token.valid.eq(queue.r_valid | (hosts.r_rdy & ~crowded)),
             queue.r_ready.eq(matching.token.ready),
-            hosts.r_en.eq(matching.token.ready & ~queue.r_valid),
+            hosts.r_en.eq(matching.token.ready & ~queue.r_valid & ~crowded),
         ]
         waiting = data.View(token, queue.w_data)
         with m.If(matching.failure != Failure.NONE):
@@ -334,8 +340,10 @@ class Core(wiring.Component):
             watch.added.eq(matching.added),
         ]
 
-    def _load(self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None) -> None:
-        """The configuration bus: a staging register, from which a row goes into the memory that is selected."""
+    def _load(self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None) -> data.View:
+        """The configuration bus: a staging register, from which a row goes into the memory that is selected.  The settings."""
+        layout = settings_layout(self.d)
+        setting: data.View = layout.const(settings(self.d))
         targets = {
             Memory.NODE: (matching.node_en, matching.node_address, matching.node_data),
             Memory.ENTRY: (execution.entry_en, execution.entry_address, execution.entry_data),
@@ -349,6 +357,11 @@ class Core(wiring.Component):
             targets[Memory.WALK] = (matching.walk_en, matching.walk_address, matching.walk_data)
         if placer is not None:
             targets[Memory.PLACE] = (placer.place_en, placer.place_address, placer.place_data)
+        if self.d.adjustable:
+            setting, loads, loaded = Signal(layout, init=settings(self.d)), Signal(), Signal(layout)
+            targets[Memory.SETTING] = (loads, Signal(), loaded)
+            with m.If(loads):
+                m.d.sync += setting.eq(loaded)
         row = configuration_row(m, self, max(len(Value.cast(written)) for _, _, written in targets.values()))
         for select, (enable, address, written) in targets.items():
             m.d.comb += [
@@ -356,6 +369,7 @@ class Core(wiring.Component):
                 address.eq(self.config_address),
                 (written if select is Memory.TABLE else written.as_value()).eq(row),
             ]
+        return setting
 
     def _digest(self, m: Module, matching: Matching | DirectMatching, execution: Execution) -> None:
         """Turn the checksum by one place and mix in what goes through the ports in this cycle; it stays while idle."""

@@ -244,7 +244,7 @@ class _Encoder:
             [Role(mode, self._pattern(number, n).wild) for n, mode in enumerate(modes)]
             for number, modes in enumerate(self.out.modes)
         ]
-        self.out.ranks = rank_program(self.image, self.out.roles, self.image.domains, self.d)
+        self.out.ranks = rank_program(self.image, self.out.roles, self.d)
         nodes, ranks = direct_rows(self.image, self.out.roles, self.out.ranks, self.d)
         for number, row in enumerate(nodes):
             self._write(Memory.NODE, number, row)

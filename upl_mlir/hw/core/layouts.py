@@ -94,8 +94,10 @@ class Kind(enum.IntEnum):
 @dataclass(frozen=True)
 class Dimensions:
     """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read
-    latency of its backing memory, latencies of its arithmetic, depths of its memories. The token queue has `queue_front`
-    tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another core."""
+    latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has `gather_sets` sets
+    (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has `queue_front`
+    tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another core. `adjustable`: less
+    than all of it can be used, see `settings.py`."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -104,6 +106,8 @@ class Dimensions:
     multiplicity_bits: int = 16
     sets: int = 256
     ways: int = 4
+    gather_sets: int = 0
+    joining: int = 256
     spill_words: int = 4096
     backing_cycles: int = 20
     add_cycles: int = 4
@@ -117,8 +121,10 @@ class Dimensions:
     queue_front: int = 64
     queue_words: int = 4096
     rank_rows: int = 64
+    window_bits: int = 2
     organisation: Organisation = Organisation.HASHED
     network: bool = False
+    adjustable: bool = False
 
     @classmethod
     def of(cls, machine: Machine) -> Dimensions:
@@ -140,6 +146,7 @@ class Dimensions:
             mul_cycles=execution.mul_cycles,
             div_cycles=execution.div_cycles,
             sqrt_cycles=execution.sqrt_cycles,
+            window_bits=matching.stages.bit_length() - 1,
             organisation=machine.matching.organisation,
             network=machine.cores > 1,
         )
@@ -178,6 +185,43 @@ class Dimensions:
     def pending(self) -> int:
         """Operations of the reducer that may be under way or wait with their results."""
         return 2 * self.pass_cycles + 8
+
+    @property
+    def accumulators(self) -> int:
+        """Gathers for which operations of the reducer may be under way."""
+        return 1 << bits_for(self.pass_cycles + 7)
+
+    @property
+    def accumulator_bits(self) -> int:
+        """Width of the number of one."""
+        return bits_for(self.accumulators - 1)
+
+    @property
+    def look_sets(self) -> int:
+        """Sets that can be looked at: those of waiting tokens, then those of gathers."""
+        return self.sets if self.organisation is Organisation.DIRECT else self.sets + (self.gather_sets or self.sets)
+
+    @property
+    def look_bits(self) -> int:
+        """Width of the number of one."""
+        return bits_for(self.look_sets - 1)
+
+    @property
+    def look_spilled(self) -> int:
+        """Records of backing memory that can be looked at: those of waiting tokens, then those of gathers."""
+        return 2 * self.spill_words
+
+    @property
+    def most_records(self) -> int:
+        """Records that there may be."""
+        return self.look_sets * self.ways + self.look_spilled
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits (`limits_layout`) with which everything is used."""
+        gather_mask = (self.gather_sets or self.sets) - 1
+        return {"set_mask": self.sets - 1, "gather_mask": gather_mask, "last_way": self.ways - 1,
+                "spill_words": self.spill_words, "backing_cycles": self.backing_cycles}  # fmt: skip
 
     @property
     def pending_bits(self) -> int:
@@ -272,6 +316,24 @@ def place_layout(d: Dimensions) -> data.StructLayout:
     )
 
 
+LATENCY_BITS = 17
+"""Width of the latency of a read of backing memory."""
+
+
+def limits_layout(d: Dimensions) -> data.StructLayout:
+    """How much of a matching unit is used: masks of the numbers of sets, the last way, records in each backing memory, and
+    its latency."""
+    return data.StructLayout(
+        {
+            "set_mask": d.set_bits,
+            "gather_mask": bits_for(max(1, (d.gather_sets or d.sets) - 1)),
+            "last_way": d.way_bits,
+            "spill_words": bits_for(d.spill_words),
+            "backing_cycles": LATENCY_BITS,
+        }
+    )
+
+
 def node_layout(d: Dimensions) -> data.StructLayout:
     """A row of the node table: which inputs are plain (gathers included) and which counted, one bit each; the mode and
     the bits of the tag (`key`) of each."""
@@ -302,18 +364,9 @@ def key_layout(d: Dimensions) -> data.StructLayout:
 
 
 def state_layout(d: Dimensions) -> data.StructLayout:
-    """The part of a record that is counted: `left`, the multiplicity or the summands yet to come; for a shared record the
-    inputs that are `present`; for a gather its `mode`, the number of summands in all, whether it holds a value
-    (`present[0]`), and its operations `pending`."""
-    return data.StructLayout(
-        {
-            "left": d.multiplicity_bits,
-            "present": d.max_inputs,
-            "mode": MODE_BITS,
-            "total": d.multiplicity_bits,
-            "pending": d.pending_bits,
-        }
-    )
+    """What may be seen of a record: `left`, the multiplicity or the summands yet to come; of a shared record the inputs that
+    are `present`; of a gather the number of summands in all."""
+    return data.StructLayout({"left": d.multiplicity_bits, "present": d.max_inputs, "total": d.multiplicity_bits})
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:
@@ -400,6 +453,8 @@ class Memory(enum.IntEnum):
     SEND = 5
     TABLE = 6
     PLACE = 7
+    SETTING = 8
+    """One row: `settings_layout`."""
     RANK = 9
     """Rows of ranks, of the organisation `direct`."""
 

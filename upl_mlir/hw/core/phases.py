@@ -25,33 +25,9 @@ class Phase(enum.IntEnum):
     SHARED = 2
     """The record that the plain inputs share."""
     COMMIT = 3
-    """A counted record that a firing has used, to be counted down."""
+    """A record that a firing has used: a counted one to be counted down, or the shared one."""
     OWN = 4
     """Where a counted token stores itself."""
-    GATHER = 5
-    """The record of the gather that a summand belongs to."""
-    RESULT = 6
-    """The record that a result of the reducer belongs to."""
-
-
-class Detour(enum.IntEnum):
-    """What keeps the probe stage from going on with its token."""
-
-    NONE = 0
-    FIND = 1
-    """The chain of the set is searched."""
-    PLACE = 2
-    """What was found there comes into the set."""
-    SWAP = 3
-    """It changes places with a record of the set."""
-    EVICT = 4
-    """A record of the set goes to the chain, to make room."""
-    WAIT = 5
-    """The chain is being changed."""
-    RESULT = 6
-    """Operations are under way for all records of the set: one of their results is taken first."""
-    INTERLUDE = 7
-    """It is being taken."""
 
 
 def used_once(multiplicity: Value, d: Dimensions) -> Value:
@@ -64,9 +40,12 @@ def first_probe(
 ) -> dict[str, Signal]:
     """The first probe for a token that is joined at an index."""
     others = Signal(d.max_inputs, name=f"{names}_others")
-    shared = Signal(name=f"{names}_shared")
-    m.d.comb += others.eq(of.counted & ~own_bit)
-    m.d.comb += shared.eq((of.plain & ~own_bit) != 0)
+    shared, first = Signal(name=f"{names}_shared"), Signal(name=f"{names}_first")
+    m.d.comb += [
+        others.eq(of.counted & ~own_bit), shared.eq((of.plain & ~own_bit) != 0),
+        # Plain tokens of one instance meet before they look for counted ones.
+        first.eq(shared & ((of.plain & own_bit) != 0)),
+    ]  # fmt: skip
     out = {
         "phase": Signal(Phase, name=f"{names}_phase"),
         "class": Signal(d.class_bits, name=f"{names}_class"),
@@ -77,7 +56,7 @@ def first_probe(
     m.d.comb += [out["phase"].eq(Mux(shared, Phase.SHARED, Phase.FIRE)), out["class"].eq(d.max_inputs),
                  out["tag"].eq(at), out["input"].eq(input_number)]  # fmt: skip
     for i in reversed(range(d.max_inputs)):
-        with m.If(others[i]):
+        with m.If(others[i] & ~first):
             m.d.comb += [
                 out["phase"].eq(Phase.COUNTED), out["class"].eq(i), out["input"].eq(i),
                 out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)),

@@ -29,10 +29,12 @@ class TokenQueue(wiring.Component):
     """w_*: tokens in; r_*: tokens out; ready and valid depend on registers only.
 
     level (out): tokens that wait; spilling (out): one goes to the backing memory in this cycle. full (out): there is no
-    room for the token that is offered, which never changes if nothing leaves.
+    room for the token that is offered, which never changes if nothing leaves. used_words, cycles (in): how much of the
+    backing memory is used, and the latency of a read, up to `words` and `latency`.
     """
 
     def __init__(self, width: int, front: int, words: int, latency: int):
+        assert front > 2, "a queue of 2 takes nothing in the cycle in which its second token moves up"
         self.width, self.front, self.words, self.latency = width, front, words, latency
         super().__init__(
             {
@@ -45,6 +47,8 @@ class TokenQueue(wiring.Component):
                 "level": Out(range(front + words + 1)),
                 "spilling": Out(1),
                 "full": Out(1),
+                "used_words": In(range(words + 1), init=words),
+                "cycles": In(range(latency + 1), init=latency),
             }
         )
 
@@ -59,14 +63,17 @@ class TokenQueue(wiring.Component):
         held = Signal(bits_for(words))  # tokens in the backing memory that have not been asked for
         asked = Signal(bits_for(self.front))  # reads under way
         pipeline = Signal(self.latency)  # a bit for each
+        last, before = Signal(range(self.latency + 1)), Signal(range(self.latency + 1))
         direct, room = Signal(), Signal()
-        m.d.comb += [direct.eq((held == 0) & (asked == 0) & fifo.w_rdy), room.eq(held + asked != words)]
+        m.d.comb += [direct.eq((held == 0) & (asked == 0) & fifo.w_rdy), room.eq(held + asked < self.used_words)]
         spill, ask, arrives = Signal(), Signal(), Signal()
         m.d.comb += [
             self.w_ready.eq(direct | room),
             spill.eq(self.w_valid & ~direct & room),
             ask.eq((held != 0) & (fifo.level + asked < self.front)),
-            arrives.eq(pipeline[-1]),
+            last.eq(self.cycles - 1),
+            before.eq(self.cycles - 2),
+            arrives.eq(pipeline.bit_select(last, 1)),
             write.en.eq(spill),
             write.addr.eq(tail),
             write.data.eq(self.w_data),
@@ -82,7 +89,7 @@ class TokenQueue(wiring.Component):
             self.full.eq(self.w_valid & ~self.w_ready),
         ]
         # The word is read when its latency is over, a cycle before it goes on.
-        due = pipeline[-2] if self.latency > 1 else ask
+        due = Mux(self.cycles == 1, ask, pipeline.bit_select(before, 1))
         m.d.sync += [
             pipeline.eq(Cat(ask, pipeline)),
             held.eq(held + spill - ask),

@@ -19,7 +19,7 @@ from upl_mlir.hw.fp.units import Adder, Multiplier
 
 
 def operation_layout(d: Dimensions) -> data.StructLayout:
-    """What comes back with a result: the record it belongs to, and whether an integer product overflowed."""
+    """What comes back with a result, if nothing else is said: the set and the way of its record."""
     return data.StructLayout({"set": d.set_bits, "way": d.way_bits})
 
 
@@ -28,21 +28,22 @@ class Reducer(wiring.Component):
 
     valid (out, 1): the oldest result is at `result` and `result_place` (out); take (in, 1): it is taken.
     waiting (out): results that wait; active (out): operations under way or waiting; overflow (out, 1): the oldest result
-    is an integer product that did not fit.
+    is an integer product that did not fit. The layout of a place is that of `operation_layout`, or what is given.
     """
 
-    def __init__(self, d: Dimensions):
+    def __init__(self, d: Dimensions, place: data.StructLayout | None = None):
         self.d = d
+        self.place_layout = layout = place or operation_layout(d)
         super().__init__(
             {
                 "begin": In(1),
                 "left": In(VALUE_BITS),
                 "right": In(VALUE_BITS),
                 "mode": In(MODE_BITS),
-                "place": In(operation_layout(d)),
+                "place": In(layout),
                 "valid": Out(1),
                 "result": Out(VALUE_BITS),
-                "result_place": Out(operation_layout(d)),
+                "result_place": Out(layout),
                 "overflow": Out(1),
                 "take": In(1),
                 "active": Out(range(d.pending + 1)),
@@ -54,7 +55,7 @@ class Reducer(wiring.Component):
         """Adder, multiplier and integer product side by side, of one latency."""
         d = self.d
         m = Module()
-        place_bits = operation_layout(d).size
+        place_bits = self.place_layout.size
         passed = 1 + MODE_BITS + place_bits
         m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed)
         m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)

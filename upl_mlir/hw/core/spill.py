@@ -13,19 +13,13 @@ a chain. Free records form a chain too; those never used follow `fresh`.
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout, state_layout
-
-
-def record_layout(d: Dimensions) -> data.StructLayout:
-    """A whole record of the store."""
-    return data.StructLayout(
-        {"key": key_layout(d), "state": state_layout(d), "values": data.ArrayLayout(VALUE_BITS, d.max_inputs)}
-    )
+from upl_mlir.hw.core.layouts import LATENCY_BITS, Dimensions, key_layout
+from upl_mlir.hw.core.store import Shape, join_shape
 
 
 class Spill(wiring.Component):
@@ -36,29 +30,34 @@ class Spill(wiring.Component):
     replace (in): put `given` (in) in the place of what was found. remove (in): take what was found out of the chain.
     insert (in): put `given` into the chain; full (out): there is no room for it.
     used (out): records in use. look (in): at rest, the record to look at: looked (out), a cycle later.
+    words, cycles (in): how many records may be in use, up to `spill_words`, and the latency of a read.
     """
 
-    def __init__(self, d: Dimensions):
+    def __init__(self, d: Dimensions, shape: Shape | None = None):
         self.d = d
+        self.shape = shape = shape or join_shape(d)
+        record = shape.record(d)
         super().__init__(
             {
-                "address": In(d.set_bits),
-                "set": In(d.set_bits),
+                "address": In(shape.set_bits),
+                "set": In(shape.set_bits),
                 "any": Out(1),
                 "busy": Out(1),
                 "find": In(1),
                 "key": In(key_layout(d)),
                 "done": Out(1),
                 "found": Out(1),
-                "record": Out(record_layout(d)),
-                "given": In(record_layout(d)),
+                "record": Out(record),
+                "given": In(record),
                 "replace": In(1),
                 "remove": In(1),
                 "insert": In(1),
                 "full": Out(1),
                 "used": Out(range(d.spill_words + 2)),
                 "look": In(range(d.spill_words + 1)),
-                "looked": Out(record_layout(d)),
+                "looked": Out(record),
+                "words": In(range(d.spill_words + 1), init=d.spill_words),
+                "cycles": In(LATENCY_BITS, init=d.backing_cycles),
             }
         )
 
@@ -67,9 +66,9 @@ class Spill(wiring.Component):
         d = self.d
         m = Module()
         bits = bits_for(d.spill_words)
-        m.submodules.records = records = Memory(shape=record_layout(d), depth=d.spill_words + 1, init=[])
+        m.submodules.records = records = Memory(shape=self.shape.record(d), depth=d.spill_words + 1, init=[])
         m.submodules.links = links = Memory(shape=bits, depth=d.spill_words + 1, init=[])
-        m.submodules.heads = heads = Memory(shape=bits, depth=d.sets, init=[])
+        m.submodules.heads = heads = Memory(shape=bits, depth=self.shape.sets, init=[])
         record_write, link_write, head_write = records.write_port(), links.write_port(), heads.write_port()
         record_read = records.read_port(transparent_for=(record_write,))
         link_read = links.read_port(transparent_for=(link_write,))
@@ -77,7 +76,7 @@ class Spill(wiring.Component):
         head = head_read.data
         at, before, after = Signal(bits), Signal(bits), Signal(bits)
         vacant, fresh = Signal(bits), Signal(range(d.spill_words + 2), init=1)
-        latency = Signal(range(d.backing_cycles + 1))
+        latency = Signal(LATENCY_BITS)
         place = Signal(bits)
         m.d.comb += [
             head_read.addr.eq(self.address),
@@ -87,7 +86,7 @@ class Spill(wiring.Component):
             link_read.addr.eq(at),
             self.record.eq(record_read.data),
             self.looked.eq(record_read.data),
-            self.full.eq((vacant == 0) & (fresh == d.spill_words + 1)),
+            self.full.eq(self.used >= self.words),
             place.eq(Mux(vacant != 0, vacant, fresh)),
             record_write.data.eq(self.given),
             self.busy.eq(1),
@@ -97,7 +96,7 @@ class Spill(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += self.busy.eq(0)
                 with m.If(self.find):
-                    m.d.sync += [at.eq(head), before.eq(0), latency.eq(d.backing_cycles)]
+                    m.d.sync += [at.eq(head), before.eq(0), latency.eq(self.cycles)]
                     m.next = "READ"
                 with m.Elif(self.replace):
                     m.d.comb += [record_write.en.eq(1), record_write.addr.eq(at)]
@@ -127,7 +126,7 @@ class Spill(wiring.Component):
                         m.d.sync += kept.eq(hit)
                         m.next = "IDLE"
                     with m.Else():
-                        m.d.sync += [before.eq(at), at.eq(link_read.data), latency.eq(d.backing_cycles)]
+                        m.d.sync += [before.eq(at), at.eq(link_read.data), latency.eq(self.cycles)]
             with m.State("FREE"):
                 # In the backing memory a record without its mark is free.
                 m.d.comb += [link_write.en.eq(1), link_write.addr.eq(at), link_write.data.eq(vacant)]

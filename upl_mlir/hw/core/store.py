@@ -12,12 +12,50 @@ and writes one set after the other never works on an old record.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout, state_layout
+from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a store holds: the number of its sets, the part of a record that is counted, the number of its values."""
+
+    sets: int
+    state: data.StructLayout
+    values: int
+
+    @property
+    def set_bits(self) -> int:
+        """Width of the number of a set."""
+        return max(1, bits_for(self.sets - 1))
+
+    @property
+    def contents(self) -> data.ArrayLayout:
+        """The values of a record."""
+        return data.ArrayLayout(VALUE_BITS, self.values)
+
+    def record(self, d: Dimensions) -> data.StructLayout:
+        """A whole record."""
+        return data.StructLayout({"key": key_layout(d), "state": self.state, "values": self.contents})
+
+
+def join_shape(d: Dimensions) -> Shape:
+    """Records of waiting tokens: `left`, the multiplicity; for a shared record the inputs that are `present`."""
+    return Shape(d.sets, data.StructLayout({"left": d.multiplicity_bits, "present": d.max_inputs}), d.max_inputs)
+
+
+def gather_shape(d: Dimensions) -> Shape:
+    """Records of open gathers: the summands yet to come (`left`), their number if it is known (`total`, else 0), and the
+    place among the accumulators where the value is if it is not here."""
+    state = {"left": d.multiplicity_bits, "total": d.multiplicity_bits, "place": d.accumulator_bits}
+    return Shape(d.gather_sets or d.sets, data.StructLayout(state), 1)
 
 
 class Store(wiring.Component):
@@ -26,75 +64,80 @@ class Store(wiring.Component):
     address (in): the set to read; in the next cycle the rest of the read's ports speak of it.
     key (in): what is looked for then; hit, way (out): whether and where it is; free, free_way (out): room in the set.
     by_way, chosen_way (in): take that way instead of comparing.
-    state, values (out): the record that was found or chosen.
-    write_*: at the end of the cycle, into `write_way` of the set `write_set`: the key, the state, and those values that
-    `write_value` selects, each if its enable is 1.
+    found_key, state, values (out): the record that was found or chosen.
+    write_*: at the end of the cycle, into `write_way` of the set `write_set`: the key and the state, each if its enable is
+    1; and into `value_way` of the set `value_set` those values that `write_value` selects.
     used (out): records in the store.
-    movable, movable_way (out): a record of the set that may be moved: no operation is under way for it.
+    last_way (in): of the ways that are used.
     write_over (in, 1): the key that is written takes the place of another one.
     """
 
-    def __init__(self, d: Dimensions):
+    def __init__(self, d: Dimensions, shape: Shape | None = None):
         self.d = d
-        values = data.ArrayLayout(VALUE_BITS, d.max_inputs)
+        self.shape = shape = shape or join_shape(d)
         super().__init__(
             {
-                "address": In(d.set_bits),
+                "address": In(shape.set_bits),
                 "key": In(key_layout(d)),
                 "hit": Out(1),
                 "way": Out(d.way_bits),
                 "free": Out(1),
                 "free_way": Out(d.way_bits),
-                "movable": Out(1),
-                "movable_way": Out(d.way_bits),
                 "by_way": In(1),
                 "chosen_way": In(d.way_bits),
                 "found_key": Out(key_layout(d)),
-                "state": Out(state_layout(d)),
-                "values": Out(values),
-                "write_set": In(d.set_bits),
+                "state": Out(shape.state),
+                "values": Out(shape.contents),
+                "write_set": In(shape.set_bits),
                 "write_way": In(d.way_bits),
                 "write_over": In(1),
                 "write_key_en": In(1),
                 "write_key": In(key_layout(d)),
                 "write_state_en": In(1),
-                "write_state": In(state_layout(d)),
-                "write_value": In(d.max_inputs),
-                "write_values": In(values),
-                "used": Out(range(d.sets * d.ways + 1)),
+                "write_state": In(shape.state),
+                "value_set": In(shape.set_bits),
+                "value_way": In(d.way_bits),
+                "write_value": In(shape.values),
+                "write_values": In(shape.contents),
+                "used": Out(range(shape.sets * d.ways + 1)),
+                "last_way": In(d.way_bits, init=d.ways - 1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Three memories a way: keys, states, values."""
+        """A memory a way for keys, for states and for each value: narrow ones, which need no enables of their parts."""
         d = self.d
         m = Module()
-        values = data.ArrayLayout(VALUE_BITS, d.max_inputs)
+        n = self.shape.values
         hits, free, keys, states, contents = [], [], [], [], []
         for w in range(d.ways):
             here = self.write_way == w
-            parts = (
-                ("keys", key_layout(d), self.write_key, self.write_key_en & here, keys),
-                ("states", state_layout(d), self.write_state, self.write_state_en & here, states),
-                ("values", values, self.write_values, Mux(here, self.write_value, 0), contents),
-            )
-            for name, shape, written, enable, out in parts:
-                memory = Memory(shape=shape, depth=d.sets, init=[])
+            parts = [
+                ("keys", key_layout(d), self.write_set, self.write_key, self.write_key_en & here),
+                ("states", self.shape.state, self.write_set, self.write_state, self.write_state_en & here),
+            ]
+            parts += [
+                (f"values{k}_", VALUE_BITS, self.value_set, self.write_values[k],
+                 self.write_value[k] & (self.value_way == w)) for k in range(n)
+            ]  # fmt: skip
+            out = []
+            for name, shape, where, written, enable in parts:
+                memory = Memory(shape=shape, depth=self.shape.sets, init=[])
                 m.submodules[f"{name}{w}"] = memory
-                write = memory.write_port(granularity=1) if name == "values" else memory.write_port()
+                write = memory.write_port()
                 read = memory.read_port(transparent_for=(write,))
                 m.d.comb += [
-                    write.addr.eq(self.write_set),
-                    write.data.eq(written),
-                    write.en.eq(enable),
-                    read.addr.eq(self.address),
+                    write.addr.eq(where), write.data.eq(written), write.en.eq(enable), read.addr.eq(self.address),
                     read.en.eq(1),
-                ]
+                ]  # fmt: skip
                 out.append(read.data)
+            keys.append(out[0])
+            states.append(out[1])
+            contents.append(out[2:])
             hit = Signal(name=f"hit{w}")
             m.d.comb += hit.eq(keys[w].valid & (keys[w].as_value()[1:] == self.key.as_value()[1:]))
             hits.append(hit)
-            free.append(~keys[w].valid)
+            free.append(~keys[w].valid & (self.last_way >= w))
         chosen = Signal(d.ways)
         m.d.comb += [
             self.hit.eq(Cat(*hits) != 0),
@@ -106,13 +149,18 @@ class Store(wiring.Component):
                 m.d.comb += self.free_way.eq(w)
             with m.If(hits[w]):
                 m.d.comb += self.way.eq(w)
-            with m.If(keys[w].valid & (states[w].pending == 0)):
-                m.d.comb += [self.movable.eq(1), self.movable_way.eq(w)]
-        for out, found in ((self.found_key, keys), (self.state, states), (self.values, contents)):
+
+        def pick(found: list[object]) -> object:
             picked = 0
             for w in range(d.ways):
-                picked = picked | Mux(chosen[w], found[w].as_value(), 0)
-            m.d.comb += out.as_value().eq(picked)
+                picked = picked | Mux(chosen[w], found[w], 0)
+            return picked
+
+        m.d.comb += [
+            self.found_key.as_value().eq(pick([k.as_value() for k in keys])),
+            self.state.as_value().eq(pick([s.as_value() for s in states])),
+            *(self.values[k].eq(pick([c[k] for c in contents])) for k in range(n)),
+        ]
         # Records are written where they were found, or into a free way: so the count follows from the keys written.
         with m.If(self.write_key_en & ~self.write_over):
             m.d.sync += self.used.eq(self.used + Mux(self.write_key.valid, 1, -1))

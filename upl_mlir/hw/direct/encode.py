@@ -12,7 +12,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import WALK_LEVELS, Dimensions, Mode
 from upl_mlir.hw.direct.lanes import LANE, Digit, lanes_of
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
-from upl_mlir.hw.direct.ranks import NodeRanks, Range, Ranks, Role, Row, Space
+from upl_mlir.hw.direct.ranks import NodeRanks, Range, Ranks, Role, Row, Space, windowed_range
 from upl_mlir.hw.image import ProgramImage
 
 
@@ -63,8 +63,11 @@ def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> di
     inputs = (1 << len(roles)) - 1
     gathers = sum(1 << n for n, role in enumerate(roles) if role.gathers)
     modes = [int(role.mode) for role in roles] + [int(Mode.PLAIN)] * (d.max_inputs - len(roles))
-    join = {"find": find, "inputs": inputs, "waits": int(of.waits), "merged": int(of.merged), "walks": walks}
-    return {"join": join, "sum": {"find": find, "modes": modes}, "gathers": gathers}
+    window = {"any": 0, "lane": 0, "bits": 0}
+    if of.window is not None:
+        window = {"any": 1, "lane": of.digits[of.window[0]].lane, "bits": of.window[1]}
+    join = {"find": find, "window": window, "inputs": inputs, "waits": int(of.waits), "merged": int(of.merged)}
+    return {"join": {**join, "walks": walks}, "sum": {"find": find, "window": window, "modes": modes}, "gathers": gathers}
 
 
 def _row(of: NodeRanks, row: Row, d: Dimensions) -> dict[str, Any]:
@@ -94,8 +97,8 @@ def _space(of: NodeRanks, space: Space, ranges: Sequence[Range], d: Dimensions) 
     size = 1 << d.set_bits
     weights = [0] * lanes_of(d.tag_bits)
     base = space.start
-    for digit, stride, (low, _) in zip(of.digits, space.strides, ranges, strict=True):
-        base -= stride * low
+    for number, (digit, stride) in enumerate(zip(of.digits, space.strides, strict=True)):
+        base -= stride * windowed_range(of.window, number, ranges[number])[0]
         for n in range(digit.lanes):
             weights[digit.lane + n] = (stride << n * LANE) % size
     return {"base": base % size, "weights": weights}

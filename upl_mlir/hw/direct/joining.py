@@ -26,8 +26,9 @@ from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failur
 from upl_mlir.hw.core.phases import used_once
 from upl_mlir.hw.direct.fetch import Fetch
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
-from upl_mlir.hw.direct.layouts import entry_layout, join_rank_layout, join_row_layout, row_bits
-from upl_mlir.hw.direct.rank import outside, rank
+from upl_mlir.hw.direct.late import LATE_DEPTH, put_off
+from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout, row_bits
+from upl_mlir.hw.direct.rank import outside, rank, windowed
 
 
 class Joins(wiring.Component):
@@ -35,8 +36,9 @@ class Joins(wiring.Component):
 
     node_*, rank_*: writes to the two tables. failure, failing (out): why it has stopped, and with which token; stop (in): it
     must not go on. idle (out). used (out): tokens that wait. trying (out): an index is tried; walking (out): it is not the
-    token's first; waiting (out): a firing waits for `activation`. look, look_bank (in): at rest, a place of a bank; looked
-    (out): how often its token will be used, 0 if there is none, two cycles later.
+    token's first; waiting (out): a firing waits for `activation`; late (out): a token is put off, as its place is for an
+    earlier generation; crowded (out): many are. look, look_bank (in): at rest, a place of a bank; looked (out): how often
+    its token will be used, 0 if there is none, two cycles later, and with it looked_second and looked_generation.
     """
 
     def __init__(self, d: Dimensions):
@@ -59,10 +61,13 @@ class Joins(wiring.Component):
                 "trying": Out(1),
                 "walking": Out(1),
                 "waiting": Out(1),
+                "late": Out(1),
+                "crowded": Out(1),
                 "look": In(d.set_bits),
                 "look_bank": In(range(d.max_inputs + 1)),
                 "looked": Out(d.multiplicity_bits),
                 "looked_second": Out(1),
+                "looked_generation": Out(GENERATION_BITS),
             }
         )
 
@@ -76,7 +81,8 @@ class Joins(wiring.Component):
             fetch.node_en.eq(self.node_en), fetch.node_address.eq(self.node_address), fetch.node_data.eq(self.node_data),
             fetch.rank_en.eq(self.rank_en), fetch.rank_address.eq(self.rank_address), fetch.rank_data.eq(self.rank_data),
         ]  # fmt: skip
-        wiring.connect(m, wiring.flipped(self.token), fetch.token)
+        late = put_off(m, d, self.token, fetch.token)
+        m.d.comb += [self.late.eq(late.w_en), self.crowded.eq(late.level > LATE_DEPTH // 4)]
         coming = fetch.found.payload
         load = Signal()  # the address stage takes the token whose ranks are there
         m.d.comb += fetch.found.ready.eq(load)
@@ -87,12 +93,13 @@ class Joins(wiring.Component):
         place = Signal(d.tag_bits)
         onward, last = _next(m, d, row.walks[here.input], place, ranks)
         wrong = outside(m, d, place, ranks.least, ranks.greatest, row.find.joined, "outside")
-        addresses = [rank(m, d, place, ranks.banks[i].base, ranks.banks[i].weights, f"address{i}") for i in inputs]
+        kept, generation = windowed(m, d, row.window, place, "here")
+        addresses = [rank(m, d, kept, ranks.banks[i].base, ranks.banks[i].weights, f"address{i}") for i in inputs]
 
         # ---- decisions: what is there
         now, now_place, left = Signal(token), Signal(d.tag_bits), Signal(d.multiplicity_bits)
         now_valid, now_last, now_first, now_wrong = Signal(), Signal(), Signal(), Signal()
-        merged, waits = Signal(), Signal()
+        merged, waits, moves_on, age = Signal(), Signal(), Signal(), Signal(GENERATION_BITS)
         now_inputs, left_after = Signal(d.max_inputs), Signal(d.multiplicity_bits)
         at = [Signal(d.set_bits, name=f"at{i}") for i in inputs]
         hold, done = Signal(), Signal()
@@ -105,7 +112,7 @@ class Joins(wiring.Component):
             m.d.sync += [
                 now_valid.eq(here_valid & ~void), now_place.eq(place), now_last.eq(last), now_first.eq(here_first),
                 now_wrong.eq(wrong | ~here_there), now_inputs.eq(row.inputs), merged.eq(row.merged), waits.eq(row.waits),
-                here_first.eq(load),
+                here_first.eq(load), moves_on.eq(row.window.any), age.eq(generation),
                 *(a.eq(b) for a, b in zip(at, addresses, strict=True)),
             ]  # fmt: skip
             with m.If(here_valid & here_first & ~void):
@@ -139,28 +146,35 @@ class Joins(wiring.Component):
         with m.Switch(self.look_bank):
             for i in inputs:
                 with m.Case(i):
-                    m.d.comb += [self.looked.eq(entries[i].left), self.looked_second.eq(entries[i].second)]
+                    m.d.comb += [self.looked.eq(entries[i].left), self.looked_second.eq(entries[i].second),
+                                 self.looked_generation.eq(entries[i].generation)]  # fmt: skip
 
         # ---- what happens at this index; the two inputs of a merged node have bank 0 in common
-        own, home, others, present = (Signal(d.max_inputs, name=n) for n in ("own", "home", "others", "present"))
+        own, home, others, present, timely = (
+            Signal(d.max_inputs, name=n) for n in ("own", "home", "others", "present", "timely")
+        )
         second, twice, whole = Signal(), Signal(), Signal()
         m.d.comb += [
             own.eq(1 << now.input), second.eq(now.input == 1),
             home.eq(Mux(merged, 1, Mux(waits, own, 0))), others.eq(Mux(merged, 1, now_inputs & ~own)),
-            *(present[i].eq(entries[i].left != 0) for i in inputs),
+            *(timely[i].eq(~moves_on | (entries[i].generation == age)) for i in inputs),
+            *(present[i].eq((entries[i].left != 0) & timely[i]) for i in inputs),
             whole.eq(((others & ~present) == 0) & ~(merged & (entries[0].second == second))),
             twice.eq(((home & present) != 0) & ~(merged & (entries[0].second != second))),
         ]  # fmt: skip
         hopeless, comes, leaves = Signal(), Signal(d.max_inputs), Signal(d.max_inputs)
         self._count(m, now.node, others, hopeless, comes, leaves)
         failing, fire, taken, stores = Signal(Failure), Signal(), Signal(), Signal()
-        goes = now_valid & step & (failing == Failure.NONE)
+        early = Signal()  # the place is not free of an earlier generation yet
+        goes = now_valid & step & (failing == Failure.NONE) & ~early
         m.d.comb += [
-            fire.eq(now_valid & whole & (failing == Failure.NONE) & ~self.stop),
+            early.eq(now_first & ((home & ~timely) != 0)),
+            late.w_en.eq(now_valid & step & (failing == Failure.NONE) & early), late.w_data.eq(now.as_value()),
+            fire.eq(now_valid & whole & ~early & (failing == Failure.NONE) & ~self.stop),
             taken.eq(fire & self.activation.ready),
             hold.eq(fire & ~self.activation.ready),
             left_after.eq(Mux(whole, used_once(left, d), left)),
-            done.eq(now_last | (left_after == 0) | hopeless),
+            done.eq(now_last | (left_after == 0) | hopeless | early),
             stores.eq(goes & done & (left_after != 0)),
             self.activation.valid.eq(fire),
             self.activation.payload.node.eq(now.node),
@@ -168,7 +182,7 @@ class Joins(wiring.Component):
             self.trying.eq(goes),
             self.walking.eq(goes & ~now_first),
             self.waiting.eq(hold),
-            self.idle.eq(at_rest & fetch.idle),
+            self.idle.eq(at_rest & fetch.idle & (late.level == 0)),
         ]
         with m.If(now_valid & now_wrong):
             m.d.comb += failing.eq(Failure.INDEX)
@@ -176,16 +190,20 @@ class Joins(wiring.Component):
             m.d.comb += failing.eq(Failure.BAD_TOKEN)
         with m.Elif(now_valid & now_first & twice):
             m.d.comb += failing.eq(Failure.DUPLICATE)
+        with m.Elif(now_valid & early & ~late.w_rdy):
+            m.d.comb += failing.eq(Failure.FULL)
         with m.If((failing != Failure.NONE) & ~self.stop):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(now)]
         for i in inputs:
             after = Signal(d.multiplicity_bits, name=f"after{i}")
             settles = stores & home[i]
+            ends = taken & moves_on & home[i] & (left_after == 0)  # without ever having waited there
             m.d.comb += [
                 after.eq(used_once(entries[i].left, d)),
-                entry_writes[i].en.eq((taken & others[i]) | settles),
-                entry_writes[i].data.left.eq(Mux(settles, left_after, after)),
+                entry_writes[i].en.eq((taken & others[i]) | settles | ends),
+                entry_writes[i].data.left.eq(Mux(settles | ends, left_after, after)),
                 entry_writes[i].data.second.eq(Mux(settles, second, entries[i].second)),
+                entry_writes[i].data.generation.eq(entries[i].generation + (moves_on & (leaves[i] | ends))),
                 value_writes[i].en.eq(settles),
                 value_writes[i].data.eq(now.value),
                 comes[i].eq(settles),

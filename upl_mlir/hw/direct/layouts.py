@@ -22,6 +22,15 @@ def lane_bits(d: Dimensions) -> int:
     return bits_for(lanes_of(d.tag_bits))
 
 
+GENERATION_BITS = LANE
+"""Width of the number of a window: how often places were used before."""
+
+
+def window_layout(d: Dimensions) -> data.StructLayout:
+    """The lane that counts modulo 2**bits in ranks, if `any` does."""
+    return data.StructLayout({"any": 1, "lane": lane_bits(d), "bits": bits_for(LANE)})
+
+
 def find_layout(d: Dimensions) -> data.StructLayout:
     """How the row of ranks of a token is found: `first` plus the value in `lane`, which is `limit` at most. `joined`: for
     each lane, whether it goes on in the next one."""
@@ -36,6 +45,7 @@ def join_row_layout(d: Dimensions) -> data.StructLayout:
     return data.StructLayout(
         {
             "find": find_layout(d),
+            "window": window_layout(d),
             "inputs": d.max_inputs,
             "waits": 1,
             "merged": 1,
@@ -46,7 +56,8 @@ def join_row_layout(d: Dimensions) -> data.StructLayout:
 
 def sum_row_layout(d: Dimensions) -> data.StructLayout:
     """What the gathers know of a node: the mode of each input."""
-    return data.StructLayout({"find": find_layout(d), "modes": data.ArrayLayout(MODE_BITS, d.max_inputs)})
+    modes = data.ArrayLayout(MODE_BITS, d.max_inputs)
+    return data.StructLayout({"find": find_layout(d), "window": window_layout(d), "modes": modes})
 
 
 def direct_node_layout(d: Dimensions) -> data.StructLayout:
@@ -85,15 +96,23 @@ def rank_layout(d: Dimensions) -> data.StructLayout:
 
 def sum_state_layout(d: Dimensions) -> data.StructLayout:
     """A gather under way: `left`, the summands yet to come; `total`, their number (0: not known yet); whether it `holds` a
-    value, and its operations `pending`."""
+    value, and its operations `pending`. `generation`: of the gather that the place is for now, or next."""
     return data.StructLayout(
-        {"valid": 1, "holds": 1, "left": d.multiplicity_bits, "total": d.multiplicity_bits, "pending": d.pending_bits}
+        {
+            "valid": 1,
+            "holds": 1,
+            "left": d.multiplicity_bits,
+            "total": d.multiplicity_bits,
+            "pending": d.pending_bits,
+            "generation": GENERATION_BITS,
+        }
     )
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:
-    """A waiting token of a bank: `left`, how often it will be used, 0 if there is none; whether it is one of input 1."""
-    return data.StructLayout({"left": d.multiplicity_bits, "second": 1})
+    """A waiting token of a bank: `left`, how often it will be used, 0 if there is none; whether it is one of input 1;
+    `generation`: of the token that the place is for now, or next."""
+    return data.StructLayout({"left": d.multiplicity_bits, "second": 1, "generation": GENERATION_BITS})
 
 
 def store_bits(d: Dimensions, places: list[int]) -> int:

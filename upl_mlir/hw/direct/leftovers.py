@@ -29,7 +29,7 @@ def direct_leftovers(
                 assert of is not None
                 if not summand and of.bank_of(port) != bank:
                     continue
-                index = index_at(node, of, port, place, role.wild, summand=summand)
+                index = index_at(node, of, port, place, role.wild, summand=summand, generation=record.tag)
                 if index is None:
                     continue
                 if summand:

@@ -35,10 +35,11 @@ JOIN_DEPTH = 16
 class DirectMatching(wiring.Component):
     """The unit, with the ports of the hashed one; what is not said here is said there.
 
-    rank_*: writes to the rows of ranks. There is no backing memory and no table of walks: `walk_*` is not there, `spilled`,
-    `spilling` and `waiting_backing` are 0. look (in): a place; look_way (in): the bank, or max_inputs for the gather store;
-    of looked_key only `valid` and the class (the input that waits, of a merged node; else the bank) are meant: whose token
-    it is follows from the place.
+    rank_*: writes to the rows of ranks. There is no backing memory and no table of walks: `walk_*` is not there, `spilled`
+    and `spilling` are 0; `waiting_backing`: a token is put off; crowded (out): many are, so that the host should give no
+    more. look (in): a place; look_way (in): the bank, or max_inputs for the gather store; of looked_key only `valid`, the
+    class (the input that waits, of a merged node; else the bank) and, in `tag`, the generation are meant: whose token it
+    is follows from the place.
     """
 
     def __init__(self, d: Dimensions):
@@ -69,6 +70,7 @@ class DirectMatching(wiring.Component):
                 "look_spilled": In(range(d.spill_words + 1)),
                 "spilling": Out(1),
                 "waiting_backing": Out(1),
+                "crowded": Out(1),
                 "added": Out(added_layout(d)),
                 "looked_key": Out(key_layout(d)),
                 "looked_state": Out(state_layout(d)),
@@ -120,7 +122,8 @@ class DirectMatching(wiring.Component):
             self.taken.eq(self.token.valid & self.token.ready), self.taken_node.eq(offered.node),
             self.walking.eq(joins.walking), self.probing.eq(joins.trying),
             self.waiting_activation.eq(joins.waiting), self.waiting_reducer.eq(gathers.waiting),
-            self.added.eq(gathers.added),
+            self.added.eq(gathers.added), self.waiting_backing.eq(joins.late | gathers.late),
+            self.crowded.eq(joins.crowded | gathers.crowded),
         ]  # fmt: skip
         waits = Signal()
         m.d.comb += [
@@ -130,11 +133,13 @@ class DirectMatching(wiring.Component):
         with m.If(self.look_way == d.max_inputs):
             m.d.comb += [
                 self.looked_key.valid.eq(gathers.looked.valid), self.looked_key["class"].eq(d.max_inputs),
+                self.looked_key.tag.eq(gathers.looked.generation),
                 self.looked_state.left.eq(gathers.looked.left), self.looked_state.total.eq(gathers.looked.total),
             ]  # fmt: skip
         with m.Else():
             m.d.comb += [
-                self.looked_key.valid.eq(waits), self.looked_state.left.eq(joins.looked),
+                self.looked_key.valid.eq(waits), self.looked_key.tag.eq(joins.looked_generation),
+                self.looked_state.left.eq(joins.looked),
                 self.looked_key["class"].eq(Mux(joins.looked_second, 1, self.look_way)),
             ]  # fmt: skip
         return m

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
-from upl_mlir.hw.direct.layouts import row_bits
+from upl_mlir.hw.direct.layouts import GENERATION_BITS, row_bits
 
 
 def lane(tag: Value, n: int) -> Value:
@@ -44,6 +44,23 @@ def find_row(m: Module, d: Dimensions, find: Value, tag: Value, name: str) -> tu
     number, known = Signal(row_bits(d), name=f"{name}_row"), Signal(name=f"{name}_known")
     m.d.comb += [number.eq(find.first + chosen), known.eq(chosen <= find.limit)]
     return number, known
+
+
+def windowed(m: Module, d: Dimensions, window: Value, tag: Value, name: str) -> tuple[Value, Signal]:
+    """The tag as ranks see it, one lane modulo its window; and the generation: how many windows have passed before."""
+    kept, generation = Signal(d.tag_bits, name=f"{name}_kept"), Signal(GENERATION_BITS, name=f"{name}_generation")
+    m.d.comb += kept.eq(tag)
+    with m.If(window.any):  # noqa: SIM117 -- one `with` would not nest them as Amaranth must see them
+        with m.Switch(window.lane):
+            for n in range(lanes_of(d.tag_bits)):
+                with m.Case(n):
+                    mask = Signal(LANE, name=f"{name}_mask{n}")
+                    m.d.comb += [
+                        mask.eq((1 << window.bits) - 1),
+                        lane(kept, n).eq(lane(tag, n) & mask),
+                        generation.eq(lane(tag, n) >> window.bits),
+                    ]
+    return kept, generation
 
 
 def outside(m: Module, d: Dimensions, tag: Value, least: Value, greatest: Value, joined: Value, name: str) -> Signal:

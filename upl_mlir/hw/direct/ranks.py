@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import FIRST_GATHER, Dimensions, Mode
@@ -18,6 +21,8 @@ from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
 from upl_mlir.hw.image import Node, ProgramImage
 
 Range = tuple[int, int]
+WORTH = 0.8
+"""Windows are used if they leave at most this part of the places: tokens that are put off cost time."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,15 @@ class Row:
 @dataclass(frozen=True)
 class NodeRanks:
     """A ranked node. `table`: the digit that chooses the row, if any; `merged`: the node has two inputs, of whose tokens one
-    at most waits at an index, and both wait in bank 0; `waits`: whether any token has to."""
+    at most waits at an index, and both wait in bank 0; `waits`: whether any token has to. `window`: the digit that counts
+    modulo a power of two, and the power; what is 2**bits further along it comes to the same place, later."""
 
     digits: tuple[Digit, ...]
     table: int | None
     rows: tuple[Row, ...]
     merged: bool
     waits: bool
+    window: Range | None = None
 
     def bank_of(self, port: int) -> int:
         """The bank in which the tokens of an input wait."""
@@ -76,6 +83,20 @@ class Ranks:
     nodes: list[NodeRanks | None] = field(default_factory=list[NodeRanks | None])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     places: list[int] = field(default_factory=list[int])
+    stream: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The field along which the program streams, by node, if any node has a window."""
+
+    def report(self, image: ProgramImage) -> dict[str, Any]:
+        """For `stats.json`: places and rows, and of each node the field that chooses its row (if any)."""
+        nodes: dict[str, Any] = {}
+        for node, of in zip(image.nodes, self.nodes, strict=True):
+            if of is not None:
+                table = None if of.table is None else node.fields[of.digits[of.table].fields[0]].name
+                nodes[node.name] = {"rows": len(of.rows), "by": table}
+                if of.window is not None:
+                    along = node.fields[of.digits[of.window[0]].fields[0]].name
+                    nodes[node.name] |= {"window": 1 << of.window[1], "along": along}
+        return {"places": list(self.places), "rows": self.rows, "nodes": nodes}
 
     @property
     def rows(self) -> int:
@@ -83,18 +104,33 @@ class Ranks:
         return sum(len(n.rows) for n in self.nodes if n is not None)
 
 
-def rank_program(
-    image: ProgramImage, roles: Sequence[Sequence[Role]], domains: Mapping[str, Domain], d: Dimensions
-) -> Ranks:
-    """Ranks for all nodes of an aligned image that can have them; tables by field where they save most.
+def rank_program(image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimensions) -> Ranks:
+    """Ranks for all nodes of an aligned image that can have them, with windows along the stream that saves most places, if
+    any saves enough.  Raises `UplError` UPL1710 if there is no room for the rows or the places.
+    """
+    best = ranks_along({}, image, roles, d)
+    for stream in image.streams:
+        found = ranks_along(stream, image, roles, d)
+        if sum(found.places) < WORTH * sum(best.places):
+            best = found
+    for number, need in enumerate(best.places):
+        what = "gathers" if number == d.max_inputs else f"tokens in bank {number}"
+        _require(need, d.sets, f"places for {what}", d.sets)
+    return best
 
-    Raises `UplError` UPL1710 if there is no room for the rows or the places.
+
+def ranks_along(
+    stream: Mapping[str, int], image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimensions
+) -> Ranks:
+    """Ranks with windows along a stream (a field by node; none for no windows); tables by field where they save most.
+
+    Raises `UplError` UPL1710 if there is no room for the rows.
     """
     out = Ranks(places=[0] * (d.max_inputs + 1))
     shapes: list[list[_Shape]] = []
     for node, of in zip(image.nodes, roles, strict=True):
         try:
-            shapes.append(_shapes(node, of, domain_of(node, domains), d))
+            shapes.append(_shapes(node, of, domain_of(node, image.domains), stream.get(node.name), d))
         except NotRanked as why:
             out.reasons[node.name] = str(why)
             shapes.append([])
@@ -111,9 +147,8 @@ def rank_program(
             room -= best.rows() - 1
     for shape in chosen:
         out.nodes.append(None if shape is None else shape.placed(out.places))
-    for number, need in enumerate(out.places):
-        what = "gathers" if number == d.max_inputs else f"tokens in bank {number}"
-        _require(need, d.sets, f"places for {what}", d.sets)
+    if any(of is not None and of.window is not None for of in out.nodes):
+        out.stream = stream
     return out
 
 
@@ -134,6 +169,7 @@ class _Shape:
     digits: tuple[Digit, ...]
     table: int | None
     ranges: tuple[tuple[Range, ...] | None, ...]
+    window: Range | None = None
 
     def rows(self) -> int:
         """The number of rows."""
@@ -154,7 +190,11 @@ class _Shape:
         return [n for n, digit in enumerate(self.digits) if n != self.table and not role.wild & set(digit.fields)]
 
     def _size(self, role: Role, ranges: tuple[Range, ...]) -> int:
-        return prod(ranges[n][1] - ranges[n][0] + 1 for n in self._free(role))
+        return prod(high - low + 1 for low, high in map(self._seen(ranges).__getitem__, self._free(role)))
+
+    def _seen(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        """The ranges as ranks see them: all of a window."""
+        return tuple(windowed_range(self.window, n, r) for n, r in enumerate(ranges))
 
     @property
     def places(self) -> int:
@@ -184,20 +224,28 @@ class _Shape:
                     store = self._space(role, ranges, places, gather_store)
                 gathers.append(store)
             rows.append(Row(ranges, tuple(banks), tuple(gathers)))
-        return NodeRanks(self.digits, self.table, tuple(rows), self.merged, self.waits)
+        return NodeRanks(self.digits, self.table, tuple(rows), self.merged, self.waits, self.window)
 
     def _space(self, role: Role, ranges: tuple[Range, ...], places: list[int], where: int) -> Space:
         strides = [0] * len(self.digits)
         size = 1
+        seen = self._seen(ranges)
         for n in reversed(self._free(role)):
             strides[n] = size
-            size *= ranges[n][1] - ranges[n][0] + 1
+            size *= seen[n][1] - seen[n][0] + 1
         start = places[where]
         places[where] += size
         return Space(start, size, tuple(strides))
 
 
-def _shapes(node: Node, roles: Sequence[Role], domain: Domain, d: Dimensions) -> list[_Shape]:
+def windowed_range(window: Range | None, digit: int, found: Range) -> Range:
+    """The range of a digit as ranks see it."""
+    return found if window is None or window[0] != digit else (0, (1 << window[1]) - 1)
+
+
+def _shapes(
+    node: Node, roles: Sequence[Role], domain: Domain, stream: int | None, d: Dimensions
+) -> list[_Shape]:
     """All ways of ranking a node: by its bounding box, or by the sections along one field that all its tokens have."""
     found = tuple(digits(node.fields, d.tag_bits))
     for role in roles:
@@ -207,9 +255,12 @@ def _shapes(node: Node, roles: Sequence[Role], domain: Domain, d: Dimensions) ->
     counted = [r for r in roles if r.mode is Mode.COUNTED]
     if domain.bounds is None:
         return [_Shape(node, roles, found, None, (None,))]
-    out = [_Shape(node, roles, found, None, (_ranges(node, found, domain.bounds),))]
+    window = None if stream is None else _window(node, found, roles, domain, stream, d)
+    out = [_Shape(node, roles, found, None, (_ranges(node, found, domain.bounds),), window)]
     for n, digit in enumerate(found):
         if len(digit.fields) > 1 or digit.lanes > 1 or any(r.wild & set(digit.fields) for r in counted):
+            continue
+        if window is not None and n == window[0]:
             continue
         rows = [None if s is None else _ranges(node, found, s) for s in domain.sections(digit.fields[0])]
         base = node.fields[digit.fields[0]].bias
@@ -217,8 +268,27 @@ def _shapes(node: Node, roles: Sequence[Role], domain: Domain, d: Dimensions) ->
         # A row for every value from the bias on, so that the field itself is the number of the row.
         rows = [None] * (domain.bounds[digit.fields[0]][0] - base) + rows
         if len(rows) <= 1 << LANE:
-            out.append(_Shape(node, roles, found, n, tuple(rows)))
+            out.append(_Shape(node, roles, found, n, tuple(rows), window))
     return out
+
+
+def _window(
+    node: Node, found: Sequence[Digit], roles: Sequence[Role], domain: Domain, stream: int, d: Dimensions
+) -> Range | None:
+    """The digit of a field that may count modulo 2**window_bits, and these bits; None if it must not: a token covers several
+    of its values, or a place would be left out in some window and wait for ever."""
+    assert domain.bounds is not None
+    n = next((n for n, digit in enumerate(found) if digit.fields == (stream,) and digit.lanes == 1), None)
+    low, high = domain.bounds[stream]
+    by = 1 << d.window_bits
+    if n is None or low != node.fields[stream].bias or high - low < by or any(stream in r.wild for r in roles):
+        return None
+    if domain.inside is not None:
+        for role in roles:
+            there = np.moveaxis(domain.inside.any(axis=tuple(role.wild), keepdims=True), stream, 0)
+            if (there[by:] & ~there[:-by]).any():
+                return None
+    return n, d.window_bits
 
 
 def _ranges(node: Node, found: Sequence[Digit], bounds: Bounds) -> tuple[Range, ...]:
@@ -261,17 +331,18 @@ def place_of(node: Node, of: NodeRanks, port: int, index: Sequence[int | None], 
     if space is None or row.ranges is None:
         return None
     place = space.start
-    for value, stride, (low, high) in zip(values, space.strides, row.ranges, strict=True):
+    for n, (value, stride, (low, high)) in enumerate(zip(values, space.strides, row.ranges, strict=True)):
         if stride and not low <= value <= high:
             return None
-        place += stride * (value - low)
+        first, last = windowed_range(of.window, n, (low, high))
+        place += stride * ((value & last if of.window is not None and n == of.window[0] else value) - first)
     return place
 
 
 def index_at(
-    node: Node, of: NodeRanks, port: int, place: int, wild: frozenset[int], *, summand: bool = False
+    node: Node, of: NodeRanks, port: int, place: int, wild: frozenset[int], *, summand: bool = False, generation: int = 0
 ) -> tuple[int | None, ...] | None:
-    """The index of the token of an input that waits at a place; None if the place is not the input's."""
+    """The index of the token of an input that waits at a place, in a generation; None if the place is not the input's."""
     for number, row in enumerate(of.rows):
         space = row.gathers[port] if summand else row.banks[port]
         if space is None or row.ranges is None or not space.start <= place < space.start + space.size:
@@ -279,10 +350,12 @@ def index_at(
         rest = place - space.start
         index: list[int | None] = [f.bias for f in node.fields]
         for n, digit in enumerate(of.digits):
-            low = row.ranges[n][0]
+            low = windowed_range(of.window, n, row.ranges[n])[0]
             value = number if n == of.table else low
             if space.strides[n]:
                 value, rest = low + rest // space.strides[n], rest % space.strides[n]
+            if of.window is not None and n == of.window[0]:
+                value |= generation << of.window[1]
             for f in digit.fields:
                 part = value >> node.fields[f].offset - digit.lane * LANE & ((1 << node.fields[f].bits) - 1)
                 index[f] = part + node.fields[f].bias

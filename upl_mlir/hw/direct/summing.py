@@ -33,8 +33,9 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.reducer import Reducer
 from upl_mlir.hw.direct.fetch import Fetch
-from upl_mlir.hw.direct.layouts import row_bits, sum_rank_layout, sum_row_layout, sum_state_layout
-from upl_mlir.hw.direct.rank import outside, rank
+from upl_mlir.hw.direct.late import LATE_DEPTH, put_off
+from upl_mlir.hw.direct.layouts import GENERATION_BITS, row_bits, sum_rank_layout, sum_row_layout, sum_state_layout
+from upl_mlir.hw.direct.rank import outside, rank, windowed
 
 COMPLETED_DEPTH = 16
 """Completed gathers that can wait for the joins."""
@@ -76,6 +77,8 @@ class Gathers(wiring.Component):
                 "used": Out(range(d.sets + 1)),
                 "trying": Out(1),
                 "waiting": Out(1),
+                "late": Out(1),
+                "crowded": Out(1),
                 "look": In(d.set_bits),
                 "looked": Out(sum_state_layout(d)),
                 "added": Out(added_layout(d)),
@@ -98,12 +101,15 @@ class Gathers(wiring.Component):
         state_read = states.read_port(transparent_for=(state_write,))
         value_read = values.read_port(transparent_for=(value_write,))
         room = Signal()
+        again = stream.Signature(token).create()
+        late = put_off(m, d, self.token, again)
         m.d.comb += [
             fetch.node_en.eq(self.node_en), fetch.node_address.eq(self.node_address), fetch.node_data.eq(self.node_data),
             fetch.rank_en.eq(self.rank_en), fetch.rank_address.eq(self.rank_address), fetch.rank_data.eq(self.rank_data),
             room.eq((completed.level < COMPLETED_DEPTH - RESERVED) & (reducer.active < d.pending - STAGES) & ~self.stop),
-            fetch.token.payload.eq(self.token.payload), fetch.token.valid.eq(self.token.valid & room),
-            self.token.ready.eq(fetch.token.ready & room), self.waiting.eq(self.token.valid & ~room & ~self.stop),
+            self.late.eq(late.w_en), self.crowded.eq(late.level > LATE_DEPTH // 4),
+            fetch.token.payload.eq(again.payload), fetch.token.valid.eq(again.valid & room),
+            again.ready.eq(fetch.token.ready & room), self.waiting.eq(self.token.valid & ~room & ~self.stop),
             self.done.payload.eq(completed.r_data), self.done.valid.eq(completed.r_rdy), completed.r_en.eq(self.done.ready),
         ]  # fmt: skip
 
@@ -120,12 +126,13 @@ class Gathers(wiring.Component):
         ]  # fmt: skip
         with m.If(load):
             m.d.sync += [here.eq(fetch.found.payload), here_valid.eq(fetch.found.valid)]
-        at_here = rank(m, d, here.token.tag, here.ranks.bases[here.token.input], here.ranks.weights, "here_rank")
+        kept, generation = windowed(m, d, here.row.window, here.token.tag, "here")
+        at_here = rank(m, d, kept, here.ranks.bases[here.token.input], here.ranks.weights, "here_rank")
         wrong = outside(m, d, here.token.tag, here.ranks.least, here.ranks.greatest, here.row.find.joined, "outside")
         address = Signal(d.set_bits)
         now, now_valid, now_wrong, returning = Signal(token), Signal(), Signal(), Signal()
         at, mode = Signal(d.set_bits), Signal(MODE_BITS)
-        overflow = Signal()
+        overflow, moves_on, age = Signal(), Signal(), Signal(GENERATION_BITS)
         result = data.View(origin_layout(d), origins.r_data)
         at_rest = ~here_valid & ~now_valid & ~takes_result
         m.d.comb += [
@@ -133,6 +140,7 @@ class Gathers(wiring.Component):
             state_read.addr.eq(address), value_read.addr.eq(address), self.looked.eq(state_read.data),
         ]  # fmt: skip
         m.d.sync += [at.eq(address), now_valid.eq((takes_result | here_valid) & ~self.stop), returning.eq(takes_result)]
+        m.d.sync += [moves_on.eq(here.row.window.any & ~takes_result), age.eq(generation)]
         with m.If(takes_result):
             m.d.sync += [
                 now.node.eq(result.node), now.input.eq(result.input), now.tag.eq(result.tag), mode.eq(result.mode),
@@ -173,6 +181,8 @@ class Gathers(wiring.Component):
         done, origin = data.View(token, completed.w_data), data.View(origin_layout(d), origins.w_data)
         m.d.comb += [
             new.eq(~returning & ~state.valid),
+            late.w_data.eq(now.as_value()),
+            state_write.data.generation.eq(state.generation),
             done.kind.eq(Kind.COMPLETE), done.node.eq(now.node), done.input.eq(now.input), done.tag.eq(now.tag),
             done.multiplicity.eq(1), done.value.eq(Mux(new, now.value, value)),
             completed.w_en.eq(ends),
@@ -188,8 +198,12 @@ class Gathers(wiring.Component):
                 m.d.comb += failing.eq(Failure.INDEX)
             with m.Elif(~returning & ((mode < FIRST_GATHER) | (now.multiplicity == 0))):
                 m.d.comb += failing.eq(Failure.BAD_TOKEN)
+            with m.Elif(moves_on & (state.generation != age)):
+                m.d.comb += [late.w_en.eq(1), self.trying.eq(0)]
+                with m.If(~late.w_rdy):
+                    m.d.comb += failing.eq(Failure.FULL)
             with m.Elif(new & (now.multiplicity == 1)):
-                m.d.comb += ends.eq(1)
+                m.d.comb += [ends.eq(1), state_write.en.eq(1), state_write.data.generation.eq(state.generation + 1)]
             with m.Elif(new):
                 m.d.comb += [
                     state_write.en.eq(1), value_write.en.eq(1), value_write.data.eq(now.value),
@@ -205,7 +219,8 @@ class Gathers(wiring.Component):
             with m.Else():
                 m.d.comb += [reducer.begin.eq(begin), ride.eq(rides), state_write.en.eq(1)]
                 with m.If((left == 0) & (pending == 0) & (total != 0)):
-                    m.d.comb += ends.eq(1)  # and all 0 is written: the place is free
+                    # And all 0 is written: the place is free, for the next generation.
+                    m.d.comb += [ends.eq(1), state_write.data.generation.eq(state.generation + 1)]
                     m.d.sync += self.used.eq(self.used - 1)
                 with m.Else():
                     m.d.comb += [
@@ -215,5 +230,6 @@ class Gathers(wiring.Component):
                     ]  # fmt: skip
         with m.If((failing != Failure.NONE) & ~self.stop):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(now)]
-        m.d.comb += self.idle.eq(fetch.idle & ~here_valid & ~now_valid & (reducer.active == 0) & (completed.level == 0))
+        m.d.comb += self.idle.eq(fetch.idle & ~here_valid & ~now_valid & (reducer.active == 0)
+                                & (completed.level == 0) & (late.level == 0))
         return m

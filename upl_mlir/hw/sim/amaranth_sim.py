@@ -78,9 +78,9 @@ class AmaranthSimulation:
     async def _look(self, context: Any, machine: Machine) -> None:
         d = self.s.core
         for n in range(self.s.cores):
-            places = [(set_, way, 0) for set_ in range(d.sets) for way in range(d.ways)]
+            places = [(set_, way, 0) for set_ in range(d.look_sets) for way in range(d.ways)]
             if context.get(getattr(machine, f"spilled_{n}")):
-                places += [(0, 0, place) for place in range(1, d.spill_words + 1)]
+                places += [(0, 0, place) for place in range(1, d.look_spilled + 1)]
             for set_, way, spilled in places:
                 context.set(machine.look_set, set_)
                 context.set(machine.look_way, way)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from upl_mlir.diagnostics import error
 from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.host.processes import run
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.layouts import token_layout, watch_layout
 from upl_mlir.hw.system.layouts import System
@@ -207,7 +207,7 @@ def _missing(what: str) -> Exception:
 
 def _call(command: list[str], environment: dict[str, str] | None = None) -> None:
     """Run a tool.  `UplError` UPL1737 with its last words if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = run(command, env=environment)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-5:]
         raise error("UPL1737", f"`{Path(command[0]).name}` failed while the machine was compiled", notes=last)

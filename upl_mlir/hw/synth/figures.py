@@ -87,9 +87,12 @@ def _designs(machine: Machine) -> list[tuple[str, int, object]]:
 
         return [("matching unit", machine.cores, MatchingUnit(CamDimensions.of(machine)))]
     from upl_mlir.hw.core.core import Core
-    from upl_mlir.hw.core.layouts import Dimensions
+    from upl_mlir.hw.system.fabric import Fabric
+    from upl_mlir.hw.system.layouts import System
 
-    return [("core", machine.cores, Core(Dimensions.of(machine)))]
+    system = System.of(machine)
+    joins = "network and host" if machine.cores > 1 else "host"
+    return [("core", machine.cores, Core(system.core)), (joins, 1, Fabric(system))]
 
 
 def _rtlil(design: object) -> str:

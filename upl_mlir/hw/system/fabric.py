@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -24,10 +26,10 @@ TREE = 4
 """Inputs of each register of the tree that finds out whether all cores are idle."""
 
 
-def fabric_ports(s: System) -> dict[str, object]:
+def fabric_ports(s: System) -> dict[str, Any]:
     """The ports of a fabric, by name; those for a core or a port of the host end with its number."""
     token, flit = token_layout(s.core).size, flit_layout(s.core).size
-    ports: dict[str, object] = {}
+    ports: dict[str, Any] = {}
     for n in range(s.ports):
         ports |= {f"port_valid_{n}": In(1), f"port_ready_{n}": Out(1), f"port_data_{n}": In(token)}
         ports |= {f"result_valid_{n}": Out(1), f"result_ready_{n}": In(1), f"result_data_{n}": Out(token)}
@@ -41,10 +43,15 @@ def fabric_ports(s: System) -> dict[str, object]:
     return ports
 
 
-def watch_ports(s: System) -> dict[str, object]:
+def watch_ports(s: System) -> dict[str, Any]:
     """The ports of a fabric that tell what it does."""
     links = max(1, s.links)
     return {"idle": Out(1), "moved": Out(links), "waits": Out(links), "under_way": Out(16)}
+
+
+def fabric_members(s: System) -> dict[str, Any]:
+    """All ports of a fabric."""
+    return {**fabric_ports(s), **configuration_ports(), **watch_ports(s)}
 
 
 class Fabric(wiring.Component):
@@ -57,7 +64,7 @@ class Fabric(wiring.Component):
 
     def __init__(self, s: System):
         self.s = s
-        super().__init__({**fabric_ports(s), **configuration_ports(), **watch_ports(s)})
+        super().__init__(fabric_members(s))
 
     def elaborate(self, platform: object) -> Module:
         """The three parts side by side."""

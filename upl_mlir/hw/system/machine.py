@@ -8,12 +8,15 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.core import Core, configuration_ports, core_ports
-from upl_mlir.hw.system.fabric import Fabric, fabric_ports, watch_ports
+from upl_mlir.hw.system.fabric import Fabric, fabric_members, fabric_ports, watch_ports
 from upl_mlir.hw.system.layouts import System
 
 SHARED = ("config_en", "config_select", "config_address", "config_data", "look_set", "look_way", "look_spilled")
@@ -22,11 +25,19 @@ JOINED = ("host", "network", "sent", "output")
 """Streams between a core and the fabric."""
 
 
-def core_outputs(s: System) -> dict[str, object]:
+def core_outputs(s: System) -> dict[str, Any]:
     """The outputs of a core that are outputs of the machine, once for each core."""
     streams = tuple(f"{name}_" for name in JOINED)
     ports = core_ports(s.core).items()
     return {name: port for name, port in ports if port.flow is Out and not name.startswith(streams)}
+
+
+def machine_ports(s: System) -> dict[str, Any]:
+    """The ports of a machine."""
+    outside = {k: v for k, v in fabric_ports(s).items() if k.startswith(("port_", "result_"))}
+    looks = {name: port for name, port in core_ports(s.core).items() if name in SHARED and name.startswith("look")}
+    each = {f"{name}_{n}": port for n in range(s.cores) for name, port in core_outputs(s).items()}
+    return {**outside, **configuration_ports(), **looks, **watch_ports(s), **each}
 
 
 class Machine(wiring.Component):
@@ -36,33 +47,43 @@ class Machine(wiring.Component):
     idle: nothing is under way anywhere. Each core's outputs (see `Core`) have its number behind their names: failure_0.
     """
 
-    def __init__(self, s: System):
+    def __init__(self, s: System, *, apart: bool = False):
+        """`apart`: the cores and the fabric are instances of modules `core` and `fabric` whose Verilog is elsewhere."""
         self.s = s
-        outside = {k: v for k, v in fabric_ports(s).items() if k.startswith(("port_", "result_"))}
-        looks = {name: port for name, port in core_ports(s.core).items() if name in SHARED and name.startswith("look")}
-        each = {f"{name}_{n}": port for n in range(s.cores) for name, port in core_outputs(s).items()}
-        super().__init__({**outside, **configuration_ports(), **looks, **watch_ports(s), **each})
+        self.apart = apart
+        super().__init__(machine_ports(s))
 
     def elaborate(self, platform: object) -> Module:
         """Wires only."""
         s = self.s
         m = Module()
-        m.submodules.fabric = fabric = Fabric(s)
-        for name in fabric.signature.members:
+        fabric = part(m, "fabric", "fabric", lambda: Fabric(s), fabric_members(s), apart=self.apart)
+        for name, (signal, inward) in fabric.items():
             mine = getattr(self, name, None)
             if mine is not None:
-                inward = fabric.signature.members[name].flow is In
-                m.d.comb += getattr(fabric, name).eq(mine) if inward else mine.eq(getattr(fabric, name))
+                m.d.comb += signal.eq(mine) if inward else mine.eq(signal)
         for n in range(s.cores):
-            m.submodules[f"core_{n}"] = core = Core(s.core)
-            m.d.comb += [core.number.eq(n), *(getattr(core, name).eq(getattr(self, name)) for name in SHARED)]
-            m.d.comb += [getattr(self, f"{name}_{n}").eq(getattr(core, name)) for name in core_outputs(s)]
+            core = part(m, f"core_{n}", "core", lambda: Core(s.core), core_ports(s.core), apart=self.apart)
+            m.d.comb += [core["number"][0].eq(n), *(core[name][0].eq(getattr(self, name)) for name in SHARED)]
+            m.d.comb += [getattr(self, f"{name}_{n}").eq(core[name][0]) for name in core_outputs(s)]
             for name in JOINED:
-                for signal in ("valid", "ready", "data"):
-                    theirs = getattr(fabric, f"{name}_{signal}_{n}", None)
-                    if theirs is None:
-                        continue
-                    ours = getattr(core, f"{name}_{signal}")
-                    inward = core.signature.members[f"{name}_{signal}"].flow is In
-                    m.d.comb += ours.eq(theirs) if inward else theirs.eq(ours)
+                for suffix in ("valid", "ready", "data"):
+                    ours, inward = core[f"{name}_{suffix}"]
+                    theirs = fabric.get(f"{name}_{suffix}_{n}")
+                    if theirs is not None:
+                        m.d.comb += ours.eq(theirs[0]) if inward else theirs[0].eq(ours)
         return m
+
+
+def part(
+    m: Module, name: str, kind: str, make: Callable[[], wiring.Component], ports: dict[str, Any], *, apart: bool
+) -> dict[str, tuple[Any, bool]]:
+    """A submodule, or with `apart` an instance of the module `kind`, whose Verilog is elsewhere: its ports by name, and
+    whether they are inputs."""
+    if not apart:
+        m.submodules[name] = made = make()
+        return {port: (getattr(made, port), member.flow is In) for port, member in ports.items()}
+    found = {port: (Signal(member.shape, name=f"{name}_{port}"), member.flow is In) for port, member in ports.items()}
+    wires = {f"{'i' if inward else 'o'}_{port}": signal for port, (signal, inward) in found.items()}
+    m.submodules[name] = Instance(kind, i_clk=ClockSignal(), i_rst=ResetSignal(), **wires)
+    return found

@@ -57,23 +57,25 @@ class Equation:
     domain: tuple[Cons, ...]
     pieces: list[tuple[Cons, Term]] = field(default_factory=list[tuple[Cons, Term]])
     output: bool = False
+    planar: bool = False
+    """Whether fields of few values come first in memory, so that vectors run along the others."""
 
 
 @dataclass(eq=False)
 class System:
-    """All equations, in the order of definition; `hosts` are the kinds and fields of host inputs."""
+    """All equations, in the order of definition; `hosts` are the kinds, fields and domains of host inputs."""
 
     lin: Linear
     equations: dict[str, Equation]
-    hosts: dict[str, tuple[Kind, tuple[str, ...]]]
+    hosts: dict[str, tuple[Kind, tuple[str, ...], tuple[Cons, ...]]]
 
 
 class Builder:
     """Builds the equations that the outputs of a program need."""
 
-    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool):
+    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int]):
         self.program, self.real, self.ordered = program, real, ordered
-        self.lin = Linear(poly_context(program))
+        self.lin = Linear(poly_context(program, fixed))
         self.graph = Graph(program, self.lin)
         self.graph.choose()
         self.reals = real_constants(program)
@@ -94,10 +96,10 @@ class Builder:
     # -- the system ---------------------------------------------------------------------------------------------------
     def build(self) -> System:
         """All equations.  Raises UplError (UPL19xx)."""
-        hosts: dict[str, tuple[Kind, tuple[str, ...]]] = {}
+        hosts: dict[str, tuple[Kind, tuple[str, ...], tuple[Cons, ...]]] = {}
         for op in self.graph.ends.values():
             if isinstance(op, InputOp):
-                hosts[op.symbol] = (kind_of(op.type, self.real), op.fields)
+                hosts[op.symbol] = (kind_of(op.type, self.real), op.fields, self.domain(op))
             elif isinstance(op, OutputOp):
                 self._equation(op.symbol, kind_of(op.type, self.real), op.fields, self.domain(op), output=True)
         while self._todo:
@@ -417,9 +419,10 @@ def _same_element(a: Term, b: Term) -> bool:
     return isinstance(a, Get) and isinstance(b, Get) and (a.kind, a.array, a.index) == (b.kind, b.array, b.index)
 
 
-def equations(program: ProgramOp, real: Kind, *, ordered: bool) -> System:
+def equations(program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None) -> System:
     """The equations of a checked affine program with known domains.
 
-    `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10.  Raises UplError (UPL19xx).
+    `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10, `fixed` parameters that are
+    numbers.  Raises UplError (UPL19xx).
     """
-    return Builder(program, real, ordered=ordered).build()
+    return Builder(program, real, ordered=ordered, fixed=fixed or {}).build()

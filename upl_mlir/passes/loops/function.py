@@ -43,6 +43,7 @@ class FunctionWriter:
         self.arrays = dict(arrays)
         self.flags: FastMathFlagsAttr | None = None if ordered else FAST
         self.ordered = ordered
+        self.planar = any(eq.planar for eq in system.equations.values())
         self.index = INDEX
         self.hosts: list[InputOp | OutputOp] = [*inputs(program), *outputs(program)]
         self.params = self.lin.ctx.params
@@ -60,12 +61,17 @@ class FunctionWriter:
         memrefs: list[MemRefType] = []
         for op in self.hosts:
             kind = self._host_kind(op)
-            memrefs.append(MemRefType(kind.mlir, [DYNAMIC_INDEX] * len(op.fields)))
             axes = [
                 Axis(i, lo, hi - lo + 1)
                 for i, (lo, hi) in enumerate(box(self.lin, self._domain(op), op.fields, op.symbol))
             ]
             self.arrays[op.symbol] = Array(op.symbol, kind, tuple(axes))
+            sizes = [self.lin.plain(axis.extent).constant for axis in axes]
+            domain = self._domain(op)
+            plain = len(domain) == 1 and all(len(c.e.names & set(op.fields)) <= 1 for c in domain[0])
+            memrefs.append(
+                MemRefType(kind.mlir, [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes])
+            )
         block = Block(arg_types=[*types, *memrefs, MemRefType(i64, [])])
         names = [*self.params, *(op.symbol for op in self.hosts), "status"]
         for arg, name in zip(block.args, names, strict=True):

@@ -120,21 +120,27 @@ class Scheduler:
     ) -> None:
         """Fuse a group with the last one that it can join, else append it.
 
-        What stands between the two must allow one of them to move to the other.
+        What stands between the two goes before them if the new one needs it, and may not need the earlier one then.
         """
-        above: set[Statement] = set()  # of the groups between
-        reads_above = False
+        needed = {e.writer for s in new.members for e in before[s]}
         for at in reversed(range(len(groups))):
             g = groups[at]
-            mine = set(g.members)
-            between = [e for s in new.members for e in before[s] if e.writer in mine]
-            pinned = any(e.writer in mine for s in above for e in before[s])  # something between reads what `g` writes
-            if (not pinned or not reads_above) and self._fuse(g, new, between, places, context):
-                if not pinned:
-                    groups.append(groups.pop(at))
+            written = set(g.members)  # by it, and by those between that need it
+            dependent: list[_Group] = []
+            free: list[_Group] = []
+            for h in groups[at + 1 :]:
+                if any(e.writer in written for s in h.members for e in before[s]):
+                    dependent.append(h)
+                    written |= set(h.members)
+                else:
+                    free.append(h)
+            if any(s in needed for h in dependent for s in h.members):
+                continue
+            between = [e for s in new.members for e in before[s] if e.writer in g.members]
+            if self._fuse(g, new, between, places, context):
+                if not dependent or any(s in needed for h in free for s in h.members):
+                    groups[at:] = [*free, g, *dependent]
                 return
-            above |= mine
-            reads_above = reads_above or bool(between)
         groups.append(new)
 
     # -- loops ----------------------------------------------------------------------------------------------------------

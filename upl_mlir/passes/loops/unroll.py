@@ -1,11 +1,12 @@
-"""Loops of few iterations whose variable picks entries of constant arrays, written out: then all bounds inside are numbers.
+"""Loops of few iterations written out: those whose variable picks entries of constant arrays, as then all bounds inside are
+numbers, and innermost ones over planar arrays, as then the loop round them can become one of vectors.
 
     for k in 1..2: for i in 1..N[k]: ...      ->      for i in 1..5: ...; for i in 1..6: ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from upl_mlir.passes.loops.terms import Fold, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
@@ -15,43 +16,51 @@ from upl_mlir.poly.linear import Linear
 
 MOST = 8
 """Loops of more iterations stay."""
+FEW = 4
+"""Innermost loops of more iterations stay."""
 STATEMENTS = 96
 """More statements than that are not made of one loop."""
 
 
-def unrolled(lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array]) -> list[Tree]:
-    """The tree with such loops written out."""
+def unrolled(
+    lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array], planar: Collection[str]
+) -> list[Tree]:
+    """The tree with such loops written out; `planar` are the names of planar arrays."""
     private = [a.loop for a in arrays.values() if a.loop is not None]
-    return [new for t in tree for new in _unroll(lin, t, private)]
+    return [new for t in tree for new in _unroll(lin, t, private, planar)]
 
 
-def _unroll(lin: Linear, t: Tree, private: list[Loop]) -> list[Tree]:
+def _unroll(lin: Linear, t: Tree, private: list[Loop], planar: Collection[str]) -> list[Tree]:
     match t:
         case Loop():
-            values = _values(lin, t, private)
+            values = _values(lin, t, private, planar)
             if values is None:
-                t.body = [new for b in t.body for new in _unroll(lin, b, private)]
+                t.body = [new for b in t.body for new in _unroll(lin, b, private, planar)]
                 return [t]
             out: list[Tree] = []
             for v in values:
                 for b in t.body:
                     copy = replaced(lin, b, {t.var: IndexExpr.of(v)})
-                    out += [] if copy is None else _unroll(lin, copy, private)
+                    out += [] if copy is None else _unroll(lin, copy, private, planar)
             return out
         case Guard():
-            t.body = [new for b in t.body for new in _unroll(lin, b, private)]
+            t.body = [new for b in t.body for new in _unroll(lin, b, private, planar)]
             return [t]
         case _:
             return [t]
 
 
-def _values(lin: Linear, t: Loop, private: list[Loop]) -> range | None:
+def _values(lin: Linear, t: Loop, private: list[Loop], planar: Collection[str]) -> range | None:
     """The values of a loop that is to be written out, None for others."""
     lows, highs = [lin.plain(e).constant for e in t.lows], [lin.plain(e).constant for e in t.highs]
     if None in lows or None in highs:
         return None
     low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
-    if high - low >= MOST or not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
+    if high - low >= MOST or any(p is t for p in private):
+        return None
+    if high - low < FEW and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
+        return range(low, high + 1)
+    if not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
         return None
     if any(isinstance(b, Box) for b in subtrees(t.body)):
         return None

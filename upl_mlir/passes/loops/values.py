@@ -54,6 +54,7 @@ class Values:
         self.f = f
         self.code = f.code
         self.lin = f.lin
+        self._envs: list[Env] = []  # kept, as what is known of a block is known by their identity
 
     def value(self, t: Term, env: Env) -> SSAValue:
         """The value of a term, whose names mean `env`; computed once in a block and those inside it."""
@@ -232,8 +233,23 @@ class Values:
             if not dims:
                 return self._tested(t, part, cons, guards, env, acc)
             lows, highs = self.f.limits(cons, dims)
+            few = _few(lows, highs) if self.f.planar else None
+            if few is not None:
+                for n in few:
+                    acc = written_out(dims, n, acc)
+                return acc
             (out,) = self.code.loop(dims[0], lows, highs, [acc], lambda args: [level(dims[1:], args[0])])
             return out
+
+        def written_out(dims: Sequence[str], n: int, acc: SSAValue) -> SSAValue:
+            """One of a few iterations."""
+            nonlocal cons, env
+            around = cons, env
+            env = {**env, dims[0]: IndexExpr.of(n)}
+            cons = self._at(cons, env)
+            acc = level(dims[1:], acc)
+            cons, env = around
+            return acc
 
         return level(part.dims, start)
 
@@ -255,6 +271,7 @@ class Values:
 
     def _summand(self, t: Fold, part: Part, env: Env, acc: SSAValue) -> SSAValue:
         inner = dict(env)  # a new one: what it computes is known in its block only
+        self._envs.append(inner)
         v = self.value(part.body, env if not part.dims else inner)
         return self.step(t, acc, v)
 
@@ -296,6 +313,19 @@ def identity(gather: Gather, kind: Kind) -> float:
             return float("inf") if kind.is_float else INT_MAX
         case Gather.MAX:
             return float("-inf") if kind.is_float else INT_MIN
+
+
+FEW = 4
+"""Folds of so many summands are written out where loops round them are to become vectors."""
+
+
+def _few(lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> range | None:
+    """The values between bounds if these are numbers, and few."""
+    low, high = ([e.constant for e in bounds] for bounds in (lows, highs))
+    if not low or not high or None in low or None in high:
+        return None
+    first, last = max(n for n in low if n is not None), min(n for n in high if n is not None)
+    return range(first, last + 1) if last - first < FEW else None
 
 
 Writer = Callable[[], Sequence[SSAValue]]

