@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint oracle bench docs clean distclean setup soak
+.PHONY: help demo test lint oracle bench docs clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -40,8 +40,15 @@ test: lint ## lint, then lit (the tools), then pytest (everything else)
 	@echo "==> pytest"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-soak: .venv/.installed ## random programs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
+soak: .venv/.installed ## random programs and inputs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
 	@PYTHONPATH=test $(BIN)/python -m agreement.soak --minutes $(MINUTES) $(SOAK_ARGS)
+
+reliability: .venv/.installed ## RELIABILITY.md from the ledger of all soaks; failures that are open are tried again
+	@PYTHONPATH=test $(BIN)/python -m agreement.reliability
+
+mutants: .venv/.installed ## bugs seeded into the compiler, each with its test; then MINUTES=5 of the mutation score
+	@PYTHONPATH=test $(BIN)/python -m mutation.seeded
+	@PYTHONPATH=test $(BIN)/python -m mutation.score --minutes $(MINUTES)
 
 lint: .venv/.installed ## ruff and basedpyright
 	@echo "==> ruff"

@@ -1,9 +1,10 @@
 """The claim about the organisation `direct`, program by program: python bench/direct.py [--synth]
 
 Each program runs on a `direct` and on a `hashed` machine of one core. The table has cycles, places given away, the most
-tokens that ever waited, and the bits of RAM a waiting token costs: for `direct` the places and the rows of ranks that the
-program uses; for `hashed` the smallest store with a power of two of records that holds the most that ever waited (less than
-it needs not to spill). `--synth` synthesises the two matching units for an ECP5 (minutes).
+tokens that ever waited on the direct machine, and the bits of RAM that each of these costs: for `direct` the places and the
+rows that the program uses; for `hashed` the smallest power of two of records of its join store that holds the most records
+that ever waited (less than it needs not to spill, and without its gather store), and its rows. "put off" counts tries of
+tokens whose place was taken by an earlier generation. `--synth` synthesises the two matching units for an ECP5 (minutes).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import upl_mlir as upl
-from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout, state_layout
+from upl_mlir.hw.core.layouts import Dimensions, node_layout, walk_layout
+from upl_mlir.hw.core.store import join_shape
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, store_bits
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 
@@ -39,10 +41,12 @@ PROGRAMS: list[tuple[str, dict[str, float]]] = [
 ]
 
 
-def machine_file(folder: Path, organisation: str) -> Path:
+def machine_file(folder: Path, organisation: str, stages: int) -> Path:
     """A machine description."""
     path = folder / f"{organisation}.toml"
-    path.write_text(f'[matching]\norganisation = "{organisation}"\ncapacity = {CAPACITY[organisation]}\n')
+    keys = {"capacity": CAPACITY[organisation], "stages": stages}
+    lines = "".join(f"{k} = {v}\n" for k, v in keys.items())
+    path.write_text(f'[matching]\norganisation = "{organisation}"\n{lines}')
     return path
 
 
@@ -62,24 +66,25 @@ def data(program: upl.Program) -> dict[str, Any]:
     return out
 
 
-def line(name: str, constants: dict[str, float], folder: Path) -> str:
+def line(name: str, constants: dict[str, float], folder: Path, stages: int) -> str:
     """One line of the table."""
     program = upl.load(EXAMPLES / f"{name}.upl", **constants)
     arrays = data(program)
-    found = {o: run(program, machine_file(folder, o), arrays) for o in ("direct", "hashed")}
+    found = {o: run(program, machine_file(folder, o, stages), arrays) for o in ("direct", "hashed")}
     same = all(np.array_equal(a, found["hashed"][0][port], equal_nan=True) for port, a in found["direct"][0].items())
     direct, hashed = found["direct"][1], found["hashed"][1]
     d = Dimensions(sets=CAPACITY["direct"])
     store = direct["store"]
     rows = store["rows"] * rank_layout(d).size + len(store["nodes"]) * direct_node_layout(d).size
-    record = key_layout(d).size + state_layout(d).size + d.max_inputs * VALUE_BITS
+    record = join_shape(d).record(d).size
+    hashed_rows = len(store["nodes"]) * (node_layout(d).size + d.max_inputs * walk_layout(d).size)
     places, live = sum(store["places"]), direct["peak_waiting"]
     records = 1 << max(0, hashed["peak_waiting"] - 1).bit_length()
     sizes = ", ".join(f"{k}={v:g}" for k, v in constants.items())
     cells = [
         f"`{name}` {sizes}", hashed["cycles"], direct["cycles"], f"{direct['cycles'] / hashed['cycles'] - 1:+.1%}",
-        places, live, f"{places / live:.2f}", f"{record * records / live:.0f}",
-        f"{store_bits(d, store['places']) / live:.0f} + {rows / live:.0f}", store["rows"],
+        places, live, f"{places / live:.2f}", f"{record * records / live:.0f} + {hashed_rows / live:.0f}",
+        f"{store_bits(d, store['places']) / live:.0f} + {rows / live:.0f}", store["rows"], store["put_off"],
         "yes" if same else "no: order of additions",
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
@@ -109,14 +114,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--synth", action="store_true", help="synthesise the matching units, too")
     parser.add_argument("--only", help="this program only")
+    parser.add_argument("--stages", type=int, default=1, help="window of the field that streams (default 1)")
     arguments = parser.parse_args()
-    print("| program | cycles hashed | cycles direct | | places | most waiting | places / waiting | bits a token, hashed "
-          "| bits a token, direct: store + rows | rows | same outputs |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| program | cycles hashed | cycles direct | | places | most waiting | places / waiting | bits a token, hashed: store + rows "
+          "| bits a token, direct: store + rows | rows | put off | same outputs |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="upl-direct-") as folder:
         for name, constants in PROGRAMS:
             if arguments.only in (None, name):
-                print(line(name, constants, Path(folder)), flush=True)
+                print(line(name, constants, Path(folder), arguments.stages), flush=True)
     if arguments.synth:
         print()
         print(synthesis())

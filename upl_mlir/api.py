@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, ArrayOp, InputOp, OutputOp, ParamOp, ProgramOp
-from upl_mlir.dialects.upl.query import endpoints, first_index, poly_context, program_of
+from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp
+from upl_mlir.dialects.upl.query import endpoints, program_of
 from upl_mlir.passes.check import Report
 from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
+from upl_mlir.ports import PortView, require_arrays
 
 if TYPE_CHECKING:
     from upl_mlir.native.engine import NativeEngine
@@ -37,62 +37,6 @@ class Engine:
     NATIVE = "native"
     RTL = "rtl"
     ALL = (INTERP, TOKEN, NATIVE, RTL)
-
-
-@dataclass(frozen=True)
-class PortView:
-    """A host port of a program, seen from Python."""
-
-    program: Program
-    name: str
-
-    @property
-    def _op(self) -> InputOp | OutputOp:
-        op = endpoints(self.program.op)[self.name]
-        assert isinstance(op, InputOp | OutputOp)
-        return op
-
-    def shape(self, **params: int) -> tuple[int, ...]:
-        """Shape of the port's dense array for given parameters."""
-        return self._layout(params).shape
-
-    def origin(self, **params: int) -> tuple[int, ...]:
-        """The index of the array's element 0: the lower bounds of the domain."""
-        return self._layout(params).origin
-
-    def slices(self, array: Array, field: str, **params: int) -> list[Array]:
-        """A dense array of the port as a list along `field`, each element dense over its own box; see `upl.ragged`."""
-        from upl_mlir.host.arrays import ragged
-
-        return ragged(array, self._layout(params, {self.name: array}), field)
-
-    def _layout(self, params: Mapping[str, int], arrays: Mapping[str, object] | None = None) -> Any:
-        from upl_mlir.host.arrays import bind_parameters, make_port
-
-        self.program.infer_domains()
-        _require_arrays(self.program.op)
-        bound = bind_parameters(self.program.op, arrays or {}, params, any_port=bool(arrays))
-        return make_port(self._op, poly_context(self.program.op, bound))
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the index fields."""
-        return self._op.fields
-
-    @property
-    def domain(self) -> isl.Set:
-        """The domain as an isl set; parameters and constants are its parameters."""
-        from upl_mlir.passes.relations import ProgramSets
-
-        self.program.infer_domains()
-        return ProgramSets(self.program.op).domain(self.name).isl
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The numpy type of an element."""
-        from upl_mlir.host.arrays import dtype_of
-
-        return dtype_of(self._op.type)
 
 
 class Program:
@@ -159,6 +103,10 @@ class Program:
         if not any(isinstance(op, AdjointOp) for op in self.op.body.block.ops):
             return self
         return _differentiated(self, None, ())
+
+    def __repr__(self) -> str:
+        given, made = (", ".join(map(repr, ports.values())) for ports in (self.inputs, self.outputs))
+        return f"<program {self.name}({given}) -> ({made})>"
 
     def to_mlir(self) -> str:
         """The program as MLIR text."""
@@ -230,37 +178,25 @@ def ragged(array: Array, port: PortView, field: str, **params: int) -> list[Arra
 
 
 def _read(path: Path) -> str:
+    from upl_mlir.mlir_text import decode
+
     try:
-        return path.read_text(encoding="utf-8")
+        return decode(path.read_bytes(), str(path))
     except OSError as e:
         raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"{path} is not UTF-8 text: byte {e.start}") from None
 
 
 def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
-    from xdsl.parser import Parser
-    from xdsl.utils.exceptions import ParseError
+    from upl_mlir.mlir_text import read_module
+    from upl_mlir.pipeline import new_context
 
-    from upl_mlir.pipeline import new_context, parse_error
-
-    try:
-        module = Parser(new_context(), text, name).parse_module()
-    except ParseError as e:
-        raise parse_error(e) from None
+    module = read_module(text, name, new_context())
     verify(module)
     if overrides:
         from upl_mlir.passes.bind_parameters import bind_definitions
 
         bind_definitions(program_of(module), overrides)
     return Program(module, Sources({name: text}))
-
-
-def _require_arrays(program: ProgramOp) -> None:
-    """Raise UplError (UPL1513) if an array parameter has no values: sizes and engines need them."""
-    for op in program.body.block.ops:
-        if isinstance(op, ArrayOp):
-            first_index(op)
 
 
 def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
@@ -407,7 +343,7 @@ class Compiled:
             try:
                 return self._native(arrays, given, out)
             except UplError:
-                with self.program.errors():  # entered only here, as a call may take a microsecond
+                with self.program.errors():  # not before, as a call may take a microsecond
                     raise
         found = self._interpreted(given, arrays)
         for name, into in cast("dict[str, Any]", out or {}).items():
@@ -493,9 +429,15 @@ def compile(
     if engine == Engine.RTL and gather == "ordered":
         raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
-    _require_arrays(program.op)
+    require_arrays(program.op)
     return Compiled(
-        program, engine=engine, real=real, gather=gather, order=order, seed=seed, machine=machine, params=params,
+        program,
+        engine=engine,
+        real=real,
+        gather=gather,
+        order=order,
+        seed=seed,
+        machine=machine,
+        params=params,
         threads=threads,
     )
-

@@ -28,8 +28,8 @@ def record_machine(
 ) -> tuple[Recorded, RtlResult | UplError]:
     """Run a program on a machine and watch it: what happened, and the result or the error that ended the run.
 
-    Raises UplError for what is wrong before the run begins; UPL1723 if the machine's matching unit is `cam`, round which a test
-    bench plays the other units.
+    Raises UplError for what is wrong before the run begins; UPL1723 if the machine's matching unit is `cam`, round which a
+    test bench plays the other units.
     """
     program = p.expanded().infer_domains()
     with program.errors():

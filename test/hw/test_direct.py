@@ -130,6 +130,39 @@ def test_a_wrong_stride_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not np.array_equal(got, arrays["A"] @ arrays["B"])
 
 
+@pytest.mark.parametrize(
+    ("name", "constants", "stages", "along"),
+    [
+        ("training", {"D": 4, "eta": 0.5}, 2, "d"),  # the host sends example by example
+        ("floyd_warshall", {"n": 4}, 1, None),  # its field goes forward only with the whole of the matrix
+        ("jacobi1d", {"T": 6, "n": 6}, 1, "t"),  # the ends run ahead: their tokens are put off
+    ],
+)
+def test_windows_use_places_again(
+    name: str, constants: dict[str, float], stages: int, along: str | None, tmp_path: Path
+) -> None:
+    """The same results with a fraction of the places, tokens of later values being put off."""
+    program = upl.load(EXAMPLES / f"{name}.upl", **constants)
+    arrays = exact_data(program)
+    got, stats = {}, {}
+    for window in (64, stages):
+        path = tmp_path / f"{window}.toml"
+        path.write_text(f'[matching]\norganisation = "direct"\nstages = {window}\n')
+        hard = upl.compile(program, engine="rtl", machine=path)
+        got[window], stats[window] = hard(**arrays), hard.stats
+    assert all(got[64][port].tobytes() == values.tobytes() for port, values in got[stages].items())
+    assert stats[64]["firings"] == stats[stages]["firings"]
+    few, many = (sum(stats[w]["store"]["places"]) for w in (stages, 64))
+    found = {node.get("along") for node in stats[stages]["store"]["nodes"].values()} - {None}
+    if along is None:
+        assert few <= many
+    else:
+        assert found == {along}
+        assert few < 0.8 * many
+        assert stats[stages]["store"]["put_off"] > 0
+    assert stats[64]["store"]["put_off"] == 0
+
+
 def two_inputs(fields: list[tuple[str, int, int]]) -> ProgramImage:
     body = tuple(Instruction(n, Op.FIELD, immediate=n) for n in range(len(fields)))
     value = Instruction(len(fields), Op.INPUT, immediate=0)

@@ -17,7 +17,7 @@ from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.hw.core.layouts import Dimensions, Mode
 from upl_mlir.hw.direct.domains import Domain, domains_of
 from upl_mlir.hw.direct.lanes import aligned
-from upl_mlir.hw.direct.ranks import Ranks, Role, index_at, place_of, rank_program
+from upl_mlir.hw.direct.ranks import Ranks, Role, index_at, place_of, rank_program, ranks_along
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import ValueType
 
@@ -110,6 +110,36 @@ def test_ranks_are_injective(many: list[tuple[Domain, list[Role]]], tag_bits: in
     ranks = rank_program(image, roles, replace(D, tag_bits=tag_bits))
     assert all("lane" in reason for reason in ranks.reasons.values())
     all_places_differ(image, roles, domains, ranks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(nodes(), st.integers(0, 1))
+def test_windows_share_places_between_values_that_far_apart_only(many: tuple[Domain, list[Role]], bits: int) -> None:
+    image, _ = image_of([many], 40)
+    domain, roles = many
+    ranks = ranks_along({"N0": 0}, image, [roles], replace(D, window_bits=bits))
+    (of,) = ranks.nodes
+    if of is None or of.window is None:
+        return
+    assert of.window[1] == bits
+    low = image.nodes[0].fields[0].bias
+    for port, role in enumerate(roles):
+        owners: dict[int, set[tuple[int | None, ...]]] = {}
+        for point in points(domain):
+            index = tuple(None if f in role.wild else v for f, v in enumerate(point))
+            place = place_of(image.nodes[0], of, port, index, summand=role.gathers)
+            if place is None:
+                assert len(roles) == 1 and role.mode is Mode.PLAIN
+                continue
+            owners.setdefault(place, set()).add(index)
+            generation = point[0] - low >> bits
+            again = index_at(image.nodes[0], of, port, place, role.wild, summand=role.gathers, generation=generation)
+            assert again == index
+        for together in owners.values():
+            values = sorted(v[0] for v in together if v[0] is not None)
+            assert len({v[1:] for v in together}) == 1
+            assert values == [*range(values[0], values[-1] + 1, 1 << bits)]
+            assert values[0] - low < 1 << bits
 
 
 def test_a_wrong_stride_is_seen() -> None:

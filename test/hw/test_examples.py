@@ -23,7 +23,7 @@ NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
 MACHINE = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capacity=1023))
 NO_GRADIENT = {"spmv": "UPL1405", "digits": "UPL1205"}
 ROUNDING = {*FUNCTIONS, Op.DIV_F32, Op.SQRT_F32}
-EXACT = {"conv_strided", "diagonal", "floyd_warshall", "matmul", "matrix_chain", "reshape", "scan", "spmv", "upsample"}
+EXACT = {"conv_strided", "diagonal", "floyd_warshall", "matmul", "matrix_chain", "reshape", "scan", "spmv"}
 """Examples in which whole numbers stay such, so that no order of additions matters."""
 
 
@@ -39,11 +39,11 @@ def data_module() -> ModuleType:
 
 
 def on_hardware(p: upl.Program, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """The outputs, and the firings by node; parts of a node that had to be divided are not counted."""
+    """The outputs, and the firings by node."""
     engine = RtlEngine(p.module, {}, machine=MACHINE)
     dense = {n: np.asarray(arrays[n], np.float32 if v.dtype.kind == "f" else None) for n, v in p.inputs.items()}
     result = engine.run(dense)
-    return result.outputs, {n: c for n, c in result.stats.firings.items() if "_part" not in n}
+    return result.outputs, result.stats.firings
 
 
 def compare(p: upl.Program, arrays: dict[str, Any], exact: bool) -> None:
@@ -60,7 +60,8 @@ def compare(p: upl.Program, arrays: dict[str, Any], exact: bool) -> None:
         else:
             size = float(np.abs(values).max(initial=0))
             np.testing.assert_allclose(got[name], values, rtol=3e-6, atol=3e-6 * size, err_msg=name)
-    assert firings == {n: c for n, c in soft.stats["firings"].items() if n in firings}
+    nodes = soft.stats["firings"]  # on the machine there may be more of them
+    assert nodes == {n: firings[n] for n in nodes}
     assert any(np.abs(values).max(initial=0) > 0 for values in wanted.values())
 
 
@@ -193,7 +194,14 @@ def test_what_is_made_to_fit(text: str) -> None:
     compare(p, small(p.infer_domains()), True)
 
 
-GATHERS = [("+", "", 0.0), ("*", "", 1.0), ("min", "", np.inf), ("max", "", -np.inf), ("+", ": int", 0), ("max", ": int", None)]
+GATHERS = [
+    ("+", "", 0.0),
+    ("*", "", 1.0),
+    ("min", "", np.inf),
+    ("max", "", -np.inf),
+    ("+", ": int", 0),
+    ("max", ": int", None),
+]
 
 
 @pytest.mark.parametrize(("operator", "kind", "empty"), GATHERS)
@@ -211,4 +219,4 @@ node F<i> in 0<=i<4 {{ in n: int, @({operator}) s{kind or ""}[n]; s -> Y }}
     compare(p, small(p.infer_domains(), N=counts), True)
     if empty is not None:
         out, _ = on_hardware(p.infer_domains(), small(p.infer_domains(), N=counts))
-        assert out["Y"][3] == empty and not np.signbit(out["Y"][3]) or empty == -np.inf
+        assert out["Y"][3] == empty and (empty < 0 or not np.signbit(out["Y"][3]))

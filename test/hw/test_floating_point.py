@@ -6,7 +6,9 @@ model against NumPy."""
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,14 @@ import pytest
 from amaranth.sim import Simulator
 
 from upl_mlir.hw.fp import model
+from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.iterative import Divider, IntegerDivider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32, Format
 from upl_mlir.hw.fp.units import Adder, Multiplier
+from upl_mlir.hw.sim import build
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import floats_bench
 
 MINI = Format(3, 2)
 PAIRS = [(a, b) for a in range(1 << MINI.bits) for b in range(1 << MINI.bits)]
@@ -78,9 +85,33 @@ def iterated(unit: Any, pairs: list[tuple[int, int]], *ports: str) -> list[tuple
     return out
 
 
-def wrong(f: Format, pairs: list[tuple[int, int]], got: list[int], rule: Callable[[Format, int, int], int]) -> list[str]:
+def fused(unit: FusedMultiplyAdd, triples: list[tuple[int, int, int]]) -> list[int]:
+    """The results of the fused unit, given a triple every cycle, that are not the model's; as text."""
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    out: list[int] = []
+
+    async def bench(context: Any) -> None:
+        for n in range(len(triples) + unit.latency):
+            if n < len(triples):
+                for name, value in zip("abc", triples[n], strict=True):
+                    context.set(getattr(unit, name), value)
+            _, _, result = await context.tick().sample(unit.result)
+            if n >= unit.latency:
+                out.append(result)
+
+    simulator.add_testbench(bench)
+    simulator.run()
+    return [n for n, (t, got) in enumerate(zip(triples, out, strict=True)) if got != model.fma(unit.format, *t)]
+
+
+def wrong(
+    f: Format, pairs: list[tuple[int, int]], got: list[int], rule: Callable[[Format, int, int], int]
+) -> list[str]:
     assert len(got) == len(pairs)
-    return [f"{a:x} {b:x}: {g:x}, not {rule(f, a, b):x}" for (a, b), g in zip(pairs, got, strict=True) if g != rule(f, a, b)]
+    return [
+        f"{a:x} {b:x}: {g:x}, not {rule(f, a, b):x}" for (a, b), g in zip(pairs, got, strict=True) if g != rule(f, a, b)
+    ]
 
 
 @pytest.mark.parametrize("latency", [1, 3, 4, 6])
@@ -103,6 +134,38 @@ def test_roots_of_mini_floats(f: Format) -> None:
     values = [(a, 0) for a in range(1 << f.bits)]
     got = [q for (q,) in iterated(SquareRoot(f, 6), values, "result")]
     assert not wrong(f, values, got, lambda f, a, _: model.sqrt(f, a))
+
+
+def test_fused_multiply_add_of_mini_floats() -> None:
+    """All triples of a format of four bits; of one of six bits some, in pipelines of any length."""
+    tiny = Format(2, 1)
+    values = range(1 << tiny.bits)
+    assert not fused(FusedMultiplyAdd(tiny, 1), [(a, b, c) for a in values for b in values for c in values])
+    r = random.Random(6)
+    for latency in (0, 3, 5, 7):
+        assert not fused(
+            FusedMultiplyAdd(MINI, latency), [tuple(r.choices(range(1 << MINI.bits), k=3)) for _ in range(1000)]
+        )
+
+
+def test_fused_multiply_add_in_binary32() -> None:
+    r = random.Random(7)
+    triples = [(a, b, c) for a in CORNERS[::3] for b in CORNERS[::4] for c in CORNERS[::2]]
+    for a, b in near(600, 8):
+        product = model.mul(BINARY32, a, b)
+        triples.append((a, b, ((product ^ 1 << 31) + r.randint(-70, 70) + (r.randint(-30, 30) << 23)) & 0xFFFFFFFF))
+    assert not fused(FusedMultiplyAdd(BINARY32, 4), triples)
+
+
+@pytest.mark.skipif(not build.available(), reason="no C++ compiler or no Verilator")
+@pytest.mark.parametrize("unit", floats_bench.UNITS)
+def test_compiled_units_in_binary32(unit: str) -> None:
+    """Corners and random operands on machine code made from the RTL; `make soak` has a hundred times as many."""
+    corners = np.array(CORNERS, np.uint32)
+    grid = np.meshgrid(corners, corners, corners if unit == "fma" else corners[:1])
+    for a, b, c in (tuple(g.ravel() for g in grid), floats_bench.operands(np.random.default_rng(9), 10_000)):
+        bad = np.flatnonzero(floats_bench.compute(unit, a, b, c) != floats_bench.wanted(unit, a, b, c))
+        assert not [f"{a[n]:x} {b[n]:x} {c[n]:x}" for n in bad[:5]]
 
 
 @pytest.mark.parametrize(("unit", "rule"), [(Adder, model.add), (Multiplier, model.mul)])

@@ -96,8 +96,8 @@ def test_a_register_is_as_good_as_a_constant(matching: dict[str, int]) -> None:
 @pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
 def test_settings_change_the_time() -> None:
     """They do something: less store, more cycles; slower backing memory, more cycles; too little of it, an end."""
-    cycles = [run(machine(capacity=c, ways=min(c, 4)), built=False).cycles for c in (64, 8, 1)]
+    cycles = [run(machine(capacity=c, ways=min(c, 4)), built=False).cycles for c in (64, 2, 1)]
     assert cycles[0] < cycles[1] < cycles[2]
-    fast, slow = (run(machine(capacity=4, backing_latency_cycles=n), built=False).cycles for n in (1, 30))
+    fast, slow = (run(machine(capacity=2, ways=2, backing_latency_cycles=n), built=False).cycles for n in (1, 30))
     assert fast < slow
-    assert run(machine(capacity=4, spill_capacity=3), built=False).ended is Ended.FAILURE
+    assert run(machine(capacity=2, ways=2, spill_capacity=1), built=False).ended is Ended.FAILURE

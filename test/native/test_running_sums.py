@@ -48,7 +48,8 @@ def test_scaling_in_one_pass(n: int, k: int, real: Any) -> None:
     gradient = upl.grad(upl.load(MDS), of="Stress", wrt="X")
     wanted = upl.compile(gradient)(**given)
     tolerance = 1e-12 if real == "f64" else 2e-4
-    for bound in ({"K": k}, {}):  # a number in the code, and a symbol
+    bindings: list[dict[str, Any]] = [{"K": k}, {}]  # a number in the code, and a symbol
+    for bound in bindings:
         found = upl.compile(gradient, engine="native", real=real, **bound)(**given)
         for name, w in wanted.items():
             np.testing.assert_allclose(found[name], w, rtol=tolerance, atol=tolerance * np.abs(w).max(), err_msg=name)
@@ -62,7 +63,8 @@ def test_nothing_is_kept_of_the_pairs() -> None:
         for name, array in found.arrays.items():
             open_ = [a for a in array.axes if a.extent.constant is None]
             assert len(open_) <= 1, f"{name} keeps a matrix"
-    for options in ({"gather": "ordered"}, {"threads": 2}):  # the order of sums, and loops for threads, stay
+    kept: list[dict[str, Any]] = [{"gather": "ordered"}, {"threads": 2}]  # the order of sums, and loops for threads
+    for options in kept:
         assert not running(schedule(gradient.op, fixed={"K": 2}, **options))
 
 

@@ -6,9 +6,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata, resources
-from importlib.resources.abc import Traversable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,9 @@ import msgspec
 from upl_mlir import __version__
 from upl_mlir.explore.job import Job, Outcome, Task
 from upl_mlir.host.cache import digest
+from upl_mlir.hw.sources import hardware_digest
 
 CONFIG, STATS = "config.json", "stats.json"
-
-
-@cache
-def hardware_digest() -> str:
-    """What the sources of the hardware and of its lowering hash to: results of other hardware are not taken again."""
-    package = resources.files("upl_mlir")
-    parts: list[str] = []
-
-    def walk(place: Traversable) -> None:
-        for entry in sorted(place.iterdir(), key=lambda e: e.name):
-            if entry.is_dir():
-                walk(entry)
-            elif entry.name.endswith((".py", ".cpp")):
-                parts.extend((entry.name, entry.read_text(encoding="utf-8")))
-
-    walk(package.joinpath("hw"))
-    parts += [e.read_text(encoding="utf-8") for e in package.joinpath("passes").iterdir() if e.name.startswith("lower_hw")]
-    return digest(*parts)[:16]
 
 
 def versions() -> dict[str, str]:

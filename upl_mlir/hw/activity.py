@@ -12,14 +12,15 @@ from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.functions import FUNCTIONS, lines_of
 from upl_mlir.hw.core.layouts import (
     VALUE_BITS,
+    Dimensions,
     instruction_layout,
-    key_layout,
     node_layout,
     send_layout,
-    state_layout,
     token_layout,
     walk_layout,
 )
+from upl_mlir.hw.core.store import gather_shape, join_shape
+from upl_mlir.hw.direct import layouts as direct
 from upl_mlir.hw.image import GatherOp, Node, ProgramImage
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.microcode import Op, ToNode, ValueType
@@ -31,24 +32,18 @@ _FREE = (Op.CONST_F32, Op.CONST_I32, Op.CONST_BOOL, Op.INPUT)
 
 
 def activity(image: ProgramImage, system: System, report: Report) -> dict[str, int]:
-    """Counts by weight. RAM bits: each probe reads a set (or a slot of each bank), each token writes a record and passes the
-    queue, each instruction and each token sent reads its word and its operands. Operations follow from the firings: all
-    instructions of a node's code are counted, those of loops once. `backing_bit`: a record or token for each that was
-    spilled, out and back. `hop_bit`: tokens on links."""
+    """Counts by weight. RAM bits: a probe reads a set of waiting tokens (or a slot of each bank), a summand a set of gathers
+    (or a slot); each token writes a record, reads its rows and passes the queue; each instruction and each token sent
+    reads its word and its operands. Operations follow from the firings: all instructions of a node's code are counted, those
+    of loops once. `backing_bit`: a record or token for each that was spilled, out and back. `hop_bit`: tokens on links."""
     d = system.core
     token = token_layout(d).size
-    record = key_layout(d).size + state_layout(d).size + d.max_inputs * VALUE_BITS
-    read = record if d.organisation is Organisation.DIRECT else d.ways * record
+    joined, summed, ways = _records(d)
     rows = node_layout(d).size + walk_layout(d).size
     words = instruction_layout().size + 4 * VALUE_BITS
     sends = send_layout(d).size + 2 * VALUE_BITS
     out: Counter[str] = Counter()
-    out["ram_bit"] = (
-        report.count(Event.PROBED) * read + report.count(Event.TAKEN) * (record + rows + 2 * token)
-        + report.count(Event.ISSUED) * words + report.count(Event.SENT) * sends
-    )  # fmt: skip
-    out["backing_bit"] = 2 * (report.count(Event.SPILLED) * record + report.count(Event.QUEUE_SPILLED) * token)
-    out["hop_bit"] = sum(report.moved) * token
+    summands = 0
     for number, node in enumerate(image.nodes):
         fired = sum(core.fired[number] for core in report.cores)
         taken = sum(core.taken[number] for core in report.cores)
@@ -56,10 +51,25 @@ def activity(image: ProgramImage, system: System, report: Report) -> dict[str, i
             out[unit] += fired * count
         gathers = [i for i in node.inputs if i.gather is not None]
         # Tokens are counted by node: those that are no summands are one for each other input and firing, or fewer.
-        plain = fired * (len(node.inputs) - len(gathers))
+        mine = max(0, taken - fired * (len(node.inputs) - len(gathers))) if gathers else 0
+        summands += mine
         for port in gathers:
-            out[_joining(port.gather, port.type)] += max(0, taken - plain - fired) // len(gathers)
+            out[_joining(port.gather, port.type)] += max(0, mine // len(gathers) - fired)
+    tokens = report.count(Event.TAKEN)
+    out["ram_bit"] = (
+        report.count(Event.PROBED) * ways * joined + (tokens - summands) * joined + summands * (ways + 1) * summed
+        + tokens * (rows + 2 * token) + report.count(Event.ISSUED) * words + report.count(Event.SENT) * sends
+    )  # fmt: skip
+    out["backing_bit"] = 2 * (report.count(Event.SPILLED) * joined + report.count(Event.QUEUE_SPILLED) * token)
+    out["hop_bit"] = sum(report.moved) * token
     return dict(out)
+
+
+def _records(d: Dimensions) -> tuple[int, int, int]:
+    """Bits of a record of waiting tokens, of one of a gather, and how many are read at a time."""
+    if d.organisation is Organisation.DIRECT:
+        return d.max_inputs * (direct.entry_layout(d).size + VALUE_BITS), direct.sum_state_layout(d).size + VALUE_BITS, 1
+    return join_shape(d).record(d).size, gather_shape(d).record(d).size, d.ways
 
 
 @cache

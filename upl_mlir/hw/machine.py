@@ -243,8 +243,8 @@ def require_built(machine: Machine) -> None:
         raise refuse("host.ports", machine.host.ports, 1)
     if machine.host.ports > MAX_CORES:
         raise refuse("host.ports", machine.host.ports, f"at most {MAX_CORES}")
-    if machine.matching.parity:
-        raise refuse("matching.parity", "true", "false")
+    if machine.matching.parity and organisation is not Organisation.HASHED:
+        raise refuse("matching.parity", "true", 'false, or [matching] organisation = "hashed"')
 
 
 def _check_keys(data: Mapping[str, Any], places: Places) -> None:

@@ -164,6 +164,8 @@ def _check(
         case Ended.IDLE:
             records: list[Record] = []
             for core, found in enumerate(report.cores):
+                if not found.left:
+                    continue
                 records += [simulation.look(core, s, w) for s in range(d.look_sets) for w in range(d.ways)]
                 if found.spilled:
                     records += [simulation.look(core, 0, 0, n) for n in range(1, d.look_spilled + 1)]
@@ -229,6 +231,9 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
                 f"{d.queue_front} and {d.queue_words} of backing memory",
                 help="set matching.queue_capacity higher in the machine description",
             )  # fmt: skip
+        case Failure.PARITY:
+            message = f"a record of the store was not as it was written when {where} arrived"
+            return error("UPL1715", message, notes=["this is a fault of the machine, not of the program"])
         case Failure.COUNT:
             message = f"{where}: a summand that states another number of summands than the first one, or is one"
             return error("UPL1705", f"{message} more than stated")

@@ -46,7 +46,6 @@ _WAIVERS = {
     "WIDTHEXPAND": "constants are written without leading zeros; the language extends them",
     "WIDTHTRUNC": "`!x` stands for `x == 0`; right shifts of extended operands are cut",
     "VARHIDDEN": "a unit and a register inside may have the same name",
-    "SYNCASYNCNET": "the reset is used in expressions too",
 }
 
 

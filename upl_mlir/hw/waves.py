@@ -1,5 +1,8 @@
 """Waveforms of a window of cycles (VCD): a signal for each unit of each core that says in words what it did."""
 
+# pyright: reportUnknownVariableType=false
+# The library's variables are generic in what they hold.
+
 from __future__ import annotations
 
 from pathlib import Path

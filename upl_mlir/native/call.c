@@ -435,7 +435,7 @@ static PyObject *call_again(PyObject *state, PyObject *arrays) {
     Py_ssize_t first = PyTuple_GET_SIZE(params), given = PyTuple_GET_SIZE(ins), made = PyTuple_GET_SIZE(outs), held = 0;
     int64_t slots[MAX_SLOTS], at = HEADER, size = 0, status = 0;
     Py_buffer views[MAX_CELLS];
-    if (first + given + made + 1 != k->count || k->count > MAX_CELLS || k->slots > MAX_SLOTS || PyDict_GET_SIZE(arrays) != given)
+    if (!PyDict_CheckExact(arrays) || first + given + made + 1 != k->count || k->count > MAX_CELLS || k->slots > MAX_SLOTS || PyDict_GET_SIZE(arrays) != given)
         return Py_NewRef(Py_None);
     PyObject *results = PyDict_New();
     if (!results) return NULL;

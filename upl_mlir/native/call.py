@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -83,7 +83,7 @@ def scalar_call(target: Target, ext: Extension, fail: Fail) -> Callable[..., tup
 def again_call(
     run: Callable[[Sequence[Any]], None], params: Sequence[int], inputs: Sequence[tuple[str, tuple[int, ...]]],
     outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]],
-) -> Callable[[dict[str, Any]], dict[str, Any] | int | None] | None:  # fmt: skip
+) -> Callable[[Mapping[str, Any]], dict[str, Any] | int | None] | None:  # fmt: skip
     """A callable for calls with arrays of these names and shapes, `run` being of `array_call`: arrays in, new arrays out.
 
     It returns the status where that is not 0, and None for arrays of other names, shapes, types or places; there is none

@@ -91,7 +91,7 @@ class _Again:
     """What a call like the last one needs: nothing of it is copied, and all of it is known."""
 
     given: dict[str, int]
-    run: Callable[[dict[str, Any]], dict[str, Array] | int | None]
+    run: Callable[[Mapping[str, Any]], dict[str, Array] | int | None]
     binding: _Binding
 
 
@@ -147,7 +147,7 @@ class NativeEngine:
 
         Raises UplError (UPL15xx, UPL1604, UPL1827).
         """
-        results = self._again(arrays, given) if out is None and type(arrays) is dict else None
+        results = self._again(arrays, given) if out is None else None
         if results is not None:
             return results
         key = _signature(arrays, given)
@@ -183,7 +183,7 @@ class NativeEngine:
         )  # fmt: skip
         return None if run is None else _Again(given, run, binding)
 
-    def _again(self, arrays: dict[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
+    def _again(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
         """A call whose arrays are of the types and shapes of the last one's; None if it is another one."""
         last = self._last
         if last is None or given != last.given:

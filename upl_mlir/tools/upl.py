@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.tools import draw, einsum, explain, explore, fmt, plot, synth, view
+from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
+    p.add_argument("--plot", metavar="F.svg|png|pdf", help="plot loss and accuracy, epoch by epoch")
     text = "an einsum case as a UPL program, as its gradient, or as C++; and back"
     einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
     text = "plot a recorded run: parallelism and waiting tokens"
@@ -103,6 +104,9 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
+    p.add_argument("--break", dest="breaks", action="append", default=[], metavar="PLACE",
+                   help="stop the interpreter where `Link<1,2,*,4>` fires, or where a token comes to `Link.w` or `R<1,*>`, "
+                   "and show the tokens; may be repeated")  # fmt: skip
     _threads_option(p)
 
 
@@ -202,7 +206,12 @@ def _run(args: argparse.Namespace) -> int:
         params = {name: arrays.pop(name) for name in p.params if name in arrays}
         print("\n".join(why(p, args.why, arrays, **params).lines()))
         return 0
-    if args.trace is not None or args.vcd is not None:
+    if args.breaks:
+        ended = breaks.run(_load(args), args, _arrays(args.input))
+        if ended is None:
+            return 0
+        out, stats = ended
+    elif args.trace is not None or args.vcd is not None:
         out, stats = view.traced(_load(args), args, _arrays(args.input))
     else:
         f = compile(
@@ -256,7 +265,9 @@ def _train(args: argparse.Namespace) -> int:
         outputs=args.outputs, targets=args.targets, threads=args.threads,
     )  # fmt: skip
     start = time.perf_counter()
+    curves: list[tuple[float, float]] = []
     for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty()):
+        curves.append((epoch.loss, epoch.accuracy))
         right = "" if math.isnan(epoch.accuracy) else f"   accuracy {100 * epoch.accuracy:5.1f} %"
         print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}{right}", flush=True)
     seconds = time.perf_counter() - start
@@ -264,6 +275,10 @@ def _train(args: argparse.Namespace) -> int:
         print(f"{args.epochs} epochs in {seconds:.3g} s: {args.epochs / seconds:.3g} epochs/s", file=sys.stderr)
     if args.output:
         save_arrays(args.output, training.state)
+    if args.plot:
+        from upl_mlir.plots import save_training
+
+        save_training([loss for loss, _ in curves], [accuracy for _, accuracy in curves], args.plot)
     return 0
 
 

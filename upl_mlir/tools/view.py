@@ -65,6 +65,7 @@ def traced(
         return ended.outputs, ended.stats.to_dict()
     if args.vcd is not None:
         raise UsageError(f"--vcd shows machines (--engine rtl), not --engine {args.engine}")
+    assert args.trace is not None
     trace, result = record(
         p, {n: v for n, v in arrays.items() if n not in params}, real=args.real or "f64", gather=args.gather,
         order=args.order, seed=args.seed, **params,

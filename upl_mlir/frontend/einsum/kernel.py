@@ -21,6 +21,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.poly.expr import DivKind, IndexExpr, divide
 
 MAX_DEPTH = 200
+MAX_DIGITS = 19  # of an integer of 64 bits
 MAX_EXTENT = 2**31 - 1
 
 
@@ -100,6 +101,9 @@ def _tokens(text: str, file: str) -> list[_Token]:
         m = _TOKEN.match(text, at)
         if m is None:
             raise error("UPL1902", f"`{text[at]}` means nothing in a kernel", span(at, at + 1))
+        if m.lastgroup == "int" and len(m.group()) > MAX_DIGITS:
+            message = f"a number of {len(m.group())} digits; there are at most {MAX_DIGITS}"
+            raise error("UPL1902", message, span(at, m.end()))
         kind, piece = m.lastgroup or "", m.group()
         if kind == "space":
             for i, ch in enumerate(piece):

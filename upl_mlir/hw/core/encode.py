@@ -10,12 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.core.encode_node import Immediate, NodeCode, Place, SendStep, Step, compile_node, operand_number
+from upl_mlir.hw.core.encode_node import (
+    FieldGuard,
+    Immediate,
+    NodeCode,
+    Place,
+    SendStep,
+    Step,
+    compile_node,
+    operand_number,
+)
 from upl_mlir.hw.core.layouts import (
     CONFIG_BITS,
+    COUNT_PLACE,
     WALK_LEVELS,
     Dimensions,
     FieldKind,
+    Guard,
     Kind,
     Memory,
     Mode,
@@ -302,8 +313,9 @@ class _Encoder:
             }
         if step.target is not None:
             parts["immediate"] = base + step.target
-        if step.send is not None:
-            parts["immediate"] = self._send(step.send, registers, node)
+        if step.sends:
+            numbers = [self._send(send, registers, node) for send in step.sends]
+            parts |= {"sends": 1, "immediate": numbers[0] | len(numbers) << COUNT_PLACE}
         return instruction_layout().const(parts).as_bits()
 
     def _send(self, step: SendStep, registers: dict[int, int], node: Node) -> int:
@@ -321,13 +333,27 @@ class _Encoder:
         parts: dict[str, Any] = {
             **place,
             "value": operand_number(step.value, registers),
-            "guarded": int(step.guard is not None),
-            "guard": operand_number(step.guard, registers),
             "times": int(Times.CONSTANT if constant is not None else Times.REGISTER),
             "multiplicity": constant or 0,
             "times_register": operand_number(step.times, registers),
             "fields": fields,
         }
+        if isinstance(step.guard, FieldGuard):
+            f = node.fields[step.guard.number]
+            parts |= {"guarded": int(step.guard.relation), "guard": f.offset, "guard_width": f.bits,
+                      "guard_constant": step.guard.constant}  # fmt: skip
+        elif step.guard is not None:
+            parts |= {"guarded": int(Guard.REGISTER), "guard": operand_number(step.guard, registers)}
+        if step.table is not None:
+            number, at = step.table
+            table = self.image.tables[number]
+            assert at.base_field is not None
+            f = node.fields[at.base_field]
+            constant = at.constant - table.lower[0]
+            if not -(1 << 15) <= constant < 1 << 15 or table.shape[0] >= 1 << 16:
+                raise error("UPL1710", f"the array `{table.name}` is too long, or begins too far from 0, for the core")
+            parts |= {"times": int(Times.TABLE), "multiplicity": self.table_base[number], "times_register": f.offset,
+                      "times_width": f.bits, "times_constant": constant & 0xFFFF, "times_length": table.shape[0]}  # fmt: skip
         number = self.out.send_words
         if number < d.send_words:
             self._write(Memory.SEND, number, send_layout(d).const(parts).as_bits())

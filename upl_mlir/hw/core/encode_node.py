@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.core.alu import Code
+from upl_mlir.hw.core.alu import ITERATIVE, Code
 from upl_mlir.hw.core.functions import FUNCTIONS, Bits, lines_of
-from upl_mlir.hw.core.layouts import FIRST_INPUT, MAX_REGISTERS
+from upl_mlir.hw.core.layouts import FIRST_INPUT, MAX_REGISTERS, MOST_SENDS, Guard
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import Node
 from upl_mlir.hw.microcode import FromRegister, Instruction, Loop, Op, Send, ValueType
@@ -34,6 +34,15 @@ _SWAPPED = {Op.GT_F32, Op.GE_F32, Op.GT_I32, Op.GE_I32}
 _COMMUTATIVE = {
     Code.ADD_F32, Code.MUL_F32, Code.MIN_F32, Code.MAX_F32, Code.ADD_I32, Code.MUL_I32, Code.MIN_I32, Code.MAX_I32,
     Code.EQ_F32, Code.NE_F32, Code.EQ_I32, Code.NE_I32, Code.AND_BOOL, Code.OR_BOOL, Code.XOR_BOOL,
+}  # fmt: skip
+_COMPARISONS = {
+    Op.EQ_I32: (Guard.EQUAL, 0), Op.NE_I32: (Guard.UNEQUAL, 0), Op.LT_I32: (Guard.LESS, 0), Op.LE_I32: (Guard.LESS, 1),
+    Op.GE_I32: (Guard.NOT_LESS, 0), Op.GT_I32: (Guard.NOT_LESS, 1),
+}  # fmt: skip
+"""The comparison of a field with a constant, and what is added to the constant."""
+_MIRRORED = {
+    Op.EQ_I32: Op.EQ_I32, Op.NE_I32: Op.NE_I32, Op.LT_I32: Op.GT_I32, Op.LE_I32: Op.GE_I32, Op.GE_I32: Op.LE_I32,
+    Op.GT_I32: Op.LT_I32,
 }  # fmt: skip
 _CONSTANTS = {Op.CONST_F32: ValueType.F32, Op.CONST_I32: ValueType.I32, Op.CONST_BOOL: ValueType.BOOL}
 
@@ -78,26 +87,37 @@ class Step:
     table: int | None = None
     index_field: int | None = None
     target: int | None = None
-    send: SendStep | None = None
+    sends: tuple[SendStep, ...] = ()
     last: bool = False
 
-    def operands(self) -> list[int]:
-        """The registers that are read."""
-        found: list[Operand | None] = [self.a, self.b, self.c]
-        if self.send is not None:
-            found += [self.send.value, self.send.guard, self.send.times, *(p.operand for p in self.send.places if p)]
-        return [o for o in found if isinstance(o, int)]
+    def sent(self) -> list[Operand | None]:
+        """What the sends read."""
+        found: list[Operand | None] = []
+        for send in self.sends:
+            guard = None if isinstance(send.guard, FieldGuard) else send.guard
+            found += [send.value, guard, send.times, *(p.operand for p in send.places if p)]
+        return found
+
+
+@dataclass(frozen=True)
+class FieldGuard:
+    """Whether a field of the sender's index, without its bias, compares with a constant."""
+
+    relation: Guard
+    number: int
+    constant: int
 
 
 @dataclass
 class SendStep:
-    """A send descriptor before registers are known; `places` has None for `*`; `times` is a register's operand or None for
-    the image's own multiplicity."""
+    """A send descriptor before registers are known; `places` has None for `*`. Of `times` (an operand), `table` (number of a
+    constant array, and the field and constant that say where) and `constant_times` one is the multiplicity."""
 
     send: Send
     value: Operand
-    guard: Operand | None
+    guard: Operand | FieldGuard | None
     times: Operand | None
+    table: tuple[int, Place] | None
     constant_times: int | None
     places: list[Place | None]
 
@@ -144,6 +164,7 @@ class _Compiler:
         ends = {self.labels[s.target] for s in self.out if s.target is not None}
         if len(self.out) in ends or self.out[-1].code in (Code.JUMP, Code.BRANCH):
             self.out.append(Step(Code.MOVE, result=self._new(), b=Immediate(0)))
+        self._join_sends()
         self.out[-1].last = True
         for step in self.out:
             if step.target is not None:
@@ -153,19 +174,77 @@ class _Compiler:
     # -- what must be computed
     def _need_send(self, send: Send) -> None:
         self._need(send.value)
-        for register in (send.guard, send.predicate):
-            if register is not None:
-                self._need(register)
+        if send.predicate is not None:
+            self._need(send.predicate)
         for loop in send.loops:
             self._need(loop.lower, second=True)
             self._need(loop.upper, second=True)
-        if isinstance(send.multiplicity, FromRegister) and self._constant(send.multiplicity.register) is None:
-            self._need(send.multiplicity.register)
+        if isinstance(send.multiplicity, FromRegister):
+            register = send.multiplicity.register
+            if self._constant(register) is None and self._table(register) is None:
+                self._need(register)
         for register in send.index:
             if register is not None:
                 operand = self._place(register).operand
                 if isinstance(operand, int):
                     self._need(operand)
+        if send.guard is not None and (self._branches(send) or self._field_guard(send.guard) is None):
+            self._need(send.guard)
+
+    def _branches(self, send: Send) -> bool:
+        """Whether a false guard jumps over code."""
+        return any(self._any(code) for code in _codes(send)) or bool(send.loops) or send.predicate is not None
+
+    def _table(self, register: int) -> tuple[int, Place] | None:
+        """A word of a constant array at a field plus a constant, if the register is one."""
+        step = self.definitions.get(register)
+        if step is None or step.op is not Op.LDTAB or len(step.operands) != 1:
+            return None
+        place = self._place(step.operands[0])
+        assert step.immediate is not None
+        return None if place.operand is not None or place.base_field is None else (int(step.immediate), place)
+
+    def _field_guard(self, register: int) -> FieldGuard | None:
+        """A comparison of a field plus a constant with a constant, if the register is one."""
+        step = self.definitions.get(register)
+        if step is None or step.op not in _COMPARISONS:
+            return None
+        relation, more = _COMPARISONS[step.op]
+        left, right = (self._place(r) for r in step.operands)
+        if left.base_field is None and left.operand is None:
+            left, right, (relation, more) = right, left, _COMPARISONS[_MIRRORED[step.op]]
+        if left.base_field is None or right.base_field is not None or right.operand is not None:
+            return None
+        place = self.node.fields[left.base_field]
+        constant = right.constant - left.constant + more
+        if not 0 <= constant < 1 << place.bits:
+            # Beyond what the field can be: the outcome is always the same.
+            if relation in (Guard.EQUAL, Guard.UNEQUAL):
+                relation, constant = (Guard.LESS if relation is Guard.EQUAL else Guard.NOT_LESS), 0
+            constant = max(0, min(constant, 1 << place.bits))
+        return FieldGuard(relation, left.base_field, constant) if place.bits < 32 else None
+
+    def _join_sends(self) -> None:
+        """Sends one after the other become one; it joins the instruction before it, if that has no immediate."""
+        starts = {self.labels[s.target] for s in self.out if s.target is not None}
+        out: list[Step] = []
+        moved: list[int] = []
+        for place, step in enumerate(self.out):
+            before = out[-1] if out and place not in starts else None
+            joins = before is not None and step.code is Code.SEND and (
+                len(before.sends) < MOST_SENDS
+                if before.sends
+                else before.result is not None and not isinstance(before.b, Immediate)
+                and before.code not in (*ITERATIVE, Code.FIELD, Code.LOAD)
+            )  # fmt: skip
+            if joins and before is not None:
+                before.sends += step.sends
+            else:
+                out.append(step)
+            moved.append(len(out) - 1)
+        moved.append(len(out))
+        self.labels = {label: moved[place] for label, place in self.labels.items()}
+        self.out = out
 
     def _need(self, register: int, second: bool = False) -> None:
         """A register is read: by an operand, or by the second one, which may be a constant."""
@@ -308,10 +387,9 @@ class _Compiler:
         self.out[-1].result = step.result
 
     def _send(self, send: Send) -> None:
-        inner = any(self._any(code) for code in _codes(send))
         end = self._label()
         guard = send.guard
-        if guard is not None and (inner or send.loops or send.predicate is not None):
+        if guard is not None and self._branches(send):
             self.out.append(Step(Code.BRANCH, a=self._operand(guard), target=end))
             guard = None
         self._nest(send, guard, send.loops)
@@ -347,18 +425,22 @@ class _Compiler:
     def _token(self, send: Send, guard: int | None) -> None:
         times: Operand | None = None
         constant: int | None = None
+        table: tuple[int, Place] | None = None
         match send.multiplicity:
             case FromRegister(register):
                 constant = self._constant(register)
-                if constant is None:
+                table = self._table(register)
+                if constant is None and table is None:
                     times = self._operand(register)
             case other:
                 constant = getattr(other, "value", self.unbounded)
         places = [None if r is None else self._place(r) for r in send.index]
-        one = SendStep(
-            send, self._operand(send.value), None if guard is None else self._operand(guard), times, constant, places
-        )
-        self.out.append(Step(Code.SEND, send=one))
+        tested: Operand | FieldGuard | None = None
+        if guard is not None:
+            tested = self._field_guard(guard) if guard not in self.needed else None
+            tested = tested or self._operand(guard)
+        one = SendStep(send, self._operand(send.value), tested, times, table, constant, places)
+        self.out.append(Step(Code.SEND, sends=(one,)))
 
 
 def _codes(send: Send) -> list[Sequence[Instruction]]:
@@ -370,9 +452,12 @@ def _allocate(node: Node, steps: list[Step]) -> dict[int, int]:
     """A machine register for every register, by linear scan over the places where each is alive."""
     spans: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
-        for register in [*step.operands(), *([step.result] if step.result is not None else [])]:
-            spans.setdefault(register, [place, place])[1] = place
-    backs = [(s.target, place) for place, s in enumerate(steps) if s.target is not None and s.target <= place]
+        # What is sent is read after the result is written.
+        for time, used in ((2 * place, [step.a, step.b, step.c]), (2 * place, [step.result]), (2 * place + 1, step.sent())):
+            for register in used:
+                if isinstance(register, int):
+                    spans.setdefault(register, [time, time])[1] = time
+    backs = [(2 * s.target, 2 * place) for place, s in enumerate(steps) if s.target is not None and s.target <= place]
     changed = True
     while changed:  # what lives into a loop lives to its end
         changed = False

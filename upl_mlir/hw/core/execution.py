@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.alu import ITERATIVE, Alu, Code
 from upl_mlir.hw.core.layouts import (
+    COUNT_BITS,
+    COUNT_PLACE,
     FIRST_INPUT,
     REGISTER_BITS,
     Dimensions,
@@ -30,7 +32,7 @@ from upl_mlir.hw.core.layouts import (
     send_layout,
     token_layout,
 )
-from upl_mlir.hw.core.send import SendEngine
+from upl_mlir.hw.core.send import SendEngine, request_layout
 from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
@@ -38,10 +40,15 @@ from upl_mlir.hw.fp.units import Adder, Multiplier
 
 
 def result_layout(d: Dimensions) -> data.StructLayout:
-    """What travels with an operation: whether there is one, where its result goes, whether its context ends with it."""
+    """What travels with an operation: whether there is one, where its result goes, what is sent then, whether its context ends
+    with it."""
     return data.StructLayout(
         {
             "valid": 1,
+            "writes": 1,
+            "sends": 1,  # then descriptors are sent
+            "first": d.send_bits,
+            "count": COUNT_BITS,
             "kind": 3,  # 0 the value beside it, 1 sum, 2 product, 3 a table's word
             "context": d.context_bits,
             "register": REGISTER_BITS,
@@ -109,25 +116,28 @@ class Execution(wiring.Component):
         used = Signal(n)
         ready = Signal(n)
         pcs = Array(Signal(d.code_bits, name=f"pc{c}") for c in range(n))
-        activations = Array(Signal(activation_layout(d), name=f"activation{c}") for c in range(n))
+        m.submodules.activations = activations = Memory(shape=activation_layout(d), depth=n, init=[])
         free = Signal(n)
         m.d.comb += free.eq(~used & (used + 1))  # the lowest free one
         taking = Signal()  # an activation whose entry is being read
         taken = Signal(activation_layout(d))
+        begins = Signal(n)
         m.d.comb += [
-            self.activation.ready.eq((~used).any() & ~taking),
+            self.activation.ready.eq((~used & ~begins).any()),
             self.full.eq(self.activation.valid & used.all()),
             entry_read.addr.eq(self.activation.payload.node),
         ]
         m.d.sync += taking.eq(self.activation.valid & self.activation.ready)
         with m.If(self.activation.ready):
             m.d.sync += taken.eq(self.activation.payload)
-        begins = Signal(n)
+        begun = activations.write_port()
+        m.d.comb += begun.data.eq(taken)
         with m.If(taking & entry_read.data.any):
-            m.d.comb += begins.eq(free)
+            m.d.comb += [begins.eq(free), begun.en.eq(1)]
             for c in range(n):
                 with m.If(free[c]):
-                    m.d.sync += [pcs[c].eq(entry_read.data.pc), activations[c].eq(taken)]
+                    m.d.comb += begun.addr.eq(c)
+                    m.d.sync += pcs[c].eq(entry_read.data.pc)
 
         # ---- choose: the next ready context after the last one
         turn = Signal(d.context_bits)
@@ -157,12 +167,17 @@ class Execution(wiring.Component):
             port = self._registers(m, name, write)
             m.d.comb += port.addr.eq(Cat(fetched_code[name][:REGISTER_BITS], fetched_context))
             read[name] = port.data
+        m.submodules.engine = engine = SendEngine(d)
         executing = Signal()
+        failing_context = Signal(d.context_bits)
         context = Signal(d.context_bits)
         code = Signal(instruction_layout())
         m.d.sync += [executing.eq(fetched), context.eq(fetched_context), code.eq(fetched_code)]
         now = Signal(activation_layout(d))
-        m.d.comb += now.eq(activations[context])
+        reads = [activations.read_port(domain="comb") for _ in range(4)]
+        places = (context, engine.fetched_context, engine.context, failing_context)
+        m.d.comb += [port.addr.eq(place) for port, place in zip(reads, places, strict=True)]
+        m.d.comb += now.eq(reads[0].data)
 
         def operand(name: str) -> Value:
             number = code[name]
@@ -179,8 +194,8 @@ class Execution(wiring.Component):
         m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
         m.submodules.fma = fma = FusedMultiplyAdd(BINARY32, d.pass_cycles)
         m.submodules.slow = slow = SlowUnit(d)
-        m.submodules.sends = sends = SyncFIFOBuffered(width=d.context_bits + d.send_bits + 1, depth=n)
-        m.submodules.engine = engine = SendEngine(d)
+        # A context has at most one request: there is always room.
+        m.submodules.sends = sends = SyncFIFO(width=request_layout(d).size, depth=n)
         operation = Signal(7)
         m.d.comb += operation.eq(code.op)
         table_base, table_length = code.immediate[:16], code.immediate[16:]
@@ -194,8 +209,9 @@ class Execution(wiring.Component):
         plain = Signal()  # leaves by the pipeline
         going = Signal(passed)
         m.d.comb += [
-            plain.eq(executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)
-                     & (operation != Code.SEND)),
+            plain.eq(executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)),
+            going.writes.eq(operation != Code.SEND), going.sends.eq(code.sends),
+            going.first.eq(code.immediate), going.count.eq(code.immediate[COUNT_PLACE:]),
             alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(now.tag),
             alu.place.eq(code.a), alu.width.eq(code.b), alu.constant.eq(code.immediate),
             table_read.addr.eq(table_base + relative),
@@ -206,8 +222,6 @@ class Execution(wiring.Component):
             fma.a.eq(a), fma.b.eq(Mux(operation == Code.FMA_F32, b, c)), fma.c.eq(Mux(operation == Code.FMA_F32, c, b)),
             slow.start.eq(executing & iterative), slow.code.eq(operation), slow.a.eq(a), slow.b.eq(b),
             slow.context.eq(context), slow.register.eq(code.result), slow.last.eq(code.last),
-            sends.w_en.eq(executing & (operation == Code.SEND)),
-            sends.w_data.eq(Cat(context, code.immediate[: d.send_bits], code.last)),
         ]  # fmt: skip
         with m.Switch(operation):
             with m.Case(Code.ADD_F32, Code.SUB_F32):
@@ -229,12 +243,17 @@ class Execution(wiring.Component):
         out = Signal(passed)
         m.d.comb += out.eq(adder.pass_out)
         finished, ended = Signal(n), Signal(n)
+        request = Signal(request_layout(d))
+        m.d.comb += sends.w_data.eq(request)
         with m.If(out.valid):
             m.d.comb += [
-                write.en.eq(1), write.address.eq(Cat(out.register, out.context)),
+                write.en.eq(out.writes), write.address.eq(Cat(out.register, out.context)),
                 write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
                                Mux(out.kind == 3, word, Mux(out.kind == 4, fma.result, out.value))))),
-                finished.eq(1 << out.context), ended.eq(Mux(out.last, 1 << out.context, 0)),
+                finished.eq(Mux(out.sends, 0, 1 << out.context)),
+                ended.eq(Mux(out.last & ~out.sends, 1 << out.context, 0)),
+                sends.w_en.eq(out.sends), request.context.eq(out.context), request.send.eq(out.first),
+                request.count.eq(out.count), request.last.eq(out.last),
             ]  # fmt: skip
         with m.Elif(slow.valid):
             m.d.comb += [
@@ -273,9 +292,11 @@ class Execution(wiring.Component):
         # ---- sends
         m.d.comb += [
             engine.request.valid.eq(sends.r_rdy), sends.r_en.eq(engine.request.ready),
-            Cat(engine.request.payload.context, engine.request.payload.send, engine.request.payload.last).eq(sends.r_data),
+            engine.request.payload.as_value().eq(sends.r_data),
             engine.send_en.eq(self.send_en), engine.send_address.eq(self.send_address),
-            engine.send_data.eq(self.send_data), engine.activation.eq(activations[engine.context]),
+            engine.send_data.eq(self.send_data), engine.activation.eq(reads[2].data),
+            engine.fetched_tag.eq(reads[1].data.tag), engine.table_en.eq(self.table_en),
+            engine.table_address.eq(self.table_address), engine.table_data.eq(self.table_data),
         ]  # fmt: skip
         for number, request in enumerate(engine.reads):
             port = self._registers(m, f"send{number}", write)
@@ -285,7 +306,6 @@ class Execution(wiring.Component):
 
         # ---- failures: the first one is kept
         failing = Signal(Failure)
-        failing_context = Signal(d.context_bits)
         m.d.comb += failing_context.eq(context)
         with m.If(plain & (alu.failure != Failure.NONE)):
             m.d.comb += failing.eq(alu.failure)
@@ -298,8 +318,8 @@ class Execution(wiring.Component):
         with m.If((self.failure == Failure.NONE) & (failing != Failure.NONE)):
             m.d.sync += [
                 self.failure.eq(failing),
-                self.failing_node.eq(activations[failing_context].node),
-                self.failing_tag.eq(activations[failing_context].tag),
+                self.failing_node.eq(reads[3].data.node),
+                self.failing_tag.eq(reads[3].data.tag),
             ]
         m.d.comb += [self.idle.eq((used == 0) & ~taking), self.issuing.eq(fetching)]
         return m

@@ -297,6 +297,8 @@ class Gathers(wiring.Component):
         with m.Else():
             m.d.comb += [done_token.node.eq(name.node), done_token.input.eq(name.input), done_token.tag.eq(name.tag),
                          done_token.value.eq(result)]  # fmt: skip
+        with m.If(records.corrupt):
+            m.d.comb += failing.eq(Failure.PARITY)
         with m.If(~stopped):
             with m.If((settles | rides) & reducer.overflow):
                 m.d.sync += [self.failure.eq(Failure.OVERFLOW), self.failing.node.eq(name.node),

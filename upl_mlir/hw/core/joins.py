@@ -377,6 +377,8 @@ class Joins(wiring.Component):
                     with m.Else():
                         allocate()
 
+        with m.If(records.corrupt):
+            m.d.comb += failing.eq(Failure.PARITY)
         with m.If((failing != Failure.NONE) & ~stopped):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
         m.d.comb += [

@@ -79,6 +79,8 @@ class Failure(enum.IntEnum):
     """A token was sent to an index that does not fit in the target's bits."""
     QUEUE = 11
     """The backing memory of the token queue is full."""
+    PARITY = 12
+    """A record of the store is not as it was written."""
 
 
 class Kind(enum.IntEnum):
@@ -97,7 +99,7 @@ class Dimensions:
     latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has `gather_sets` sets
     (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has `queue_front`
     tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another core. `adjustable`: less
-    than all of it can be used, see `settings.py`."""
+    than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -114,7 +116,7 @@ class Dimensions:
     mul_cycles: int = 4
     div_cycles: int = 16
     sqrt_cycles: int = 16
-    contexts: int = 8
+    contexts: int = 16
     code_words: int = 4096
     send_words: int = 256
     table_words: int = 4096
@@ -125,6 +127,7 @@ class Dimensions:
     organisation: Organisation = Organisation.HASHED
     network: bool = False
     adjustable: bool = False
+    parity: bool = False
 
     @classmethod
     def of(cls, machine: Machine) -> Dimensions:
@@ -149,6 +152,7 @@ class Dimensions:
             window_bits=matching.stages.bit_length() - 1,
             organisation=machine.matching.organisation,
             network=machine.cores > 1,
+            parity=matching.parity,
         )
 
     @property
@@ -375,10 +379,13 @@ def entry_layout(d: Dimensions) -> data.StructLayout:
 
 
 def instruction_layout() -> data.StructLayout:
-    """An instruction, 64 bits; `immediate_b`: operand b is the immediate; `last`: the activation ends after it."""
+    """An instruction, 64 bits; `immediate_b`: operand b is the immediate; `last`: the activation ends after it; `sends`: when
+    its result is there, `COUNT_BITS` of the immediate from `COUNT_PLACE` on say how many descriptors are sent, from the one
+    that its lowest bits name."""
     return data.StructLayout(
         {
-            "op": 7,
+            "op": 6,
+            "sends": 1,
             "last": 1,
             "immediate_b": 1,
             "result": REGISTER_BITS,
@@ -388,6 +395,12 @@ def instruction_layout() -> data.StructLayout:
             "immediate": 32,
         }
     )
+
+
+COUNT_PLACE = 16
+COUNT_BITS = 3
+MOST_SENDS = (1 << COUNT_BITS) - 1
+"""Descriptors that an instruction may send."""
 
 
 class FieldKind(enum.IntEnum):
@@ -422,21 +435,42 @@ class Times(enum.IntEnum):
 
     CONSTANT = 0
     REGISTER = 1
+    TABLE = 2
+    """The constant array at a field of the sender's index, plus a constant."""
+
+
+class Guard(enum.IntEnum):
+    """Whether a token is sent: always, if the guard's register is not 0, or by a comparison of a field (without its bias)
+    with a constant."""
+
+    ALWAYS = 0
+    REGISTER = 1
+    EQUAL = 2
+    UNEQUAL = 3
+    LESS = 4
+    NOT_LESS = 5
 
 
 def send_layout(d: Dimensions) -> data.StructLayout:
-    """A send descriptor: target, operand of the value, whether and where there is a guard, multiplicity, index."""
+    """A send descriptor: target, operand of the value, guard (register, or place, width and constant), multiplicity
+    (a constant, or a register; of a table: the array's beginning, the place and width of the field, what is added, and the
+    array's length), index."""
     return data.StructLayout(
         {
             "kind": 2,
             "node": d.node_bits,
             "input": d.input_bits,
             "value": OPERAND_BITS,
-            "guarded": 1,
+            "guarded": 3,
             "guard": OPERAND_BITS,
-            "times": 1,
-            "multiplicity": d.multiplicity_bits,
+            "guard_width": OFFSET_BITS,
+            "guard_constant": 32,
+            "times": 2,
+            "multiplicity": max(16, d.multiplicity_bits),
             "times_register": OPERAND_BITS,
+            "times_width": OFFSET_BITS,
+            "times_constant": 16,
+            "times_length": 16,
             "fields": data.ArrayLayout(field_layout(), d.max_fields),
         }
     )

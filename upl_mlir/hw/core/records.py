@@ -47,7 +47,7 @@ class Records(wiring.Component):
     look_way, look_spilled (in): when nothing is wanted, the way, or the record of the backing memory if it is not 0, to look
     at; looked_key, looked_state (out), two cycles later.
     used, spilled (out): records in all, and in backing memory. spilling, detouring (out): a record goes there; one is waited
-    for. bringing (out): the values' port is in use. words, cycles (in): see `Spill`;
+    for. bringing (out): the values' port is in use. corrupt (out): what is looked at has the wrong parity. words, cycles (in): see `Spill`;
     last_way (in): of the ways that are used.
     """
 
@@ -90,6 +90,7 @@ class Records(wiring.Component):
                 "spilling": Out(1),
                 "detouring": Out(1),
                 "bringing": Out(1),
+                "corrupt": Out(1),
                 "words": In(range(d.spill_words + 1), init=d.spill_words),
                 "cycles": In(LATENCY_BITS, init=d.backing_cycles),
                 "last_way": In(d.way_bits, init=d.ways - 1),
@@ -125,7 +126,7 @@ class Records(wiring.Component):
             self.looked_key.eq(Mux(self.look_spilled != 0, spill.looked.key.as_value(), store.found_key.as_value())),
             self.looked_state.eq(Mux(self.look_spilled != 0, spill.looked.state.as_value(), store.state.as_value())),
             self.used.eq(store.used + spill.used), self.spilled.eq(spill.used), self.full.eq(spill.full),
-            self.spilling.eq(spill.insert), self.detouring.eq(~resting),
+            self.spilling.eq(spill.insert), self.detouring.eq(~resting), self.corrupt.eq(store.corrupt & self.wanted),
             self.ready.eq(resting & (~self.wanted | store.hit | ~spill.any | searched)),
         ]  # fmt: skip
         choose = [victim.eq(turn), turn.eq(Mux(turn == self.last_way, 0, turn + 1))]

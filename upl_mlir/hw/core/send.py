@@ -16,11 +16,13 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.alu import field_of
 from upl_mlir.hw.core.layouts import (
+    COUNT_BITS,
     FIRST_INPUT,
     REGISTER_BITS,
     Dimensions,
     Failure,
     FieldKind,
+    Guard,
     Times,
     activation_layout,
     send_layout,
@@ -29,8 +31,8 @@ from upl_mlir.hw.core.layouts import (
 
 
 def request_layout(d: Dimensions) -> data.StructLayout:
-    """A request: the send descriptor for a context, and whether the context ends with it."""
-    return data.StructLayout({"context": d.context_bits, "send": d.send_bits, "last": 1})
+    """A request: how many descriptors, and the first of them, for a context; and whether the context ends with them."""
+    return data.StructLayout({"context": d.context_bits, "send": d.send_bits, "count": COUNT_BITS, "last": 1})
 
 
 class ReadRequest(wiring.Signature):
@@ -48,6 +50,8 @@ class SendEngine(wiring.Component):
 
     context (out): the context of the token in the last stage; activation (in): its activation. finished, ended (out): a
     bit per context, which may go on, or has come to its end. failure (out): a token that cannot be made.
+    fetched_context (out): that of the descriptor that was fetched last; fetched_tag (in): the index of its activation.
+    send_*, table_* (in): writes to the memories.
     """
 
     def __init__(self, d: Dimensions):
@@ -62,6 +66,11 @@ class SendEngine(wiring.Component):
                 "reads": Out(ReadRequest(d)).array(len(PORTS)),
                 "context": Out(d.context_bits),
                 "activation": In(activation_layout(d)),
+                "fetched_context": Out(d.context_bits),
+                "fetched_tag": In(d.tag_bits),
+                "table_en": In(1),
+                "table_address": In(range(d.table_words)),
+                "table_data": In(32),
                 "finished": Out(d.contexts),
                 "ended": Out(d.contexts),
                 "failure": Out(Failure),
@@ -76,18 +85,27 @@ class SendEngine(wiring.Component):
         port = sends.write_port()
         m.d.comb += [port.en.eq(self.send_en), port.addr.eq(self.send_address), port.data.eq(self.send_data)]
         read = sends.read_port()
+        m.submodules.table = table = Memory(shape=d.multiplicity_bits, depth=d.table_words, init=[])
+        table_write, table_read = table.write_port(), table.read_port()
+        large = (self.table_data >> d.multiplicity_bits) != 0  # as all ones, which are none of a table's
+        m.d.comb += [table_write.en.eq(self.table_en), table_write.addr.eq(self.table_address),
+                     table_write.data.eq(Mux(large, d.unbounded, self.table_data))]  # fmt: skip
 
         # ---- fetch
         fetched, gathering, leaves = Signal(), Signal(), Signal()
         about = Signal(request_layout(d))
         take_next = Signal()  # the fetched descriptor goes on to the last stage
+        more = fetched & (about.count > 1)  # of the same request
         m.d.comb += [
-            self.request.ready.eq(~fetched | take_next),
-            read.addr.eq(self.request.payload.send),
-            read.en.eq(self.request.ready),
+            self.request.ready.eq((~fetched | take_next) & ~more),
+            read.addr.eq(Mux(more, about.send + 1, self.request.payload.send)),
+            read.en.eq(~fetched | take_next),
+            self.fetched_context.eq(about.context),
         ]
         with m.If(self.request.ready):
             m.d.sync += [fetched.eq(self.request.valid), about.eq(self.request.payload)]
+        with m.Elif(take_next):
+            m.d.sync += [about.send.eq(about.send + 1), about.count.eq(about.count - 1)]
         send = read.data
 
         # ---- registers: the n-th field that needs one is read in the n-th cycle
@@ -115,6 +133,14 @@ class SendEngine(wiring.Component):
                 request.address.eq(Cat(operand[:REGISTER_BITS], about.context)),
                 request.en.eq(asks | collects if name == "field" else asks),
             ]
+        entry = Signal(signed(34))
+        m.d.comb += [
+            entry.eq(field_of(self.fetched_tag, send.times_register, send.times_width) + send.times_constant.as_signed()),
+            table_read.addr.eq(send.multiplicity + entry), table_read.en.eq(asks),
+        ]  # fmt: skip
+        inside = Signal()
+        with m.If(asks):
+            m.d.sync += inside.eq((entry >= 0) & (entry < send.times_length))
         # A register that was read for one of several fields comes a cycle later and is kept.
         kept = [Signal(32, name=f"kept{n}") for n in range(d.max_fields)]
         reading, reading_number = Signal(), Signal.like(number)
@@ -130,8 +156,9 @@ class SendEngine(wiring.Component):
         # ---- the token
         now, request = Signal(send_layout(d)), Signal(request_layout(d))
         last_number = Signal.like(number)
+        final = Signal()  # the last one of its request
         with m.If(asks):
-            m.d.sync += [gathering.eq(1), now.eq(send), request.eq(about), last_number.eq(number)]
+            m.d.sync += [gathering.eq(1), now.eq(send), request.eq(about), last_number.eq(number), final.eq(~more)]
         with m.Elif(leaves):
             m.d.sync += gathering.eq(0)
         # While the last stage waits, the register file keeps its outputs only if nothing else is asked for; so they are
@@ -169,10 +196,24 @@ class SendEngine(wiring.Component):
                 place.eq(Mux(field.kind == FieldKind.NONE, 0, total[:32] << field.offset)),
             ]
             tag = tag | place
-        times = operand_value(now.times_register, "times")
-        counted = now.times == Times.REGISTER
+        times = Mux(now.times == Times.TABLE, table_read.data, operand_value(now.times_register, "times"))
+        counted = now.times != Times.CONSTANT
         wrong_times = counted & ((times == 0) | times[-1] | (times >= d.unbounded))
-        goes = ~now.guarded | operand_value(now.guard, "guard")[0]
+        compared = field_of(act.tag, now.guard, now.guard_width)
+        goes = Signal()
+        with m.Switch(now.guarded):
+            with m.Case(Guard.REGISTER):
+                m.d.comb += goes.eq(operand_value(now.guard, "guard")[0])
+            with m.Case(Guard.EQUAL):
+                m.d.comb += goes.eq(compared == now.guard_constant)
+            with m.Case(Guard.UNEQUAL):
+                m.d.comb += goes.eq(compared != now.guard_constant)
+            with m.Case(Guard.LESS):
+                m.d.comb += goes.eq(compared < now.guard_constant)
+            with m.Case(Guard.NOT_LESS):
+                m.d.comb += goes.eq(compared >= now.guard_constant)
+            with m.Default():
+                m.d.comb += goes.eq(1)
         m.d.comb += [
             self.token.valid.eq(gathering & goes & (self.failure == Failure.NONE)),
             self.token.payload.kind.eq(now.kind),
@@ -182,11 +223,13 @@ class SendEngine(wiring.Component):
             self.token.payload.multiplicity.eq(Mux(counted, times, now.multiplicity)),
             self.token.payload.value.eq(operand_value(now.value, "value")),
             leaves.eq(gathering & (~goes | self.token.ready | (self.failure != Failure.NONE))),
-            self.finished.eq(Mux(leaves, 1 << request.context, 0)),
-            self.ended.eq(Mux(leaves & request.last, 1 << request.context, 0)),
+            self.finished.eq(Mux(leaves & final, 1 << request.context, 0)),
+            self.ended.eq(Mux(leaves & final & request.last, 1 << request.context, 0)),
         ]
         with m.If(gathering & goes & (bad != 0)):
             m.d.comb += self.failure.eq(Failure.INDEX)
+        with m.Elif(gathering & goes & (now.times == Times.TABLE) & ~inside):
+            m.d.comb += self.failure.eq(Failure.TABLE)
         with m.Elif(gathering & goes & wrong_times):
             m.d.comb += self.failure.eq(Failure.MULTIPLICITY)
         return m

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Shape as Shaped
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -68,6 +69,7 @@ class Store(wiring.Component):
     write_*: at the end of the cycle, into `write_way` of the set `write_set`: the key and the state, each if its enable is
     1; and into `value_way` of the set `value_set` those values that `write_value` selects.
     used (out): records in the store.
+    corrupt (out): a key of the set, or the record that was found or chosen, has the wrong parity.
     last_way (in): of the ways that are used.
     write_over (in, 1): the key that is written takes the place of another one.
     """
@@ -100,6 +102,7 @@ class Store(wiring.Component):
                 "write_value": In(shape.values),
                 "write_values": In(shape.contents),
                 "used": Out(range(shape.sets * d.ways + 1)),
+                "corrupt": Out(1),
                 "last_way": In(d.way_bits, init=d.ways - 1),
             }
         )
@@ -109,7 +112,7 @@ class Store(wiring.Component):
         d = self.d
         m = Module()
         n = self.shape.values
-        hits, free, keys, states, contents = [], [], [], [], []
+        hits, free, keys, states, contents, broken = [], [], [], [], [], []
         for w in range(d.ways):
             here = self.write_way == w
             parts = [
@@ -120,17 +123,21 @@ class Store(wiring.Component):
                 (f"values{k}_", VALUE_BITS, self.value_set, self.write_values[k],
                  self.write_value[k] & (self.value_way == w)) for k in range(n)
             ]  # fmt: skip
-            out = []
+            out, odd = [], []
             for name, shape, where, written, enable in parts:
-                memory = Memory(shape=shape, depth=self.shape.sets, init=[])
+                bits = Shaped.cast(shape).width
+                memory = Memory(shape=bits + d.parity, depth=self.shape.sets, init=[])
                 m.submodules[f"{name}{w}"] = memory
                 write = memory.write_port()
                 read = memory.read_port(transparent_for=(write,))
                 m.d.comb += [
-                    write.addr.eq(where), write.data.eq(written), write.en.eq(enable), read.addr.eq(self.address),
-                    read.en.eq(1),
+                    write.addr.eq(where), write.en.eq(enable), read.addr.eq(self.address), read.en.eq(1),
+                    write.data.eq(Cat(written, Value.cast(written).xor()) if d.parity else written),
                 ]  # fmt: skip
-                out.append(read.data)
+                word = read.data[:bits]
+                out.append(data.View(shape, word) if isinstance(shape, data.Layout) else word)
+                odd.append(read.data.xor() if d.parity else Const(0, 1))
+            broken.append(odd)
             keys.append(out[0])
             states.append(out[1])
             contents.append(out[2:])
@@ -161,6 +168,8 @@ class Store(wiring.Component):
             self.state.as_value().eq(pick([s.as_value() for s in states])),
             *(self.values[k].eq(pick([c[k] for c in contents])) for k in range(n)),
         ]
+        chosen_broken = [chosen[w] & Cat(*odd[1:]).any() for w, odd in enumerate(broken)]
+        m.d.comb += self.corrupt.eq(Cat(*(odd[0] for odd in broken), *chosen_broken).any())
         # Records are written where they were found, or into a free way: so the count follows from the keys written.
         with m.If(self.write_key_en & ~self.write_over):
             m.d.sync += self.used.eq(self.used + Mux(self.write_key.valid, 1, -1))

@@ -216,3 +216,4 @@ class _Run:
             core.failure = Failure(get(getattr(self.machine, f"failure_{n}")))
             for name in ("spilled", "failing_node", "failing_input", "failing_tag"):
                 setattr(core, name, get(getattr(self.machine, f"{name}_{n}")))
+            core.left = get(getattr(self.machine, f"used_{n}"))

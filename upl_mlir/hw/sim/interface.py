@@ -54,7 +54,7 @@ PATIENCE = 20_000
 class CoreReport:
     """What happened in one core: how many cycles had which pattern of events (bit n: event n), firings and tokens taken by
     number of the node, records in use (greatest, summed over cycles), the longest queue; at the end records in
-    backing memory, and why it has failed, if it has.
+    backing memory and in all (`left`), and why it has failed, if it has.
     """
 
     patterns: dict[int, int] = field(default_factory=dict[int, int])
@@ -68,6 +68,7 @@ class CoreReport:
     failing_node: int = 0
     failing_input: int = 0
     failing_tag: int = 0
+    left: int = 0
 
     def count(self, event: int) -> int:
         """Cycles in which an event happened."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -52,7 +55,7 @@ class Tool:
         command = [sys.executable, "-c", _START, self.module, self.function, *arguments]
         with subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace",
+            errors="replace", start_new_session=True,
         ) as process:  # fmt: skip
             assert process.stdout is not None
             try:
@@ -64,7 +67,8 @@ class Tool:
                         say(f"{self.package.removeprefix('yowasp-')}: {told}")
                 status = process.wait()
             except BaseException:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 raise
         # Place and route ends with status 1 if the clock is missed, and has its report written all the same.
         out = folder / made

