@@ -23,11 +23,11 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint oracle bench docs clean distclean setup soak reliability mutants
+.PHONY: help demo test lint oracle bench machine-table docs clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
 setup: .venv/.installed ## make .venv and install the package with its tools into it
 
@@ -40,7 +40,8 @@ test: lint ## lint, then lit (the tools), then pytest (everything else)
 	@echo "==> pytest"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-soak: .venv/.installed ## random programs and inputs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
+soak: .venv/.installed ## a million operands for each floating-point unit, random programs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
+	@PYTHONPATH=test/hw $(BIN)/python -m soak_fp --minutes 0
 	@PYTHONPATH=test $(BIN)/python -m agreement.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
 reliability: .venv/.installed ## RELIABILITY.md from the ledger of all soaks; failures that are open are tried again
@@ -63,6 +64,10 @@ oracle: .venv/.installed ## what is compared with JAX, which is installed for it
 bench: .venv/.installed ## benchmarks, with peers beside us (the extra `bench`)
 	@$(call install,bench)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+machine-table: .venv/.installed ## docs/machine_table.md: the perceptron's training on machines of 1 to 16 cores (extra `synth`)
+	@$(call install,synth)
+	@$(BIN)/python bench/machine_table.py $(BENCH_ARGS)
 
 docs: .venv/.installed ## the site, in build/docs/html (the extra `docs`)
 	@$(call install,docs)

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ import upl_mlir as upl
 from agreement import campaign, naive, witness
 from agreement import properties as P
 from agreement.campaign import SAVED, Tally, case_of, examine, examine_mutants, judge
+from agreement.engines import ENGINES, Engine
 from agreement.generator import generate, mix
 from agreement.ledger import FIRST as FIRST_OF_SOAK
 from agreement.ledger import Ledger
@@ -86,14 +88,28 @@ def test_valid_programs_are_proved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prop", "count"), [("results", 40), ("printing", 40), ("inferred", 15), ("directive", 8), ("passes", 8)]
-)
+    ("prop", "count"), [("results", 40), ("printing", 40), ("inferred", 15), ("directive", 8), ("passes", 8),
+     ("engines", 24), ("gradients", 10)],
+)  # fmt: skip
 def test_valid_programs(prop: str, count: int) -> None:
     """Engines agree with each other and with the naive values; texts read back; passes keep the meaning."""
     tally = Tally()
     for s in seeds(count, 1000):
         examine(s, [prop], tally)
     no_failures(tally)
+
+
+def test_rare_engines() -> None:
+    """Those that the test before tries on few programs or none: slow to build or slow to run."""
+    few = tuple(e for e in ENGINES if e.every >= 60)
+    tally = Tally()
+    for s in seeds(3, 5000):
+        case = case_of(generate(s, 2), s)
+        tally.reached.update(campaign.engines(case, few))
+    print("\n".join(tally.lines()))
+    assert {e.name for e in few} == {"RTL cam", "RTL hashed, Amaranth's simulator", "token"}
+    assert tally.reached["token: equal bit for bit"]
+    assert tally.reached["RTL cam: equal bit for bit"]
 
 
 def test_derivatives() -> None:
@@ -221,6 +237,36 @@ def test_a_wrong_engine_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(P, "run_on", wrong)
     with pytest.raises(P.Broken, match="'seed': 1"):
         P.results(case)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: e.name)
+def test_every_engine_is_compared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last bit that is wrong is found, whichever engine it comes from."""
+    case = case_of(generate(5001, 2), 5001)
+    assert case.exact_single and case.any_order and not case.smooth
+    arrays = P.host_arrays(upl.load(case.text), case.params, case.seed)
+    right = upl.compile(upl.load(case.text), real="f32" if engine.single else "f64")(**arrays, **case.params)
+    wrong = {n: np.nextafter(a, a.dtype.type(9)) if a.dtype.kind == "f" else a + 1 for n, a in right.items()}
+    monkeypatch.setattr(Engine, "run", lambda *_: wrong)
+    with pytest.raises(P.Broken, match=engine.name):
+        campaign.engines(case, (engine,))
+    monkeypatch.setattr(Engine, "run", lambda *_: right)
+    campaign.engines(case, (engine,))
+
+
+def test_a_wrong_second_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Hessian that is not symmetric, as its row i is multiplied by i+1."""
+    text = "program two\ninput X<i> in 0<=i<2 { -> A.x<i> }\noutput R\nnode A<i> { in x; x #2 -> B.s<> }\n"
+    case = P.Case(text + "node B { in @(+) s[#]; sin(s) -> R }\n", True, {}, 2)
+    found = campaign.gradients(case)
+    assert found["gradients"] == found["second order symmetric, not zero"] == 1
+    second = str(upl.jvp(upl.vjp(upl.load(case.text), "R", "X"), "d_X", "X"))
+    wrong = second.replace("t_d_x -> t_d_X", "t_d_x*(1+i) -> t_d_X")
+    assert wrong != second
+    real = upl.jvp
+    monkeypatch.setattr(upl, "jvp", lambda p, of, wrt: upl.load(wrong) if of == "d_X" else real(p, of=of, wrt=wrt))
+    with pytest.raises(P.Broken, match="⟨H u, v⟩"):
+        campaign.gradients(case)
 
 
 def test_a_wrong_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,3 +25,6 @@ def test_a_notebook(path, monkeypatch, tmp_path):
         assert abs(names["found"]["d_a"] - names["by_complex_step"]) < 1e-12
         assert names["by_inputs"].check().ok
         assert "<svg" in names["picture"](names["chain"]).text
+    if path.stem == "machines":
+        assert names["stores"][-1]["spills"] > 0 and names["stores"][-1]["cycles"] > names["stores"][0]["cycles"]
+        assert names["machines"][1]["cycles"] < names["machines"][0]["cycles"]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,11 @@ import pytest
 from upl_mlir.explore.bounds import bounds
 from upl_mlir.explore.dependences import dependences
 from upl_mlir.explore.job import Job, Task, bind, prepare, run_task
+from upl_mlir.explore.sweep import load_sweep
 from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.prepare import build_of
 from upl_mlir.hw.run import run_machine
+from upl_mlir.hw.sim.compiled import available
 from upl_mlir.tools.upl import main
 
 PROGRAM = """program layer
@@ -77,6 +84,43 @@ def test_a_sweep_is_run_kept_and_gone_on_with(tmp_path: Path, capsys: pytest.Cap
     path.write_text(path.read_text().replace("file = \"in.npz\"", 'X = "random"\nW = "random"'), encoding="utf-8")
     assert explore(path) == 0
     assert "from before" not in capsys.readouterr().out
+
+
+def test_an_interrupted_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C after the first run: no traceback, nobody left working, and that run need not be done again."""
+    path = sweep(tmp_path, '[inputs]\nX = "random"\nW = "random"\n[sweep]\n"define.D" = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n')
+    command = [sys.executable, "-c", "import sys; from upl_mlir.tools.upl import main; sys.exit(main())",
+               "explore", str(path), "-o", str(tmp_path / "out"), "--jobs", "1"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(2400):
+            if list(tmp_path.glob("out/runs/*/stats.json")) or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on from here" in err
+    assert "Traceback" not in err
+    done = len(list(tmp_path.glob("out/runs/*/stats.json")))
+    assert 1 <= done < 9
+    assert explore(path) == 0
+    assert f"9 points, {done} of them from before" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
+def test_the_example(tmp_path: Path) -> None:
+    """One build for all its machines; less store is more time and more traffic to the memory behind it."""
+    example = Path(__file__).parents[2] / "examples" / "sweep.toml"
+    swept = load_sweep(example)
+    assert len({build_of(swept.machine(point)) for point in swept.grid()}) == 1
+    assert main(["explore", str(example), "-o", str(tmp_path), "--jobs", "1"]) == 0
+    rows = table(tmp_path)
+    assert len(rows) == 15
+    assert not any(r["error"] for r in rows)
+    small, large = (r for r in rows if r["matching.capacity"] in ("64", "1024") if r["matching.backing_latency_cycles"] == "30")
+    assert int(small["cycles"]) > int(large["cycles"])
+    assert int(small["spills"]) > int(large["spills"]) == 0
+    assert float(small["energy"]) > float(large["energy"])
 
 
 def test_a_search_by_optuna(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,9 +204,6 @@ def test_programs_that_do_not_fit() -> None:
         encode(ProgramImage("open", (open_, target)), Dimensions(), [])
     with pytest.raises(UplError, match=r"UPL1710.*needs 2 send descriptors, the core has 1"):
         encode(ProgramImage("big", (replace(node, sends=mixed[1:] * 2), target)), Dimensions(send_words=1), [])
-    wrong = replace(node, body=(*node.body, step(2, Op.EXP_F32, 0)), sends=(Send(ToNode(1, 0), 2, (1,)),))
-    with pytest.raises(UplError, match=r"UPL1735.*no operation `exp\.f32`"):
-        encode(ProgramImage("exp", (wrong, target)), Dimensions(), [])
 
 
 def test_leftovers_are_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from upl_mlir.hw.results import HostToken
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended
+from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
 from upl_mlir.hw.system.layouts import System
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -63,7 +64,7 @@ def test_programs_give_what_the_interpreter_and_the_hashed_machine_give(
     arrays = exact_data(program)
     soft = upl.compile(program, real="f32")
     wanted = soft(**arrays)
-    runs = {}
+    runs: dict[str, Arrays] = {}
     for organisation in ("direct", "hashed"):
         path = tmp_path / f"{organisation}.toml"
         path.write_text(f'[matching]\norganisation = "{organisation}"\n')
@@ -90,7 +91,7 @@ def test_both_simulators_agree_in_every_cycle() -> None:
     for n, t in enumerate(tokens):
         rows[n] = (pack(image.nodes[t.node].fields, t.index, "")[0], 0, t.node, t.input, t.multiplicity,
                    to_bits(t.value, F32), 0)  # fmt: skip
-    reports = []
+    reports: list[Report] = []
     for simulation in (AmaranthSimulation(system), CompiledSimulation(system)):
         simulation.configure(words.writes)
         reports.append(simulation.run(rows, 1500, checks=1500))
@@ -144,7 +145,8 @@ def test_windows_use_places_again(
     """The same results with a fraction of the places, tokens of later values being put off."""
     program = upl.load(EXAMPLES / f"{name}.upl", **constants)
     arrays = exact_data(program)
-    got, stats = {}, {}
+    got: dict[int, Arrays] = {}
+    stats: dict[int, dict[str, Any]] = {}
     for window in (64, stages):
         path = tmp_path / f"{window}.toml"
         path.write_text(f'[matching]\norganisation = "direct"\nstages = {window}\n')

@@ -1,6 +1,6 @@
 """The direct matching unit: firings against the rule on random programs in any order, rates, failures."""
 
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportArgumentType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

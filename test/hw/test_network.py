@@ -129,8 +129,8 @@ def test_a_crossbar_carries_a_token_a_cycle_to_each_core() -> None:
     assert cycles <= 104
 
 
-@pytest.mark.parametrize(("depth", "link", "least"), [(4, 1, 1.0), (2, 1, 1.0), (2, 4, 0.5), (8, 4, 1.0), (1, 3, 1 / 3)])
-def test_the_rate_of_a_link_follows_from_its_depth_and_length(depth: int, link: int, least: float) -> None:
+@pytest.mark.parametrize(("depth", "link"), [(4, 1), (2, 1), (1, 1), (2, 4), (8, 4), (1, 3)])
+def test_the_rate_of_a_link_follows_from_its_depth_and_length(depth: int, link: int) -> None:
     """A place is taken from the sending to the news of the leaving: `depth` tokens in 2*cycles of them."""
     link_ = Link(WIDTH, depth, link)
     simulator = Simulator(link_)
@@ -150,7 +150,6 @@ def test_the_rate_of_a_link_follows_from_its_depth_and_length(depth: int, link: 
     assert times[0] == link
     rate = (len(times) - 1) / (times[-1] - times[0])
     assert rate == pytest.approx(min(1.0, depth / (2 * link)), abs=0.03)
-    assert rate >= least - 0.35
 
 
 @pytest.mark.parametrize("topology", [Topology.RING, Topology.MESH])
@@ -178,7 +177,7 @@ def test_routes_are_short_and_turn_only_where_they_may(topology: Topology, cores
 
 
 def test_turns_of_a_mesh_make_no_circle() -> None:
-    """The graph of links with edges from each to those that a token may go on to has no cycle: nothing can wait for itself."""
+    """Edges from each link to those that a token may go on to make no cycle: nothing can wait for itself."""
     for cores in (4, 6, 9, 12, 16):
         links = link_ends(Topology.MESH, cores)
         onward = {a: [b for b in links if b[0] == a[1] and may_turn(Topology.MESH, cores, a, b)] for a in links}

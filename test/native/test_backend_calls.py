@@ -420,7 +420,7 @@ def test_several_processes_write_one_file(tmp_path: Path) -> None:
 
 
 def test_without_compiler_or_headers_it_says_so(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    build = call.extension.__wrapped__
+    build = call.build
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "which", lambda name: None)
         assert "no C compiler" in build().why

@@ -88,7 +88,7 @@ class RtlEngine:
         """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
         `watch` is given what the cores did."""
         result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress, watch=watch)
-        return RtlResult(self._collect(result.outputs), result.stats)
+        return RtlResult(self.collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
         """The tokens that the host sends for dense arrays, in its order."""
@@ -102,12 +102,13 @@ class RtlEngine:
             element = values[port.box.place(point)]
             value: Scalar = element if values.dtype == np.float32 else element.item()
             for sent in run_activation(image, node, point, (value,)):
-                if not isinstance(sent.target, ToNode):
-                    raise error("UPL1736", f"the host input `{port.name}` sends to a host output: not built yet", port.span)
+                assert isinstance(sent.target, ToNode)  # `lower-hw` puts a node between
                 out.append(HostToken(sent.target.node, sent.target.input, sent.index, sent.value, sent.multiplicity))
         return out
 
-    def _collect(self, elements: list[OutputElement]) -> dict[str, Array]:
+    def collect(self, elements: list[OutputElement]) -> dict[str, Array]:
+        """Dense arrays of what came out.  Raises UplError: UPL1602 an element that is none, or came twice; UPL1603 one that
+        did not come."""
         outputs = {o.name: self.ports[o.name].zeros() for o in self.image.outputs}
         seen = {name: np.zeros(a.shape, np.bool_) for name, a in outputs.items()}
         for name, index, value in elements:

@@ -49,30 +49,35 @@ def run_machine(
     vcd: str | Path | None = None,
     audit: bool = False,
     watch: Callable[[Recorded], None] | None = None,
+    simulation: AmaranthSimulation | None = None,
 ) -> SimulationResult:
     """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
 
     `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for. `audit`: record
     firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709). `watch` is given
-    what the cores did, also of a run that fails.
+    what the cores did, also of a run that fails. `simulation`: one of this machine, to be used once more.
     """
     wanted = System.of(machine)
-    if simulator is None:
+    if simulation is not None:
+        simulator = "amaranth"
+    elif simulator is None:
         simulator = "compiled" if vcd is None and available() else "amaranth"
     # One library serves many machines: it has room for more, and is set to what is wanted.
     system = adjustable_system(wanted) if simulator == "compiled" else wanted
     d = system.core
     image, program, words = _encoded(image, d, tokens)
-    simulation: Simulation = CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
+    runs: Simulation = simulation or (
+        CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
+    )
     settings = setting_writes(d, wanted.core)
-    simulation.configure([*settings, *program.writes, *placement_writes(image, machine, d, program)])
+    runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program)])
     started = time.perf_counter()
-    report = simulation.run(words, max_cycles, watch=audit or watch is not None)
+    report = runs.run(words, max_cycles, watch=audit or watch is not None)
     seconds = time.perf_counter() - started
     seen = {} if report.seen is None else events(report.seen, d)
     if watch is not None:
         watch(Recorded(image, program, tokens, d, seen))
-    _check(image, machine, program, report, simulation, d)
+    _check(image, machine, program, report, runs, d)
     outputs = list(_outputs(image, program, report))
     if audit:
         check_run(image, program, tokens, outputs, seen)
@@ -233,7 +238,7 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
             )  # fmt: skip
         case Failure.PARITY:
             message = f"a record of the store was not as it was written when {where} arrived"
-            return error("UPL1715", message, notes=["this is a fault of the machine, not of the program"])
+            return error("UPL1716", message, notes=["this is a fault of the machine, not of the program"])
         case Failure.COUNT:
             message = f"{where}: a summand that states another number of summands than the first one, or is one"
             return error("UPL1705", f"{message} more than stated")

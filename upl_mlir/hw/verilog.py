@@ -40,7 +40,7 @@ def verilog_of(module: ModuleOp) -> str:
 
 _WAIVERS = {
     "DECLFILENAME": "all modules are in one file",
-    "UNUSEDSIGNAL": "every part of a record has a name of its own, used or not, and buses are wider than small memories need",
+    "UNUSEDSIGNAL": "every part of a record has a name, used or not; buses are wider than small memories need",
     "CASEINCOMPLETE": "what a `case` does not name keeps the value assigned before it",
     "PROCASSINIT": "registers begin with the value that a reset gives them",
     "WIDTHEXPAND": "constants are written without leading zeros; the language extends them",

@@ -481,14 +481,6 @@ end:
     return answer;
 }
 
-static PyMethodDef again_method = {"again", call_again, METH_O, "Arrays like those of an earlier call in, new arrays out."};
-
-/* again(kernel, parameters, inputs, outputs, empty, type) -> callable; see call_again. */
-static PyObject *make_again(PyObject *module, PyObject *args) {
-    (void)module;
-    return PyTuple_GET_SIZE(args) == 6 ? PyCFunction_New(&again_method, args) : PyErr_Format(PyExc_TypeError, "six arguments");
-}
-
 /* ---- the type ------------------------------------------------------------------------------------------------ */
 
 static int traverse(PyObject *self, visitproc visit, void *arg) {
@@ -588,6 +580,14 @@ static PyObject *make(PyObject *module, PyObject *args) {
 fault:
     Py_DECREF(k);
     return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+static PyMethodDef again_method = {"again", call_again, METH_O, "Arrays like those of an earlier call in, new arrays out."};
+
+/* again(kernel, parameters, inputs, outputs, empty, type) -> callable; see call_again. */
+static PyObject *make_again(PyObject *module, PyObject *args) {
+    (void)module;
+    return PyTuple_GET_SIZE(args) == 6 && Py_TYPE(PyTuple_GET_ITEM(args, 0)) == &KernelType ? PyCFunction_New(&again_method, args) : PyErr_Format(PyExc_TypeError, "a kernel and five more");
 }
 
 static PyMethodDef functions[] = {

@@ -10,9 +10,9 @@ import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,27 @@ class Extension:
     why: str = ""
 
 
-@cache
+def prepare() -> None:
+    """Begin to build the extension if it is not there, beside what is done before it is needed."""
+    if not _built:
+        threading.Thread(target=extension, name="upl-call", daemon=True).start()
+
+
 def extension() -> Extension:
     """The extension, from the cache or built now (0.2 s)."""
+    with _lock:
+        if not _built:
+            _built.append(build())
+    return _built[0]
+
+
+_lock = threading.Lock()
+_built: list[Extension] = []
+"""The extension once it is there."""
+
+
+def build() -> Extension:
+    """The extension from the cache, or built."""
     include = sysconfig.get_paths()["include"]
     if not (Path(include) / "Python.h").exists():
         return Extension(None, "Python.h is missing (install the package with Python's headers)")
@@ -90,7 +108,7 @@ def again_call(
     without the extension.
     """
     found = extension().module
-    if found is None:
+    if found is None or isinstance(run, CtypesCall):
         return None
     outs = tuple((name, (shape, dtype)) for name, shape, dtype in outputs)
     return found.again(run, tuple(params), tuple(inputs), outs, np.empty, np.ndarray)

@@ -62,8 +62,9 @@ def compile_program(
 
     Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
     """
+    call.prepare()
     machine = target.host()
-    threads = threads if call.extension().module is not None else 1
+    threads = threads if threads == 1 or call.extension().module is not None else 1
     options = f"{real} {gather} {threads} {sorted(fixed.items())}"
     key = digest(str(program), options, machine.key, _files())
     whole = _in_memory.get(key)

@@ -21,7 +21,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.poly.expr import DivKind, IndexExpr, divide
 
 MAX_DEPTH = 200
-MAX_DIGITS = 19  # of an integer of 64 bits
+MAX_DIGITS = 400  # of a number; the greatest double has 309
 MAX_EXTENT = 2**31 - 1
 
 

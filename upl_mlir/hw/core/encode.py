@@ -108,7 +108,7 @@ def encode(
     """The words for a program; `host` are the tokens that the host will send, or `host_inputs` the nodes that make them.
 
     Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
-    of a node gives; UPL1713 tokens of one input with different `*` fields; UPL1735 an operation that is not there.
+    of a node gives; UPL1713 tokens of one input with different `*` fields.
     """
     encoder = _Encoder(image, d)
     encoder.patterns(host, host_inputs)

@@ -133,7 +133,7 @@ class NodeCode:
 def compile_node(node: Node, unbounded: int) -> NodeCode:
     """The code of a node; no steps if it sends nothing.
 
-    Raises `UplError`: UPL1735 an operation the core does not have; UPL1710 more registers than a context has.
+    Raises `UplError`: UPL1710 more registers than a context has.
     """
     if not node.sends:
         return NodeCode([], {})
@@ -361,11 +361,6 @@ class _Compiler:
         if step.op in FUNCTIONS:
             self._function(step, [p for p in places if p is not None])
             return
-        if step.op not in _CODES:
-            raise error(
-                "UPL1735", f"node `{self.node.name}`: the core has no operation `{step.op.value}` yet",
-                help='use [matching] organisation = "cam", whose execution unit is a model',
-            )  # fmt: skip
         table = None
         if step.op is Op.LDTAB:
             assert step.immediate is not None

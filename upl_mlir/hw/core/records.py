@@ -47,7 +47,8 @@ class Records(wiring.Component):
     look_way, look_spilled (in): when nothing is wanted, the way, or the record of the backing memory if it is not 0, to look
     at; looked_key, looked_state (out), two cycles later.
     used, spilled (out): records in all, and in backing memory. spilling, detouring (out): a record goes there; one is waited
-    for. bringing (out): the values' port is in use. corrupt (out): what is looked at has the wrong parity. words, cycles (in): see `Spill`;
+    for. bringing (out): the values' port is in use. corrupt (out): what is looked at has the wrong parity.
+    words, cycles (in): see `Spill`;
     last_way (in): of the ways that are used.
     """
 
@@ -131,8 +132,8 @@ class Records(wiring.Component):
         ]  # fmt: skip
         choose = [victim.eq(turn), turn.eq(Mux(turn == self.last_way, 0, turn + 1))]
         bring = [
-            self.bringing.eq(1), store.write_key_en.eq(1), store.write_state_en.eq(1), store.write_value.eq(~0), store.write_key.eq(found.key),
-            store.write_state.eq(found.state), store.write_values.eq(found["values"]), store.value_set.eq(self.at),
+            self.bringing.eq(1), store.write_key_en.eq(1), store.write_state_en.eq(1), store.write_value.eq(~0),
+            store.write_key.eq(found.key), store.write_state.eq(found.state), store.write_values.eq(found["values"]), store.value_set.eq(self.at),
         ]  # fmt: skip
         with m.If(self.fresh):
             m.d.sync += searched.eq(0)

@@ -14,7 +14,7 @@ left of it is stored with the last index. The stage that computes addresses is o
 from __future__ import annotations
 
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -211,7 +211,8 @@ class Joins(wiring.Component):
             ]
             given = Mux(merged, values[0], values[1]) if i == 1 else values[i]
             m.d.comb += self.activation.payload["values"][i].eq(Mux(own[i], now.value, given))
-        m.d.sync += self.used.eq(self.used + sum(comes[i] for i in inputs) - sum(leaves[i] for i in inputs))
+        gone = reduce(add, [leaves[i] for i in inputs])
+        m.d.sync += self.used.eq(self.used + reduce(add, [comes[i] for i in inputs]) - gone)
         return m
 
     def _count(self, m: Module, node: Value, others: Value, hopeless: Value, comes: Value, leaves: Value) -> None:

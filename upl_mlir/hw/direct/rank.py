@@ -2,7 +2,7 @@
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
-# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportReturnType=false, reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 # Amaranth's values are untyped.
 
 from __future__ import annotations

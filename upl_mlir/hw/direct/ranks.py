@@ -16,7 +16,7 @@ import numpy as np
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import FIRST_GATHER, Dimensions, Mode
-from upl_mlir.hw.direct.domains import Bounds, Domain, domain_of
+from upl_mlir.hw.direct.domains import Bools, Bounds, Domain, domain_of
 from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
 from upl_mlir.hw.image import Node, ProgramImage
 
@@ -250,23 +250,23 @@ def _shapes(
     found = tuple(digits(node.fields, d.tag_bits))
     for role in roles:
         for digit in found:
-            if len(digit.fields) > 1 and role.wild & set(digit.fields) not in (set(), set(digit.fields)):
+            if 0 < len(role.wild & set(digit.fields)) < len(digit.fields):
                 raise NotRanked("fields that share a lane are `*` in some of its tokens only")
     counted = [r for r in roles if r.mode is Mode.COUNTED]
-    if domain.bounds is None:
+    bounds = domain.bounds
+    if bounds is None:
         return [_Shape(node, roles, found, None, (None,))]
     window = None if stream is None else _window(node, found, roles, domain, stream, d)
-    out = [_Shape(node, roles, found, None, (_ranges(node, found, domain.bounds),), window)]
+    out = [_Shape(node, roles, found, None, (_ranges(node, found, bounds),), window)]
     for n, digit in enumerate(found):
+        f = digit.fields[0] if digit.fields else 0
         if len(digit.fields) > 1 or digit.lanes > 1 or any(r.wild & set(digit.fields) for r in counted):
             continue
         if window is not None and n == window[0]:
             continue
-        rows = [None if s is None else _ranges(node, found, s) for s in domain.sections(digit.fields[0])]
-        base = node.fields[digit.fields[0]].bias
-        assert domain.bounds[digit.fields[0]][0] >= base
+        rows = [None if s is None else _ranges(node, found, s) for s in domain.sections(f)]
         # A row for every value from the bias on, so that the field itself is the number of the row.
-        rows = [None] * (domain.bounds[digit.fields[0]][0] - base) + rows
+        rows = [None] * (bounds[f][0] - node.fields[f].bias) + rows
         if len(rows) <= 1 << LANE:
             out.append(_Shape(node, roles, found, n, tuple(rows), window))
     return out
@@ -285,7 +285,8 @@ def _window(
         return None
     if domain.inside is not None:
         for role in roles:
-            there = np.moveaxis(domain.inside.any(axis=tuple(role.wild), keepdims=True), stream, 0)
+            covered: Bools = np.asarray(np.any(domain.inside, axis=tuple(role.wild), keepdims=True))
+            there = np.moveaxis(covered, stream, 0)
             if (there[by:] & ~there[:-by]).any():
                 return None
     return n, d.window_bits

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Cat
+from amaranth.hdl import Cat, Fragment
 from amaranth.sim import Simulator
 
 from upl_mlir.hw.core.core import CHECKSUM_BITS, MOVES, Event
@@ -34,6 +34,12 @@ class AmaranthSimulation:
         self.vcd = vcd
         self.writes: list[Write] = []
         self.records: dict[tuple[int, int, int, int], Record] = {}
+        self.design: Fragment | None = None
+        self._machine = Machine(s)
+        self._simulator: Simulator | None = None
+        self._job: tuple[Tokens, int, int, bool, Report] | None = None
+        self.disturb: Callable[[Any, Fragment], Coroutine[Any, Any, None]] | None = None
+        """Who else acts while the machine runs: fault injection, which changes what memories hold."""
 
     def configure(self, writes: Iterable[Write]) -> None:
         """Keep the words: the simulator runs a whole test bench at once."""
@@ -44,27 +50,42 @@ class AmaranthSimulation:
         return self.records.get((core, set_, way, spilled), Record(False, 0, 0, 0, 0, 0, 0))
 
     def run(self, tokens: Tokens, limit: int, checks: int = 0, watch: bool = False) -> Report:
-        """As `Simulation` says; once."""
-        machine = Machine(self.s)
-        simulator = Simulator(machine)
-        simulator.add_clock(1e-6)
+        """As `Simulation` says; each time from reset."""
+        self.records.clear()
         nodes = 1 << self.s.core.node_bits
         cores = [CoreReport(fired=[0] * nodes, taken=[0] * nodes) for _ in range(self.s.cores)]
         links = [0] * self.s.links
         report = Report(0, 0, np.zeros(0, TOKEN), 0, Ended.LIMIT, cores, [0] * self.s.ports, 0, links, list(links))
 
-        async def bench(context: Any) -> None:
-            await self._load(context, machine)
-            await _Run(self.s, context, machine, tokens, report, watch).run(limit, checks)
-            if report.ended is Ended.IDLE and any(
-                context.get(getattr(machine, f"used_{n}")) for n in range(self.s.cores)
-            ):
-                await self._look(context, machine)
-
-        simulator.add_testbench(bench)
-        with simulator.write_vcd(str(self.vcd)) if self.vcd is not None else nullcontext():
-            simulator.run()
+        self._job = (tokens, limit, checks, watch, report)
+        if self._simulator is None:
+            self.design = Fragment.get(self._machine, None)
+            self._simulator = Simulator(self.design)
+            self._simulator.add_clock(1e-6)
+            self._simulator.add_testbench(self._bench)
+            if self.disturb is not None:
+                self._simulator.add_testbench(self._disturbance, background=True)
+        else:
+            self._simulator.reset()
+        with self._simulator.write_vcd(str(self.vcd)) if self.vcd is not None else nullcontext():
+            self._simulator.run()
         return report
+
+    async def _bench(self, context: Any) -> None:
+        assert self._job is not None
+        machine = self._machine
+        tokens, limit, checks, watch, report = self._job
+        await self._load(context, machine)
+        await _Run(self.s, context, machine, tokens, report, watch).run(limit, checks)
+        if report.ended is Ended.IDLE and any(
+            context.get(getattr(machine, f"used_{n}")) for n in range(self.s.cores)
+        ):
+            await self._look(context, machine)
+
+    async def _disturbance(self, context: Any) -> None:
+        assert self.disturb is not None
+        assert self.design is not None
+        await self.disturb(context, self.design)
 
     async def _load(self, context: Any, machine: Machine) -> None:
         context.set(machine.config_en, 1)

@@ -107,12 +107,12 @@ def _link(folder: Path, archive: Path, header: Path, fabric: str, wires: str, ha
 
 def _translate(folder: Path, name: str, verilog: str) -> list[Path]:
     """Verilog to C++ in a folder of that name; the sources."""
-    root = _root()
+    program, root = verilator()
     text = folder / f"{name}.v"
     text.write_text(verilog, encoding="utf-8")
     made = folder / name
     _call(
-        [str(root / "bin" / "verilator_bin"), *VERILATOR, "--top-module", name, "--prefix", f"V{name}",
+        [str(program), *VERILATOR, "--top-module", name, "--prefix", f"V{name}",
          "-Mdir", str(made), str(text)],
         {**os.environ, "VERILATOR_ROOT": str(root)},
     )  # fmt: skip
@@ -192,6 +192,12 @@ def _verilator_root() -> Path | None:
         return None
     root = Path(next(iter(found.submodule_search_locations)))
     return root if (root / "bin" / "verilator_bin").exists() else None
+
+
+def verilator() -> tuple[Path, Path]:
+    """Verilator's program, and the folder that it has to be told of as VERILATOR_ROOT.  `UplError` UPL1737 if it is missing."""
+    root = _root()
+    return root / "bin" / "verilator_bin", root
 
 
 def _root() -> Path:

@@ -142,7 +142,8 @@ class Board(wiring.Component):
                     self.m_axis_tdata.eq(Cat(Const(Answer.FAILED, 8), why)),
                 ]  # fmt: skip
             with m.Elif(machine.result_valid_0 & ~stopped):
-                m.d.sync += [self.m_axis_tvalid.eq(1), self.m_axis_tdata.eq(Cat(Const(Answer.RESULT, 8), machine.result_data_0))]
+                result = Cat(Const(Answer.RESULT, 8), machine.result_data_0)
+                m.d.sync += [self.m_axis_tvalid.eq(1), self.m_axis_tdata.eq(result)]
             with m.Elif(finishes & ~failed):
                 m.d.sync += [
                     self.m_axis_tvalid.eq(1), self.m_axis_tlast.eq(1), begun.eq(0),

@@ -58,7 +58,8 @@ def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program
         text = machine.placement.get(node.name)
         if text is None:
             mask = sum(f.mask for f in fields)
-            rows.append({"mask": mask, "hashed": 1, "shift": 0, "factor": 0, "constant": 0, "count": machine.cores, "first": 0})
+            zeros = dict.fromkeys(("shift", "factor", "constant", "first"), 0)
+            rows.append({"mask": mask, "hashed": 1, "count": machine.cores, **zeros})
         else:
             rows.append(_Expression(machine, node, fields, text).row(d))
     return rows

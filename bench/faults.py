@@ -1,0 +1,52 @@
+"""What becomes of bits that flip in the matching store, with and without parity: `python -m bench.faults [COUNT]`.
+
+Prints the tables of docs/machine.md. A product of two 3 × 3 matrices on a machine of one core with 16 records in 2 ways, so
+that records go to the backing memory and come back.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import upl_mlir as upl
+from upl_mlir.hw.engine import RtlEngine
+from upl_mlir.hw.faults import Campaign, table
+from upl_mlir.hw.machine import Machine, Matching, Organisation, Token
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def engine(parity: bool, size: int) -> tuple[RtlEngine, dict[str, np.ndarray]]:
+    """The program on the small machine, and its inputs."""
+    program = upl.load(EXAMPLES / "matmul.upl", m=size, n=size, r=size).infer_domains()
+    machine = Machine(
+        token=Token(tag_bits=8, node_bits=2, multiplicity_bits=5, max_inputs=2),
+        matching=Matching(
+            organisation=Organisation.HASHED, capacity=16, ways=2, spill_capacity=64, parity=parity,
+            backing_latency_cycles=2,
+        ),
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+    arrays = {name: random.standard_normal(v.shape()).astype(np.float32) for name, v in program.inputs.items()}
+    return RtlEngine(program.module, {}, machine=machine), arrays
+
+
+def main(count: int) -> None:
+    """Both tables."""
+    for parity in (False, True):
+        made, arrays = engine(parity, 3)
+        done = [0]
+
+        def progress(_: object, done: list[int] = done) -> None:
+            done[0] += 1
+            print(f"\r{done[0]} of {count}", end="", file=sys.stderr)
+
+        faults = Campaign(made, arrays).run(count, progress)
+        print(f"\rmatching.parity = {str(parity).lower()}\n\n{table(faults)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

@@ -1,0 +1,208 @@
+"""The table of docs/machine_table.md: the perceptron's training on machines of 1 to 16 cores, and what they cost.
+
+    make machine-table                                     # all of it; finished runs are taken from build/machine-table
+    .venv/bin/python bench/machine_table.py --cores 1 2    # the others are then said to be missing
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upl_mlir.diagnostics import UplError
+from upl_mlir.explore.bounds import bounds
+from upl_mlir.explore.dependences import Dependences, dependences
+from upl_mlir.explore.energy import energy
+from upl_mlir.explore.job import Job, Outcome, Task, bind, run_task
+from upl_mlir.explore.records import Records, versions
+from upl_mlir.explore.reference import reference_lines
+from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.synth.figures import Figures, figures
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "docs" / "machine_table.md"
+KEPT = ROOT / "build" / "machine-table"
+COMMAND = "make machine-table"
+RANDOM = {"X": "random", "Y": "random", "W": "random"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with its sizes."""
+
+    name: str
+    file: str
+    define: dict[str, Any]
+
+
+CASES = (
+    Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
+    Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}),
+)
+CAPACITY = {Organisation.CAM: 256, Organisation.HASHED: 1024, Organisation.DIRECT: 8192}
+"""`cam` and `direct` have no backing memory; more comparators than 256 cannot be simulated, nor built."""
+
+
+def machine(organisation: Organisation, cores: int) -> Machine:
+    """The machine of a cell: everything else is the default."""
+    return Machine(name=organisation.value, cores=cores,
+                   matching=Matching(organisation=organisation, capacity=CAPACITY[organisation]))  # fmt: skip
+
+
+class Table:
+    """Runs cells and keeps them."""
+
+    def __init__(self, cores: list[int], synthesis: bool, clock: bool):
+        self.cores, self.synthesis, self.clock = cores, synthesis, clock
+        self.records = Records(KEPT)
+
+    def text(self) -> str:
+        """The page."""
+        lines = [
+            "# The machine in numbers", "",
+            f"Made by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. Cycles are exact and do not depend on the computer;",
+            "inputs are random, with a fixed seed. All outputs agree with the interpreter's to 1e-3 of the greatest",
+            "element (both are binary32, sums differ in their order). What the columns mean: [explore](explore.md).", "",
+            "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items()) + f"; {platform.machine()}.",
+        ]  # fmt: skip
+        for case in CASES:
+            lines += ["", f"## {case.name}", *self.case(case)]
+        return "\n".join([*lines, "", *self.costs(), ""])
+
+    def case(self, case: Case) -> list[str]:
+        """The tables of a program."""
+        source = (ROOT / "examples" / case.file).read_text(encoding="utf-8")
+        job = Job(case.name + source, source, RANDOM)
+        program, bound, dense = bind(job, case.define)
+        graph = dependences(program, bound, dense, Machine().execution)
+        sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
+        counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
+        lines = [f"`examples/{case.file}`, {sizes}; {counts}.", ""]
+        lines += _markdown([
+            ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
+            ["ideal dataflow", *([str(graph.ideal)] * 4)],
+            ["list schedule on the same units, without matching",
+             *(str(reference_lines(graph, n)["scheduled"]) for n in (1, 2, 4, 16))],
+            ["scalar core, in order, an instruction a cycle", str(reference_lines(graph, 1)["scalar"]), "", "", ""],
+        ])  # fmt: skip
+        head = ["organisation", "cores", "cycles", "speed-up", "greatest bound", "match in", "probe", "ALU", "send", "link",
+                "host", "peak waiting", "spilled", "energy, nJ"]  # fmt: skip
+        rows, causes, missing = [head], [["organisation", "cores", "unit", "busy", "lost to"]], list[str]()
+        for organisation in (Organisation.CAM, Organisation.HASHED, Organisation.DIRECT):
+            alone: int | None = None
+            for cores in (1, 2, 4, 16):
+                wanted = machine(organisation, cores)
+                outcome = self.run(job, case, wanted)
+                label = [organisation.value, str(cores)]
+                if outcome.stats is None:
+                    rows.append([*label, "not there yet", *([""] * (len(head) - 3))])
+                    missing.append(f"- {organisation.value}, {cores}: {(outcome.error or '').splitlines()[0]}")
+                    continue
+                stats = outcome.stats
+                alone = stats["cycles"] if cores == 1 else alone
+                rows.append([*label, *_cells(stats, wanted, graph, alone)])
+                causes += [[*label, *line] for line in _causes(stats)]
+        lines += ["", *_markdown(rows), "", "Where the core-cycles of the two units went:", "", *_markdown(causes)]
+        return [*lines, "", "Not there yet, and why:", "", *missing] if missing else lines
+
+    def run(self, job: Job, case: Case, wanted: Machine) -> Outcome:
+        """A cell: kept, run now, or left out."""
+        task = Task(case.define, wanted)
+        key = self.records.key(job, task)
+        found = self.records.load(key)
+        if found is None and wanted.cores not in self.cores:
+            return Outcome(error=f"not run: `--cores` was {' '.join(map(str, self.cores))}")
+        if found is None:
+            print(f"{case.name}: {wanted.name}, cores: {wanted.cores}", file=sys.stderr, flush=True)
+            found = run_task(job, task)
+            self.records.save(key, {}, task, found)
+        return found
+
+    def costs(self) -> list[str]:
+        """What a core costs, and the network alone."""
+        lines = ["## What a core costs", ""]
+        lines += ["One core, and what joins four, on an ECP5; whole machines are composed of them.", ""]
+        head = ["part", "LUT sites", "LUT4", "flip-flops", "block RAMs", "multipliers", "MHz"]
+        rows, missing = [head], list[str]()
+        for organisation, capacity in ((Organisation.CAM, 16), (Organisation.HASHED, 1024), (Organisation.DIRECT, 1024)):
+            cores = 4 if organisation is Organisation.HASHED else 1
+            wanted = Machine(name=organisation.value, cores=cores,
+                             matching=Matching(organisation=organisation, capacity=capacity))  # fmt: skip
+            found = self.figures(wanted)
+            if isinstance(found, str):
+                rows.append([f"{organisation.value}, {capacity} entries", "not there yet", *([""] * 5)])
+                missing.append(f"- {organisation.value}: {found}")
+                continue
+            for part in found.parts:
+                if part.name == "host":
+                    continue
+                core = f"{part.name}, {organisation.value}, {capacity} entries"
+                name = "network of 4, ring" if part.name.startswith("network") else core
+                a = part.area
+                mhz = f"{part.timing.fmax_mhz:.1f}" if part.timing is not None else "not there yet"
+                rows.append([name, *map(str, (a.luts, a.lut4, a.ff, a.block_ram, a.dsp)), mhz])
+            if all(p.timing is None for p in found.parts) and not self.clock:
+                missing.append(f"- MHz of {organisation.value}: place and route was not asked for (`--nextpnr`)")
+        lines += _markdown(rows)
+        return [*lines, "", "Not there yet, and why:", "", *missing] if missing else lines
+
+    def figures(self, wanted: Machine) -> Figures | str:
+        """The figures of a machine, or why there are none."""
+        if not self.synthesis:
+            return "synthesis was not asked for"
+        try:
+            return figures(wanted, clock=self.clock, say=lambda what: None)
+        except UplError as e:
+            return str(e).splitlines()[0]
+
+
+def _cells(stats: dict[str, Any], wanted: Machine, graph: Dependences, alone: int | None) -> list[str]:
+    cycles, use = stats["cycles"], stats["utilisation"]
+    limits = bounds(stats, wanted, graph) if stats["attribution"] else {}
+    name = max(limits, key=lambda n: limits[n]) if limits else ""
+    value = energy(stats, wanted.energy, None)
+    return [
+        f"{cycles:,}", f"{alone / cycles:.2f}" if alone else "", f"{name} {limits[name]:,}" if name else "not counted",
+        *(f"{use[port]:.2f}" if port in use else "" for port in ("match_in", "probe", "alu", "send", "link", "host")),
+        f"{stats['peak_waiting']:,}", f"{stats['spills']:,}", f"{value:,.0f}" if value is not None else "not counted",
+    ]  # fmt: skip
+
+
+def _causes(stats: dict[str, Any]) -> list[list[str]]:
+    total = stats["cycles"] * max(1, len(stats["cores"]))
+    out: list[list[str]] = []
+    for unit, causes in stats["attribution"].items():
+        assert sum(causes.values()) == total, "a core-cycle without a cause, or with two"
+        lost = sorted(((n, c) for n, c in causes.items() if n != "busy" and c), key=lambda item: -item[1])
+        text = ", ".join(f"{n} {100 * c / total:.1f} %" for n, c in lost if c >= total / 1000)
+        out.append([unit, f"{100 * causes['busy'] / total:.1f} %", text])
+    return out or [["both", "not counted", ""]]
+
+
+def _markdown(rows: list[list[str]]) -> list[str]:
+    head, *rest = rows
+    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rest)]
+
+
+def main() -> int:
+    """Write the page."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 16], help="run these; others only if they are kept")
+    p.add_argument("--no-synthesis", action="store_true", help="leave out what a core costs")
+    p.add_argument("--nextpnr", action="store_true", help="place and route too (an hour or more)")
+    p.add_argument("-o", dest="output", type=Path, default=PLACE)
+    args = p.parse_args()
+    text = Table(args.cores, not args.no_synthesis, args.nextpnr).text()
+    args.output.write_text(text, encoding="utf-8")
+    print(args.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
