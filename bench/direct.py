@@ -7,6 +7,9 @@ that ever waited (less than it needs not to spill, and without its gather store)
 tokens whose place was taken by an earlier generation. `--synth` synthesises the two matching units for an ECP5 (minutes).
 """
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# Amaranth's layouts are untyped.
+
 from __future__ import annotations
 
 import argparse
@@ -113,7 +116,7 @@ def main() -> int:
     """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--synth", action="store_true", help="synthesise the matching units, too")
-    parser.add_argument("--only", help="this program only")
+    parser.add_argument("--only", help="these programs only")
     parser.add_argument("--stages", type=int, default=1, help="window of the field that streams (default 1)")
     arguments = parser.parse_args()
     titles = ["program", "cycles hashed", "cycles direct", "", "places", "most waiting", "places / waiting",
@@ -123,7 +126,7 @@ def main() -> int:
     print("|---" * len(titles) + "|")
     with tempfile.TemporaryDirectory(prefix="upl-direct-") as folder:
         for name, constants in PROGRAMS:
-            if arguments.only in (None, name):
+            if arguments.only is None or name in arguments.only.split(","):
                 print(line(name, constants, Path(folder), arguments.stages), flush=True)
     if arguments.synth:
         print()

@@ -58,12 +58,19 @@ def _malformed(seed: int, tally: Tally) -> None:
     examine_input(seed, tally)
 
 
+def _fuzzed(seed: int, tally: Tally) -> None:
+    from malformed.fuzz import campaign as fuzz
+
+    fuzz(seed, tally)
+
+
 CAMPAIGNS = {
     "engines": Campaign(0.50, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "gradients": Campaign(0.25, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
     "programs": Campaign(0.07, lambda s, t: examine(s, WHOLE, t)),
     "mistakes": Campaign(0.05, _mistakes),
-    "malformed": Campaign(0.13, _malformed),
+    "malformed": Campaign(0.10, _malformed),
+    "atheris": Campaign(0.03, _fuzzed),
 }
 
 

@@ -103,13 +103,12 @@ def test_rare_engines() -> None:
     """Those that the test before tries on few programs or none: slow to build or slow to run."""
     few = tuple(e for e in ENGINES if e.every >= 60)
     tally = Tally()
-    for s in seeds(3, 5000):
-        case = case_of(generate(s, 2), s)
-        tally.reached.update(campaign.engines(case, few))
+    for s in range(5000, 5030):
+        left = tuple(e for e in few if not tally.reached[f"{e.name}: equal bit for bit"])
+        tally.reached.update(campaign.engines(case_of(generate(s, 2), s), left) if left else {})
     print("\n".join(tally.lines()))
     assert {e.name for e in few} == {"RTL cam", "RTL hashed, Amaranth's simulator", "token"}
-    assert tally.reached["token: equal bit for bit"]
-    assert tally.reached["RTL cam: equal bit for bit"]
+    assert all(tally.reached[f"{e.name}: equal bit for bit"] for e in few)
 
 
 def test_derivatives() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -11,13 +12,13 @@ from bench.faults import engine
 from upl_mlir.hw.faults import PARTS, Campaign, Fault, table
 
 
-def run(parity: bool, count: int) -> list[Fault]:
+def run(parity: bool, count: int, parts: Sequence[str] = PARTS) -> list[Fault]:
     made, arrays = engine(parity, 2)
-    return Campaign(made, arrays, seed=1).run(count)
+    return Campaign(made, arrays, seed=1).run(count, parts=parts)
 
 
 def test_with_parity_nothing_is_silent() -> None:
-    found = run(True, 15)
+    found = run(True, 10)
     outcomes = Counter(f.outcome for f in found)
     assert outcomes["silent"] == 0
     assert outcomes["parity"] > 0
@@ -25,7 +26,7 @@ def test_with_parity_nothing_is_silent() -> None:
 
 
 def test_without_parity_wrong_results_are_seen_as_such() -> None:
-    outcomes = Counter(f.outcome for f in run(False, 15))
+    outcomes = Counter(f.outcome for f in run(False, 8, ("value", "tag")))
     assert outcomes["parity"] == 0
     assert outcomes["silent"] > 0
     assert outcomes["end check"] > 0

@@ -78,6 +78,59 @@ def test_the_rate_of_one_gather(node: int, value: int) -> None:
     assert len(tokens) / run.cycles >= 0.95
 
 
+@pytest.mark.parametrize("size", [2, 8, 32])
+def test_the_rate_of_short_gathers_one_after_the_other(size: int) -> None:
+    """Results of one sum come while the next one's summands do: at least 0.95 summands a cycle."""
+    count = 640 // size
+    tokens = [token(2, 0, tag, bits(1.0), size) for tag in range(count) for _ in range(size)]
+    run = play(dimensions(), tokens)
+    assert Counter(f[1:] for f in run.firings) == Counter((tag, (bits(size), 0, 0, 0)) for tag in range(count))
+    assert len(tokens) / run.cycles >= 0.95
+
+
+def test_the_rate_of_gathers_all_at_once() -> None:
+    """A hundred sums, their summands in any order: at least 0.95 a cycle."""
+    tokens = [token(2, 0, tag, bits(1.0), 8) for tag in range(100) for _ in range(8)]
+    random.Random(1).shuffle(tokens)
+    run = play(dimensions(), tokens)
+    assert Counter(f[1:] for f in run.firings) == Counter((tag, (bits(8.0), 0, 0, 0)) for tag in range(100))
+    assert len(tokens) / run.cycles >= 0.95
+
+
+def test_summands_pass_a_walk() -> None:
+    """While a token walks over its partners, a probe a cycle, the gather pipe takes a summand a cycle."""
+    side, summands = 4, 30
+    waiting = [token(1, 1, 3 | y << 4, y) for y in range(side)]
+    sums = [token(2, 0, 5, bits(1.0), summands) for _ in range(summands)]
+    walks = [token(1, 0, 3, 9, side)]
+    alone = play(dimensions(), [*waiting, *sums]).cycles
+    run = play(dimensions(), [*waiting, *walks, *sums])
+    assert len(run.firings) == side + 1
+    assert run.cycles - alone <= len(walks) + 1
+
+
+def test_summands_that_do_not_say_how_many_there_are() -> None:
+    """All ones stand for a number that another summand says, whenever that comes."""
+    many = dimensions().unbounded
+    for place in range(4):
+        numbers = [many] * 3
+        numbers.insert(place, 4)
+        run = play(dimensions(), [token(2, 0, 5, bits(n + 1), number) for n, number in enumerate(numbers)])
+        assert run.firings == [(2, 5, (bits(10), 0, 0, 0))]
+
+
+def test_partners_that_wait_together_need_one_probe_a_token() -> None:
+    """Plain tokens meet in their record before counted ones are looked for, and only then if there are any."""
+    tags = [x | y << 4 for x in range(4) for y in range(4)]
+    first = [token(5, 1, tag, 1) for tag in tags]
+    second = [token(5, 2, tag, 2) for tag in tags]
+    one, both = play(dimensions(), first).cycles, play(dimensions(), [*first, *second]).cycles
+    assert both - one <= len(tags) + 1
+    run = play(dimensions(), [*first, *second, *(token(5, 0, x, 3, 4) for x in range(4))])
+    assert Counter(run.firings) == Counter((5, tag, (3, 1, 2, 0)) for tag in tags)
+    assert run.cycles - both <= len(tags) + 4 + 1
+
+
 def test_a_walk_finds_a_partner_a_cycle() -> None:
     waiting = [token(1, 1, 3 | y << 4, y) for y in range(4)]
     before = play(dimensions(), waiting).cycles

@@ -54,9 +54,9 @@ def message(text: str) -> str:
 def test_defaults() -> None:
     machine = parse_machine("")
     assert machine == Machine()
-    assert machine.matching.organisation is Organisation.CAM
-    assert machine.matching.entries == 256
-    assert parse_machine('[matching]\norganisation = "hashed"').matching.entries == 1024
+    assert machine.matching.organisation is Organisation.HASHED
+    assert machine.matching.entries == 1024
+    assert parse_machine('[matching]\norganisation = "cam"').matching.entries == 256
     require_built(machine)
 
 
@@ -104,11 +104,12 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ('[matching]\norganisation = "direct"', 'matching.organisation = "direct"'),
-        ("cores = 2", "cores = 2"),
+        ('cores = 2\n[matching]\norganisation = "direct"', 'cores = 2 of organisation "direct"'),
+        ('cores = 2\n[matching]\norganisation = "cam"', 'cores = 2 of organisation "cam"'),
+        ("cores = 4096", "cores = 4096"),
         ("[execution]\nunits = 2", "execution.units = 2"),
-        ("[host]\nports = 2", "host.ports = 2"),
-        ("[matching]\nparity = true", "matching.parity = true"),
+        ('[host]\nports = 2\n[matching]\norganisation = "cam"', "host.ports = 2"),
+        ('[matching]\nparity = true\norganisation = "cam"', "matching.parity = true"),
     ],
 )
 def test_what_is_not_built_loads_and_is_refused_later(text: str, key: str) -> None:

@@ -73,7 +73,7 @@ def test_units_have_tracks_of_their_own(machine: str, tmp_path: Path) -> None:
     times = [int(t) for t in re.findall(r"^#(\d+)", text, re.MULTILINE)]
     assert times == sorted(times) and times[0] >= 5 and times[-1] <= 31
     assert re.search(r"^sMul<0,0,0> ", text, re.MULTILINE)
-    with pytest.raises(UplError, match="UPL1503.*`5-30` is no window"):
+    with pytest.raises(UplError, match=r"UPL1503.*`5-30` is no window"):
         save_waves(run, str(tmp_path / "w.vcd"), "5-30")
 
 
@@ -82,15 +82,15 @@ program strands
 input A<i> in 0<=i<4 { -> M.a }
 input B<i> in 1<=i<4 { -> M.b }
 output Y<i>
-node M<i> { in a, b; a*b -> Y<i> }
+node M<i> in 0<=i<4 { in a, b; a*b -> Y<i> }
 """
 
 
 def test_a_run_that_strands_tokens_shows_which(machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "s.upl", tmp_path / "s.json"
     source.write_text(STRANDS)
-    code = main(["run", str(source), "--engine", "rtl", "--machine", machine, "--input", "A=[1,2,3,4]", "--input", "B=[1,2,3]",
-                 "--trace", str(target)])  # fmt: skip
+    arrays = ["--input", "A=[1,2,3,4]", "--input", "B=[1,2,3]"]
+    code = main(["run", str(source), "--engine", "rtl", "--machine", machine, *arrays, "--trace", str(target)])
     assert code == 1
     assert "UPL1701" in capsys.readouterr().err
     trace = load_trace(target)
@@ -101,9 +101,9 @@ def test_a_run_that_strands_tokens_shows_which(machine: str, tmp_path: Path, cap
 
 def test_the_command(machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("run.json", "run.json.gz", "run.pftrace"):
-        arguments = ["run", str(EXAMPLES / "matmul.upl"), "--engine", "rtl", "--machine", machine, "--input", "A=[[1,2],[3,4]]",
-                     "--input", "B=[[5,6],[7,8]]", "--trace", str(tmp_path / name), "--vcd", str(tmp_path / "w.vcd")]  # fmt: skip
-        assert main(arguments) == 0
+        inputs = ["--input", "A=[[1,2],[3,4]]", "--input", "B=[[5,6],[7,8]]"]
+        files = ["--trace", str(tmp_path / name), "--vcd", str(tmp_path / "w.vcd")]
+        assert main(["run", str(EXAMPLES / "matmul.upl"), "--engine", "rtl", "--machine", machine, *inputs, *files]) == 0
         assert "[43. 50.]" in capsys.readouterr().out
         assert (tmp_path / name).stat().st_size > 300
     trace = load_trace(tmp_path / "run.json.gz")

@@ -417,7 +417,7 @@ def test_the_gold_model_itself() -> None:
 
 
 def test_verilog() -> None:
-    text = to_verilog(Machine(matching=Matching(capacity=4)))
+    text = to_verilog(Machine(matching=Matching(organisation=Organisation.CAM, capacity=4)))
     assert "module matching_unit(" in text
     assert "output activation__valid" in text
     assert math.log2(len(text)) > 10

@@ -19,7 +19,7 @@ from upl_mlir.hw.image import (
     Table,
     layout_fields,
 )
-from upl_mlir.hw.machine import Machine, Matching, Organisation, Token
+from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation, Token
 from upl_mlir.hw.matching_unit.interface import Fault
 from upl_mlir.hw.microcode import (
     Constant,
@@ -36,7 +36,8 @@ from upl_mlir.hw.microcode import (
 from upl_mlir.hw.simulate import HostToken, simulate
 
 F32, I32, BOOL = ValueType.F32, ValueType.I32, ValueType.BOOL
-SMALL = Machine(matching=Matching(capacity=64))
+CAM = Matching(organisation=Organisation.CAM)
+SMALL = Machine(matching=Matching(organisation=Organisation.CAM, capacity=64))
 ROWS, COLUMNS = 5, 4
 
 
@@ -123,7 +124,7 @@ def test_figures_are_those_of_the_file_format() -> None:
 def test_an_output_is_reported_as_it_goes() -> None:
     a, x = problem(20, 10)
     calls: list[tuple[int, int]] = []
-    machine = Machine(matching=Matching(capacity=256))
+    machine = Machine(matching=CAM)
     simulate(matrix_vector(20, 10), machine, matrix_vector_tokens(a, x), progress=lambda c, f: calls.append((c, f)))
     assert calls
     assert calls == sorted(calls)
@@ -165,7 +166,7 @@ def test_too_large_a_multiplicity_is_stranded() -> None:
 
 def test_a_full_store_names_the_limit() -> None:
     a, x = problem()
-    text = failure(matrix_vector(), matrix_vector_tokens(a, x), Machine(matching=Matching(capacity=4)))
+    text = failure(matrix_vector(), matrix_vector_tokens(a, x), Machine(matching=Matching(organisation=Organisation.CAM, capacity=4)))
     assert "error[UPL1702]: the matching store is full: all 4 entries are in use when " in text
     assert "matching.capacity" in text
 
@@ -220,11 +221,11 @@ def test_a_token_must_fit(token: HostToken, message: str) -> None:
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        (Machine(token=Token(tag_bits=4)), "node `Mul` needs 5 bits of tag, the machine has 4"),
-        (Machine(token=Token(max_fields=1)), "node `Mul` needs 2 index fields, the machine has 1"),
-        (Machine(token=Token(max_inputs=1)), "node `Mul` needs 2 inputs, the machine has 1"),
+        (Machine(matching=CAM, token=Token(tag_bits=4)), "node `Mul` needs 5 bits of tag, the machine has 4"),
+        (Machine(matching=CAM, token=Token(max_fields=1)), "node `Mul` needs 2 index fields, the machine has 1"),
+        (Machine(matching=CAM, token=Token(max_inputs=1)), "node `Mul` needs 2 inputs, the machine has 1"),
         (
-            Machine(token=Token(multiplicity_bits=2)),
+            Machine(matching=CAM, token=Token(multiplicity_bits=2)),
             "an arrow of node `Mul` needs 4 as multiplicity, the machine has 2",
         ),
     ],
@@ -235,7 +236,7 @@ def test_what_does_not_fit_is_stated_with_limit_and_need(machine: Machine, messa
 
 def test_too_many_nodes() -> None:
     image = matrix_vector()
-    text = failure(replace(image, nodes=image.nodes * 2), [], Machine(token=Token(node_bits=1)))
+    text = failure(replace(image, nodes=image.nodes * 2), [], Machine(matching=CAM, token=Token(node_bits=1)))
     assert "error[UPL1710]: program `matvec` needs 4 nodes, the machine has 2" in text
     assert "token.node_bits = 2" in text
 
@@ -243,8 +244,8 @@ def test_too_many_nodes() -> None:
 @pytest.mark.parametrize(
     ("machine", "key"),
     [
-        (Machine(cores=4), "cores = 4"),
-        (Machine(matching=Matching(organisation=Organisation.DIRECT)), 'matching.organisation = "direct"'),
+        (Machine(matching=CAM, cores=4), 'cores = 4 of organisation "cam"'),
+        (Machine(execution=Execution(units=2)), "execution.units = 2"),
     ],
 )
 def test_what_is_not_built_is_refused(machine: Machine, key: str) -> None:

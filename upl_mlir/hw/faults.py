@@ -6,7 +6,7 @@ does not come to an end); *silent*, the outputs are wrong and nobody has noticed
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
-# pyright: reportAttributeAccessIssue=false, reportMissingParameterType=false
+# pyright: reportAttributeAccessIssue=false, reportMissingParameterType=false, reportPrivateUsage=false
 # Amaranth's simulator is untyped.
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from upl_mlir.hw.system.layouts import System
 
 CLASSES = ("masked", "parity", "end check", "silent")
 PARTS = ("valid", "tag", "count", "mask", "value")
+_FIELDS = {"valid": ("valid",), "tag": ("class", "node", "tag"), "count": ("left", "total"), "mask": ("present", "place")}
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,19 @@ class Campaign:
     def _outputs(self, limit: int) -> dict[str, bytes]:
         self.simulation.writes.clear()
         result = run_machine(
-            self.engine.image, self.engine.machine, self.tokens, simulation=self.simulation, max_cycles=limit
+            self.engine.image, self.engine.machine, self.tokens, simulation=self.simulation, max_cycles=limit,
+            audit=False,
         )  # fmt: skip
         self.last_cycles = result.stats.cycles
         return {name: a.tobytes() for name, a in self.engine.collect(result.outputs).items()}
 
-    def run(self, count: int, progress: Callable[[Fault], None] | None = None) -> list[Fault]:
+    def run(
+        self, count: int, progress: Callable[[Fault], None] | None = None, parts: Sequence[str] = PARTS
+    ) -> list[Fault]:  # fmt: skip
         """So many runs with a fault in a live record, the parts in turns."""
         out: list[Fault] = []
         while len(out) < count:
-            self.part, self.at, self.hit = PARTS[len(out) % len(PARTS)], self.random.randrange(self.cycles), None
+            self.part, self.at, self.hit = parts[len(out) % len(parts)], self.random.randrange(self.cycles), None
             try:
                 outcome = "masked" if self._outputs(2 * self.cycles + 200) == self.reference else "silent"
             except UplError as e:
@@ -116,8 +120,7 @@ class Campaign:
         if kind.startswith("values"):
             return list(range(32)) if self.part == "value" else []
         layout: data.StructLayout = key_layout(self.d) if kind == "keys" else shape.state
-        parts = {"valid": ("valid",), "tag": ("class", "node", "tag"), "count": ("left", "total"), "mask": ("present", "place")}
-        fields = [f for name, f in layout if name in parts.get(self.part or "", ())]
+        fields = [f for name, f in layout if name in _FIELDS.get(self.part or "", ())]
         return [f.offset + n for f in fields for n in range(f.width)]
 
 
@@ -128,11 +131,9 @@ def _places(design: Fragment, store: str) -> list[_Place]:
     def visit(fragment: Fragment, path: tuple[str, ...]) -> None:
         for inner, name, _ in fragment.subfragments:
             here = (*path, name or "")
-            found = re.fullmatch(r"(keys|states|values\d+_)(\d+)", here[-1])
             if isinstance(inner, MemoryInstance):
-                found = re.fullmatch(r"(keys|states|values\d+_)(\d+)", here[-1]) or re.fullmatch(
-                    r"(keys|states|values\d+_)(\d+)", path[-1] if path else ""
-                )
+                names = (re.fullmatch(r"(keys|states|values\d+_)(\d+)", name) for name in here[-2:])
+                found = next(filter(None, names), None)
                 if found is not None and store in here and "store" in here:
                     out.append(_Place(inner._data, found[1].rstrip("_"), int(found[2])))
             else:

@@ -57,7 +57,7 @@ class Token(_Section, frozen=True):
 class Matching(_Section, frozen=True):
     """The matching unit of each core."""
 
-    organisation: Organisation = Organisation.CAM
+    organisation: Organisation = Organisation.HASHED
     capacity: int = 0
     """Entries per core; 0 stands for the organisation's own: 256 for `cam`, 1024 for the others."""
     ways: int = 4

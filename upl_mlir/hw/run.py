@@ -54,8 +54,8 @@ def run_machine(
     """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
 
     `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for. `audit`: record
-    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709). `watch` is given
-    what the cores did, also of a run that fails. `simulation`: one of this machine, to be used once more.
+    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709). `watch` is
+    given what the cores did, also of a run that fails. `simulation`: one of this machine, to be used once more.
     """
     wanted = System.of(machine)
     if simulation is not None:
@@ -188,6 +188,9 @@ def _check(
 
 def _leftovers(image: ProgramImage, program: Encoded, record: Record, d: Dimensions) -> list[Leftover]:
     """The tokens, or the gather, that a record of the store holds."""
+    known = record.node < len(image.nodes)
+    if not known or (record.kind != d.max_inputs and record.kind >= len(image.nodes[record.node].inputs)):
+        raise error("UPL1703", f"the store holds a record of node {record.node}, input {record.kind}, which there is not")
     node = image.nodes[record.node]
     if record.kind == d.max_inputs:
         index = unpack(node.fields, record.tag)
@@ -222,6 +225,8 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
         return error("UPL1706", f"{activation}: {_REASONS[why]}")
     if why is Failure.INDEX:
         return error("UPL1712", f"{activation}: sends a token to an index that does not fit in its target's bits")
+    if report.failing_input >= len(node.inputs):
+        return error("UPL1703", f"the machine was given a token for input {report.failing_input} of {activation}")
     where = place(node, report.failing_input, _open(program, node, report, index))
     match why:
         case Failure.FULL:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, total_ordering
+from functools import cached_property, lru_cache, total_ordering
 
 
 class DivKind(Enum):
@@ -46,6 +46,9 @@ class Var:
     """A field, iterator, parameter, constant or integer input, by name."""
 
     name: str
+
+    def __hash__(self) -> int:  # names are most of what is hashed, and a text knows its hash
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name
@@ -107,6 +110,7 @@ def _atom_key(a: Atom) -> tuple[int, str]:
     return (0 if isinstance(a, Var) else 1, str(a))
 
 
+@lru_cache(maxsize=1 << 14)
 def _mono_key(m: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
     return (-len(m), tuple(_atom_key(a) for a in m))
 
@@ -135,9 +139,14 @@ class IndexExpr:
     @staticmethod
     def _from(terms: Mapping[Monomial, int]) -> IndexExpr:
         kept = [(m, c) for m, c in terms.items() if c]
-        return IndexExpr(tuple(sorted(kept, key=lambda t: _mono_key(t[0]))))
+        return IndexExpr(tuple(sorted(kept, key=lambda t: _mono_key(t[0])) if len(kept) > 1 else kept))
 
     def __add__(self, other: IndexExpr | int | str) -> IndexExpr:
+        if isinstance(other, int):  # the constant is the last term
+            if not other:
+                return self
+            rest, own = (self.terms[:-1], self.terms[-1][1]) if self.terms and not self.terms[-1][0] else (self.terms, 0)
+            return IndexExpr((*rest, ((), own + other)) if own + other else rest)
         out = dict(self.terms)
         for m, c in IndexExpr.of(other).terms:
             out[m] = out.get(m, 0) + c
@@ -147,9 +156,12 @@ class IndexExpr:
         return IndexExpr(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: IndexExpr | int | str) -> IndexExpr:
-        return self + (-IndexExpr.of(other))
+        return self + (-other if isinstance(other, int) else -IndexExpr.of(other))
 
     def __mul__(self, other: IndexExpr | int | str) -> IndexExpr:
+        n = other if isinstance(other, int) else IndexExpr.of(other).constant
+        if n is not None:
+            return self if n == 1 else IndexExpr(tuple((m, c * n) for m, c in self.terms) if n else ())
         out: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in IndexExpr.of(other).terms:
@@ -159,6 +171,13 @@ class IndexExpr:
 
     def __lt__(self, other: IndexExpr) -> bool:
         return str(self) < str(other)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     # -- inspection --------------------------------------------------------------------------------------------
     @property
@@ -201,13 +220,18 @@ class IndexExpr:
     # -- rewriting ---------------------------------------------------------------------------------------------
     def rewrite(self, leaf: Callable[[Atom], IndexExpr | None]) -> IndexExpr:
         """Replace atoms bottom up: `leaf` gives the replacement, or None to keep the (already rewritten) atom."""
-        out = IndexExpr()
+        out: dict[Monomial, int] = {}
         for m, c in self.terms:
-            term = IndexExpr.of(c)
-            for atom in m:
+            if not m:
+                out[m] = out.get(m, 0) + c
+                continue
+            first, *others = m
+            term = _rewrite_atom(first, leaf)
+            for atom in others:
                 term = term * _rewrite_atom(atom, leaf)
-            out = out + term
-        return out
+            for new, k in term.terms:
+                out[new] = out.get(new, 0) + c * k
+        return IndexExpr._from(out)
 
     def substitute(self, values: Mapping[str, IndexExpr | int | str]) -> IndexExpr:
         """Replace names by expressions."""

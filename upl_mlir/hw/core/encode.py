@@ -353,7 +353,8 @@ class _Encoder:
             if not -(1 << 15) <= constant < 1 << 15 or table.shape[0] >= 1 << 16:
                 raise error("UPL1710", f"the array `{table.name}` is too long, or begins too far from 0, for the core")
             parts |= {"times": int(Times.TABLE), "multiplicity": self.table_base[number], "times_register": f.offset,
-                      "times_width": f.bits, "times_constant": constant & 0xFFFF, "times_length": table.shape[0]}  # fmt: skip
+                      "times_width": f.bits, "times_constant": constant & 0xFFFF,
+                      "times_length": table.shape[0]}  # fmt: skip
         number = self.out.send_words
         if number < d.send_words:
             self._write(Memory.SEND, number, send_layout(d).const(parts).as_bits())

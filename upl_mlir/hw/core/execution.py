@@ -40,8 +40,8 @@ from upl_mlir.hw.fp.units import Adder, Multiplier
 
 
 def result_layout(d: Dimensions) -> data.StructLayout:
-    """What travels with an operation: whether there is one, where its result goes, what is sent then, whether its context ends
-    with it."""
+    """What travels with an operation: whether there is one, where its result goes, what is sent then, whether its
+    context ends with it."""
     return data.StructLayout(
         {
             "valid": 1,

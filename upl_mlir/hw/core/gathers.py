@@ -3,8 +3,8 @@
 A gather is a record of the store. Operators that need a pipeline (sums and products of reals, products of integers) work on
 values in accumulators, a few registers: a gather has one while operations are under way for it, holds a value there or none,
 and a value that meets another one leaves with it through the reducer. So results of the reducer need no turn of the store:
-they meet the next summand of their gather, the value that is held, or wait there. An accumulator for which nothing is under way
-gives its value back to the store. Other operators are done in place, in the cycle of the probe.
+they meet the next summand of their gather, the value that is held, or wait there. An accumulator for which nothing is under
+way gives its value back to the store. Other operators are done in place, in the cycle of the probe.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -52,8 +52,8 @@ def summand_layout(d: Dimensions) -> data.StructLayout:
 class Gathers(wiring.Component):
     """summand (in stream); complete (out stream): finished gathers, as tokens.
 
-    added (out): the operation that enters the reducer in this cycle. summing (out): a summand was taken in. waiting (out): one
-    waits for the reducer. The other ports are those of `Joins`.
+    added (out): the operation that enters the reducer in this cycle. summing (out): a summand was taken in. waiting (out):
+    one waits for the reducer. The other ports are those of `Joins`.
     """
 
     def __init__(self, d: Dimensions):
@@ -102,7 +102,7 @@ class Gathers(wiring.Component):
         stopped = Signal()
         m.d.comb += stopped.eq((self.failure != Failure.NONE) | self.stopped)
 
-        # ---- the accumulators: a value or none (`holds`), operations under way, and whether all summands have come (`final`)
+        # ---- the accumulators: a value or none (`holds`), operations under way, have all summands come (`final`)
         live, holds, final = Signal(size), Signal(size), Signal(size)
         under_way = Array(Signal(d.pending_bits, name=f"under_way{n}") for n in range(size))
         values = Array(Signal(VALUE_BITS, name=f"accumulator{n}") for n in range(size))

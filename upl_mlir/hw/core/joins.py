@@ -38,9 +38,10 @@ from upl_mlir.hw.core.store import join_shape
 class Joins(wiring.Component):
     """token (in stream): tokens of plain and counted inputs, completed gathers among them. activation (out stream).
 
-    node_*, walk_*: writes to the two tables. failure, failing (out): why the unit has stopped, and with which token; stopped (in):
-    something else has. idle, used, spilled, walking, probing, spilling, detouring, look_way, look_spilled (in), looked_key,
-    looked_state: as in `Matching`; look (in): the set. mask (in): the bits of the hash that are used; words, cycles: see `Spill`.
+    node_*, walk_*: writes to the two tables. failure, failing (out): why the unit has stopped, and with which token; stopped
+    (in): something else has. idle, used, spilled, walking, probing, spilling, detouring, look_way, look_spilled (in),
+    looked_key, looked_state: as in `Matching`; look (in): the set. mask (in): the bits of the hash that are used;
+    words, cycles: see `Spill`.
     """
 
     def __init__(self, d: Dimensions):
@@ -171,7 +172,9 @@ class Joins(wiring.Component):
             Mux(again, next_tag, start["tag"]),
         )
         home = Signal(self.shape.set_bits)
-        m.d.comb += [probe.as_value().eq(Cat(Const(1, 1), *chosen)), home.eq(set_of(chosen, self.shape.set_bits) & self.mask)]
+        m.d.comb += [
+            probe.as_value().eq(Cat(Const(1, 1), *chosen)), home.eq(set_of(chosen, self.shape.set_bits) & self.mask)
+        ]  # fmt: skip
         with m.If(working & (hold | stopped)):
             m.d.comb += records.address.eq(at_set)
         with m.Elif(~working & ~waiting_valid):

@@ -96,10 +96,10 @@ class Kind(enum.IntEnum):
 @dataclass(frozen=True)
 class Dimensions:
     """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read
-    latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has `gather_sets` sets
-    (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has `queue_front`
-    tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another core. `adjustable`: less
-    than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
+    latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has
+    `gather_sets` sets (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has
+    `queue_front` tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another
+    core. `adjustable`: less than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -109,7 +109,7 @@ class Dimensions:
     sets: int = 256
     ways: int = 4
     gather_sets: int = 0
-    joining: int = 256
+    joining: int = 1024
     spill_words: int = 4096
     backing_cycles: int = 20
     add_cycles: int = 4
@@ -379,9 +379,9 @@ def entry_layout(d: Dimensions) -> data.StructLayout:
 
 
 def instruction_layout() -> data.StructLayout:
-    """An instruction, 64 bits; `immediate_b`: operand b is the immediate; `last`: the activation ends after it; `sends`: when
-    its result is there, `COUNT_BITS` of the immediate from `COUNT_PLACE` on say how many descriptors are sent, from the one
-    that its lowest bits name."""
+    """An instruction, 64 bits; `immediate_b`: operand b is the immediate; `last`: the activation ends after it; `sends`:
+    when its result is there, `COUNT_BITS` of the immediate from `COUNT_PLACE` on say how many descriptors are sent, from the
+    one that its lowest bits name."""
     return data.StructLayout(
         {
             "op": 6,

@@ -1,8 +1,8 @@
 """The matching unit with hashed stores: summands go to the gather pipe, other tokens to the join pipe, one token a cycle.
 
-The records of gathers and of waiting tokens have nothing in common, so each pipe has a store of its own and takes a token a
-cycle. What a token reads, decides and writes is atomic in its pipe; a finished gather goes to the join pipe as a token of its
-own. So there is an order of the tokens in which the firings are those of the rule (the gold model's).
+The records of gathers and of waiting tokens have nothing in common, so each pipe has a store of its own and takes a
+token a cycle. What a token reads, decides and writes is atomic in its pipe; a finished gather goes to the join pipe as a
+token of its own. So there is an order of the tokens in which the firings are those of the rule (the gold model's).
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -50,9 +50,9 @@ class Matching(wiring.Component):
     idle (out): nothing is under way. used (out): records, spilled (out): those of them in backing memory.
     taken, taken_node (out): a token was taken for a node (a completed gather is not taken again). walking, probing, summing
     waiting_activation, waiting_reducer (out): what happens in this cycle, for the counters.
-    look (in), look_way (in): at rest, the set and way to look at (the sets of the gathers come after those of the joins), or
-    look_spilled (in) the record of a backing memory, if it is not 0; looked_key, looked_state (out): the record, two cycles later.
-    spilling, waiting_backing (out): a record goes to the backing memory; a token waits for it.
+    look (in), look_way (in): at rest, the set and way to look at (the sets of the gathers come after those of the joins),
+    or look_spilled (in) the record of a backing memory, if it is not 0; looked_key, looked_state (out): the record, two
+    cycles later. spilling, waiting_backing (out): a record goes to the backing memory; a token waits for it.
     added (out): the operation on summands that begins in this cycle.
     """
 

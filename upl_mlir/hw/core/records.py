@@ -39,8 +39,8 @@ class Records(wiring.Component):
     """Records by key.
 
     address (in): the set that is looked at in the next cycle; as long as ready (out) is 0 it must be `at` (in), the set
-    that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the next cycle on it is
-    another one. ready (out): it is known whether there is one (hit, way, state, values: out) and whether there is room
+    that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the next cycle on it
+    is another one. ready (out): it is known whether there is one (hit, way, state, values: out) and whether there is room
     in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full (out): there is none.
     still (in): records may be moved now.
     write_* (in): as in `Store`, into the set `at`, values into `value_set`; only when ready.
@@ -133,7 +133,8 @@ class Records(wiring.Component):
         choose = [victim.eq(turn), turn.eq(Mux(turn == self.last_way, 0, turn + 1))]
         bring = [
             self.bringing.eq(1), store.write_key_en.eq(1), store.write_state_en.eq(1), store.write_value.eq(~0),
-            store.write_key.eq(found.key), store.write_state.eq(found.state), store.write_values.eq(found["values"]), store.value_set.eq(self.at),
+            store.write_key.eq(found.key), store.write_state.eq(found.state), store.write_values.eq(found["values"]),
+            store.value_set.eq(self.at),
         ]  # fmt: skip
         with m.If(self.fresh):
             m.d.sync += searched.eq(0)

@@ -127,10 +127,13 @@ def ranks_along(
     Raises `UplError` UPL1710 if there is no room for the rows.
     """
     out = Ranks(places=[0] * (d.max_inputs + 1))
+    # A gather without summands would leave its place out: the next generation would wait for ever.
+    booted = {image.nodes[b.node].name for b in image.boot}
     shapes: list[list[_Shape]] = []
     for node, of in zip(image.nodes, roles, strict=True):
+        along = None if node.name in booted else stream.get(node.name)
         try:
-            shapes.append(_shapes(node, of, domain_of(node, image.domains), stream.get(node.name), d))
+            shapes.append(_shapes(node, of, domain_of(node, image.domains), along, d))
         except NotRanked as why:
             out.reasons[node.name] = str(why)
             shapes.append([])

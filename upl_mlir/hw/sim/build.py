@@ -195,7 +195,7 @@ def _verilator_root() -> Path | None:
 
 
 def verilator() -> tuple[Path, Path]:
-    """Verilator's program, and the folder that it has to be told of as VERILATOR_ROOT.  `UplError` UPL1737 if it is missing."""
+    """Verilator's program, and the folder for VERILATOR_ROOT.  `UplError` UPL1737 if it is missing."""
     root = _root()
     return root / "bin" / "verilator_bin", root
 
