@@ -27,7 +27,7 @@ from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, store_bi
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-CAPACITY = {"direct": 4096, "hashed": 1024}
+CAPACITY = {"direct": 1024, "hashed": 1024}
 
 PROGRAMS: list[tuple[str, dict[str, float]]] = [
     ("perceptron", {"D": 2}),

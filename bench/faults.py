@@ -1,13 +1,13 @@
 """What becomes of bits that flip in the matching store, with and without parity: `python -m bench.faults [COUNT]`.
 
-Prints the tables of docs/machine.md. A product of two 3 × 3 matrices on a machine of one core with 16 records in 2 ways, so
-that records go to the backing memory and come back.
+Prints the tables of docs/machine.md. A product of two 3 × 3 matrices, its elements scaled by a third one: tokens with `*`,
+gathers, and records that two inputs share; on one core with 16 records in 2 ways, so that records go to the backing memory
+and come back.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -16,12 +16,21 @@ from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.faults import Campaign, table
 from upl_mlir.hw.machine import Machine, Matching, Organisation, Token
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+PROGRAM = """\
+program scaled_product
+param n >= 1
+input  A<i,k> in 0<=i<n, 0<=k<n { #n -> Mul.a<i,*,k> }
+input  B<k,j> in 0<=k<n, 0<=j<n { #n -> Mul.b<*,j,k> }
+input  S<i,j> in 0<=i<n, 0<=j<n { -> Acc.f }
+output C<i,j>
+node Mul<i,j,k> { in a, b; a*b -> Acc.s<i,j> }
+node Acc<i,j>   { in f, @(+) s[n]; f*s -> C }
+"""
 
 
 def engine(parity: bool, size: int) -> tuple[RtlEngine, dict[str, np.ndarray]]:
     """The program on the small machine, and its inputs."""
-    program = upl.load(EXAMPLES / "matmul.upl", m=size, n=size, r=size).infer_domains()
+    program = upl.load(PROGRAM, n=size).infer_domains()
     machine = Machine(
         token=Token(tag_bits=8, node_bits=2, multiplicity_bits=5, max_inputs=2),
         matching=Matching(

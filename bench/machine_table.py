@@ -38,21 +38,23 @@ class Case:
     name: str
     file: str
     define: dict[str, Any]
+    queue: int = 4096
+    """Tokens of backing memory of each core's token queue."""
 
 
 CASES = (
     Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
     Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15),
 )
 CAPACITY = {Organisation.CAM: 256, Organisation.HASHED: 1024, Organisation.DIRECT: 8192}
 """`cam` and `direct` have no backing memory; more comparators than 256 cannot be simulated, nor built."""
 
 
-def machine(organisation: Organisation, cores: int) -> Machine:
+def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    return Machine(name=organisation.value, cores=cores,
-                   matching=Matching(organisation=organisation, capacity=CAPACITY[organisation]))  # fmt: skip
+    matching = Matching(organisation=organisation, capacity=CAPACITY[organisation], queue_capacity=case.queue)
+    return Machine(name=organisation.value, cores=cores, matching=matching)
 
 
 class Table:
@@ -83,7 +85,8 @@ class Table:
         graph = dependences(program, bound, dense, Machine().execution)
         sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
         counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
-        lines = [f"`examples/{case.file}`, {sizes}; {counts}.", ""]
+        queue = f", token queues of {case.queue:,}" if case.queue != Matching().queue_capacity else ""
+        lines = [f"`examples/{case.file}`, {sizes}; {counts}{queue}.", ""]
         lines += _markdown([
             ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
             ["ideal dataflow", *([str(graph.ideal)] * 4)],
@@ -97,7 +100,7 @@ class Table:
         for organisation in (Organisation.CAM, Organisation.HASHED, Organisation.DIRECT):
             alone: int | None = None
             for cores in (1, 2, 4, 16):
-                wanted = machine(organisation, cores)
+                wanted = machine(case, organisation, cores)
                 outcome = self.run(job, case, wanted)
                 label = [organisation.value, str(cores)]
                 if outcome.stats is None:

@@ -1,4 +1,4 @@
-"""The main job on one screen: a perceptron from UPL text to its adjoint to the matching unit, then trained on real data.
+"""The main job on one screen: a perceptron from UPL text to its adjoint to hardware, then trained on real data.
 
 `make demo` runs this.  Every stage prints what it did and asserts what it claims; a stage that fails ends the program with
 a message and status 1.
@@ -104,7 +104,7 @@ def main() -> None:
             if isinstance(op, ttm.NodeOp) and op.host is None:
                 say(f"{op.sym_name.data:9} tag {op.layout.data:30} inputs {op.inputs.data}")
 
-    with stage(4, "Run on four engines: interpreter, compiled tokens, machine code, simulated matching unit"):
+    with stage(4, "Run on four engines: interpreter, compiled tokens, machine code, simulated hardware"):
         exact(adjoint)
 
     with stage(5, "Draw the program and its derivative; make the page on which a run can be replayed"):
@@ -130,9 +130,9 @@ def exact(adjoint: upl.Program) -> None:
         require(same and other.stats["tokens"] == interpreter.stats["tokens"],
                 f"interpreter = engine {name}, bit for bit, and by the same number of tokens")  # fmt: skip
     s = machine.stats
-    say(f"matching unit: {s['cycles']} cycles, {s['matches']} matches, at most {s['occupancy']['peak']} tokens waiting, "
+    say(f"hardware: {s['cycles']} cycles, {s['matches']} matches, at most {s['occupancy']['peak']} tokens waiting, "
         f"{sum(s['firings'].values())} firings")  # fmt: skip
-    require(all(soft[n].tobytes() == hard[n].tobytes() for n in soft), "interpreter = matching unit, bit for bit")
+    require(all(soft[n].tobytes() == hard[n].tobytes() for n in soft), "interpreter = hardware, bit for bit")
     require(np.array_equal(hard["d_W"], gradient) and np.array_equal(hard["R"], reference), "both = numpy by hand")
     random = np.random.default_rng(7)
     x, w, seed = small_integers(3, found)

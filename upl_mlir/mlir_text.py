@@ -36,8 +36,9 @@ def read_module(
 ) -> ModuleOp:
     """The module of an MLIR text.  `name` is the file, for positions.  Raises UplError (UPL1002, UPL1009, UPL1100)."""
     deepest = _scan(text, name)
-    reader = parser(ctx, text, name)
+    reader: Parser | None = None
     try:
+        reader = parser(ctx, text, name)  # reads the first token already
         return reader.parse_module(implicit_module)
     except ParseError as e:
         raise parse_error(e) from None
@@ -48,7 +49,8 @@ def read_module(
     except Exception as e:
         what = (str(e).strip().splitlines() or [""])[0]
         message = f"xDSL's parser fails here: {type(e).__name__}: {what[:200]}"
-        raise _at(text, name, min(reader.pos, len(text)), "UPL1002", message) from e
+        at = min(reader.pos, len(text)) if reader is not None else 0
+        raise _at(text, name, at, "UPL1002", message) from e
 
 
 def _scan(text: str, name: str) -> int:

@@ -206,3 +206,14 @@ def test_an_entry_that_does_not_exist_is_refuted(source, code):
     assert [d.code for d in e.value.diagnostics] == [code]
     assert "N[3], which does not exist" in e.value.diagnostics[0].message
     all_proved(text.replace("i<=3", "i<=2"))
+
+
+@pytest.mark.parametrize("engine", ["interp", "token"])
+def test_a_token_used_up_is_found_by_no_index(engine):
+    """Two tokens that agree in k with one that is for one of them only: the other strands.  Found by a seeded bug."""
+    text = "program gone\ninput A { A #1 -> M.a<0,0,*> }\ninput B<j> in 0<=j<2 { -> M.b<*,0,j> }\noutput R<i,k,j>\n"
+    text += "node M<i,k,j> { in a, b; a*b -> R }\n"
+    p = upl.load(text)
+    for seed in range(4):
+        with pytest.raises(upl.UplError, match=r"UPL160[13]"):
+            upl.compile(p, engine=engine, order="random" if seed else "fifo", seed=seed)(A=2.0, B=np.array([1.0, 3.0]))

@@ -1,5 +1,9 @@
 """A machine behind AXI-stream ports: a program is loaded, run twice, and fails, by beats alone; the Verilog of it all."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportAttributeAccessIssue=false
+# Amaranth's components are untyped.
+
 from __future__ import annotations
 
 import os

@@ -11,7 +11,9 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.hw.core.alu import Code
 from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.encode_node import FieldGuard, compile_node
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.execute import Scalar, run_activation, to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, Table, layout_fields, pack
@@ -147,6 +149,54 @@ def test_loops_conditions_and_guards() -> None:
     outputs = (HostOutput("Y", ("n", "i", "j"), F32), HostOutput("Z", ("n",), F32))
     image = ProgramImage("loops", (node,), outputs)
     same_as_the_model(image, [HostToken(0, 0, (n,), n * 0.5) for n in range(8)])
+
+
+def test_guards_on_a_field() -> None:
+    """Every comparison of n + 1 with a constant, from both sides, with constants inside and outside of what n can be; then
+    one of an input, which no descriptor can do."""
+    comparisons = (Op.LT_I32, Op.LE_I32, Op.GT_I32, Op.GE_I32, Op.EQ_I32, Op.NE_I32)
+    body = [step(0, Op.INPUT, immediate=0), step(1, Op.FIELD, immediate=0), step(2, Op.CONST_I32, immediate=1),
+            step(3, Op.ADD_I32, 1, 2)]  # fmt: skip
+    sends: list[Send] = []
+    for constant in (-9, -2, 0, 3, 9):
+        body.append(step(len(body), Op.CONST_I32, immediate=constant))
+        place = len(body) - 1
+        for op in comparisons:
+            for operands in ((3, place), (place, 3)):
+                body.append(step(len(body), op, *operands))
+                sends.append(Send(ToHost(len(sends)), value=0, index=(1,), guard=len(body) - 1))
+    body.append(step(len(body), Op.GT_I32, 0, 3))
+    sends.append(Send(ToHost(len(sends)), value=0, index=(1,), guard=len(body) - 1))
+    node = Node("N", layout_fields([("n", -3, 4)]), (Input("a", I32),), tuple(body), tuple(sends))
+    steps = compile_node(node, 65535).steps
+    assert sum(s.code in (Code.LT_I32, Code.LE_I32, Code.EQ_I32, Code.NE_I32) for s in steps) == 1
+    outputs = tuple(HostOutput(f"Y{n}", ("n",), I32) for n in range(len(sends)))
+    same_as_the_model(ProgramImage("guards", (node,), outputs), [HostToken(0, 0, (n,), 3 * n) for n in range(-3, 5)])
+
+
+def test_a_node_without_constants_is_one_instruction() -> None:
+    """Link of the training program: its product, the multiplicity from the array of sizes, and all that it sends."""
+    from upl_mlir.hw.engine import RtlEngine
+
+    module = upl.load(EXAMPLES / "training.upl", D=1).expanded().infer_domains().module
+    image = RtlEngine(module, {}, machine=None).image
+    (one,) = compile_node(image.nodes[image.node("Link")], 65535).steps
+    assert (one.code, len(one.sends), one.last) == (Code.MUL_F32, len(image.nodes[image.node("Link")].sends), True)
+    assert one.sends[0].table is not None
+    (only,) = compile_node(image.nodes[image.node("Res")], 65535).steps
+    assert only.code is Code.SEND
+    assert all(isinstance(send.guard, FieldGuard) for send in only.sends)
+
+
+def test_what_is_sent_later_keeps_its_register() -> None:
+    """Two products, both sent after the second one is made."""
+    body = (
+        step(0, Op.INPUT, immediate=0), step(1, Op.FIELD, immediate=0), step(2, Op.MUL_F32, 0, 0), step(3, Op.MUL_F32, 2, 0),
+    )  # fmt: skip
+    sends = (Send(ToHost(0), value=2, index=(1,)), Send(ToHost(1), value=3, index=(1,)))
+    node = Node("N", layout_fields([("n", 0, 3)]), (Input("a", F32),), body, sends)
+    image = ProgramImage("both", (node,), (HostOutput("Y", ("n",), F32), HostOutput("Z", ("n",), F32)))
+    same_as_the_model(image, [HostToken(0, 0, (n,), n + 1.5) for n in range(4)])
 
 
 def bad(op: Op, left: float, right: float, kind: ValueType = I32) -> str:

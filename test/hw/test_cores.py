@@ -1,14 +1,20 @@
 """Machines of several cores: placement, the token queue and its backing memory, programs against the interpreter, both
 simulators against each other, what stops a machine, and its description."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportAttributeAccessIssue=false
+# Amaranth's components are untyped.
+
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
@@ -23,8 +29,8 @@ from upl_mlir.hw.core.place import Placer, home_of
 from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
-from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine, parse_machine
+from upl_mlir.hw.image import GatherOp, HostOutput, Input, Node, ProgramImage, layout_fields, pack
+from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine, parse_machine, require_built
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
 from upl_mlir.hw.run import run_machine
@@ -103,8 +109,6 @@ def fan_out(count: int) -> ProgramImage:
 
 
 def first_gather() -> Node:
-    from upl_mlir.hw.image import GatherOp
-
     body = (Instruction(0, Op.INPUT, (), 0), Instruction(1, Op.FIELD, (), 0))
     return Node("M", layout_fields([("i", 0, 7)]), (Input("s", F32, GatherOp.ADD),), body, (Send(ToHost(0), 0, (1,)),))
 
@@ -129,8 +133,6 @@ def test_a_full_backing_memory_of_the_queue_is_an_error_that_says_its_size() -> 
 
 
 def changed(machine: Machine, **changes: Any) -> Machine:
-    import msgspec
-
     return msgspec.structs.replace(machine, matching=msgspec.structs.replace(machine.matching, **changes))
 
 
@@ -192,20 +194,20 @@ def test_any_box_of_indices_spreads(bits: list[int], cores: int, data: st.DataOb
     assert max(homes.values()) <= 2.0 * share + 3
 
 
-@pytest.mark.parametrize(
-    ("text", "cores", "wanted"),
-    [
-        ("i mod 4", 4, lambda i: i % 4),
-        ("i mod 3", 3, lambda i: i % 3),
-        ("(i + 1) mod 2 + 1", 4, lambda i: (i + 1) % 2 + 1),
-        ("i floordiv 16", 5, lambda i: i // 16),
-        ("(3*i - 7) mod 5", 16, lambda i: (3 * i - 7) % 5),
-        ("((i - 1) floordiv 6) mod 7", 7, lambda i: (i - 1) // 6 % 7),
-        ("-i mod 4", 4, lambda i: -i % 4),
-        ("2", 4, lambda _: 2),
-    ],
-)
-def test_expressions_of_placement(text: str, cores: int, wanted: Any) -> None:
+EXPRESSIONS: list[tuple[str, int, Callable[[int], int]]] = [
+    ("i mod 4", 4, lambda i: i % 4),
+    ("i mod 3", 3, lambda i: i % 3),
+    ("(i + 1) mod 2 + 1", 4, lambda i: (i + 1) % 2 + 1),
+    ("i floordiv 16", 5, lambda i: i // 16),
+    ("(3*i - 7) mod 5", 16, lambda i: (3 * i - 7) % 5),
+    ("((i - 1) floordiv 6) mod 7", 7, lambda i: (i - 1) // 6 % 7),
+    ("-i mod 4", 4, lambda i: -i % 4),
+    ("2", 4, lambda _: 2),
+]
+
+
+@pytest.mark.parametrize(("text", "cores", "wanted"), EXPRESSIONS)
+def test_expressions_of_placement(text: str, cores: int, wanted: Callable[[int], int]) -> None:
     image, machine, d = placed(f'B = "{text}"', cores)
     row = placement_rows(image, machine, d, encode(image, d, []))[1]
     for i in range(1, 61):
@@ -363,8 +365,6 @@ def both(simulation: Any, writes: list[Any], rows: Tokens) -> Any:
 
 
 def two_cores(machine: Machine = SMALL, cores: int = 2) -> Machine:
-    import msgspec
-
     return msgspec.structs.replace(machine, cores=cores)
 
 
@@ -394,8 +394,6 @@ def test_a_limit_of_cycles_ends_any_run() -> None:
     ],
 )
 def test_machines_that_are_not_built(text: str, message: str) -> None:
-    from upl_mlir.hw.machine import require_built
-
     with pytest.raises(UplError, match=f"(?s){message}"):
         require_built(parse_machine(text))
 

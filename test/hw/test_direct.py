@@ -131,6 +131,19 @@ def test_a_wrong_stride_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not np.array_equal(got, arrays["A"] @ arrays["B"])
 
 
+def test_sums_of_any_data_are_those_of_their_order() -> None:
+    """Data with which the order of additions changes bits: the run is re-executed, addition by addition, in binary32."""
+    program = upl.load(EXAMPLES / "matmul.upl", m=3, n=2, r=20)
+    random = np.random.default_rng(0)
+    arrays = {name: random.standard_normal(v.shape()).astype(np.float32) for name, v in program.inputs.items()}
+    engine = RtlEngine(program.infer_domains().module, {}, machine=DIRECT)
+    result = run_machine(engine.image, DIRECT, engine.inject(arrays), audit=True)
+    found = np.zeros((3, 2), np.float32)
+    for _, index, value in result.outputs:
+        found[index] = value
+    np.testing.assert_allclose(found, arrays["A"] @ arrays["B"], rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "constants", "stages", "along"),
     [

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.image import IndexField, layout_fields, pack, unpack
-from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation
 from upl_mlir.hw.matching_unit.gold import (
     CountError,
     Firing,
@@ -422,4 +422,4 @@ def test_verilog() -> None:
     assert "output activation__valid" in text
     assert math.log2(len(text)) > 10
     with pytest.raises(UplError, match="UPL1723"):
-        to_verilog(Machine(matching=Matching(organisation=Organisation.DIRECT)))
+        to_verilog(Machine(execution=Execution(units=2)))

@@ -1,5 +1,9 @@
 """Networks: whatever is sent arrives once, where it belongs, under any back pressure; routes; links."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportAttributeAccessIssue=false
+# Amaranth's components are untyped.
+
 from __future__ import annotations
 
 import random

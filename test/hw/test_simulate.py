@@ -166,7 +166,8 @@ def test_too_large_a_multiplicity_is_stranded() -> None:
 
 def test_a_full_store_names_the_limit() -> None:
     a, x = problem()
-    text = failure(matrix_vector(), matrix_vector_tokens(a, x), Machine(matching=Matching(organisation=Organisation.CAM, capacity=4)))
+    tiny = Machine(matching=Matching(organisation=Organisation.CAM, capacity=4))
+    text = failure(matrix_vector(), matrix_vector_tokens(a, x), tiny)
     assert "error[UPL1702]: the matching store is full: all 4 entries are in use when " in text
     assert "matching.capacity" in text
 

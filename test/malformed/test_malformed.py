@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from agreement.campaign import Tally
 
+import upl_mlir as upl
 from malformed import inputs
 from malformed.inputs import Answer, Input
+from upl_mlir.mlir_text import read_module
+from upl_mlir.pipeline import new_context
 
 SEEDS = 300
 
@@ -112,6 +115,15 @@ def test_the_workbench_reads_by_the_same_guard(tmp_path: Path) -> None:
     path.write_bytes(HOLES["width of an integer type"][0])
     got = inputs.answer(Input("mlir", ".mlir", path.read_bytes(), ("upl", "check", "FILE")), tmp_path)
     assert got.status == 1 and "f.mlir:1:35: error[UPL1002]" in got.err
+
+
+@pytest.mark.parametrize("text", ["builtin.module {\x1b}", "\x1b\nbuiltin.module {}", "builtin.module {} {"])
+def test_all_that_comes_out_of_a_reader_are_our_errors(text: str) -> None:
+    """Also where the first token is none, and from Python."""
+    with pytest.raises(upl.UplError, match=r"UPL100[23]"):
+        upl.load(text if text.startswith("b") else f"{text}{{")
+    with pytest.raises(upl.UplError, match=r"f.mlir:1:\d+: error\[UPL1002\]"):
+        read_module(text, "f.mlir", new_context())
 
 
 # -- crashes ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: int) -> Outcome:
         return Outcome(False, "", output[-2000:])
     if child.returncode < 0:
         endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
-        return Outcome(True, "no end" if endless else "a crash", output[-2000:])
+        at = re.search(r'File ".*?/(test/[\w/]+\.py)", line \d+ in (test_\w+)', output)  # as Python's faulthandler says
+        return Outcome(True, f"{at[1]}::{at[2]}" if at else "no end" if endless else "a crash", output[-2000:])
     if child.returncode != 1 and not failed:  # no such test, or pytest itself failed
         return Outcome(None, f"pytest ended with {child.returncode}", output[-2000:])
     return Outcome(True, failed[0] if failed else "?", output[-2000:])

