@@ -85,7 +85,8 @@ def line(name: str, constants: dict[str, float], folder: Path, stages: int) -> s
     records = 1 << max(0, hashed["peak_waiting"] - 1).bit_length()
     sizes = ", ".join(f"{k}={v:g}" for k, v in constants.items())
     cells = [
-        f"`{name}` {sizes}", hashed["cycles"], direct["cycles"], f"{direct['cycles'] / hashed['cycles'] - 1:+.1%}",
+        f"`{name}` {sizes}", hashed["cycles"], hashed["spills"],
+        direct["cycles"], f"{direct['cycles'] / hashed['cycles'] - 1:+.1%}",
         places, live, f"{places / live:.2f}", f"{record * records / live:.0f} + {hashed_rows / live:.0f}",
         f"{store_bits(d, store['places']) / live:.0f} + {rows / live:.0f}", store["rows"], store["put_off"],
         "yes" if same else "no: order of additions",
@@ -119,7 +120,7 @@ def main() -> int:
     parser.add_argument("--only", help="these programs only")
     parser.add_argument("--stages", type=int, default=1, help="window of the field that streams (default 1)")
     arguments = parser.parse_args()
-    titles = ["program", "cycles hashed", "cycles direct", "", "places", "most waiting", "places / waiting",
+    titles = ["program", "cycles hashed", "spills", "cycles direct", "", "places", "most waiting", "places / waiting",
               "bits a token, hashed: store + rows", "bits a token, direct: store + rows", "rows", "put off",
               "same outputs"]  # fmt: skip
     print("| " + " | ".join(titles) + " |")

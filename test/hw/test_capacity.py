@@ -26,38 +26,40 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def machine(capacity: int, spill: int = 4096) -> Machine:
     ways = min(4, capacity)
     return Machine(
-        matching=Matching(organisation=Organisation.HASHED, capacity=capacity, ways=ways, spill_capacity=spill)
-    )
+        matching=Matching(
+            organisation=Organisation.HASHED, capacity=capacity, ways=ways, spill_capacity=spill, backing_latency_cycles=1
+        )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def training() -> tuple[RtlEngine, dict[str, np.ndarray]]:
-    """The perceptron's training program; binary32 is exact on the data."""
-    program = upl.load(EXAMPLES / "training.upl", D=1, eta=0.5).expanded().infer_domains()
+def perceptron() -> tuple[RtlEngine, dict[str, np.ndarray]]:
+    """The perceptron; binary32 is exact on the data."""
+    program = upl.load(EXAMPLES / "perceptron.upl", D=1).infer_domains()
     random = np.random.default_rng(1)
     arrays = {name: random.integers(0, 2, v.shape()).astype(np.float32) for name, v in program.inputs.items()}
     return RtlEngine(program.module, {}, machine=machine(1024)), arrays
 
 
-def test_every_capacity_gives_the_same_result(training: tuple[RtlEngine, dict[str, np.ndarray]]) -> None:
-    engine, arrays = training
+def test_every_capacity_gives_the_same_result(perceptron: tuple[RtlEngine, dict[str, np.ndarray]]) -> None:
+    engine, arrays = perceptron
     tokens = tuple(engine.inject(arrays))
     cycles: dict[int, int] = {}
     results: set[bytes] = set()
     spills: dict[int, int] = {}
-    for power in range(11):
+    for power in range(10):
         result = engine.on(machine(1 << power)).run_tokens(tokens)
         cycles[1 << power], spills[1 << power] = result.stats.cycles, result.stats.spills
         results.add(b"".join(a.tobytes() for a in result.outputs.values()))
     assert len(results) == 1
-    assert spills[1024] == 0 < spills[1]
+    assert spills[512] == 0 < spills[1]
     # A store of one size may be luckier than the next one; over two steps more room is never slower.
-    assert all(cycles[1 << p] >= cycles[1 << p + 2] for p in range(9)), cycles
-    assert cycles[1] > 4 * cycles[1024]
+    assert all(cycles[1 << p] >= cycles[1 << p + 2] for p in range(8)), cycles
+    assert cycles[1] > 4 * cycles[512]
 
 
-def test_too_little_backing_memory_is_the_capacity_error(training: tuple[RtlEngine, dict[str, np.ndarray]]) -> None:
-    engine, arrays = training
+def test_too_little_backing_memory_is_the_capacity_error(perceptron: tuple[RtlEngine, dict[str, np.ndarray]]) -> None:
+    engine, arrays = perceptron
     tokens = tuple(engine.inject(arrays))
     enough = 0
     for spill in (4, 16, 64, 256, 1024):
@@ -75,7 +77,7 @@ def test_random_programs_keep_to_it() -> None:
     tried = 0
     for seed in range(9000, 9040):
         case = case_of(generate(seed, 3), seed)
-        if not case.exact_single or tried == 6:
+        if not case.exact_single or tried == 4:
             continue
         program = upl.load(case.text)
         arrays = host_arrays(program, case.params, seed)
@@ -89,7 +91,8 @@ def test_random_programs_keep_to_it() -> None:
             assert e.diagnostics[0].code in NOT_ON_THE_MACHINE, str(e)
             continue
         tried += 1
-        for result in results:
-            assert all(np.array_equal(wanted[n], a) for n, a in result.outputs.items()), seed
+        for name, values in results[0].outputs.items():
+            assert all(np.array_equal(r.outputs[name], values, equal_nan=values.dtype.kind == "f") for r in results), seed
+            assert case.smooth or np.array_equal(wanted[name], values), seed  # functions have last bits of their own
         assert results[0].stats.cycles <= results[2].stats.cycles
-    assert tried == 6
+    assert tried == 4

@@ -389,8 +389,8 @@ def test_a_limit_of_cycles_ends_any_run() -> None:
     ("text", "message"),
     [
         ('cores = 17\n[matching]\norganisation = "hashed"', "UPL1723.*cores = 17 is not built yet.*at most 16"),
-        ("cores = 2", r"(?s)UPL1723.*cores = 2 of organisation \"cam\""),
-        ('[host]\nports = 2', "UPL1723.*host.ports"),
+        ('cores = 2\n[matching]\norganisation = "cam"', r"(?s)UPL1723.*cores = 2 of organisation \"cam\""),
+        ('[host]\nports = 2\n[matching]\norganisation = "cam"', "UPL1723.*host.ports"),
     ],
 )
 def test_machines_that_are_not_built(text: str, message: str) -> None:

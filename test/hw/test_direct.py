@@ -148,6 +148,7 @@ def test_sums_of_any_data_are_those_of_their_order() -> None:
     ("name", "constants", "stages", "along"),
     [
         ("training", {"D": 4, "eta": 0.5}, 2, "d"),  # the host sends example by example
+        ("upsample", {"m": 4, "n": 6}, 1, "q"),  # summands of later gathers come while operations are under way
         ("triangular_solve", {"n": 6}, 1, None),  # no windows: some gathers have no summands
         ("jacobi1d", {"T": 6, "n": 6}, 1, "t"),  # the ends run ahead: their tokens are put off
     ],

@@ -32,7 +32,8 @@ from upl_mlir.hw.system.layouts import System
 
 CLASSES = ("masked", "parity", "end check", "silent")
 PARTS = ("valid", "tag", "count", "mask", "value")
-_FIELDS = {"valid": ("valid",), "tag": ("class", "node", "tag"), "count": ("left", "total"), "mask": ("present", "place")}
+"""Parts of a record: the mask are the inputs that are present in a record that inputs share."""
+_FIELDS = {"valid": ("valid",), "tag": ("class", "node", "tag"), "count": ("left", "total"), "mask": ("present",)}
 
 
 @dataclass(frozen=True)

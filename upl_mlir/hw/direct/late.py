@@ -15,6 +15,8 @@ from upl_mlir.hw.core.layouts import Dimensions, token_layout
 
 LATE_DEPTH = 256
 """Tokens that can be put off at a time."""
+GAP = 3
+"""Cycles from one of them to the next, at least: results of the reducer get turns in the gaps."""
 PATIENCE = 15
 """Cycles after which one of them goes before new tokens."""
 
@@ -25,7 +27,7 @@ def put_off(m: Module, d: Dimensions, token: stream.Interface, onward: stream.In
     m.submodules.late = late = SyncFIFOBuffered(width=layout.size, depth=LATE_DEPTH)
     waited, turn = Signal(range(PATIENCE + 1)), Signal()
     m.d.comb += [
-        turn.eq(late.r_rdy & (~token.valid | (waited == PATIENCE))),
+        turn.eq(late.r_rdy & (waited >= GAP) & (~token.valid | (waited == PATIENCE))),
         onward.payload.eq(Mux(turn, data.View(layout, late.r_data), token.payload)),
         onward.valid.eq(token.valid | turn),
         late.r_en.eq(turn & onward.ready),

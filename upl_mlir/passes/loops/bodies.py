@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import AlongOp, InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
 from upl_mlir.passes.loops.graph import resolve
-from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Kind, Number, Term, kind_of
+from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Kind, Number, Term, inner_first, kind_of
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
@@ -62,7 +62,10 @@ class Bodies:
 
     def compute(self, v: SSAValue, env: Mapping[str, IndexExpr], at: Cons) -> Term:
         """The term of a value at the instance `env`, under the constraints `at`."""
-        return self._term(resolve(v), env, at, {})
+        memo: dict[SSAValue, Term] = {}
+        for part in inner_first(resolve(v), _operands):
+            self._term(part, env, at, memo)
+        return memo[resolve(v)]
 
     def _term(self, v: SSAValue, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]) -> Term:
         if v not in memo:
@@ -115,6 +118,15 @@ class Bodies:
         if isinstance(op, _WEAK) and isinstance(term, Apply):
             return Apply(wanted, term.op, term.args)
         return Convert(wanted, term)
+
+
+def _operands(v: SSAValue) -> list[SSAValue]:
+    """The values that a value is computed from in its body."""
+    if isinstance(v, BlockArgument):
+        return []
+    op = v.owner
+    assert isinstance(op, Operation)
+    return [resolve(o) for o in op.operands]
 
 
 def _is_literal(op: object) -> bool:

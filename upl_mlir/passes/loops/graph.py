@@ -29,6 +29,9 @@ SUM = 1_000_000
 WORTH = 8
 """Recomputing up to this much (in additions) for each element is cheaper than an array."""
 
+DEEPEST = 32
+"""Through so many nodes a value is computed where it is used, if each of them uses it once."""
+
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
 _FUNCTIONS = (math.ExpOp, math.LogOp, math.SinOp, math.CosOp, math.TanOp, math.TanhOp, math.Atan2Op, math.ErfOp,
@@ -150,6 +153,15 @@ class Graph:
                 self._visit((op.symbol, op.symbol), seen, order)
         for p in reversed(order):  # users first
             self._decide(p)
+        depth: dict[Port, int] = {}
+        for p in order:  # chains of nodes are cut here and there: terms are made by recursion
+            inner = [
+                q for a in self.into.get(p, ()) if resolve(a.send.value) not in self.stored_values
+                for q in self.used_ports(a.send.value)
+            ]  # fmt: skip
+            depth[p] = 1 + max((depth.get(q, 0) for q in inner if q not in self.stored_ports), default=0)
+            if depth[p] % DEEPEST == 0 and not isinstance(self.ends[p[0]], OutputOp):
+                self.stored_ports.add(p)
 
     def _gathers(self, p: Port) -> bool:
         op = self.ends[p[0]]

@@ -19,7 +19,21 @@ from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Entry, Fold, Get, IndexValue, Kind, Number, Part, Term
+from upl_mlir.passes.loops.terms import (
+    Apply,
+    Choice,
+    Convert,
+    Entry,
+    Fold,
+    Get,
+    IndexValue,
+    Kind,
+    Number,
+    Part,
+    Term,
+    arguments,
+    inner_first,
+)
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
@@ -31,6 +45,11 @@ def factors(body: Term) -> tuple[Term, Term] | None:
 
 def names_in(t: Term) -> frozenset[str]:
     """The fields and iterators that a term depends on (not those of folds inside it)."""
+    return frozenset[str]().union(*map(_own_names, inner_first(t, arguments)))
+
+
+def _own_names(t: Term) -> frozenset[str]:
+    """The same without those of its arguments."""
     match t:
         case Number():
             return frozenset()
@@ -38,12 +57,8 @@ def names_in(t: Term) -> frozenset[str]:
             return e.names
         case Get(_, _, index):
             return frozenset(n for e in index for n in e.names)
-        case Entry(_, _, at):
-            return names_in(at)
-        case Convert(_, arg):
-            return names_in(arg)
-        case Apply(_, _, args):
-            return frozenset[str]().union(*map(names_in, args))
+        case Entry() | Convert() | Apply():
+            return frozenset()
         case Fold(_, _, parts, count):
             out = frozenset() if count is None else count.names
             for p in parts:
@@ -79,10 +94,11 @@ class Splitter:
     def _inside(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         """A term with its sums of products replaced by elements of new arrays."""
         memo = (id(t), cons)
-        found = self._memo.get(memo)
-        if found is None:
-            found = self._memo[memo] = self._replaced(t, names, cons)
-        return found
+        if memo not in self._memo:
+            for part in inner_first(t, arguments):
+                if (id(part), cons) not in self._memo:
+                    self._memo[id(part), cons] = self._replaced(part, names, cons)
+        return self._memo[memo]
 
     def _replaced(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         match t:

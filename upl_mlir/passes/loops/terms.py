@@ -9,9 +9,10 @@ shared, never copied: identity is equality.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from xdsl.dialects.builtin import f32, f64, i1, i64
 from xdsl.ir import Attribute, Operation
@@ -144,6 +145,42 @@ class Choice:
 
 
 Term = Number | IndexValue | Get | Entry | Apply | Convert | Fold | Choice
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def inner_first(whole: T, parts: Callable[[T], Iterable[T]]) -> list[T]:
+    """Everything inside of something, and itself, each once and after its parts.
+
+    What is recursive and remembers what it has done is called in this order, so that it goes one step deep only: bodies may
+    be thousands of operations long.
+    """
+    out: list[T] = []
+    seen = {whole}
+    stack = [(whole, iter(parts(whole)))]
+    while stack:
+        at, rest = stack[-1]
+        for part in rest:
+            if part not in seen:
+                seen.add(part)
+                stack.append((part, iter(parts(part))))
+                break
+        else:
+            out.append(at)
+            stack.pop()
+    return out
+
+
+def arguments(t: Term) -> tuple[Term, ...]:
+    """The terms that a term applies an operation to; none of a fold or a choice, whose parts have conditions."""
+    match t:
+        case Apply(_, _, args):
+            return args
+        case Convert(_, arg) | Entry(_, _, arg):
+            return (arg,)
+        case _:
+            return ()
 
 
 def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:

@@ -30,6 +30,8 @@ from upl_mlir.passes.loops.terms import (
     Number,
     Part,
     Term,
+    arguments,
+    inner_first,
 )
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -61,8 +63,13 @@ class Values:
         key = (t, id(env))
         found = self.code.scope.find(key)
         if found is None:
-            found = self._value(t, env)
-            self.code.scope.known[key] = found
+            inner = inner_first(t, arguments) if arguments(t) else [t]
+            for part in inner:
+                key = (part, id(env))
+                found = self.code.scope.find(key)
+                if found is None:
+                    found = self.code.scope.known[key] = self._value(part, env)
+            assert found is not None
         return found
 
     def _value(self, t: Term, env: Env) -> SSAValue:
