@@ -29,7 +29,8 @@ ABOUT = {
         "Random right programs on every engine, against the interpreter. On dyadic data, for which no order "
         "of summands rounds, results are compared bit by bit; programs with `sin`, `exp`, `tanh`, … and "
         "relaxed sums that round, within rounding. An engine refuses a program that is not in its class "
-        "(UPL18xx: no native code; UPL17xx: the machine is too small, or lacks an operation)."
+        "(UPL18xx: no native code; UPL17xx: the machine is too small, or lacks an operation). "
+        "Known and not mended: seed 1000685 is right, and refused with UPL1823."
     ),
     "gradients": (
         "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), "

@@ -23,7 +23,7 @@ from upl_mlir.hw.results import HostToken
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended
+from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
 from upl_mlir.hw.system.layouts import System
 
 F32, I32, BOOL = ValueType.F32, ValueType.I32, ValueType.BOOL
@@ -322,7 +322,7 @@ def test_both_simulators_agree_in_every_cycle(machine: Path) -> None:
     for n, t in enumerate(tokens):
         node = engine.image.nodes[t.node]
         rows[n] = (pack(node.fields, t.index, "")[0], 0, t.node, t.input, t.multiplicity, to_bits(t.value, F32), 0)
-    reports = []
+    reports: list[Report] = []
     for simulation in (AmaranthSimulation(system), CompiledSimulation(system)):
         simulation.configure(words.writes)
         reports.append(simulation.run(rows, 2000, checks=2000))

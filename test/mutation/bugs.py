@@ -252,13 +252,6 @@ BUGS: tuple[Bug, ...] = (
         NATIVE,
     ),
     Bug(
-        "f32 is not rounded",
-        "passes/loops/equations.py",
-        "return Number(kind, term.value) if isinstance(term, Number) else Convert(kind, term)",
-        "return term",
-        NATIVE,
-    ),
-    Bug(
         "new elements go over old ones that are still read",
         "passes/loops/order.py",
         "if free and reads[1] & writes[0] and not reads[0] & writes[1]:",

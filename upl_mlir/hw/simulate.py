@@ -69,7 +69,8 @@ def simulate(
     drawn when the simulation begins.  `add_latency_cycles` (default: the machine's) is the time of an addition,
     `execute_latency_cycles` the time from an activation to its first token.  `progress(cycles, firings)` is called now
     and then.  `fault` builds a defect in.  A machine whose store is `hashed` is RTL as a whole: there the latencies, `fault`
-    and `progress` of the bench do not apply; `watch` is given what the cores did there, and nothing here.  `vcd` is a file for the waveforms of all signals of the matching unit.
+    and `progress` of the bench do not apply; `watch` is given what the cores did there, and nothing here.  `vcd` is a file
+    for the waveforms of all signals of the matching unit.
 
     Raises `UplError`: UPL1701 tokens are stranded; UPL1702 the matching store is full; UPL1703 a fault of the machine
     (`patience_cycles` without progress); UPL1704 an activation whose index is open; UPL1705 summands that disagree on

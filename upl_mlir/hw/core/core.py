@@ -93,6 +93,9 @@ MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in 
 CHECKSUM_BITS = 32
 BUFFER = 2
 """Depth of the queues at the ports."""
+HOST_BURST = 128
+"""Depth of the queue for tokens of the host where there are several cores: the host gives its tokens in order, many for one
+core after the other, and the other cores need something to do meanwhile."""
 
 
 def configuration_ports() -> dict[str, Any]:
@@ -180,7 +183,7 @@ class Core(wiring.Component):
         m.submodules.execution = execution = Execution(d)
         m.submodules.activations = activations = SyncFIFOBuffered(width=activation_layout(d).size, depth=32)
         m.submodules.queue = queue = TokenQueue(token.size, d.queue_front, d.queue_words, d.backing_cycles)
-        m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=BUFFER)
+        m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=HOST_BURST if d.network else BUFFER)
         m.submodules.outputs = outputs = SyncFIFO(width=token.size, depth=BUFFER)
         placer = Placer(d) if d.network else None
         setting = self._load(m, matching, execution, placer)
@@ -340,8 +343,10 @@ class Core(wiring.Component):
             watch.added.eq(matching.added),
         ]
 
-    def _load(self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None) -> data.View:
-        """The configuration bus: a staging register, from which a row goes into the memory that is selected.  The settings."""
+    def _load(
+        self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None
+    ) -> data.View:
+        """The configuration bus: a staging register, from which a row goes into the selected memory.  The settings."""
         layout = settings_layout(self.d)
         setting: data.View = layout.const(settings(self.d))
         targets = {

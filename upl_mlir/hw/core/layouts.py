@@ -99,7 +99,8 @@ class Dimensions:
     latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has
     `gather_sets` sets (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has
     `queue_front` tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another
-    core. `adjustable`: less than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
+    core. `adjustable`: less than all of it can be used, see `settings.py`. `parity`: words of the
+    stores have a bit that makes their parity even."""
 
     tag_bits: int = 40
     max_fields: int = 6
