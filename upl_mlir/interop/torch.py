@@ -1,6 +1,6 @@
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportUntypedBaseClass=false, reportAttributeAccessIssue=false
-# pyright: reportUntypedFunctionDecorator=false, reportUnknownLambdaType=false
+# pyright: reportUntypedFunctionDecorator=false, reportUnknownLambdaType=false, reportIncompatibleMethodOverride=false
 # (an extra, which need not be there; JAX and PyTorch are typed in part)
 """A UPL program as a function for PyTorch, with its derivative: `torch_function`.  Needs the extra `torch`."""
 
