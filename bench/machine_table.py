@@ -1,7 +1,7 @@
 """The table of docs/machine_table.md: the perceptron's training on machines of 1 to 16 cores, and what they cost.
 
-    make machine-table                                     # all of it; finished runs are taken from build/machine-table
-    .venv/bin/python bench/machine_table.py --cores 1 2    # the others are then said to be missing, if they are not kept
+make machine-table                                     # all of it; finished runs are taken from build/machine-table
+.venv/bin/python bench/machine_table.py --cores 1 2    # the others are then said to be missing, if they are not kept
 """
 
 from __future__ import annotations
@@ -39,21 +39,26 @@ class Case:
     file: str
     define: dict[str, Any]
     queue: int = 4096
-    """Tokens of backing memory of each core's token queue."""
+    """Tokens of backing memory of each core's token queue; records of that of its store, too."""
+    records: int = 1024
+    """Records of each core's store, if it is `hashed`."""
 
 
 CASES = (
     Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
     Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 15),
 )
-CAPACITY = {Organisation.CAM: 256, Organisation.HASHED: 1024, Organisation.DIRECT: 8192}
+CAPACITY = {Organisation.CAM: 256, Organisation.DIRECT: 8192}
 """`cam` and `direct` have no backing memory; more comparators than 256 cannot be simulated, nor built."""
 
 
 def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    matching = Matching(organisation=organisation, capacity=CAPACITY[organisation], queue_capacity=case.queue)
+    capacity = case.records if organisation is Organisation.HASHED else CAPACITY[organisation]
+    matching = Matching(
+        organisation=organisation, capacity=capacity, spill_capacity=case.queue, queue_capacity=case.queue
+    )
     return Machine(name=organisation.value, cores=cores, matching=matching)
 
 
@@ -85,7 +90,7 @@ class Table:
         graph = dependences(program, bound, dense, Machine().execution)
         sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
         counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
-        queue = f", token queues of {case.queue:,}" if case.queue != Matching().queue_capacity else ""
+        queue = f", {case.records:,} records, {case.queue:,} in each backing memory" if case.records != 1024 else ""
         lines = [f"`examples/{case.file}`, {sizes}; {counts}{queue}.", ""]
         lines += _markdown([
             ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
@@ -135,7 +140,11 @@ class Table:
         lines += ["One core, and what joins four, on an ECP5; whole machines are composed of them.", ""]
         head = ["part", "LUT sites", "LUT4", "flip-flops", "block RAMs", "multipliers", "MHz"]
         rows, missing = [head], list[str]()
-        for organisation, capacity in ((Organisation.CAM, 16), (Organisation.HASHED, 1024), (Organisation.DIRECT, 1024)):
+        for organisation, capacity in (
+            (Organisation.CAM, 16),
+            (Organisation.HASHED, 1024),
+            (Organisation.DIRECT, 1024),
+        ):
             cores = 4 if organisation is Organisation.HASHED else 1
             wanted = Machine(name=organisation.value, cores=cores,
                              matching=Matching(organisation=organisation, capacity=capacity))  # fmt: skip
@@ -198,7 +207,9 @@ def _markdown(rows: list[list[str]]) -> list[str]:
 def main() -> int:
     """Write the page."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 16], help="run these; others only if they are kept")
+    p.add_argument(
+        "--cores", type=int, nargs="+", default=[1, 2, 4, 16], help="run these; others only if they are kept"
+    )
     names = [o.value for o in Organisation]
     p.add_argument("--only", choices=names, nargs="+", default=names, help="run these organisations; likewise")
     p.add_argument("--no-synthesis", action="store_true", help="leave out what a core costs")
