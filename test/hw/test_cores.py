@@ -121,10 +121,10 @@ def test_many_tokens_at_once_go_to_one_core() -> None:
 
 
 def test_a_full_backing_memory_of_the_queue_is_an_error_that_says_its_size() -> None:
-    """A slow store: what is sent to it meanwhile waits in the queue."""
+    """A slow store: what is sent to it meanwhile waits in the unit (1024 tokens), then in the queue."""
     machine = changed(SMALL, capacity=4, spill_capacity=1023, queue_capacity=1, backing_latency_cycles=200)
     image = crowd()
-    tokens = [HostToken(1, 1, (0, 0, 0), 1.0), *(HostToken(0, 0, (i,), 1.0) for i in range(8))]
+    tokens = [HostToken(1, 1, (0, 0, 0), 1.0), *(HostToken(0, 0, (i,), 1.0) for i in range(32))]
     with pytest.raises(UplError) as caught:
         run_machine(image, machine, tokens, simulator="amaranth", max_cycles=30_000)
     assert "UPL1702]: the token queue is full when a token for M.x<" in str(caught.value)
@@ -137,12 +137,12 @@ def changed(machine: Machine, **changes: Any) -> Machine:
 
 
 def crowd() -> ProgramImage:
-    """Eight activations send 64 tokens each that cover 4 indices and wait."""
+    """Activations that send 64 tokens each, which cover 4 indices and wait."""
     step = Instruction
     body = (step(0, Op.INPUT, (), 0), step(1, Op.FIELD, (), 0), step(2, Op.CONST_I32, (), 0), step(3, Op.CONST_I32, (), 63))
     wide = Send(ToNode(1, 0), value=0, index=(1, 4, None), multiplicity=Constant(4), loops=(Loop(4, 2, 3),))
-    first = Node("N", layout_fields([("i", 0, 7)]), (Input("a", F32),), body, (wide,))
-    second = Node("M", layout_fields([("i", 0, 7), ("j", 0, 63), ("k", 0, 3)]), (Input("x", F32), Input("y", F32)))
+    first = Node("N", layout_fields([("i", 0, 31)]), (Input("a", F32),), body, (wide,))
+    second = Node("M", layout_fields([("i", 0, 31), ("j", 0, 63), ("k", 0, 3)]), (Input("x", F32), Input("y", F32)))
     return ProgramImage("crowd", (first, second))
 
 

@@ -72,7 +72,7 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: int) -> Outcome:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (\S+(?:\[.*?\](?= - |$))?)", output)
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) ([^\s[]+(?:\[.*?\])?)(?= - |$)", output)
     if child.returncode == 0:
         return Outcome(False, "", output[-2000:])
     if child.returncode < 0:
