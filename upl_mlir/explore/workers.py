@@ -21,8 +21,17 @@ def _begin() -> None:
     def leave(_number: int, _frame: FrameType | None) -> None:
         sys.exit(1)
 
+    def ignored(what: sys.UnraisableHookArgs) -> None:
+        # The signal came while a finaliser ran, which swallows exceptions: leave a moment later.
+        if issubclass(what.exc_type, SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+        else:
+            sys.__unraisablehook__(what)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGALRM, leave)
+    sys.unraisablehook = ignored
 
 
 @contextmanager
