@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test lint oracle bench machine-table docs clean distclean setup soak reliability mutants
+.PHONY: help demo test test-slow lint oracle bench machine-table docs clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -39,6 +39,9 @@ test: lint ## lint, then lit (the tools), then pytest (everything else)
 	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
 	@echo "==> pytest"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+test-slow: .venv/.installed ## the tests that `make test` leaves out for time: machines of their own, sweeps, seeded bugs
+	@$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
 
 soak: .venv/.installed ## a million operands for each floating-point unit, random programs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)
 	@PYTHONPATH=test/hw $(BIN)/python -m soak_fp --minutes 0

@@ -33,6 +33,27 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+SLOW = (
+    "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_synth.py", "hw/test_faults.py", "hw/formal/test_paths.py",
+    "hw/test_functions.py::test_the_core_computes", "hw/test_floating_point.py::test_compiled_units",
+    "hw/test_board.py::test_the_verilog_has_no_warnings", "hw/test_cores.py::test_both_simulators",
+    "hw/test_examples.py::test_gradient", "mutation/", "explore/test_run.py",
+    "tools/test_quota.py::test_too_complex_is_said_in_time[operations]",
+    "tools/test_quota.py::test_too_complex_is_said_in_time[calls that count little]",
+    "tools/test_garbage.py::test_mutated_programs_in_passes[1]", "tools/test_garbage.py::test_mutated_programs_in_passes[2]",
+)  # fmt: skip
+"""Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
+it stays below ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests."""
+    for item in items:
+        if item.nodeid.removeprefix("test/").startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository."""

@@ -55,7 +55,7 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: int) -> Outcome:
         "UPL_CACHE_DIR": str(folder / "cache"),
     }
     (folder / "cache").mkdir(mode=0o700, exist_ok=True)
-    command = [sys.executable, "-P", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-P", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests]
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
