@@ -303,7 +303,7 @@ def lanes(trace: Trace, columns: int = 200) -> list[list[int]]:
     last = max(cycle for _, cycle in trace.places) + 1
     out = [[0] * columns for _ in range(max(core for core, _ in trace.places) + 1)]
     for e, (core, cycle) in zip(trace.events, trace.places, strict=True):
-        if isinstance(e, Firing):
+        if isinstance(e, Firing) and core >= 0:
             out[core][cycle * columns // last] += 1
     return out
 

@@ -331,3 +331,34 @@ def test_a_long_trace_is_read_window_by_window(browser: Any, tmp_path: Path) -> 
     for event in (60_000, 30_001, 1):
         found.seek(event)
     assert found.complaints == []
+
+
+def test_a_machine_has_a_lane_for_each_core(browser: Any, tmp_path: Path) -> None:
+    program = upl.load(
+        "program lanes\nparam n >= 1\ninput A<i> in 0<=i<n { -> M.a }\noutput Y<i>\nnode M<i> { in a; 2*a -> Y<i> }\n"
+    )
+    ran, _ = record(program, {"A": np.arange(8.0)})
+    # As on two cores: the firings of M in turn, five cycles apart; what the host does has no core.
+    places: list[list[int]] = []
+    fired, host = 0, True
+    for e in ran.events:
+        if isinstance(e, Firing):
+            host = ran.nodes[e.node] != "M"
+            fired += not host
+        places.append([-1 if host else fired % 2, 5 * fired])
+    ran.places = places
+    path = tmp_path / "lanes.html"
+    path.write_text(view(program, trace=ran), encoding="utf-8")
+    found = _Opened(browser, path)
+    lanes = found.page.locator("#lanes .lane")
+    assert lanes.count() == 2
+    assert [t.split(":")[1].split(" in")[0] for t in lanes.locator("title").all_text_contents()] == [" 4 firings"] * 2
+    box = found.page.locator("#lanes").bounding_box()
+    assert box is not None and box["height"] >= 20 and box["width"] > 1000
+    lit = "[...document.querySelectorAll('#lanes .lane.active')].map(e => e.dataset.core).join()"
+    for number, (core, cycle) in enumerate(places, 1):
+        found.seek(number)
+        said = found.page.text_content("#event") or ""
+        assert ("host" if core < 0 else f"core {core}, cycle {cycle}") in said
+        assert found.page.evaluate(lit) == ("" if core < 0 else str(core))
+    assert found.complaints == []
