@@ -1,14 +1,20 @@
-"""How long a picture takes: programs of 50 and 200 nodes, each with two inputs, laid out and written.
+"""How long pictures and pages take: programs of 50 and 200 nodes laid out and written, a page with a long trace.
 
-    python -m bench.picture
+Part `picture` of `make bench`; beside each picture the text for Graphviz of the same program, which lays nothing out.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+
+import numpy as np
 
 import upl_mlir as upl
+from bench.report import Row, interleaved
+from upl_mlir.replay import record
+from upl_mlir.viewing import view
 
 
 def program(nodes: int, seed: int = 1) -> str:
@@ -27,16 +33,29 @@ def program(nodes: int, seed: int = 1) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Print seconds by the clock and of the processor."""
-    upl.draw(upl.load(program(2))).svg()  # the engine starts once
-    for nodes in (50, 200):
+LONG = "program long\nparam n >= 1\ninput A<i> in 0<=i<n { -> M.a }\noutput Y<i>\nnode M<i> { in a; 2*a -> Y<i> }\n"
+
+
+def timed(action: Callable[[], object]) -> Callable[[], float]:
+    """Seconds of an action."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        action()
+        return time.perf_counter() - start
+
+    return once
+
+
+def rows() -> list[Row]:
+    """Pictures of 50 and of 200 nodes, and the page of a run of a million events beside one of ten thousand."""
+    out: list[Row] = []
+    for nodes, aim in ((50, "<= 2"), (200, "<= 10")):
         p = upl.load(program(nodes)).infer_domains()
-        wall, cpu = time.perf_counter(), time.process_time()
-        size = len(upl.draw(p).svg())
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        print(f"{nodes:4d} nodes: {wall:5.2f} s by the clock, {cpu:5.2f} s of the processor, {size} characters")
-
-
-if __name__ == "__main__":
-    main()
+        svg, dot = interleaved(timed(lambda p=p: upl.draw(p).svg()), timed(lambda p=p: upl.draw(p).dot()), runs=3)
+        out.append(Row(f"picture of {nodes} nodes, laid out", svg, "s", aim, "as text for Graphviz", dot))
+    p = upl.load(LONG)
+    long, short = (record(p, {"A": np.arange(float(n))})[0] for n in (250_000, 2_500))
+    page, small = interleaved(timed(lambda: view(p, trace=long)), timed(lambda: view(p, trace=short)), runs=1)
+    out.append(Row("page with a trace of a million events, written", page, "s", "", "ten thousand", small))
+    return out

@@ -14,7 +14,7 @@ from typing import Any
 HERE = Path(__file__).parent
 RUNS = 7
 TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "cost": "Cost of derivatives",
-          "token": "Token engine"}  # fmt: skip
+          "token": "Token engine", "picture": "Pictures"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The benchmarks: `make bench` measures and writes `bench/RESULTS.md` and `bench/results.json`.
 
 Each figure is the median of interleaved runs, with a peer measured in the same run, because machines differ and drift.
-Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, native.
+Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, picture, native.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 # ruff: noqa: E402
 
 import upl_mlir as upl
-from bench import compile_time, cost, report, token_engine
+from bench import compile_time, cost, picture, report, token_engine
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api import Compiled
 
@@ -108,8 +108,14 @@ def tokens() -> None:
     record("token", token_engine.rows())
 
 
+def pictures() -> None:
+    """How long pictures take."""
+    record("picture", picture.rows(), "Medians of three runs; the page was written once after one to warm up.")
+
+
 PARTS: dict[str, Callable[[], None]] = {
-    "tools": tools, "compile": compilation, "cost": costs, "token": tokens, "native": native,
+    "tools": tools, "compile": compilation, "cost": costs, "token": tokens, "picture": pictures,
+    "native": native,
 }  # fmt: skip
 
 
