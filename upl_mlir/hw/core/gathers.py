@@ -26,7 +26,6 @@ from upl_mlir.hw.core.inplace import InPlace
 from upl_mlir.hw.core.layouts import (
     FIRST_GATHER,
     LAST_PIPELINED,
-    LATENCY_BITS,
     MODE_BITS,
     VALUE_BITS,
     Dimensions,
@@ -36,7 +35,7 @@ from upl_mlir.hw.core.layouts import (
     key_layout,
     token_layout,
 )
-from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.reducer import Reducer
 from upl_mlir.hw.core.store import gather_shape
 
@@ -68,21 +67,11 @@ class Gathers(wiring.Component):
                 "failing": Out(token_layout(d)),
                 "stopped": In(1),
                 "idle": Out(1),
-                "used": Out(range(shape.sets * d.ways + d.spill_words + 2)),
-                "spilled": Out(range(d.spill_words + 2)),
                 "summing": Out(1),
                 "waiting": Out(1),
-                "spilling": Out(1),
-                "detouring": Out(1),
                 "look": In(shape.set_bits),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "looked_key": Out(key_layout(d)),
-                "looked_state": Out(shape.state),
                 "mask": In(shape.set_bits, init=shape.sets - 1),
-                "words": In(range(d.spill_words + 1), init=d.spill_words),
-                "cycles": In(LATENCY_BITS, init=d.backing_cycles),
-                "last_way": In(d.way_bits, init=d.ways - 1),
+                **service_ports(d, shape),
             }
         )
 
@@ -128,9 +117,7 @@ class Gathers(wiring.Component):
             home.eq(set_of((probe["class"], probe.node, probe.tag), self.shape.set_bits) & self.mask),
             records.address.eq(Mux(takes, home, Mux(working, at_set, self.look))), records.fresh.eq(takes),
             records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & ~stopped),
-            records.look_way.eq(self.look_way), records.look_spilled.eq(self.look_spilled),
-            self.looked_key.eq(records.looked_key), self.looked_state.eq(records.looked_state),
-            records.words.eq(self.words), records.cycles.eq(self.cycles), records.last_way.eq(self.last_way),
+            *handed_on(self, records),
         ]  # fmt: skip
         with m.If(takes):
             m.d.sync += [
@@ -306,7 +293,7 @@ class Gathers(wiring.Component):
             with m.Elif(failing != Failure.NONE):
                 m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
         m.d.comb += [
-            self.idle.eq(~working & (live == 0)), self.used.eq(records.used), self.spilled.eq(records.spilled),
-            self.spilling.eq(records.spilling), self.detouring.eq(records.detouring),
+            self.idle.eq(~working & (live == 0)),
+
         ]  # fmt: skip
         return m

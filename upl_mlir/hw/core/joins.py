@@ -19,7 +19,6 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.layouts import (
-    LATENCY_BITS,
     Dimensions,
     Failure,
     Kind,
@@ -31,7 +30,7 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.phases import Phase, first_probe, next_index, used_once
 from upl_mlir.hw.core.presence import Presence
-from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.store import join_shape
 
 
@@ -61,21 +60,11 @@ class Joins(wiring.Component):
                 "failing": Out(token_layout(d)),
                 "stopped": In(1),
                 "idle": Out(1),
-                "used": Out(range(d.sets * d.ways + d.spill_words + 2)),
-                "spilled": Out(range(d.spill_words + 2)),
                 "walking": Out(1),
                 "probing": Out(1),
-                "spilling": Out(1),
-                "detouring": Out(1),
                 "look": In(shape.set_bits),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "looked_key": Out(key_layout(d)),
-                "looked_state": Out(shape.state),
                 "mask": In(shape.set_bits, init=d.sets - 1),
-                "words": In(range(d.spill_words + 1), init=d.spill_words),
-                "cycles": In(LATENCY_BITS, init=d.backing_cycles),
-                "last_way": In(d.way_bits, init=d.ways - 1),
+                **service_ports(d, shape),
             }
         )
 
@@ -251,9 +240,7 @@ class Joins(wiring.Component):
         found, state = records.hit, records.state
         m.d.comb += [
             records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & (phase != Phase.FIRE) & ~stopped),
-            records.look_way.eq(self.look_way), records.look_spilled.eq(self.look_spilled),
-            self.looked_key.eq(records.looked_key), self.looked_state.eq(records.looked_state),
-            records.words.eq(self.words), records.cycles.eq(self.cycles), records.last_way.eq(self.last_way),
+            *handed_on(self, records),
             records.write_way.eq(Mux(found, records.way, records.free_way)),
             records.value_set.eq(at_set), records.value_way.eq(records.write_way),
             records.write_key.eq(key), records.write_state.eq(state), records.write_values.eq(records.values),
@@ -385,7 +372,7 @@ class Joins(wiring.Component):
         with m.If((failing != Failure.NONE) & ~stopped):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
         m.d.comb += [
-            self.spilling.eq(records.spilling), self.detouring.eq(records.detouring), self.used.eq(records.used),
-            self.spilled.eq(records.spilled), self.idle.eq(~working & ~waiting_valid),
+
+            self.idle.eq(~working & ~waiting_valid),
         ]  # fmt: skip
         return m

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -33,6 +34,32 @@ class Detour(enum.IntEnum):
     """A record of the set goes to the chain, to make room."""
     WAIT = 5
     """The chain is being changed."""
+
+
+def service_ports(d: Dimensions, shape: Shape) -> dict[str, Any]:
+    """The ports of `Records` that the pipe round it hands on as they are: for looking, counting and settings."""
+    return {
+        "look_way": In(d.way_bits),
+        "look_spilled": In(range(d.spill_words + 1)),
+        "looked_key": Out(key_layout(d)),
+        "looked_state": Out(shape.state),
+        "used": Out(range(shape.sets * d.ways + d.spill_words + 2)),
+        "spilled": Out(range(d.spill_words + 2)),
+        "spilling": Out(1),
+        "detouring": Out(1),
+        "words": In(range(d.spill_words + 1), init=d.spill_words),
+        "cycles": In(LATENCY_BITS, init=d.backing_cycles),
+        "last_way": In(d.way_bits, init=d.ways - 1),
+    }
+
+
+def handed_on(outer: Any, records: Records) -> list[Any]:
+    """The statements that connect `service_ports` of a pipe with those of its records."""
+    out: list[Any] = []
+    for name, port in service_ports(records.d, records.shape).items():
+        here, there = getattr(outer, name), getattr(records, name)
+        out.append(here.eq(there) if port.flow is Out else there.eq(here))
+    return out
 
 
 class Records(wiring.Component):
@@ -82,19 +109,9 @@ class Records(wiring.Component):
                 "value_way": In(d.way_bits),
                 "write_value": In(shape.values),
                 "write_values": In(contents),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "looked_key": Out(key),
-                "looked_state": Out(shape.state),
-                "used": Out(range(shape.sets * d.ways + d.spill_words + 2)),
-                "spilled": Out(range(d.spill_words + 2)),
-                "spilling": Out(1),
-                "detouring": Out(1),
                 "bringing": Out(1),
                 "corrupt": Out(1),
-                "words": In(range(d.spill_words + 1), init=d.spill_words),
-                "cycles": In(LATENCY_BITS, init=d.backing_cycles),
-                "last_way": In(d.way_bits, init=d.ways - 1),
+                **service_ports(d, shape),
             }
         )
 
