@@ -47,7 +47,7 @@ SLOW = (
     "tools/test_quota.py", "tools/test_garbage.py::test_mutated_programs_in_passes",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
-it stays below ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
+it takes about ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
 
 
 @pytest.hookimpl(tryfirst=True)
