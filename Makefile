@@ -52,6 +52,7 @@ reliability: .venv/.installed ## RELIABILITY.md from the ledger of all soaks; fa
 
 mutants: .venv/.installed ## bugs seeded into the compiler, each with its test; then MINUTES=5 of the mutation score
 	@PYTHONPATH=test $(BIN)/python -m mutation.seeded
+	@PYTHONPATH=test $(BIN)/python -m mutation.covered
 	@PYTHONPATH=test $(BIN)/python -m mutation.score --minutes $(MINUTES)
 
 lint: .venv/.installed ## ruff and basedpyright

@@ -42,20 +42,23 @@ class Case:
     """Tokens of backing memory of each core's token queue; records of that of its store, too."""
     records: int = 1024
     """Records of each core's store, if it is `hashed`."""
+    entries: int = 1024
+    """Entries of each core's associative memory, if it is `cam`."""
 
 
 CASES = (
     Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
-    Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 15),
+    Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}, entries=4096),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 15, 8192),
 )
-CAPACITY = {Organisation.CAM: 256, Organisation.DIRECT: 8192}
-"""`cam` and `direct` have no backing memory; more comparators than 256 cannot be simulated, nor built."""
+DIRECT_CAPACITY = 8192
+"""`direct` and `cam` have no backing memory.  More comparators than a few hundred can be simulated, but hardly built."""
 
 
 def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    capacity = case.records if organisation is Organisation.HASHED else CAPACITY[organisation]
+    capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: DIRECT_CAPACITY}
+    capacity = capacities[organisation]
     matching = Matching(
         organisation=organisation, capacity=capacity, spill_capacity=case.queue, queue_capacity=case.queue
     )

@@ -14,7 +14,8 @@ from typing import Any
 HERE = Path(__file__).parent
 RUNS = 7
 TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "cost": "Cost of derivatives",
-          "token": "Token engine", "picture": "Pictures"}  # fmt: skip
+          "token": "Token engine", "picture": "Pictures",
+          "simulation": "Simulation of machines"}  # fmt: skip
 
 
 @dataclass(frozen=True)

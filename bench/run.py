@@ -1,7 +1,8 @@
 """The benchmarks: `make bench` measures and writes `bench/RESULTS.md` and `bench/results.json`.
 
 Each figure is the median of interleaved runs, with a peer measured in the same run, because machines differ and drift.
-Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, picture, native.
+Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, picture, simulation,
+native.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 # ruff: noqa: E402
 
 import upl_mlir as upl
-from bench import compile_time, cost, picture, report, token_engine
+from bench import compile_time, cost, picture, report, simulation, token_engine
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api import Compiled
 
@@ -113,8 +114,15 @@ def pictures() -> None:
     record("picture", picture.rows(), "Medians of three runs; the page was written once after one to warm up.")
 
 
+def machines() -> None:
+    """Simulation of machines."""
+    note = "Speeds are medians of five runs; the sweep was run once, after one of one machine."
+    record("simulation", simulation.rows(), note)
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "tools": tools, "compile": compilation, "cost": costs, "token": tokens, "picture": pictures,
+    "simulation": machines,
     "native": native,
 }  # fmt: skip
 

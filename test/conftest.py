@@ -34,7 +34,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 SLOW = (
-    "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_synth.py", "hw/test_faults.py", "hw/formal/test_paths.py",
+    "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
+    "hw/test_synth.py", "hw/test_faults.py", "hw/formal/test_paths.py",
     "hw/formal/test_blocks.py::test_backing_memory", "hw/formal/test_blocks.py::test_send_engine",
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",

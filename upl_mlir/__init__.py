@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program, Report, batch, checkpoint, compile, hvp, load, ragged
+    from upl_mlir.api import batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.diagnostics import UplError
     from upl_mlir.drawing import draw
     from upl_mlir.frontend.trace import (
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
         vjp,
     )
     from upl_mlir.gradient_check import check_grads
+    from upl_mlir.passes.check import Report
+    from upl_mlir.program import Program
 
 _FROM = {
-    "Program": "api", "Report": "api", "batch": "api", "checkpoint": "api", "compile": "api",
+    "Program": "program", "Report": "passes.check", "batch": "api", "checkpoint": "api", "compile": "api",
     "hvp": "api", "load": "api", "ragged": "api",
     "check_grads": "gradient_check", "UplError": "diagnostics", "draw": "drawing",
     # derivatives of programs and of Python functions alike

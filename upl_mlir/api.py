@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, InputOp, OutputOp, ParamOp, ProgramOp
+from upl_mlir.diagnostics import Sources, did_you_mean, error
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import endpoints, program_of
-from upl_mlir.passes.check import Report
-from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
+from upl_mlir.origin import key_of_text
+from upl_mlir.pipeline import TANGENT, passes_of, run, verify
 from upl_mlir.ports import PortView, require_arrays
+from upl_mlir.program import Program, differentiated, made_or_known
 
 if TYPE_CHECKING:
     from upl_mlir.native.engine import NativeEngine
@@ -39,108 +41,6 @@ class Engine:
     ALL = (INTERP, TOKEN, NATIVE, RTL)
 
 
-class Program:
-    """A UPL program.  Passes never change it: derivatives are new programs."""
-
-    def __init__(self, module: ModuleOp, sources: Sources | None = None):
-        self.module = module
-        self.sources = sources or Sources()
-
-    @property
-    def op(self) -> ProgramOp:
-        """The `upl.program` operation."""
-        return program_of(self.module)
-
-    @property
-    def name(self) -> str:
-        """The program's name."""
-        return self.op.sym_name.data
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """Names of the open parameters."""
-        return tuple(op.symbol for op in self.op.body.block.ops if isinstance(op, ParamOp))
-
-    @property
-    def inputs(self) -> dict[str, PortView]:
-        """The host inputs, in text order."""
-        return {n: PortView(self, n) for n, op in endpoints(self.op).items() if isinstance(op, InputOp)}
-
-    @property
-    def outputs(self) -> dict[str, PortView]:
-        """The host outputs, in text order."""
-        return {n: PortView(self, n) for n, op in endpoints(self.op).items() if isinstance(op, OutputOp)}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What transformations had to choose, in words, in order."""
-        from upl_mlir.passes.notes import notes_of
-
-        return notes_of(self.op)
-
-    def infer_domains(self) -> Program:
-        """Infer the domains in place, if they are not known yet; returns the program."""
-        from upl_mlir.passes.infer_domains import domains_known, infer_domains
-
-        if not domains_known(self.op):
-            with self.errors():
-                infer_domains(self.op)
-        return self
-
-    def check(self) -> Report:
-        """Prove that no token strands and nothing deadlocks: LANGUAGE section 4."""
-        from upl_mlir.passes.check import check
-
-        with self.errors():
-            return check(self.op)
-
-    def clone(self) -> Program:
-        """An independent copy."""
-        return Program(self.module.clone(), self.sources)
-
-    def expanded(self) -> Program:
-        """The program with its `adjoint of` directives expanded; itself if it has none."""
-        if not any(isinstance(op, AdjointOp) for op in self.op.body.block.ops):
-            return self
-        return _differentiated(self, None, ())
-
-    def __repr__(self) -> str:
-        given, made = (", ".join(map(repr, ports.values())) for ports in (self.inputs, self.outputs))
-        return f"<program {self.name}({given}) -> ({made})>"
-
-    def to_mlir(self) -> str:
-        """The program as MLIR text."""
-        return str(self.module)
-
-    def __str__(self) -> str:
-        from upl_mlir.frontend.upl_text.printer import print_program
-
-        return print_program(self.op)
-
-    def _repr_svg_(self) -> str | None:
-        """The picture, for notebooks; None without the extra `draw`, so that the text is shown."""
-        from upl_mlir.drawing import shown
-
-        return shown(self)
-
-    def errors(self) -> _WithSources:
-        """A context in which errors learn the program's text, so that they can show the line."""
-        return _WithSources(self.sources)
-
-
-@dataclass(frozen=True)
-class _WithSources:
-    sources: Sources
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, found: BaseException | None, _traceback: object) -> None:
-        if isinstance(found, UplError):
-            for file, text in self.sources.texts.items():
-                found.sources.texts.setdefault(file, text)
-
-
 def load(source: str | Path, **overrides: Value) -> Program:
     """A program from a `.upl` or `.mlir` file, or from such text.
 
@@ -151,18 +51,22 @@ def load(source: str | Path, **overrides: Value) -> Program:
         path = Path(text)
         if path.suffix == ".mlir":
             return _parse_mlir(_read(path), str(path), overrides)
-        from upl_mlir.frontend.upl_text.load import load_file
+        from upl_mlir.frontend.upl_text.parser import read_file
 
-        module = load_file(path, cast(Any, overrides))
-        sources = Sources({str(path): path.read_text(encoding="utf-8")})
+        name, text = str(path), read_file(path)
     elif _MLIR_TEXT.match(text):
         return _parse_mlir(text, "<string>", overrides)
     else:
+        name = "<string>"
+
+    def made() -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text
 
-        module = load_text(text, "<string>", cast(Any, overrides))
-        sources = Sources({"<string>": text})
-    return Program(module, sources)
+        return load_text(text, name, cast(Any, overrides))
+
+    key = key_of_text("text", text, name, overrides)
+    sources = Sources({name: text})
+    return Program(made(), sources) if key is None else made_or_known(key, None, sources, now=made, again=made)
 
 
 def ragged(array: Array, port: PortView, field: str, **params: int) -> list[Array]:
@@ -203,30 +107,27 @@ def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
     return (ports,) if isinstance(ports, str) else tuple(ports)
 
 
-def _differentiated(p: Program, of: str | None, wrt: Sequence[str]) -> Program:
-    out = p.clone()
-    with p.errors():
-        run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt)}}))
-    return out
-
-
 def vjp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     """The program with derivatives added: an extra input ``d_R`` (domain of `of`), an extra output ``d_W`` for each `wrt`.
 
     All outputs of `p` are kept.  Source: AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
     """
-    return _differentiated(p, of, _names(wrt))
+    return differentiated(p, of, _names(wrt))
 
 
 def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     """As `vjp` for an output with one instance: no seed input.  Raises UplError (UPL1406) if `of` has index fields."""
-    op = endpoints(p.op).get(of.partition(".")[0])
-    if op is not None and op.fields:
+    name = of.partition(".")[0]
+    fields = p.facts.outputs.get(name)
+    if fields is None:
+        op = endpoints(p.read()).get(name)
+        fields = op.fields if op is not None else ()
+    if fields:
         raise error(
-            "UPL1406", f"`{of}` has index fields <{','.join(op.fields)}>: a gradient is of one number",
+            "UPL1406", f"`{of}` has index fields <{','.join(fields)}>: a gradient is of one number",
             help=f"use vjp, which adds an input d_{of.replace('.', '_')} to weight its elements",
         )  # fmt: skip
-    return _differentiated(p, of, _names(wrt))
+    return differentiated(p, of, _names(wrt))
 
 
 def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
@@ -237,10 +138,10 @@ def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
 
 
 def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
-    out = p.clone()
-    with p.errors():
-        run(out.module, passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}}))
-    return out
+    return p.derived(
+        ("tangent", repr(of), *wrt),
+        lambda module: run(module, passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}})),
+    )
 
 
 def hvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
@@ -265,10 +166,8 @@ def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | N
     lo, hi = bounds if isinstance(bounds, tuple) else (0, bounds)
     if hi is not None and not isinstance(bounds, tuple):
         hi = hi - 1 if isinstance(hi, int) else f"({hi})-1"
-    out = p.expanded().clone()
-    with p.errors():
-        run(out.module, [BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)])
-    return out
+    step = BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)
+    return p.expanded().derived(("batch", repr((_names(ports), field, lo, hi))), lambda module: run(module, [step]))
 
 
 def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots: int | None = None) -> Program:
@@ -282,10 +181,32 @@ def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots
     """
     from upl_mlir.passes.checkpoint import CheckpointPass
 
-    out = g.expanded().clone()
-    with g.errors():
-        run(out.module, [CheckpointPass(along=along, every=every, snapshots=snapshots)])
-    return out
+    step = CheckpointPass(along=along, every=every, snapshots=snapshots)
+    return g.expanded().derived(("checkpoint", repr((along, every, snapshots))), lambda module: run(module, [step]))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A program as the native engine takes it: see `native.whole.Source`."""
+
+    made: Program
+
+    @property
+    def key(self) -> str | None:
+        return None if self.made.origin is None else self.made.origin.key
+
+    @property
+    def facts(self) -> Facts:
+        return self.made.facts
+
+    def read(self) -> ProgramOp:
+        op = self.made.infer_domains().read()
+        require_arrays(op)
+        return op
+
+    def keep(self) -> None:
+        if self.made.origin is not None:
+            self.made.origin.keep()
 
 
 class Compiled:
@@ -322,7 +243,9 @@ class Compiled:
             from upl_mlir.native.engine import NativeEngine
 
             with program.errors():
-                self._native = NativeEngine(program.op, real=self.real, gather=gather, threads=threads, given=self.given)
+                self._native = NativeEngine(
+                    _Ready(program), real=self.real, gather=gather, threads=threads, given=self.given
+                )
             if not self._params and not any(v.fields for v in (*program.inputs.values(), *program.outputs.values())):
                 self.scalar = self._native.scalar()
 
@@ -336,15 +259,17 @@ class Compiled:
 
         `out` are arrays by output name that the results go to (of the right shape and type); the same arrays are returned.
         """
+        native = self._native
+        if native is not None and (last := native.last) is not None and last.given == self.given:
+            results = last.call.run(arrays, out)  # most calls are like the last one, and may take microseconds
+            if type(results) is dict:
+                return results
         given = self.given
         if self._params and not self._params.isdisjoint(arrays):
             given = given | {n: arrays.pop(n) for n in list(arrays) if n in self._params}
-        if self._native is not None:
-            try:
-                return self._native(arrays, given, out)
-            except UplError:
-                with self.program.errors():  # not before, as a call may take a microsecond
-                    raise
+        if native is not None:
+            with self.program.errors():
+                return native(arrays, given, out)
         found = self._interpreted(given, arrays)
         for name, into in cast("dict[str, Any]", out or {}).items():
             if name not in found or into.shape != found[name].shape or into.dtype != found[name].dtype:
@@ -356,7 +281,7 @@ class Compiled:
     def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
         from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 
-        op = self.program.op
+        op = self.program.read()
         with self.program.errors():
             bound = bind_parameters(op, arrays, given)
             ports = host_ports(op, bound, np.dtype(np.float32 if self.real == "f32" else np.float64))
@@ -388,7 +313,7 @@ class Compiled:
                 from upl_mlir.interp.engine import Engine as Build
 
             self._built[key] = Build(
-                self.program.op, bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
+                self.program.read(), bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
                 order=cast(Any, self.order), seed=self.seed,
             )  # fmt: skip
         result = self._built[key].run(dense)
@@ -429,7 +354,8 @@ def compile(
     if engine == Engine.RTL and gather == "ordered":
         raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
-    require_arrays(program.op)
+    if engine != Engine.NATIVE:  # native code may be there already
+        require_arrays(program.read())
     return Compiled(
         program,
         engine=engine,

@@ -14,7 +14,6 @@ from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.hw.engine import RtlEngine, RtlResult
 from upl_mlir.hw.execute import Scalar
 from upl_mlir.hw.image import ProgramImage
-from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.microcode import ToHost, ToNode
 from upl_mlir.hw.names import UNITS, named, shown
 from upl_mlir.hw.trees import Observer, repeat
@@ -28,16 +27,12 @@ def record_machine(
 ) -> tuple[Recorded, RtlResult | UplError]:
     """Run a program on a machine and watch it: what happened, and the result or the error that ended the run.
 
-    Raises UplError for what is wrong before the run begins; UPL1723 if the machine's matching unit is `cam`, round which a
-    test bench plays the other units.
+    Raises UplError for what is wrong before the run begins.
     """
     program = p.expanded().infer_domains()
     with program.errors():
         bound = bind_parameters(program.op, arrays, params)
         engine = RtlEngine(program.module, bound, machine=machine)
-        if engine.machine.matching.organisation is Organisation.CAM:
-            message = f"machine `{engine.machine.name}`: a run with matching.organisation = \"cam\" cannot be traced"
-            raise error("UPL1723", message, help='use [matching] organisation = "hashed" or "direct"')
         dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
         seen: list[Recorded] = []
         try:

@@ -14,7 +14,7 @@ from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, poly_context
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program
+    from upl_mlir.program import Program
 
 Array = NDArray[Any]
 
@@ -32,7 +32,7 @@ class PortView:
 
     @property
     def _op(self) -> InputOp | OutputOp:
-        op = endpoints(self.program.op)[self.name]
+        op = endpoints(self.program.read())[self.name]
         assert isinstance(op, InputOp | OutputOp)
         return op
 
@@ -54,14 +54,15 @@ class PortView:
         from upl_mlir.host.arrays import bind_parameters, make_port
 
         self.program.infer_domains()
-        require_arrays(self.program.op)
-        bound = bind_parameters(self.program.op, arrays or {}, params, any_port=bool(arrays))
-        return make_port(self._op, poly_context(self.program.op, bound))
+        require_arrays(self.program.read())
+        bound = bind_parameters(self.program.read(), arrays or {}, params, any_port=bool(arrays))
+        return make_port(self._op, poly_context(self.program.read(), bound))
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the index fields."""
-        return self._op.fields
+        facts = self.program.facts
+        return {**facts.inputs, **facts.outputs}[self.name]
 
     @property
     def domain(self) -> isl.Set:
@@ -69,7 +70,7 @@ class PortView:
         from upl_mlir.passes.relations import ProgramSets
 
         self.program.infer_domains()
-        return ProgramSets(self.program.op).domain(self.name).isl
+        return ProgramSets(self.program.read()).domain(self.name).isl
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ import numpy as np
 import upl_mlir as upl
 from agreement import data, naive, witness
 from agreement import properties as P
-from agreement.engines import engines
+from agreement.engines import engines, machine, native
 from agreement.generator import generate
 from agreement.gradients import gradients
 from agreement.model import Program
 from agreement.mutants import Mutant, Truth, mutants, truth
 from agreement.shrink import shrink
 
-PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {**P.PROPERTIES, "engines": engines, "gradients": gradients}
+PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {
+    **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients,
+}  # fmt: skip
 """By name, as saved cases say it."""
 SAVED = Path(__file__).resolve().parent / "saved"
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # naive evaluation follows chains of tokens
@@ -73,23 +76,27 @@ class Tally:
         return [*out, "", *(f"{n:7} with {name}" for name, n in sorted(self.features.items()))]
 
 
-def case_of(program: Program, seed: int) -> P.Case:
-    """A right program as a case: a size to run at, and the results there, computed naively."""
+def case_of(program: Program, seed: int, *, noise: bool = False) -> P.Case:
+    """A right program as a case: a size to run at, and the results there, computed naively; `noise`: on general floats."""
     sizes = naive.small_params(program)
     params = sizes[seed % len(sizes)]
     result = naive.run(program, params)
     if not result.ok:
         raise P.Broken(f"the generator made a wrong program: {result.violations[0]} at {params}")
-    found = data.compute(program, result, data.arrays(program, params, seed), params)
-    return P.Case(program.text(), True, params, seed, found.outputs, found.smooth, found.any_order, found.exact_single)
+    found = data.compute(program, result, data.arrays(program, params, seed, noise=noise), params)
+    return P.Case(
+        program.text(), True, params, seed, found.outputs, found.smooth, found.any_order, found.exact_single, None, noise,
+        found.apart,
+    )  # fmt: skip
 
 
 def tangents_of(program: Program, case: P.Case) -> Callable[[str, list[str], P.Arrays, P.Arrays], Any]:
     """Forward mode computed naively, as `properties.derivatives` asks for it."""
+    loaded = cache(lambda: upl.load(case.text).infer_domains())
 
     def tangents(of: str, wrt: list[str], arrays: P.Arrays, moves: P.Arrays) -> Any:
         del arrays  # the same elements come from the seed
-        p = upl.load(case.text)
+        p = loaded()
         given = data.arrays(program, case.params, case.seed, noise=case.seed % 2 == 1)
         along: dict[str, dict[naive.Point, float]] = {}
         for w in wrt:
@@ -126,7 +133,7 @@ def examine(seed: int, props: Sequence[str], tally: Tally, *, save: bool = True,
 
 def _apply(name: str, program: Program, seed: int) -> Any:
     """One property of a right program.  Raises Broken."""
-    case = case_of(program, seed)
+    case = case_of(program, seed, noise=name == "native" and seed % 2 == 1)
     try:
         if name == "derivatives":
             return P.derivatives(case, tangents_of(program, case))
@@ -185,7 +192,7 @@ def _reduce(name: str, program: Program, seed: int, message: str, *, save: bool)
 
     small = shrink(program, fails) if save else program
     try:
-        case = case_of(small, seed)
+        case = case_of(small, seed, noise=name == "native" and seed % 2 == 1)
     except P.Broken:
         case = P.Case(small.text(), True, {}, seed)
     failure = Failure(name, seed, message, case)
@@ -277,13 +284,14 @@ def write(f: Failure, folder: Path = SAVED) -> Path:
     c = f.case
     head: dict[str, Any] = {
         "property": f.prop, "seed": f.seed, "right": c.right, "params": dict(c.params), "mutation": f.mutation,
-        "smooth": c.smooth, "any_order": c.any_order, "exact_single": c.exact_single,
+        "smooth": c.smooth, "any_order": c.any_order, "exact_single": c.exact_single, "noise": c.noise,
         "found": f.message.splitlines()[0][:100],
     }  # fmt: skip
     if c.never is not None:
         head["never"] = c.never
-    if c.expected is not None and sum(map(len, c.expected.values())) <= 64:
-        head["expected"] = {n: [[list(x), v] for x, v in vs.items()] for n, vs in c.expected.items()}
+    for what, known in (("expected", c.expected), ("apart", c.apart)):
+        if known is not None and sum(map(len, known.values())) <= 64:
+            head[what] = {n: [[list(x), v] for x, v in vs.items()] for n, vs in known.items()}
     lines = [f"// {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in head.items()]
     folder.mkdir(exist_ok=True, parents=True)
     path = folder / f"{f.prop}_{f.seed}{'_' + re.sub(r'[^a-z]+', '_', f.mutation) if f.mutation else ''}.upl"
@@ -301,11 +309,12 @@ def read(path: Path) -> tuple[str, P.Case]:
             break
         key, _, value = line[3:].partition(": ")
         head[key] = json.loads(value)
-    expected: Mapping[str, Any] | None = head.get("expected")
-    if expected is not None:
-        expected = {n: {tuple(x): v for x, v in vs} for n, vs in expected.items()}
+    known: dict[str, Any] = {
+        what: {n: {tuple(x): v for x, v in vs} for n, vs in head[what].items()} if what in head else None
+        for what in ("expected", "apart")
+    }
     case = P.Case(
-        text, head["right"], head["params"], head["seed"], expected, head["smooth"], head["any_order"],
-        head.get("exact_single", False), head.get("never"),
+        text, head["right"], head["params"], head["seed"], known["expected"], head["smooth"], head["any_order"],
+        head.get("exact_single", False), head.get("never"), head.get("noise", False), known["apart"],
     )  # fmt: skip
     return head["property"], case

@@ -13,6 +13,7 @@ from random import Random
 
 from agreement.model import Program
 from agreement.naive import Naive, Point, Result, Token
+from agreement.rounding import apart, converted, gathered
 from agreement.values import RANK, Number, Val, convert
 
 
@@ -44,10 +45,11 @@ def arrays(program: Program, params: Mapping[str, int], seed: int, *, noise: boo
 class Computed:
     """Host outputs by index.  `any_order`: every gather has the same result in every order of its summands, exactly;
     `exact_single`: also where `real` is f32; `smooth`: a function such as `tanh` occurs, whose last bit is each
-    engine's own."""
+    engine's own; `apart`: how far from the outputs those of another order of summands may be (`rounding`)."""
 
     outputs: dict[str, dict[Point, Number]] = field(default_factory=dict[str, "dict[Point, Number]"])
     tangents: dict[str, dict[Point, float]] = field(default_factory=dict[str, "dict[Point, float]"])
+    apart: dict[str, dict[Point, float]] = field(default_factory=dict[str, "dict[Point, float]"])
     any_order: bool = True
     exact_single: bool = True
     smooth: bool = False
@@ -85,19 +87,22 @@ class _Evaluator:
         ]
         return sorted(found, key=self.order)
 
-    def token(self, t: Token, type_: str) -> tuple[Number, float]:
-        """What a token carries, and its derivative."""
+    def token(self, t: Token, type_: str) -> tuple[Number, float, float]:
+        """What a token carries, its derivative, and how far from it another order of summands may come."""
         source = self.by_name[t.source]
         a = source.arrows[t.number]
-        env, moves = self.env(t.source, t.at[: len(source.fields)])
+        env, moves, near = self.env(t.source, t.at[: len(source.fields)])
         value = a.value
         if value is None:
             wanted = a.port if a.port is not None else a.target
             if not any(b.name == wanted for b in source.body):
                 wanted = source.name if source.kind == "input" else source.ports[0].name
-            return convert(env[wanted], type_), moves.get(wanted, 0.0) if RANK[type_] >= 2 else 0.0
+            v = convert(env[wanted], type_)
+            return v, moves.get(wanted, 0.0) if RANK[type_] >= 2 else 0.0, converted(near.get(wanted, 0.0), v, type_)
         self._look(value)
-        return convert(value.eval(env), type_), value.tangent(env, moves) if self.moves and RANK[type_] >= 2 else 0.0
+        v = convert(value.eval(env), type_)
+        move = value.tangent(env, moves) if self.moves and RANK[type_] >= 2 else 0.0
+        return v, move, converted(apart(value, env, near), v, type_)
 
     def _look(self, v: Val) -> None:
         if v.op in ("tanh", "sin", "exp", "sqrt"):
@@ -105,25 +110,29 @@ class _Evaluator:
         for a in v.args:
             self._look(a)
 
-    def _env(self, end: str, x: Point) -> tuple[dict[str, Number], dict[str, float]]:
+    def _env(self, end: str, x: Point) -> tuple[dict[str, Number], dict[str, float], dict[str, float]]:
         e = self.by_name[end]
         env: dict[str, Number] = {**self.constants, **dict(zip(e.fields, x, strict=True))}
         moves: dict[str, float] = {}
+        near: dict[str, float] = {}
         if e.kind == "input":
             env[e.name] = self.given[e.name][x]
             moves[e.name] = self.moves.get(e.name, {}).get(x, 0.0)
-            return env, moves
+            return env, moves, near
         for p in e.ports:
             tokens = [self.token(t, p.type) for t in self.tokens(end, p.name, x)]
-            values = [v for v, _ in tokens]
+            values = [v for v, _, _ in tokens]
             env[p.name] = values[0] if p.op is None else self.fold(p.op, p.type, values)
-            moves[p.name] = tokens[0][1] if p.op is None else _fold_moves(p.op, values, [m for _, m in tokens])
+            moves[p.name] = tokens[0][1] if p.op is None else _fold_moves(p.op, values, [m for _, m, _ in tokens])
+            near[p.name] = tokens[0][2] if p.op is None else gathered(p.op, p.type, values, [d for _, _, d in tokens])
         for b in e.body:
             self._look(b.value)
             type_ = b.type or b.value.type
             moves[b.name] = b.value.tangent(env, moves) if self.moves and RANK[type_] >= 2 else 0.0
+            near[b.name] = apart(b.value, env, near)
             env[b.name] = convert(b.value.eval(env), type_)
-        return env, moves
+            near[b.name] = converted(near[b.name], env[b.name], type_)
+        return env, moves, near
 
     def fold(self, op: str, type_: str, values: list[Number]) -> Number:
         """The result of a gather."""
@@ -202,6 +211,7 @@ def compute(
                 ev.env(e.name, x)
         elif e.kind == "output":
             tokens = {x: ev.token(ev.tokens(e.name, e.name, x)[0], e.type) for x in sorted(result.domains[e.name])}
-            ev.found.outputs[e.name] = {x: v for x, (v, _) in tokens.items()}
-            ev.found.tangents[e.name] = {x: m for x, (_, m) in tokens.items()}
+            ev.found.outputs[e.name] = {x: v for x, (v, _, _) in tokens.items()}
+            ev.found.tangents[e.name] = {x: m for x, (_, m, _) in tokens.items()}
+            ev.found.apart[e.name] = {x: d for x, (_, _, d) in tokens.items()}
     return ev.found

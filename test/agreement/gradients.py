@@ -19,8 +19,9 @@ Tangents = Callable[[str, list[str], Arrays, Arrays], Any]
 
 
 def gradients(case: Case, tangents: Tangents | None = None) -> Counter[str]:
-    """The gradient of each of the first two outputs: ⟨Jv, w⟩ = ⟨v, Jᵀw⟩, Jv from `tangents`; the Hessian is symmetric."""
-    p = upl.load(case.text)
+    """The gradient of each of the first two outputs: ⟨Jv, w⟩ = ⟨v, Jᵀw⟩, Jv from `tangents`; in every fourth case the
+    Hessian is symmetric, in every sixteenth nothing is wrong with the gradient program: each takes as long as the rest."""
+    p = upl.load(case.text).infer_domains()
     outs, ins = real_ports(p)
     found = Counter[str]()
     if not ins:
@@ -49,13 +50,13 @@ def gradients(case: Case, tangents: Tangents | None = None) -> Counter[str]:
         terms = {n: pulled[f"d_{n}"].astype(np.float64) * moves[f"t_{n}"] for n in ins}
         _equal(pushed.astype(np.float64) * weights, list(terms.values()), wide, f"⟨J v, w⟩ of {of} by {ins}")
         found["gradients"] += 1
-        if case.seed % 4 == 0:
+        if case.seed % 16 == 0:
             report = reverse.check()
             bad = [o for o in report.obligations if o.status.name == "REFUTED"]
             if bad:
                 raise Broken(f"vjp of {of}: {bad[0].kind.name} {bad[0].message}\n{reverse}")
             found["gradient programs with nothing refuted"] += 1
-        if case.seed % 2 == 0:
+        if case.seed % 8 in (2, 4):
             found += _second_order(case, reverse, ins[0], {**arrays, **given}, rng, wide)
     return found
 

@@ -34,7 +34,8 @@ class Case:
 
     `right`: whether it obeys every rule; `params` a size to run at; `expected` the outputs by index there; `smooth` that a
     function such as `tanh` has its own last bits; `any_order` that gathers are exact in every order of their summands;
-    `exact_single` that they are also where `real` is f32; `never` an obligation that was refuted although it holds there.
+    `exact_single` that they are also where `real` is f32; `never` an obligation that was refuted although it holds there;
+    `noise` that the data are not dyadic; `apart` how far from `expected` other orders of summands may be.
     """
 
     text: str
@@ -46,6 +47,8 @@ class Case:
     any_order: bool = False
     exact_single: bool = False
     never: Mapping[str, Any] | None = None
+    noise: bool = False
+    apart: Mapping[str, Mapping[Point, float]] | None = None
 
 
 # -- engines ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,21 @@ import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.hw.core.layouts import Dimensions, Mode
+from upl_mlir.hw.core.place import home_of
 from upl_mlir.hw.direct.domains import Domain, domains_of
+from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.direct.lanes import aligned
-from upl_mlir.hw.direct.ranks import Ranks, Role, index_at, place_of, rank_program, ranks_along
-from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
+from upl_mlir.hw.direct.ranks import (
+    NodeRanks,
+    Ranks,
+    Role,
+    index_at,
+    index_digits,
+    place_of,
+    rank_program,
+    ranks_along,
+)
+from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.microcode import ValueType
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -76,9 +88,22 @@ def points(domain: Domain) -> list[Point]:
     return [tuple(int(i) + lo for i, lo in zip(p, low, strict=True)) for p in np.argwhere(domain.inside)]
 
 
-def all_places_differ(image: ProgramImage, all_roles: list[list[Role]], domains: dict[str, Domain], ranks: Ranks) -> int:
-    """Every waiting token has a place of its own, and the place tells its index again; the number of such tokens."""
-    owners: dict[tuple[int, int], set[tuple[object, ...]]] = {}
+def core_of(node: Node, of: NodeRanks, index: tuple[int | None, ...], tag_bits: int) -> int:
+    """The core of a token: the same by the rule and by the row of the placement table, as the hardware does it."""
+    home = of.local.home
+    assert home is not None
+    core = home.core(index_digits(node, of, index))
+    if home.bits:
+        assert home_of(home.row(of.digits), pack(node.fields, index, "")[0], tag_bits, lanes=True) == core
+    return core
+
+
+def all_places_differ(
+    image: ProgramImage, all_roles: list[list[Role]], domains: dict[str, Domain], ranks: Ranks, tag_bits: int = 40
+) -> int:
+    """Every waiting token has a place of its own on its core, and the place tells its index again; the number of such
+    tokens."""
+    owners: dict[tuple[int, int, int], set[tuple[object, ...]]] = {}
     for number, (node, roles) in enumerate(zip(image.nodes, all_roles, strict=True)):
         of = ranks.nodes[number]
         if of is None:
@@ -89,51 +114,58 @@ def all_places_differ(image: ProgramImage, all_roles: list[list[Role]], domains:
                 if summand and not role.gathers:
                     continue
                 place = place_of(node, of, port, index, summand=summand)
+                core = core_of(node, of, index, tag_bits)
                 if not summand and len(roles) == 1:
                     assert place is None
                     continue
                 assert place is not None
                 bank = len(ranks.places) - 1 if summand else of.bank_of(port)
-                assert 0 <= place < ranks.places[bank]
+                assert 0 <= place < ranks.cores[core][bank] <= ranks.places[bank]
                 who: tuple[object, ...] = (node.name, index, summand, None if of.merged and not summand else port)
-                owners.setdefault((bank, place), set()).add(who)
-                assert index_at(node, of, port, place, role.wild, summand=summand) == index
+                owners.setdefault((core, bank, place), set()).add(who)
+                assert index_at(node, of, port, place, role.wild, summand=summand, core=core) == index
     assert all(len(found) == 1 for found in owners.values())
     return len(owners)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(nodes(), min_size=1, max_size=4), st.sampled_from([24, 40]))
-def test_ranks_are_injective(many: list[tuple[Domain, list[Role]]], tag_bits: int) -> None:
+@given(st.lists(nodes(), min_size=1, max_size=4), st.sampled_from([24, 40]), st.sampled_from([1, 1, 2, 4, 16]))
+def test_ranks_are_injective(many: list[tuple[Domain, list[Role]]], tag_bits: int, cores: int) -> None:
     image, domains = image_of(many, tag_bits)
     roles = [r for _, r in many]
-    ranks = rank_program(image, roles, replace(D, tag_bits=tag_bits))
+    ranks = rank_program(image, roles, replace(D, tag_bits=tag_bits), Spread(cores))
     assert all("lane" in reason for reason in ranks.reasons.values())
-    all_places_differ(image, roles, domains, ranks)
+    all_places_differ(image, roles, domains, ranks, tag_bits)
 
 
 @settings(max_examples=60, deadline=None)
-@given(nodes(), st.integers(0, 1))
-def test_windows_share_places_between_values_that_far_apart_only(many: tuple[Domain, list[Role]], bits: int) -> None:
+@given(nodes(), st.integers(0, 1), st.sampled_from([1, 1, 2]))
+def test_windows_share_places_between_values_that_far_apart_only(
+    many: tuple[Domain, list[Role]], window: int, cores: int
+) -> None:
     image, _ = image_of([many], 40)
     domain, roles = many
-    ranks = ranks_along({"N0": 0}, image, [roles], replace(D, window_bits=bits))
+    ranks = ranks_along({"N0": 0}, image, [roles], replace(D, window_bits=window), Spread(cores))
     (of,) = ranks.nodes
     if of is None or of.window is None:
         return
-    assert of.window[1] == bits
+    bits = window + cores // 2  # what is between two values that share a place
+    assert of.window[1] == (window if of.local.split == of.window[0] else bits)
     low = image.nodes[0].fields[0].bias
     for port, role in enumerate(roles):
-        owners: dict[int, set[tuple[int | None, ...]]] = {}
+        owners: dict[tuple[int, int], set[tuple[int | None, ...]]] = {}
         for point in points(domain):
             index = tuple(None if f in role.wild else v for f, v in enumerate(point))
             place = place_of(image.nodes[0], of, port, index, summand=role.gathers)
             if place is None:
                 assert len(roles) == 1 and role.mode is Mode.PLAIN
                 continue
-            owners.setdefault(place, set()).add(index)
+            core = core_of(image.nodes[0], of, index, 40)
+            owners.setdefault((core, place), set()).add(index)
             generation = point[0] - low >> bits
-            again = index_at(image.nodes[0], of, port, place, role.wild, summand=role.gathers, generation=generation)
+            again = index_at(
+                image.nodes[0], of, port, place, role.wild, summand=role.gathers, generation=generation, core=core
+            )
             assert again == index
         for together in owners.values():
             values = sorted(v[0] for v in together if v[0] is not None)
@@ -170,6 +202,31 @@ def test_a_triangle_and_a_ragged_domain_have_no_holes() -> None:
         ranks = rank_program(image, roles, D)
         assert ranks.places[0] == all_places_differ(image, roles, domains, ranks) == inside.sum()
         assert ranks.rows == inside.shape[0]
+
+
+@pytest.mark.parametrize("cores", [2, 4, 16])
+def test_the_places_of_a_box_are_divided_among_the_cores_without_holes(cores: int) -> None:
+    """Each core has its share of the instances, and as many places as instances; in every row and column, too."""
+    box = Domain(((1, 32), (0, 15)), np.ones((32, 16), np.bool_))
+    roles = [[Role(Mode.PLAIN), Role(Mode.PLAIN)]]
+    image, domains = image_of([(box, roles[0])], 40)
+    ranks = rank_program(image, roles, D, Spread(cores))
+    assert all_places_differ(image, roles, domains, ranks) == 32 * 16
+    assert [given[0] for given in ranks.cores] == [32 * 16 // cores] * cores
+    (of,) = ranks.nodes
+    assert of is not None
+    for line in ([(1, j) for j in range(16)], [(i, 3) for i in range(1, 33)]):
+        found = Counter(core_of(image.nodes[0], of, point, 40) for point in line)
+        assert list(found.values()) == [len(line) // cores] * cores
+
+
+def test_a_node_whose_tokens_leave_all_fields_open_is_on_one_core_and_a_chosen_one_on_any() -> None:
+    """Tokens <i,*> meet tokens <*,j>: no field says where."""
+    box = Domain(((0, 5), (0, 6)), np.ones((6, 7), np.bool_))
+    roles = [[Role(Mode.COUNTED, frozenset({1})), Role(Mode.COUNTED, frozenset({0}))]]
+    image, _ = image_of([(box, roles[0])], 40)
+    assert rank_program(image, roles, D, Spread(2)).cores == [[6, 7, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert rank_program(image, roles, D, Spread(2, frozenset({"N0"}))).cores == [[6, 7, 0, 0, 0]] * 2
 
 
 def test_the_domains_of_a_program() -> None:

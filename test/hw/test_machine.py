@@ -104,11 +104,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ('cores = 2\n[matching]\norganisation = "direct"', 'cores = 2 of organisation "direct"'),
-        ('cores = 2\n[matching]\norganisation = "cam"', 'cores = 2 of organisation "cam"'),
+        ('cores = 3\n[matching]\norganisation = "direct"', 'cores = 3 of organisation "direct"'),
         ("cores = 4096", "cores = 4096"),
         ("[execution]\nunits = 2", "execution.units = 2"),
-        ('[host]\nports = 2\n[matching]\norganisation = "cam"', "host.ports = 2"),
         ('[matching]\nparity = true\norganisation = "cam"', "matching.parity = true"),
     ],
 )

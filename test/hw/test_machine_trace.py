@@ -109,7 +109,3 @@ def test_the_command(machine: str, tmp_path: Path, capsys: pytest.CaptureFixture
     trace = load_trace(tmp_path / "run.json.gz")
     page = view(upl.load(EXAMPLES / "matmul.upl"), trace=trace)
     assert '"lanes": [[' in page or '"lanes":[[' in page
-    (tmp_path / "cam.toml").write_text('[matching]\norganisation = "cam"\n')
-    inputs = ["--machine", str(tmp_path / "cam.toml"), "--input", "A=[[1]]", "--input", "B=[[1]]"]
-    assert main(["run", str(EXAMPLES / "matmul.upl"), "--engine", "rtl", *inputs, "--trace", str(tmp_path / "no.json")]) == 1
-    assert "UPL1723" in capsys.readouterr().err

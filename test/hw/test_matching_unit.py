@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,7 @@ from amaranth.sim import Simulator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.image import IndexField, layout_fields, pack, unpack
-from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation
 from upl_mlir.hw.matching_unit.gold import (
     CountError,
     Firing,
@@ -38,7 +35,6 @@ from upl_mlir.hw.matching_unit.interface import (
     token_layout,
 )
 from upl_mlir.hw.matching_unit.unit import MatchingUnit
-from upl_mlir.hw.matching_unit.verilog import to_verilog
 
 DIM = Dimensions(capacity=48, tag_bits=10, max_fields=4, max_inputs=4, node_bits=2, multiplicity_bits=5, adder_depth=3)
 ORDINARY, F32, I32 = InputMode.ORDINARY, InputMode.GATHER_ADD_F32, InputMode.GATHER_ADD_I32
@@ -414,12 +410,3 @@ def test_the_gold_model_itself() -> None:
     assert gold.accept(GoldToken(1, 0, (0, 0), 4, 2)) == [Firing(1, (0, 0), (7,))]
     with pytest.raises(UndeterminedError):
         gold.accept(GoldToken(0, 1, (1, None), 6))
-
-
-def test_verilog() -> None:
-    text = to_verilog(Machine(matching=Matching(organisation=Organisation.CAM, capacity=4)))
-    assert "module matching_unit(" in text
-    assert "output activation__valid" in text
-    assert math.log2(len(text)) > 10
-    with pytest.raises(UplError, match="UPL1723"):
-        to_verilog(Machine(execution=Execution(units=2)))

@@ -33,7 +33,7 @@ def changed(folder: Path, file: str, text: str) -> None:
     shutil.rmtree(folder / PACKAGE, ignore_errors=True)
     for path in source.rglob("*"):
         place = folder / PACKAGE / path.relative_to(source)
-        if path.is_dir() or "__pycache__" in path.parts:
+        if path.is_dir() or (path.parent.name == "__pycache__" and path.name.startswith(f"{Path(file).stem}.")):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         if path != source / file:
@@ -55,7 +55,9 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: int) -> Outcome:
         "UPL_CACHE_DIR": str(folder / "cache"),
     }
     (folder / "cache").mkdir(mode=0o700, exist_ok=True)
-    command = [sys.executable, "-P", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests]
+    listed = folder / "tests"  # a command line has no room for thousands
+    listed.write_text("".join(f"{t}\n" for t in tests), encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-m", "", f"@{listed}"]
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))

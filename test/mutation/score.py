@@ -1,5 +1,6 @@
-"""The mutation score: a fixed random sample of small changes, each against the tests of its part of the package.
+"""The mutation score: a fixed random sample of small changes, each against the tests that execute the changed line.
 
+    PYTHONPATH=test python -m mutation.covered                    which tests those are, once
     PYTHONPATH=test python -m mutation.score --minutes 30         goes on where it stopped; results in ``score.json``
 
 The sample is in random order, so that the share caught of its first part is an estimate for all of it.  A change that alters
@@ -15,42 +16,28 @@ import random
 import sys
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from mutation import covered
+from mutation.covered import Recorded
 from mutation.operators import Place, changed_text, places
-from mutation.overlay import PACKAGE, ROOT, changed, run_tests
+from mutation.overlay import PACKAGE, ROOT, Outcome, changed, run_tests
 
 PLACE = Path(__file__).resolve().with_name("score.json")
 SAMPLE = 200
-SECONDS = 300  # of CPU time, for the tests of one change
+SECONDS = 450  # of CPU time, for the tests of one change
 PARTS = ("passes", "poly", "hw/matching_unit")
-AGREE = "test/agreement/test_agreement.py::test_valid_programs"
-DERIVED = "test/agreement/test_agreement.py::test_derivatives"
-MISTAKES = "test/agreement/test_agreement.py::test_mistakes_are_refuted"
-_TESTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("hw/matching_unit", ("test/hw/test_matching_unit.py",)),
-    ("poly", ("test/poly", "test/passes", AGREE, MISTAKES, "test/native/test_schedules.py")),
-    (
-        "passes/loops",
-        ("test/native/test_schedules.py", AGREE, "test/native/test_gradients.py"),
-    ),
-    ("passes/lower_hw", ("test/hw/test_execute.py", "test/hw/test_image.py", AGREE)),
-    ("passes/lower_to_loops", (AGREE)),
-    ("passes/schedule", ("test/native/test_schedules.py", AGREE)),
-    ("passes/storage", ("test/native/test_schedules.py", AGREE)),
-    ("passes/windows", ("test/native/test_schedules.py", AGREE)),
-    ("passes/check", ("test/passes", "test/autodiff/test_checkpoint.py", AGREE, MISTAKES)),
-    ("passes", ("test/autodiff/test_rules.py", "test/passes", AGREE, DERIVED, MISTAKES, "test/autodiff")),
-)
-"""Tests by the beginning of a file's name; the first that fits."""
+MOST = 150.0
+"""Seconds of tests, as recorded, that a change is shown to: of those that execute it the quickest ones."""
 
 
-def tests_of(file: str) -> tuple[str, ...]:
-    """The tests that a change in a file is shown to; those named after the file first."""
-    found = next(tests for part, tests in _TESTS if file.startswith(part))
-    own = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "test").rglob(f"test_{Path(file).stem}.py"))]
-    return (*own, *(t for t in found if t not in own))
+def tests_of(place: Place, source: str, known: Recorded) -> list[str]:
+    """The tests that a change is shown to, in order."""
+    found = known.tests_at(place, source)
+    total = accumulate(known.seconds[t] for t in found)
+    return [t for t, seconds in zip(found, total, strict=True) if seconds <= MOST]
 
 
 def sample(size: int = SAMPLE, seed: int = 9) -> list[Place]:
@@ -71,7 +58,11 @@ def main(argv: list[str]) -> int:
     options.add_argument("--minutes", type=float, default=30.0)
     options.add_argument("--place", type=Path, default=PLACE)
     given = options.parse_args(argv)
-    os.environ.setdefault("UPL_AGREEMENT", "0.3")
+    known = covered.load()
+    if not known.seconds:
+        print("nothing is recorded: run `python -m mutation.covered` first (it needs the package `coverage`)")
+        return 1
+    os.environ.update(covered.FEWER)
     end = time.monotonic() + 60 * given.minutes
     state: dict[str, Any] = json.loads(given.place.read_text()) if given.place.exists() else {"tried": []}
     if "sample" not in state:  # taken once: the numbers of places change with the files
@@ -81,7 +72,7 @@ def main(argv: list[str]) -> int:
         for entry in state["sample"][len(state["tried"]) :]:
             if time.monotonic() > end:
                 break
-            state["tried"].append(_try(Place(**entry), Path(folder)))
+            state["tried"].append(_try(Place(**entry), Path(folder), known))
             given.place.write_text(json.dumps(state, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     done = [t for t in state["tried"] if t["caught"] is not None]
     caught = sum(t["caught"] for t in done)
@@ -91,17 +82,21 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _try(place: Place, folder: Path) -> dict[str, Any]:
+def _try(place: Place, folder: Path, known: Recorded) -> dict[str, Any]:
     start = time.monotonic()
     source = (ROOT / PACKAGE / place.file).read_text(encoding="utf-8")
     found: dict[str, Any] = {**vars(place), "caught": None, "by": "", "seconds": 0}
     if place not in places(place.file, source):
         found["by"] = "the file has changed since the sample was taken"
         return found
-    changed(folder, place.file, changed_text(place, source))
-    outcome = run_tests(folder, tests_of(place.file), SECONDS)
-    found |= {"caught": outcome.caught, "by": outcome.by, "seconds": round(time.monotonic() - start)}
     found["source"] = source.splitlines()[place.line - 1].strip()
+    tests = tests_of(place, source, known)
+    if tests:
+        changed(folder, place.file, changed_text(place, source))
+        outcome = run_tests(folder, tests, SECONDS)
+    else:
+        outcome = Outcome(False, "no test executes it", "")
+    found |= {"caught": outcome.caught, "by": outcome.by, "tests": len(tests), "seconds": round(time.monotonic() - start)}
     print(
         f"{'caught' if outcome.caught else 'MISSED'}  {place.file}:{place.line} {place.what}: {outcome.by}", flush=True
     )

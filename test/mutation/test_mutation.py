@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mutation import score
+from mutation import covered, score
 from mutation.bugs import BUGS, Bug
-from mutation.operators import changed_text, places
+from mutation.covered import Recorded
+from mutation.operators import Place, changed_text, places
 from mutation.overlay import ROOT, changed, run_tests
 from mutation.seeded import PLACE, seeded_text, try_bug
 
@@ -80,5 +81,46 @@ def test_the_sample_is_always_the_same() -> None:
     assert first == score.sample(20)
     for place in first:
         ast.parse(changed_text(place, (ROOT / "upl_mlir" / place.file).read_text(encoding="utf-8")))
-        tests = score.tests_of(place.file)
-        assert tests and all((ROOT / t.partition("::")[0]).exists() for t in tests)
+
+
+SOURCE = """LIMIT = 3
+
+def f(a):
+    if a:
+        return (
+            1 + a)
+    return g(a)
+
+def g(a):
+    return a - 1
+"""
+
+
+def test_a_change_is_shown_to_the_tests_that_execute_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quickest first, up to a time; without code on the line, those of its function, and then of its file."""
+    known = Recorded({"slow": 9.0, "quick": 1.0, "none": 0.1}, {"f.py": {4: {"slow", "quick"}, 7: {"slow"}}})
+
+    def shown(line: int, file: str = "f.py") -> list[str]:
+        return score.tests_of(Place(file, 0, line, ""), SOURCE, known)
+
+    assert shown(4) == ["quick", "slow"]
+    assert shown(7) == ["slow"]
+    assert shown(6) == ["quick", "slow"], "nobody executes the line, so: its function"
+    assert shown(1) == ["quick", "slow"], "executed while the file is loaded"
+    assert shown(1, "g.py") == []
+    monkeypatch.setattr(score, "MOST", 5.0)
+    assert shown(4) == ["quick"]
+
+
+def test_what_a_test_executes_is_recorded(tmp_path: Path) -> None:
+    """The rules of derivatives are looked at by the tests of rules; lines that run while a file is loaded are nobody's."""
+    assert covered.record(ROOT / "test" / "poly" / "test_expr.py", tmp_path)
+    known = covered.load(tmp_path)
+    assert all(t.startswith("test/poly/test_expr.py::") for t in known.seconds) and len(known.seconds) > 50
+    source = (ROOT / "upl_mlir" / "poly" / "expr.py").read_text(encoding="utf-8").splitlines()
+    by_line = known.lines["poly/expr.py"]
+    first = next(n for n, line in enumerate(source, 1) if line.startswith("class "))
+    assert not by_line.get(first)
+    executed = [n for n, tests in by_line.items() if tests]
+    assert len(executed) > 100 and all(source[n - 1].strip() for n in executed)
+    assert any(len(by_line[n]) < 10 for n in executed), "not every test executes every line"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.passes.loops.checkpoints import SEGMENT
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
 from upl_mlir.passes.schedule import Plan, schedule
 
@@ -97,8 +98,7 @@ def test_a_loop_over_time_runs_as_a_wavefront(name: str) -> None:
     for t in tiled:  # blocks of steps, waves, steps
         (wave,) = t.body
         assert isinstance(wave, Loop) and not wave.parallel
-        (time,) = wave.body
-        assert isinstance(time, Loop) and not time.parallel
+        assert all(isinstance(time, Loop) and not time.parallel for time in wave.body)
     assert len(tiled) == 2
     # also for several threads: sharing step by step is slower, as both cores then wait for memory
     assert len([t for t in plan(program, threads=2).tree if isinstance(t, Loop) and not t.parallel]) == 2
@@ -113,6 +113,75 @@ def test_what_is_kept_of_a_grid() -> None:
     assert [a.modulus for a in arrays["U.u"].axes] == [2, None, None]
     assert [a.modulus for a in arrays["DU.d_u"].axes] == [2, None, None]
     assert set(arrays) == {"U.u", "DU.d_u"}
+
+
+def test_of_a_trajectory_few_states_are_kept() -> None:
+    """Every tenth state is kept; of those made again a window of steps and rows."""
+    arrays = plan(upl.grad(upl.load(PROGRAMS / "reaction.upl"), "L", ["U0"])).arrays
+    assert {n: [a.modulus for a in x.axes] for n, x in arrays.items()} == {
+        "U.u": [2, None, None],
+        "DU.d_u": [2, None, None],
+        "U.u.kept": [None, None, None],
+        "U.u.again": [SEGMENT, 2 * SEGMENT + 1, None],
+    }
+    assert [arrays["U.u.kept"].axes[0].extent.evaluate({"T": t}, lambda *_: 0) for t in (1, 10, 11, 100)] == [1, 1, 2, 10]
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_states_made_again_are_the_same(gather: str) -> None:
+    """Segments that are full, begin before the start, are one step; grids narrower and wider than the window of rows."""
+    program = upl.grad(upl.load(PROGRAMS / "reaction.upl"), "L", ["U0"])
+    for steps, m in ((9, 4), (10, 5), (11, 9), (20, 26), (21, 24), (39, 3)):
+        compare(program, {"T": steps, "m": m}, gather)
+
+
+def test_states_made_again_of_infinities_and_nan() -> None:
+    program = upl.grad(upl.load(PROGRAMS / "reaction.upl"), "L", ["U0"])
+    start = random_inputs(program, {"T": 12, "m": 8})["U0"]
+    start[2, 3], start[6, 1] = np.inf, np.nan
+    wanted = upl.compile(program, gather="ordered")(U0=start, T=12)
+    found = upl.compile(program, engine="native", gather="ordered")(U0=start, T=12)
+    assert np.isnan(found["d_U0"]).any() and not np.isnan(found["d_U0"]).all()
+    np.testing.assert_array_equal(found["d_U0"], wanted["d_U0"])
+
+
+# Two grids that react with each other; one moves along the rows. The adjoint reads both.
+TWO_GRIDS = """program two_grids
+param T >= 1
+param m >= 3
+input A0<i,j> in 0<=i<m, 0<=j<m { -> A.u<0,i,j> }
+input B0<i,j> in 0<=i<m, 0<=j<m { -> B.u<0,i,j> }
+output L
+node A<t,i,j> in 0<=t<=T, 0<=i<m, 0<=j<m {
+  in u
+  if t<T: u -> F.a<t+1,i,j>
+  if t<T: u -> G.a<t+1,i,j>
+  if t<T && i>=1: u -> F.n<t+1,i-1,j>
+  if t<T && i==m-1: u -> F.n<t+1,i,j>
+  if t==T: u #m -> Row.s<i>
+}
+node B<t,i,j> in 0<=t<=T, 0<=i<m, 0<=j<m {
+  in u
+  if t<T: u -> F.b<t+1,i,j>
+  if t<T: u -> G.b<t+1,i,j>
+}
+node F<t,i,j> in 1<=t<=T, 0<=i<m, 0<=j<m { in a, b, n; 0.5*a*b + 0.3*n*a -> A.u }
+node G<t,i,j> in 1<=t<=T, 0<=i<m, 0<=j<m { in a, b; b - 0.1*a*b -> B.u }
+node Row<i>   { in @(+) s[#]; #m -> Total.s<> }
+node Total    { in @(+) s[#]; -> L }
+"""
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_two_grids_are_made_again(gather: str) -> None:
+    program = upl.grad(upl.load(TWO_GRIDS), "L", ["A0", "B0"])
+    arrays = plan(program, gather=gather).arrays
+    # F.n, which both loops read, follows from A.u: it is made again and not kept
+    assert {n for n in arrays if "." in n.partition(".")[2]} == {
+        "A.u.kept", "A.u.again", "B.u.kept", "B.u.again", "F.n.again",
+    }  # fmt: skip
+    for steps, m in ((1, 3), (10, 4), (23, 12)):
+        compare(program, {"T": steps, "m": m}, gather)
 
 
 # Weights that change from example to example, each after its last use.

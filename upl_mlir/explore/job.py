@@ -67,13 +67,13 @@ def run_task(job: Job, task: Task) -> Outcome:
         prepared = prepare(job, task.define, task.machine)
         result = prepared.engine.on(task.machine).run_tokens(prepared.tokens)
         stats = result.stats.to_dict()
-        stats["difference"] = _difference(result.outputs, prepared.expected)
+        stats["difference"] = difference(result.outputs, prepared.expected)
     except UplError as e:
         return Outcome(error=str(e))
     return Outcome(stats=stats)
 
 
-def _difference(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
+def difference(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
     """The greatest difference of any output.  `UplError` UPL1709 if it cannot come of the order of additions."""
     worst = 0.0
     for name, wanted in expected.items():

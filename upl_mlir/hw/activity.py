@@ -23,6 +23,8 @@ from upl_mlir.hw.core.store import gather_shape, join_shape
 from upl_mlir.hw.direct import layouts as direct
 from upl_mlir.hw.image import GatherOp, Node, ProgramImage
 from upl_mlir.hw.machine import Organisation
+from upl_mlir.hw.matching_unit.in_core import cam_dimensions
+from upl_mlir.hw.matching_unit.interface import content_layout, entry_layout
 from upl_mlir.hw.microcode import Op, ToNode, ValueType
 from upl_mlir.hw.sim.interface import Report
 from upl_mlir.hw.system.layouts import System
@@ -35,7 +37,8 @@ def activity(image: ProgramImage, system: System, report: Report) -> dict[str, i
     """Counts by weight. RAM bits: a probe reads a set of waiting tokens (or a slot of each bank), a summand a set of gathers
     (or a slot); each token writes a record, reads its rows and passes the queue; each instruction and each token sent
     reads its word and its operands. Operations follow from the firings: all instructions of a node's code are counted, those
-    of loops once. `backing_bit`: a record or token for each that was spilled, out and back. `hop_bit`: tokens on links."""
+    of loops once. `backing_bit`: a record or token for each that was spilled, out and back. `hop_bit`: tokens on links.
+    `cam_bit`: in the organisation `cam`, the bits that searches compare."""
     d = system.core
     token = token_layout(d).size
     joined, summed, ways = _records(d)
@@ -56,12 +59,15 @@ def activity(image: ProgramImage, system: System, report: Report) -> dict[str, i
         for port in gathers:
             out[_joining(port.gather, port.type)] += max(0, mine // len(gathers) - fired)
     tokens = report.count(Event.TAKEN)
+    probed = 0 if d.organisation is Organisation.CAM else report.count(Event.PROBED)
     out["ram_bit"] = (
-        report.count(Event.PROBED) * ways * joined + (tokens - summands) * joined + summands * (ways + 1) * summed
+        probed * ways * joined + (tokens - summands) * joined + summands * (ways + 1) * summed
         + tokens * (rows + 2 * token) + report.count(Event.ISSUED) * words + report.count(Event.SENT) * sends
     )  # fmt: skip
     out["backing_bit"] = 2 * (report.count(Event.SPILLED) * joined + report.count(Event.QUEUE_SPILLED) * token)
     out["hop_bit"] = sum(report.moved) * token
+    if d.organisation is Organisation.CAM:
+        out["cam_bit"] = report.count(Event.PROBED) * _compared(d)
     return dict(out)
 
 
@@ -69,7 +75,15 @@ def _records(d: Dimensions) -> tuple[int, int, int]:
     """Bits of a record of waiting tokens, of one of a gather, and how many are read at a time."""
     if d.organisation is Organisation.DIRECT:
         return d.max_inputs * (direct.entry_layout(d).size + VALUE_BITS), direct.sum_state_layout(d).size + VALUE_BITS, 1
+    if d.organisation is Organisation.CAM:
+        record = entry_layout(cam_dimensions(d)).size + content_layout(cam_dimensions(d)).size
+        return record, record, 1
     return join_shape(d).record(d).size, gather_shape(d).record(d).size, d.ways
+
+
+def _compared(d: Dimensions) -> int:
+    """Bits that a search of an associative memory compares: kind, node, input and index of every entry."""
+    return d.sets * (1 + d.node_bits + d.input_bits + d.index_bits)
 
 
 @cache

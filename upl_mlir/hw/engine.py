@@ -18,11 +18,12 @@ from upl_mlir.host.arrays import HostPort, host_ports
 from upl_mlir.hw.assemble import assemble
 from upl_mlir.hw.direct.domains import domains_of
 from upl_mlir.hw.execute import Scalar, run_activation
+from upl_mlir.hw.host_order import field_order
 from upl_mlir.hw.image import Node, ProgramImage
 from upl_mlir.hw.machine import Machine, Organisation, load_machine
-from upl_mlir.hw.matching_unit.interface import Fault
 from upl_mlir.hw.microcode import ToNode
-from upl_mlir.hw.simulate import HostToken, OutputElement, Stats, simulate
+from upl_mlir.hw.results import HostToken, OutputElement, Stats
+from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.watch import Recorded
 from upl_mlir.passes.bind_parameters import bind_parameters
 from upl_mlir.passes.infer_domains import infer_domains
@@ -49,8 +50,6 @@ class RtlEngine:
         params: Mapping[str, int],
         *,
         machine: Machine | str | Path | None = None,
-        fault: Fault | None = None,
-        progress: Callable[[int, int], None] | None = None,
     ):
         program = program_of(module.clone())
         bind_parameters(program, params)
@@ -58,8 +57,6 @@ class RtlEngine:
         self.ports = host_ports(program, {}, np.dtype(np.float32))
         named = None if machine is None or isinstance(machine, Machine) else str(machine)
         self.machine = machine if isinstance(machine, Machine) else load_machine(named) if named else Machine()
-        self.fault = fault
-        self.progress = progress
         self.image, self.hosts = assemble(lower_hw(program, named, self.machine.token.max_inputs))
         self._program = program
         self._fit()
@@ -87,7 +84,8 @@ class RtlEngine:
     ) -> RtlResult:  # fmt: skip
         """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
         `watch` is given what the cores did."""
-        result = simulate(self.image, self.machine, tokens, fault=self.fault, progress=self.progress, watch=watch)
+        given = tokens if isinstance(tokens, tuple) else tuple(map(HostToken._make, tokens))
+        result = run_machine(self.image, self.machine, given, watch=watch)
         return RtlResult(self.collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
@@ -98,7 +96,8 @@ class RtlEngine:
         """The tokens that a host input sends: its code, run for every element of its domain."""
         image = ProgramImage(self.image.name, self.image.nodes, self.image.outputs, self.image.tables)
         out: list[HostToken] = []
-        for point in port.points():
+        order = field_order(self.image, node)
+        for point in sorted(port.points(), key=lambda point: [point[f] for f in order]):
             element = values[port.box.place(point)]
             value: Scalar = element if values.dtype == np.float32 else element.item()
             for sent in run_activation(image, node, point, (value,)):

@@ -1,6 +1,6 @@
 """The program image: what makes the machine's fixed RTL run one program.
 
-A pass of the compiler builds it; `simulate.py` loads it.  All numbers (of nodes, inputs, outputs, tables) are places
+A pass of the compiler builds it; `run.py` loads it.  All numbers (of nodes, inputs, outputs, tables) are places
 in the image's tuples, from 0.
 """
 
@@ -15,7 +15,7 @@ from typing import cast
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.direct.domains import Domain
-from upl_mlir.hw.machine import Machine, Organisation
+from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
 
@@ -126,7 +126,7 @@ class ProgramImage:
     def validate(self, machine: Machine) -> None:
         """Check that the program fits the machine.
 
-        Raises `UplError` UPL1710 with the limit and the need; UPL1711 for a gathering operator that has no RTL yet.
+        Raises `UplError` UPL1710 with the limit and the need.
         Raises ValueError if the image contradicts itself, which is a defect of what built it.
         """
         _check_structure(self)
@@ -139,9 +139,6 @@ class ProgramImage:
             _fits(len(node.fields), token.max_fields, "token.max_fields", where, "index fields")
             _fits(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs")
             _fits(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag")
-            if machine.matching.organisation is Organisation.CAM:
-                for port in node.inputs:
-                    input_mode(node, port)
             for send in node.sends:
                 if isinstance(send.multiplicity, Constant):
                     what = f"an arrow of node `{node.name}`"

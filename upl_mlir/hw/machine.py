@@ -229,18 +229,15 @@ def require_built(machine: Machine) -> None:
         return error("UPL1723", f"machine `{machine.name}`: {key} = {found} is not built yet", help=f"use {instead}")
 
     organisation = machine.matching.organisation
-    if organisation is Organisation.DIRECT and machine.cores != 1:
-        raise refuse("cores", f'{machine.cores} of organisation "direct"', '1, or organisation "hashed"')
-    if organisation is Organisation.CAM and machine.cores != 1:
-        raise refuse("cores", f'{machine.cores} of organisation "cam"', '1, or organisation "hashed"')
+    if organisation is Organisation.DIRECT and machine.cores & (machine.cores - 1):
+        raise refuse("cores", f'{machine.cores} of organisation "direct"', 'a power of two, or organisation "hashed"')
     if machine.cores > MAX_CORES:
         raise refuse("cores", machine.cores, f"at most {MAX_CORES}")
-    if organisation is not Organisation.CAM and machine.token.tag_bits > 64:
-        raise refuse("token.tag_bits", machine.token.tag_bits, "at most 64")
+    most = 64 - (machine.token.max_fields if organisation is Organisation.CAM else 0)  # a bit for each field, if it is `*`
+    if machine.token.tag_bits > most:
+        raise refuse("token.tag_bits", machine.token.tag_bits, f"at most {most}")
     if machine.execution.units != 1:
         raise refuse("execution.units", machine.execution.units, 1)
-    if organisation is Organisation.CAM and machine.host.ports != 1:
-        raise refuse("host.ports", machine.host.ports, 1)
     if machine.host.ports > MAX_CORES:
         raise refuse("host.ports", machine.host.ports, f"at most {MAX_CORES}")
     if machine.matching.parity and organisation is not Organisation.HASHED:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from upl_mlir.hw.core.encode import Write
 from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
 from upl_mlir.hw.core.settings import adjustable, settings, settings_layout
-from upl_mlir.hw.machine import Machine, Organisation
+from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.system.layouts import System
 
@@ -22,7 +22,7 @@ def adjustable_system(system: System) -> System:
 
 def build_of(machine: Machine) -> System | None:
     """What is compiled for a machine: the same for all that one library serves; None if nothing is."""
-    if machine.matching.organisation is Organisation.CAM or not available():
+    if not available():
         return None
     return adjustable_system(System.of(machine))
 

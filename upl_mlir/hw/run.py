@@ -18,12 +18,14 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.encode import Encoded, encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
+from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
+from upl_mlir.hw.direct.late import LATE_FRONT
 from upl_mlir.hw.direct.leftovers import direct_leftovers
 from upl_mlir.hw.direct.order import host_order
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
-from upl_mlir.hw.image import IndexField, Node, ProgramImage, pack, unpack
-from upl_mlir.hw.machine import Machine, Organisation
+from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack
+from upl_mlir.hw.machine import Machine, Organisation, require_built
 from upl_mlir.hw.prepare import adjustable_system, setting_writes
 from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
@@ -51,12 +53,22 @@ def run_machine(
     watch: Callable[[Recorded], None] | None = None,
     simulation: AmaranthSimulation | None = None,
 ) -> SimulationResult:
-    """Run a program to its end; what the arguments mean and what is raised is said at `simulate`.
+    """Run a program to its end.
 
-    `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for. `audit`: record
-    firings and additions, and compare the outputs bit for bit with their re-execution (`trees.py`; UPL1709). `watch` is
-    given what the cores did, also of a run that fails. `simulation`: one of this machine, to be used once more.
+    `tokens` are those of the host, sent in their order, one a cycle at each port, whenever no token of the program itself
+    waits. `simulator`: which one; None takes the compiled one where it can be built and no waveforms are asked for.
+    `vcd`: a file for the waveforms of all signals. `audit`: record firings and additions, and compare the outputs bit for
+    bit with their re-execution (`trees.py`; UPL1709). `watch` is given what the cores did, also of a run that fails.
+    `simulation`: one of this machine, to be used once more.
+
+    Raises `UplError`: UPL1701 tokens are stranded; UPL1702 a store or queue is full; UPL1703 a fault of the machine (nothing
+    moves any more); UPL1704 an activation whose index is open; UPL1705 summands that disagree on their number, or too
+    many of them; UPL1706 arithmetic that has no 32-bit result; UPL1707 an output element came twice; UPL1708 not finished
+    after `max_cycles`; UPL1710 to UPL1714 the program or a token does not fit the machine; UPL1716 parity; UPL1723 the
+    machine is not built yet.
     """
+    require_built(machine)
+    image.validate(machine)
     wanted = System.of(machine)
     if simulation is not None:
         simulator = "amaranth"
@@ -65,7 +77,7 @@ def run_machine(
     # One library serves many machines: it has room for more, and is set to what is wanted.
     system = adjustable_system(wanted) if simulator == "compiled" else wanted
     d = system.core
-    image, program, words = _encoded(image, d, tokens)
+    image, program, words = _encoded(image, d, tokens, Spread.of(machine))
     runs: Simulation = simulation or (
         CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
     )
@@ -89,19 +101,21 @@ def run_machine(
 
 
 _KEPT = 8
-_last: OrderedDict[tuple[int, int, Dimensions], tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
+_Key = tuple[int, int, Dimensions, Spread]
+_last: OrderedDict[_Key, tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
 """Programs in words, of the last runs: a sweep runs the same one on many machines of one make."""
 
 
 def _encoded(
-    image: ProgramImage, d: Dimensions, tokens: Sequence[HostToken]
+    image: ProgramImage, d: Dimensions, tokens: Sequence[HostToken], spread: Spread
 ) -> tuple[ProgramImage, Encoded, Tokens]:
-    """The program and its tokens in words, and the image that they are of."""
+    """The program and its tokens in words, and the image that they are of; `spread` matters to stores without search."""
     tokens = tuple(tokens)  # the same object if it is one
-    key = (id(image), id(tokens), d)
+    spread = spread if d.organisation is Organisation.DIRECT else ONE_CORE
+    key = (id(image), id(tokens), d, spread)
     if key not in _last:
         whole = aligned(image, d.tag_bits) if d.organisation is Organisation.DIRECT else image
-        program = encode(whole, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
+        program = encode(whole, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens], spread=spread)
         # What the key names is kept with it, so that no other object gets its identity.
         _last[key] = (image, tokens), (whole, program, _tokens(whole, d, program, tokens))
         if len(_last) > _KEPT:
@@ -127,7 +141,9 @@ def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequen
         if token.multiplicity is not None and not 1 <= token.multiplicity < d.unbounded:
             limit = f"1..{d.unbounded - 1}"
             raise error("UPL1712", f"{what} has multiplicity {token.multiplicity}; the machine has {limit}")
-        tag, _ = pack(node.fields, token.index, what)
+        tag, wild = pack(node.fields, token.index, what)
+        if d.organisation is Organisation.CAM:
+            tag |= wild << d.index_bits
         times = d.unbounded if token.multiplicity is None else token.multiplicity
         out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
     return out if program.ranks is None else out[host_order(image, program.ranks, tokens)]
@@ -167,18 +183,18 @@ def _check(
             message = "the machine is not at rest, but nothing has moved for a long time"
             raise error("UPL1703", message, notes=["this is a fault of the machine, not of the program"])
         case Ended.IDLE:
-            records: list[Record] = []
+            records: list[tuple[int, int, int, Record]] = []  # core, set, way
             for core, found in enumerate(report.cores):
                 if not found.left:
                     continue
-                records += [simulation.look(core, s, w) for s in range(d.look_sets) for w in range(d.ways)]
+                records += [(core, s, w, simulation.look(core, s, w)) for s in range(d.look_sets) for w in range(d.ways)]
                 if found.spilled:
-                    records += [simulation.look(core, 0, 0, n) for n in range(1, d.look_spilled + 1)]
+                    records += [(core, 0, 0, simulation.look(core, 0, 0, n)) for n in range(1, d.look_spilled + 1)]
+            there = [record for record in records if record[3].valid]
             if program.ranks is not None:
-                places = [(n // d.ways, n % d.ways, r) for n, r in enumerate(records) if r.valid]
-                leftovers = direct_leftovers(image, program.roles, program.ranks, places, d)
+                leftovers = direct_leftovers(image, program.roles, program.ranks, there, d)
             else:
-                leftovers = [left for r in records if r.valid for left in _leftovers(image, program, r, d)]
+                leftovers = [left for *_, r in there for left in _leftovers(image, program, r, d)]
             stranded = stranded_error(image, leftovers)
             if stranded is not None:
                 raise stranded
@@ -197,7 +213,10 @@ def _leftovers(image: ProgramImage, program: Encoded, record: Record, d: Dimensi
         present = [n for n in range(len(node.inputs)) if record.present >> n & 1]
         return [Leftover(record.node, n, index, 1) for n in present]
     if program.modes[record.node][record.kind] is Mode.COUNTED:
-        wild = sum(1 << f for f in program.patterns[record.node, record.kind].wild)
+        if d.organisation is Organisation.CAM:
+            wild = record.tag >> d.index_bits
+        else:
+            wild = sum(1 << f for f in program.patterns[record.node, record.kind].wild)
         left = None if record.left == d.unbounded else record.left
         return [Leftover(record.node, record.kind, unpack(node.fields, record.tag, wild), left)]
     return [Leftover(record.node, record.kind, unpack(node.fields, record.tag), record.left, record.total)]
@@ -227,8 +246,22 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
         return error("UPL1712", f"{activation}: sends a token to an index that does not fit in its target's bits")
     if report.failing_input >= len(node.inputs):
         return error("UPL1703", f"the machine was given a token for input {report.failing_input} of {activation}")
-    where = place(node, report.failing_input, _open(program, node, report, index))
+    where = place(node, report.failing_input, _open(program, d, report, index))
     match why:
+        case Failure.FULL if machine.matching.organisation is Organisation.CAM:
+            return error(
+                "UPL1702",
+                f"the matching store is full: all {machine.matching.entries} entries are in use when {where} arrives",
+                help="set matching.capacity higher in the machine description",
+            )
+        case Failure.OPEN:
+            return error("UPL1704", f"an activation has no complete index when {where} arrives")
+        case Failure.FULL if d.organisation is Organisation.DIRECT:
+            return error(
+                "UPL1702", f"{where} is put off, as its place is still in use, and there is no room for more such tokens: "
+                f"{LATE_FRONT} and {d.late_words} of backing memory",
+                help="set matching.stages or matching.spill_capacity higher in the machine description",
+            )  # fmt: skip
         case Failure.FULL:
             return error(
                 "UPL1702", f"the matching store is full when {where} arrives: {machine.matching.entries} entries "
@@ -256,8 +289,11 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
             return error("UPL1703", f"the matching unit was given a token that it cannot take: {where}")
 
 
-def _open(program: Encoded, node: Node, report: CoreReport, index: Sequence[int | None]) -> list[int | None]:
+def _open(program: Encoded, d: Dimensions, report: CoreReport, index: Sequence[int | None]) -> list[int | None]:
     """The index of the failing token with its `*` fields open."""
     pattern = program.patterns.get((report.failing_node, report.failing_input))
     wild = pattern.wild if pattern is not None else frozenset[int]()
+    if pattern is not None and pattern.others:
+        said = report.failing_tag >> d.index_bits
+        wild = frozenset(n for n in range(len(index)) if said >> n & 1)
     return [None if n in wild else value for n, value in enumerate(index)]

@@ -109,7 +109,8 @@ class _Run:
     def take(self, target: ToNode, index: tuple[int | None, ...], value: Scalar | float, times: int | None) -> None:
         """A token comes to a node."""
         node = self.image.nodes[target.node]
-        key = (target.node, target.input, pack(node.fields, index, "")[0])
+        tag, wild = pack(node.fields, index, "")
+        key = (target.node, target.input, _open_key(tag, [n for n in range(len(index)) if wild >> n & 1]))
         bits = to_bits(value, node.inputs[target.input].type)
         token = self.observer.sent(target, index, value, times)
         if self.program.modes[target.node][target.input] >= FIRST_GATHER:
@@ -150,11 +151,12 @@ class _Run:
             spent += gather.numbers
             return self._gathered(node, mode, (number, input_, tag))
         pattern = self.program.patterns.get((number, input_))
-        wild = pattern.wild if pattern is not None else frozenset[int]()
-        key = tag
-        for n in wild:
-            key &= ~node.fields[n].mask
-        tokens = self.waiting.get((number, input_, key), [])
+        tokens: list[_Token] = []
+        for wild in pattern.choices if pattern is not None else [frozenset[int]()]:
+            key = tag
+            for n in wild:
+                key &= ~node.fields[n].mask
+            tokens = tokens or self.waiting.get((number, input_, _open_key(key, wild)), [])
         if not tokens:
             raise _wrong(f"{_name(node, index)} fires without a token on `{node.inputs[input_].name}`")
         first = tokens[0]
@@ -221,6 +223,11 @@ class _Run:
         for number, input_, tag in (*self.gathers, *self.trees, *self.whole):
             node = self.image.nodes[number]
             raise _wrong(f"the gather at {place(node, input_, unpack(node.fields, tag))} was not used")
+
+
+def _open_key(tag: int, wild: Iterable[int]) -> int:
+    """A tag with its `*` fields, which may differ from token to token, noted above its 64 bits."""
+    return tag | sum(1 << (64 + n) for n in wild)
 
 
 def _name(node: Node, index: Sequence[int]) -> str:

@@ -16,7 +16,6 @@ from upl_mlir.hw.core.core import Core
 from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.machine import Machine, Organisation, load_machine, require_built
-from upl_mlir.hw.matching_unit.verilog import to_verilog
 from upl_mlir.hw.system.board import Board
 from upl_mlir.hw.system.fabric import Fabric
 from upl_mlir.hw.system.layouts import System
@@ -24,16 +23,13 @@ from upl_mlir.hw.system.machine import Machine as SystemMachine
 
 
 def verilog_of(module: ModuleOp) -> str:
-    """Verilog text: of the matching unit (`cam`), or of the whole machine (`hashed`); the program is checked to fit.
-    Raises UplError (UPL17xx)."""
+    """Verilog text of the whole machine; the program is checked to fit.  Raises UplError (UPL17xx)."""
     program = ttm_program(module)
     machine = load_machine(program.machine.data) if program.machine else Machine()
     image, hosts = assemble(program)
     image.validate(machine)
     require_built(machine)
-    if machine.matching.organisation is Organisation.CAM:
-        return to_verilog(machine)
-    if machine.matching.organisation is Organisation.HASHED:
+    if machine.matching.organisation is not Organisation.DIRECT:
         encode(image, Dimensions.of(machine), [], hosts.values())
     return machine_verilog(System.of(machine))
 

@@ -257,6 +257,13 @@ def _cast(w: Writer, op: memref.CastOp) -> None:
     w.values[op.dest] = w.array(op.source)
 
 
+def _collapse(w: Writer, op: memref.CollapseShapeOp) -> None:
+    source, total = w.array(op.src), Expr("1")
+    for size in source.sizes:
+        total = times(total, size)
+    w.values[op.result] = Array(source.name, source.element, (total,))
+
+
 def _get_global(w: Writer, op: memref.GetGlobalOp) -> None:
     w.values[op.memref] = w.tables[op.name_.root_reference.data]
 
@@ -279,6 +286,7 @@ STATEMENTS: dict[type[Operation], Callable[[Writer, Any], None]] = {
     memref.SubviewOp: _subview,
     memref.CopyOp: _copy,
     memref.CastOp: _cast,
+    memref.CollapseShapeOp: _collapse,
     memref.GetGlobalOp: _get_global,
     GenericOp: _generic,
     FillOp: _fill,

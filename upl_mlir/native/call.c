@@ -4,11 +4,14 @@
    forks a loop, the number of threads, then the arguments.  It returns 0, or the size that the workspace must have.
 
    Scalar: numbers in, tuple of numbers out; nothing is allocated but the results.  Arrays: a sequence of numbers and
-   objects with the buffer protocol, used in place.  The GIL is released around calls that take long. */
+   objects with the buffer protocol, used in place; or, in call_again.h, arrays like those of an earlier call, whose results
+   are made here.  The GIL is released around calls that take long. */
 
 #define _GNU_SOURCE /* cpu_set_t */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
+#include <numpy/arrayobject.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -16,6 +19,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <structmember.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,162 +27,13 @@
 #define HEADER 4
 #define ALIGNMENT 64
 #define HUGE_PAGE ((int64_t)2 << 20)
-#define MAX_THREADS 256
 #define MAX_CELLS 64      /* scalars of a call that live on the stack */
 #define MAX_SLOTS 256     /* slots of a call that live on the stack */
 #define LONG_CALL_NS 20000
-#define IDLE_NS 200000    /* how long a thread waits awake for the next loop: waking it takes a quarter of that, or more */
-#define END_NS 20000      /* how long the caller waits awake for the last thread */
 
 typedef int64_t (*Entry)(int64_t *slots);
-typedef void (*Task)(void *context, int64_t begin, int64_t end, int64_t thread);
 
-/* ---- threads ------------------------------------------------------------------------------------------------ */
-
-typedef struct {
-    _Atomic int busy;     /* has work */
-    _Atomic int asleep;
-} Worker;
-
-static struct {
-    pthread_mutex_t lock; /* of the sleepers */
-    pthread_cond_t wake, finished;
-    _Atomic int taken;    /* a loop is being run: only one at a time */
-    int started;          /* workers that exist; their thread numbers are 1 .. started */
-    int cores;            /* that this process may use */
-    Worker workers[MAX_THREADS];
-    /* the loop being run */
-    Task task;
-    void *context;
-    int64_t count, grain;
-    _Atomic int64_t next;
-    _Atomic int pending;
-    _Atomic int waiting;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
-
-static inline void pause_cpu(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    sched_yield();
-#endif
-}
-
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Waits awake, but not long, until a number is 0 (`until` = 0) or is not (1); not at all where threads have to share cores. */
-static void spin(_Atomic int *number, int until, int64_t for_ns) {
-    if (pool.started >= pool.cores) return;
-    for (int64_t end = nanoseconds() + for_ns; nanoseconds() < end; sched_yield()) /* others may want the core */
-        for (int i = 0; i < 64; i++) {
-            if ((atomic_load(number) != 0) == until) return;
-            pause_cpu();
-        }
-}
-
-static void take_chunks(int64_t thread) {
-    for (;;) {
-        int64_t begin = atomic_fetch_add(&pool.next, pool.grain);
-        if (begin >= pool.count) return;
-        int64_t end = begin + pool.grain;
-        pool.task(pool.context, begin, end < pool.count ? end : pool.count, thread);
-    }
-}
-
-static void *work(void *number) {
-    int64_t thread = (intptr_t)number;
-    Worker *me = &pool.workers[thread];
-    for (;;) {
-        spin(&me->busy, 1, IDLE_NS);
-        if (!atomic_load(&me->busy)) {
-            pthread_mutex_lock(&pool.lock);
-            atomic_store(&me->asleep, 1);
-            while (!atomic_load(&me->busy)) pthread_cond_wait(&pool.wake, &pool.lock);
-            atomic_store(&me->asleep, 0);
-            pthread_mutex_unlock(&pool.lock);
-        }
-        take_chunks(thread);
-        atomic_store(&me->busy, 0);
-        if (atomic_fetch_sub(&pool.pending, 1) == 1 && atomic_load(&pool.waiting)) {
-            pthread_mutex_lock(&pool.lock);
-            pthread_cond_signal(&pool.finished);
-            pthread_mutex_unlock(&pool.lock);
-        }
-    }
-    return NULL;
-}
-
-/* How many cores this process may use. */
-static int usable_cores(void) {
-#ifdef __linux__
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-#endif
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
-}
-
-/* Runs task(context, begin, end, thread) over all of 0 .. count-1 on at most `threads` threads, this one among them.
-   Every index is run once; which thread runs it is open. */
-static void fork_loop(int64_t threads, Task task, void *context, int64_t count) {
-    int free_ = 0;
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
-    if (threads > count) threads = count;
-    if (threads < 2 || !atomic_compare_exchange_strong(&pool.taken, &free_, 1)) {
-        task(context, 0, count, 0); /* nothing to share, or another loop has the threads */
-        return;
-    }
-    if (!pool.cores) pool.cores = usable_cores();
-    while (pool.started < threads - 1) {
-        pthread_t made;
-        if (pthread_create(&made, NULL, work, (void *)(intptr_t)(pool.started + 1))) break;
-        pthread_detach(made);
-        pool.started++;
-    }
-    if (threads > pool.started + 1) threads = pool.started + 1;
-    pool.task = task;
-    pool.context = context;
-    pool.count = count;
-    pool.grain = count / (threads * 4) > 0 ? count / (threads * 4) : 1;
-    atomic_store(&pool.next, 0);
-    atomic_store(&pool.pending, (int)threads - 1);
-    int sleepers = 0;
-    for (int64_t i = 1; i < threads; i++) {
-        atomic_store(&pool.workers[i].busy, 1);
-        sleepers |= atomic_load(&pool.workers[i].asleep);
-    }
-    /* A worker sets `asleep` and then looks at `busy` under the lock, so none is missed: */
-    if (sleepers) {
-        pthread_mutex_lock(&pool.lock);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.lock);
-    }
-    take_chunks(0);
-    spin(&pool.pending, 0, END_NS);
-    if (atomic_load(&pool.pending)) {
-        pthread_mutex_lock(&pool.lock);
-        atomic_store(&pool.waiting, 1);
-        while (atomic_load(&pool.pending)) pthread_cond_wait(&pool.finished, &pool.lock);
-        atomic_store(&pool.waiting, 0);
-        pthread_mutex_unlock(&pool.lock);
-    }
-    atomic_store(&pool.taken, 0);
-}
-
-/* After fork() the child has no workers: it begins with none. */
-static void forget_workers(void) {
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.wake, NULL);
-    pthread_cond_init(&pool.finished, NULL);
-    memset(pool.workers, 0, sizeof pool.workers);
-    pool.started = 0;
-    atomic_store(&pool.taken, 0);
-    atomic_store(&pool.waiting, 0);
-}
+#include "call_pool.h"
 
 /* ---- a kernel ------------------------------------------------------------------------------------------------ */
 
@@ -202,6 +57,8 @@ typedef struct {
     int64_t room;
     int busy;
     int64_t quick; /* calls of this size (see call_arrays) took no time worth speaking of; -1: none has yet */
+    int64_t *still; /* of a scalar call that takes and gives doubles: its slots, with the addresses of `cells`; else NULL */
+    double *cells;  /* inputs, outputs; behind them the status */
 } Kernel;
 
 static int64_t item_size(char kind) { return kind == 'd' || kind == 'q' || kind == 'n' ? 8 : kind == 'f' || kind == 'i' ? 4 : 1; }
@@ -340,6 +197,29 @@ static PyObject *call_scalar(PyObject *self, PyObject *const *args, Py_ssize_t g
     return out;
 }
 
+/* The same where all numbers are doubles: cells and slots stand ready.  Between the first cell and the last result no Python
+   code runs and the GIL is held, so one set of them is enough. */
+static PyObject *call_doubles(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names) {
+    Kernel *k = (Kernel *)self;
+    double *cells = k->cells;
+    if (given != k->inputs || names) return call_scalar(self, args, given, names);
+    for (Py_ssize_t i = 0; i < given; i++) {
+        if (!PyFloat_CheckExact(args[i])) return call_scalar(self, args, given, names);
+        cells[i] = PyFloat_AS_DOUBLE(args[i]);
+    }
+    int64_t *status = (int64_t *)&cells[k->count - 1];
+    *status = 0;
+    if (k->entry(k->still)) return call_scalar(self, args, given, names); /* it wants a workspace */
+    if (*status) return call_fail(k, (long)*status, args, given);
+    PyObject *out = PyTuple_New(k->outputs);
+    for (int i = 0; out && i < k->outputs; i++) {
+        PyObject *value = PyFloat_FromDouble(cells[given + i]);
+        if (value) PyTuple_SET_ITEM(out, i, value);
+        else Py_CLEAR(out);
+    }
+    return out;
+}
+
 static int format_fits(const char *format, char kind) {
     if (!format) return kind == 'b';
     if (*format == '@' || *format == '=' || *format == '<') format++;
@@ -347,13 +227,15 @@ static int format_fits(const char *format, char kind) {
     return *format == kind;
 }
 
-/* Runs the kernel on arrays of `size`: what nothing is known of may take long, and others may run meanwhile. */
-static int run_timed(Kernel *k, int64_t *slots, int64_t size) {
+/* Runs the kernel on arrays of `size`: what nothing is known of may take long, and others may run meanwhile.  Returns the
+   nanoseconds that it took, or -1 with an exception set. */
+static int64_t run_timed(Kernel *k, int64_t *slots, int64_t size) {
     int64_t start = nanoseconds();
     if (run(k, slots, size > k->quick)) return -1;
-    if (nanoseconds() - start <= LONG_CALL_NS) k->quick = size > k->quick ? size : k->quick;
+    int64_t took = nanoseconds() - start;
+    if (took <= LONG_CALL_NS) k->quick = size > k->quick ? size : k->quick;
     else if (size <= k->quick) k->quick = size - 1;
-    return 0;
+    return took > 0 ? took : 0;
 }
 
 /* kernel([numbers and arrays]) -> None; an argument that does not fit is a TypeError. */
@@ -405,79 +287,13 @@ static PyObject *call_arrays(PyObject *self, PyObject *const *args, size_t flags
             }
         }
     }
-    if (!run_timed(k, slots, size)) answer = Py_NewRef(Py_None);
+    if (run_timed(k, slots, size) >= 0) answer = Py_NewRef(Py_None);
 end:
     for (Py_ssize_t i = 0; views && i < done; i++)
         if (views[i].obj) PyBuffer_Release(&views[i]);
     free(views);
     if (slots != few) free(slots);
     Py_DECREF(sequence);
-    return answer;
-}
-
-/* Whether a buffer is what a formal takes, of this shape, at an address that its elements may have. */
-static int same(const Formal *f, const Py_buffer *v, PyObject *shape) {
-    if (v->ndim != f->rank || v->itemsize != item_size(f->kind) || !format_fits(v->format, f->kind)) return 0;
-    if (PyTuple_GET_SIZE(shape) != f->rank || (uintptr_t)v->buf % (size_t)v->itemsize) return 0;
-    for (int d = 0; d < f->rank; d++) {
-        if (v->shape[d] != PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d))) return 0;
-        if (f->fixed[d] >= 0 && f->fixed[d] != v->shape[d]) return 0;
-    }
-    return 1;
-}
-
-/* again({name: array}) -> {name: new array}, the status if it is not 0, or None for a call that differs from the one that
-   `state` is of: (kernel, parameters, ((input, shape), ...), ((output, (shape, dtype)), ...), empty, type of arrays). */
-static PyObject *call_again(PyObject *state, PyObject *arrays) {
-    Kernel *k = (Kernel *)PyTuple_GET_ITEM(state, 0);
-    PyObject *params = PyTuple_GET_ITEM(state, 1), *ins = PyTuple_GET_ITEM(state, 2), *outs = PyTuple_GET_ITEM(state, 3);
-    PyObject *empty = PyTuple_GET_ITEM(state, 4), *type = PyTuple_GET_ITEM(state, 5), *answer = NULL;
-    Py_ssize_t first = PyTuple_GET_SIZE(params), given = PyTuple_GET_SIZE(ins), made = PyTuple_GET_SIZE(outs), held = 0;
-    int64_t slots[MAX_SLOTS], at = HEADER, size = 0, status = 0;
-    Py_buffer views[MAX_CELLS];
-    if (!PyDict_CheckExact(arrays) || first + given + made + 1 != k->count || k->count > MAX_CELLS || k->slots > MAX_SLOTS || PyDict_GET_SIZE(arrays) != given)
-        return Py_NewRef(Py_None);
-    PyObject *results = PyDict_New();
-    if (!results) return NULL;
-    for (Py_ssize_t i = 0; i < first; i++) {
-        slots[at] = PyLong_AsLongLong(PyTuple_GET_ITEM(params, i));
-        size += slots[at] > 0 ? slots[at] : 0;
-        at++;
-    }
-    for (Py_ssize_t i = 0; i < given + made; i++) {
-        const Formal *f = &k->formals[first + i];
-        PyObject *port = i < given ? PyTuple_GET_ITEM(ins, i) : PyTuple_GET_ITEM(outs, i - given);
-        PyObject *name = PyTuple_GET_ITEM(port, 0), *shape = PyTuple_GET_ITEM(port, 1), *array;
-        if (i < given) {
-            array = PyDict_GetItemWithError(arrays, name);
-            if (!array || (PyObject *)Py_TYPE(array) != type) goto other;
-        } else {
-            PyObject *const both[2] = {PyTuple_GET_ITEM(shape, 0), PyTuple_GET_ITEM(shape, 1)};
-            shape = both[0];
-            array = PyObject_Vectorcall(empty, both, 2, NULL);
-            if (!array) goto end;
-            int bad = PyDict_SetItem(results, name, array);
-            Py_DECREF(array); /* the dictionary has it */
-            if (bad) goto end;
-        }
-        Py_buffer *v = &views[held];
-        if (PyObject_GetBuffer(array, v, PyBUF_ND | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (f->written ? PyBUF_WRITABLE : 0))) goto other;
-        held++;
-        if (!same(f, v, shape)) goto other;
-        slots[at++] = (int64_t)(intptr_t)v->buf;
-        size += v->len;
-        for (int d = 0; d < f->rank; d++)
-            if (f->fixed[d] < 0) slots[at++] = v->shape[d];
-    }
-    slots[at] = (int64_t)(intptr_t)&status;
-    if (!run_timed(k, slots, size)) answer = status ? PyLong_FromLongLong(status) : Py_NewRef(results);
-    goto end;
-other:
-    PyErr_Clear();
-    answer = Py_NewRef(Py_None);
-end:
-    while (held) PyBuffer_Release(&views[--held]);
-    Py_DECREF(results);
     return answer;
 }
 
@@ -505,6 +321,8 @@ static void dealloc(PyObject *self) {
         free(k->formals);
     }
     free(k->workspace);
+    free(k->still);
+    free(k->cells);
     clear(self);
     Py_TYPE(self)->tp_free(self);
 }
@@ -520,6 +338,13 @@ static PyTypeObject KernelType = {
     .tp_dealloc = dealloc,
     .tp_traverse = traverse,
     .tp_clear = clear,
+};
+
+#include "call_memory.h"
+#include "call_again.h"
+
+static PyMethodDef doubles_method = {
+    "scalar", (PyCFunction)(void (*)(void))call_doubles, METH_FASTCALL | METH_KEYWORDS, "Numbers in, a tuple of numbers out.",
 };
 
 static PyMethodDef scalar_method = {
@@ -574,7 +399,18 @@ static PyObject *make(PyObject *module, PyObject *args) {
         }
     }
     if (inputs < 0) return (PyObject *)k;
-    PyObject *function = PyCFunction_New(&scalar_method, (PyObject *)k); /* Python calls these quicker than objects */
+    int doubles = 1;
+    for (int i = 0; i < k->count - 1; i++) doubles &= k->formals[i].kind == 'd' && k->formals[i].rank == 0;
+    if (doubles) {
+        k->cells = calloc((size_t)k->count, sizeof *k->cells);
+        k->still = calloc((size_t)k->slots, sizeof *k->still);
+        if (!k->cells || !k->still) goto fault;
+        k->still[2] = k->threads > 1 ? (int64_t)(intptr_t)fork_loop : 0;
+        k->still[3] = k->threads;
+        for (int i = 0; i < k->count; i++) k->still[HEADER + i] = (int64_t)(intptr_t)&k->cells[i];
+    }
+    /* Python calls functions quicker than objects */
+    PyObject *function = PyCFunction_New(doubles ? &doubles_method : &scalar_method, (PyObject *)k);
     Py_DECREF(k);
     return function;
 fault:
@@ -582,16 +418,8 @@ fault:
     return PyErr_Occurred() ? NULL : PyErr_NoMemory();
 }
 
-static PyMethodDef again_method = {"again", call_again, METH_O, "Arrays like those of an earlier call in, new arrays out."};
-
-/* again(kernel, parameters, inputs, outputs, empty, type) -> callable; see call_again. */
-static PyObject *make_again(PyObject *module, PyObject *args) {
-    (void)module;
-    return PyTuple_GET_SIZE(args) == 6 && Py_TYPE(PyTuple_GET_ITEM(args, 0)) == &KernelType ? PyCFunction_New(&again_method, args) : PyErr_Format(PyExc_TypeError, "a kernel and five more");
-}
-
 static PyMethodDef functions[] = {
-    {"again", make_again, METH_VARARGS, "again(kernel, parameters, inputs, outputs, empty, type) -> callable"},
+    {"again", make_again, METH_VARARGS, "again(kernel, parameters, inputs, outputs) -> object with run()"},
     {"make", make, METH_VARARGS, "make(entry, threads, formals, inputs, fail, owner) -> callable"},
     {NULL, NULL, 0, NULL},
 };
@@ -601,7 +429,10 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__upl_call(void) {
-    if (PyType_Ready(&KernelType) < 0) return NULL;
+    import_array();
+    block_capsule = PyCapsule_New(&block_handler, "mem_handler", NULL);
+    if (!block_capsule) return NULL;
+    if (PyType_Ready(&KernelType) < 0 || PyType_Ready(&AgainType) < 0) return NULL;
     pthread_atfork(NULL, NULL, forget_workers);
     return PyModule_Create(&definition);
 }

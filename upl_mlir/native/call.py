@@ -11,10 +11,10 @@ import importlib.util
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from upl_mlir.native.call_ctypes import CtypesCall, CtypesScalar, Fail, Target
 from upl_mlir.native.compiler import CompilerError, find_compiler, load_library
 
 SOURCE = Path(__file__).with_name("call.c")
+HEADERS = tuple(SOURCE.with_name(name) for name in ("call_pool.h", "call_memory.h", "call_again.h"))
+"""What the source includes from its own folder."""
 KINDS = {"float64": "d", "float32": "f", "int64": "q", "int32": "i", "int8": "b", "bool": "?"}
 
 
@@ -57,13 +59,17 @@ def build() -> Extension:
     include = sysconfig.get_paths()["include"]
     if not (Path(include) / "Python.h").exists():
         return Extension(None, "Python.h is missing (install the package with Python's headers)")
+    if not (Path(np.get_include()) / "numpy" / "arrayobject.h").exists():
+        return Extension(None, "numpy/arrayobject.h is missing (install numpy with its headers)")
     compiler = find_compiler("CC", ("cc", "gcc", "clang"))
     if compiler is None:
         return Extension(None, "no C compiler found (cc, gcc or clang)")
     suffix: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-    command = [*compiler, "-O2", "-std=c11", "-shared", "-fPIC", "-pthread", f"-I{include}"]
+    folders = (f"-I{folder}" for folder in (include, np.get_include(), SOURCE.parent))
+    command = [*compiler, "-O2", "-std=c11", "-shared", "-fPIC", "-pthread", *folders]
+    depends = (sys.version, np.__version__, *(h.read_bytes() for h in HEADERS))
     try:
-        module = load_library("call", suffix, command, SOURCE.read_bytes(), ".c", _load, (sys.version,))
+        module = load_library("call", suffix, command, SOURCE.read_bytes(), ".c", _load, depends)
     except CompilerError as e:
         return Extension(None, str(e))
     return Extension(module)
@@ -98,20 +104,29 @@ def scalar_call(target: Target, ext: Extension, fail: Fail) -> Callable[..., tup
     return ext.module.make(target.address, target.threads, _formals(target), inputs, fail, target.owner)
 
 
+class Again(Protocol):
+    """Calls with arrays like those of an earlier call, made by `again_call`."""
+
+    nanoseconds: int
+    """That the last call took."""
+
+    def run(self, arrays: dict[str, Any], out: Any = None, /) -> dict[str, Any] | int | None:
+        """Arrays in, arrays out: those of the caller's in `out`, a dictionary, and new ones.
+
+        The status where that is not 0; None for arrays of other names, types or shapes, or that share memory with results.
+        """
+
+
 def again_call(
     run: Callable[[Sequence[Any]], None], params: Sequence[int], inputs: Sequence[tuple[str, tuple[int, ...]]],
     outputs: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]],
-) -> Callable[[Mapping[str, Any]], dict[str, Any] | int | None] | None:  # fmt: skip
-    """A callable for calls with arrays of these names and shapes, `run` being of `array_call`: arrays in, new arrays out.
-
-    It returns the status where that is not 0, and None for arrays of other names, shapes, types or places; there is none
-    without the extension.
-    """
+) -> Again | None:  # fmt: skip
+    """What serves calls with arrays of these names and shapes, `run` being of `array_call`; there is none without the
+    extension."""
     found = extension().module
     if found is None or isinstance(run, CtypesCall):
         return None
-    outs = tuple((name, (shape, dtype)) for name, shape, dtype in outputs)
-    return found.again(run, tuple(params), tuple(inputs), outs, np.empty, np.ndarray)
+    return found.again(run, tuple(params), tuple(inputs), tuple(outputs))
 
 
 def _formals(target: Target) -> list[tuple[str, bool, tuple[int, ...] | None]]:

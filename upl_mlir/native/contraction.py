@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, cast
 
 from xdsl.dialects import arith
@@ -29,7 +30,8 @@ from xdsl.ir.affine import AffineDimExpr
 
 from upl_mlir.native.affine import linear
 from upl_mlir.native.emit import Emitter
-from upl_mlir.native.gemm import MAX_DIMS, Panels
+from upl_mlir.native.gemm import Panels
+from upl_mlir.native.tables import MAX_DIMS
 from upl_mlir.native.text import llvm_type
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import View
@@ -46,11 +48,15 @@ MANY_PRODUCTS = 40_000
 
 @dataclass(frozen=True)
 class Operand:
-    """An array of a generic: its view, and the stride of each loop dimension in it; `start` is the place of index 0."""
+    """An array of a generic: its view, and the stride of each loop dimension in it; `start` is the place of index 0.
+
+    `together` holds the pairs of dimensions that run along one axis, as those of windows do.
+    """
 
     view: View
     strides: tuple[str, ...]
     start: str
+    together: tuple[tuple[int, int], ...] = ()
 
     def uses(self, d: int) -> bool:
         """Whether the dimension indexes the array."""
@@ -75,16 +81,17 @@ def nest_of(e: Emitter, op: GenericOp) -> Nest:
     operands: list[Operand] = []
     for value, m in zip((*op.inputs, *op.outputs), maps, strict=True):
         view = e.view(value)
-        strides, start = ["0"] * dims, "0"
+        strides, start, together = ["0"] * dims, "0", list[tuple[int, int]]()
         for axis, (expr, stride) in enumerate(zip(m.results, view.strides, strict=True)):
             coefficients, constant = linear(expr, dims)
+            together += combinations((d for d, factor in enumerate(coefficients) if factor), 2)
             for d, factor in enumerate(coefficients):
                 if factor:
                     strides[d] = e.code.add(strides[d], e.code.mul(str(factor), stride))
             if isinstance(expr, AffineDimExpr) and sizes[expr.position] is None:
                 sizes[expr.position] = view.sizes[axis]
             start = e.code.add(start, e.code.mul(str(constant), stride))
-        operands.append(Operand(view, tuple(strides), start))
+        operands.append(Operand(view, tuple(strides), start, tuple(together)))
     assert None not in sizes, "the verifier wants an operand for each dimension that has it as an index of its own"
     summed = tuple(kind.data == IteratorType.REDUCTION for kind in op.iterator_types)
     return Nest(tuple(cast(list[str], sizes)), summed, tuple(operands), op.body.block)

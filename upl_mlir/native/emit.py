@@ -22,7 +22,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.native import tails
 from upl_mlir.native.roots import quick
 from upl_mlir.native.scalar_ops import EXTENDED, ROWS, extended
-from upl_mlir.native.scratch import ScratchPlan
+from upl_mlir.native.scratch import ScratchPlan, stack_words
 from upl_mlir.native.text import Code, byte_size, llvm_type
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Root, View, row_major, shape_of
@@ -234,10 +234,10 @@ def _parallel(e: Emitter, op: scf.ParallelOp) -> None:
 
         emit_threaded(e, op)
     else:
-        _nest(e, op, 0)
+        nest(e, op)
 
 
-def _nest(e: Emitter, op: scf.ParallelOp, depth: int) -> None:
+def nest(e: Emitter, op: scf.ParallelOp, depth: int = 0) -> None:
     """The loops of a parallel operation from `depth` inwards, one after the other."""
     if depth == len(op.lowerBound):
         e.body(op.body.block)
@@ -245,7 +245,7 @@ def _nest(e: Emitter, op: scf.ParallelOp, depth: int) -> None:
     bounds = e.texts((op.lowerBound[depth], op.upperBound[depth], op.step[depth]))
     with parallel_loop(e, op, depth, *bounds) as iv:
         e.values[op.body.block.args[depth]] = iv
-        _nest(e, op, depth + 1)
+        nest(e, op, depth + 1)
 
 
 @contextmanager
@@ -281,7 +281,8 @@ def _store(e: Emitter, op: memref.StoreOp) -> None:
 def _alloc(e: Emitter, op: memref.AllocOp | memref.AllocaOp) -> None:
     t = op.memref.type
     sizes = shape_of(t, e.texts(op.dynamic_sizes))
-    place = e.scratch.places.get(op)
+    words = stack_words(op)
+    place = e.stack(words) if words else e.scratch.places.get(op)
     if place is None:  # a size that is known only here: from the heap, freed at the end of the block
         place = _heap(e, t, sizes)
     e.values[op.memref] = View(place, t.element_type, sizes, row_major(e.code, sizes), Root(place))
@@ -342,6 +343,15 @@ def _cast(e: Emitter, op: memref.CastOp) -> None:
     e.values[op.dest] = e.view(op.source)
 
 
+def _collapse(e: Emitter, op: memref.CollapseShapeOp) -> None:
+    """A dense array as one long row."""
+    source = e.view(op.src)
+    total = "1"
+    for n in source.sizes:
+        total = e.code.mul(total, n)
+    e.values[op.result] = View(source.pointer, source.element, (total,), ("1",), source.root, source.align)
+
+
 def _get_global(e: Emitter, op: memref.GetGlobalOp) -> None:
     e.values[op.memref] = e.library.tables[op.name_.root_reference.data]
 
@@ -376,6 +386,7 @@ STATEMENTS: dict[type[Operation], Callable[[Emitter, Any], None]] = {
     memref.SubviewOp: _subview,
     memref.CopyOp: _copy,
     memref.CastOp: _cast,
+    memref.CollapseShapeOp: _collapse,
     memref.GetGlobalOp: _get_global,
     GenericOp: _generic,
     FillOp: _fill,

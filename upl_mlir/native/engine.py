@@ -14,17 +14,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import endpoints, inputs, outputs, poly_context, span_of
+from upl_mlir.dialects.upl.query import endpoints, outputs, poly_context, span_of
 from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_of, host_ports
-from upl_mlir.native.call import again_call
-from upl_mlir.native.whole import compile_program
+from upl_mlir.native import shapes
+from upl_mlir.native.call import Again, again_call
+from upl_mlir.native.whole import Source, compile_program
 from upl_mlir.passes.lower_to_loops import Layout
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.counting import count
@@ -39,6 +40,8 @@ SMALL = 4
 written out, so that the loops round them become vectors."""
 MAX_KNOWN = 256
 """Of how many sizes the layouts are remembered: each holds which elements of its boxes are in the domain."""
+MAX_KEPT = 16
+"""Of how many sizes they are kept on disk."""
 
 _FAULTS = {
     1: ("UPL1604", "integer overflow: a result does not fit 64 bits"),
@@ -84,119 +87,149 @@ class _Binding:
     params: dict[str, int]
     ports: dict[str, HostPort]
     moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]]
+    bytes: int
+    again: Remembered | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class _Again:
-    """What a call like the last one needs: nothing of it is copied, and all of it is known."""
+class Remembered:
+    """What a call like an earlier one needs: `given` and the arrays' shapes are the same, so `params` are."""
 
     given: dict[str, int]
-    run: Callable[[Mapping[str, Any]], dict[str, Array] | int | None]
-    binding: _Binding
+    call: Again
+    params: dict[str, int]
 
 
 class NativeEngine:
     """A program compiled once.  `run` and `__call__` may be called any number of times, with any sizes.
 
-    `program` has its `adjoint of` expanded; `real` is what `real` means, `gather` the order of folds ("relaxed" or
-    "ordered"), `given` values of parameters that calls will have (others are served by code that is compiled then).
+    `real` is what `real` means, `gather` the order of folds ("relaxed" or "ordered"), `given` values of parameters that
+    calls will have (others are served by code that is compiled then).
     Raises UplError: UPL13xx if it is wrong, UPL19xx if it is not in the class that this engine runs.
     """
 
     def __init__(
-        self, program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
+        self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
         given: Mapping[str, object] | None = None,
     ):  # fmt: skip
         start = time.perf_counter()
-        self.program = program
-        params = poly_context(program).params
+        self._source = source
+        facts = source.facts
+        params = facts.params
         self.fixed = {
             n: v for n, v in (given or {}).items() if n in params and type(v) is int and 0 <= v <= SMALL
         }  # fmt: skip
         self._open: Callable[[], NativeEngine] = cache(
-            lambda: NativeEngine(program, real=real, gather=gather, threads=threads)
+            lambda: NativeEngine(source, real=real, gather=gather, threads=threads)
         )
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
         if threads < 1:
             raise error("UPL1802", f"threads={threads}: expected 1 or more")
         try:
-            self.whole = compile_program(program, real=real, gather=gather, threads=threads, fixed=self.fixed)
+            self.whole = compile_program(source, real=real, gather=gather, threads=threads, fixed=self.fixed)
         except RuntimeError as e:  # llvmlite's word for everything that LLVM refuses
             why = (str(e).strip().splitlines() or ["no reason given"])[0]
             help_ = 'this is a defect of upl-mlir: report it; engine="token" and "interp" run the program'
-            raise error("UPL1828", f"LLVM cannot compile the program: {why}", span_of(program), help=help_) from e
+            raise error("UPL1828", f"LLVM cannot compile the program: {why}", span_of(self.program), help=help_) from e
         self.kernel = self.whole.kernel
         if self.kernel.threads < threads:
             why = self.kernel.call_path.removeprefix("ctypes: ")
             warnings.warn(f"one thread instead of {threads}: {why}", RuntimeWarning, stacklevel=3)
         self.compile_seconds = time.perf_counter() - start
-        self.seconds = 0.0
-        self.bound: dict[str, int] = {}
-        self._inputs = [op.symbol for op in inputs(program)]
-        self._outputs = [op.symbol for op in outputs(program)]
+        self._seconds = 0.0
+        self._bound: Mapping[str, int] = {}
+        self._inputs = list(facts.inputs)
+        self._outputs = list(facts.outputs)
         self._params = tuple(p for p in params if p not in self.fixed)
         self._known: dict[tuple[object, ...], _Binding] = {}
-        self._last: _Again | None = None
+        self.last: Remembered | None = None
+        """What served the last call, and serves those like it; None for a call whose arrays were copied."""
         self._polynomials: dict[str, IndexExpr | None] | None = None
+
+    @property
+    def program(self) -> ProgramOp:
+        """The program; made now if nothing needed it so far."""
+        return self._source.read()
 
     # -- calls ----------------------------------------------------------------------------------------------------------
     def __call__(
-        self, arrays: Mapping[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None = None
+        self, arrays: dict[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Run on what a caller passes: see `host.bind_parameters` and `host.bind_arrays`.  `out` are arrays to write to.
 
         Raises UplError (UPL15xx, UPL1604, UPL1827).
         """
-        results = self._again(arrays, given) if out is None else None
-        if results is not None:
-            return results
+        last = self.last
+        if last is not None and given == last.given:  # most calls are like the last one
+            results = last.call.run(arrays, out)
+            if results is not None:
+                return self._returned(results)
         key = _signature(arrays, given)
         binding = None if key is None else self._known.get(key)
-        if binding is not None and all(
-            type(a := arrays[n]) is np.ndarray and a.dtype == binding.ports[n].dtype and a.flags.c_contiguous
-            and a.flags.aligned
-            for n in self._inputs
-        ):
-            dense = cast("Mapping[str, Array]", arrays)
-        else:
+        if binding is None:
+            self.last = self._kept(key, given)
+            results = None if self.last is None else self.last.call.run(arrays, out)
+            if results is not None:
+                return self._returned(results)
             params = bind_parameters(self.program, arrays, given)
             if any(params[n] != v for n, v in self.fixed.items()):
                 found = self._open()(arrays, given, out)
-                self.bound, self.seconds = self._open().bound, self._open().seconds
+                self._bound, self._seconds, self.last = self._open().bound, self._open().seconds, None
                 return found
             binding = self._binding(params)
-            dense = bind_arrays(self.program, binding.ports, arrays)
             if key is not None:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[key] = binding
-        if key is not None and not binding.moved:
-            self._last = self._remembered(dict(given), binding)
-        return self._run(binding, dense, out)
+                binding.again = self._remember(key, dict(given), binding)
+        if binding.again is not None:
+            self.last = binding.again
+            results = self.last.call.run(arrays, out)
+            if results is not None:
+                return self._returned(results)
+        if arrays.keys() == set(self._inputs) and all(_in_place(arrays[n], binding.ports[n]) for n in self._inputs):
+            return self._run(binding, arrays, out)
+        return self._run(binding, bind_arrays(self.program, binding.ports, arrays), out)
 
-    def _remembered(self, given: dict[str, int], binding: _Binding) -> _Again | None:
-        """What serves calls like this one."""
-        ports = binding.ports
-        run = again_call(
-            self.kernel.run, [binding.params[p] for p in self._params], [(n, ports[n].shape) for n in self._inputs],
-            [(n, ports[n].shape, ports[n].dtype) for n in self._outputs],
-        )  # fmt: skip
-        return None if run is None else _Again(given, run, binding)
-
-    def _again(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Array] | None:
-        """A call whose arrays are of the types and shapes of the last one's; None if it is another one."""
-        last = self._last
-        if last is None or given != last.given:
-            return None
-        start = time.perf_counter()
-        results = last.run(arrays)
-        if results is None:
-            return None
+    def _returned(self, results: dict[str, Array] | int) -> dict[str, Array]:
+        """The results of a call, if it was one without a fault."""
         if isinstance(results, int):
             raise self._fault(results)
-        self.bound = last.binding.params
-        self.seconds = time.perf_counter() - start
         return results
+
+    def _remember(self, key: tuple[object, ...], given: dict[str, int], binding: _Binding) -> Remembered | None:
+        """What serves calls like this one, kept for other processes, too; None where arrays have to be moved."""
+        if binding.moved:
+            return None
+        inputs, outputs = (
+            tuple((n, binding.ports[n].shape) for n in names) for names in (self._inputs, self._outputs)
+        )  # fmt: skip
+        call = shapes.Call(binding.params, inputs, outputs, binding.bytes)
+        if self._source.key is not None and len(self._known) <= MAX_KEPT:
+            shapes.keep(self.whole.key, key, call)
+        return self._remembered(given, call)
+
+    def _kept(self, key: tuple[object, ...] | None, given: Mapping[str, int]) -> Remembered | None:
+        """What serves calls like this one, found on disk."""
+        call = None if key is None or self._source.key is None else shapes.known(self.whole.key, key)
+        return None if call is None or call.bytes > _memory() else self._remembered(dict(given), call)
+
+    def _remembered(self, given: dict[str, int], call: shapes.Call) -> Remembered | None:
+        """What serves calls of a kind; None without the extension."""
+        dtypes = {a.name: np.dtype(a.dtype) for a in self.kernel.arguments}
+        outputs = [(n, shape, dtypes[n]) for n, shape in call.outputs]
+        found = again_call(self.kernel.run, [call.params[p] for p in self._params], call.inputs, outputs)
+        return None if found is None else Remembered(given, found, call.params)
+
+    @property
+    def seconds(self) -> float:
+        """How long the last run took."""
+        return self._seconds if self.last is None else self.last.call.nanoseconds * 1e-9
+
+    @property
+    def bound(self) -> Mapping[str, int]:
+        """The parameters of the last run."""
+        return self._bound if self.last is None else self.last.params
 
     def run(self, params: Mapping[str, int], dense: Mapping[str, Array]) -> dict[str, Array]:
         """Run on dense arrays in the types and shapes of the ports for `params`."""
@@ -206,7 +239,7 @@ class NativeEngine:
 
     def _run(self, binding: _Binding, dense: Mapping[str, Array], out: Mapping[str, Array] | None) -> dict[str, Array]:
         start = time.perf_counter()
-        self.bound = binding.params
+        self._bound, self.last = binding.params, None
         args: list[Any] = [binding.params[p] for p in self._params]
         for name in self._inputs:
             args.append(self._placed(binding, name, dense[name]) if name in binding.moved else dense[name])
@@ -227,7 +260,7 @@ class NativeEngine:
         for name, buffer in zip(self._outputs, args[len(args) - len(self._outputs) :], strict=True):
             if name in binding.moved:
                 results[name][...] = buffer[binding.moved[name][1]]
-        self.seconds = time.perf_counter() - start
+        self._seconds = time.perf_counter() - start
         return results
 
     def _target(self, port: HostPort, out: Mapping[str, Array] | None) -> Array:
@@ -276,7 +309,7 @@ class NativeEngine:
 
     # -- layouts --------------------------------------------------------------------------------------------------------
     def _binding(self, params: dict[str, int]) -> _Binding:
-        self._check_storage(params)
+        needed = self._check_storage(params)
         ports = host_ports(self.program, params, self.real)
         moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]] = {}
         for name, port in ports.items():
@@ -287,7 +320,7 @@ class NativeEngine:
                 at = tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
                 whole = tuple(max(n, s.stop) for n, s in zip(shape, at, strict=True))
                 moved[name] = (whole, at)
-        return _Binding(params, ports, moved)
+        return _Binding(params, ports, moved, needed)
 
     def _assumed(self, layout: Layout, params: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Origin and shape that the function assumes of a port's array."""
@@ -301,8 +334,8 @@ class NativeEngine:
         ctx = poly_context(self.program)
         return e.evaluate({**ctx.constants, **params}, ctx.read)
 
-    def _check_storage(self, params: Mapping[str, int]) -> None:
-        """Refuse sizes for which arrays would not fit, before any is made.  Raises UplError (UPL1827)."""
+    def _check_storage(self, params: Mapping[str, int]) -> int:
+        """The bytes of outputs and arrays between.  Raises UplError (UPL1827) if they would not fit, before any is made."""
         sizes: dict[str, int] = {}
         for array in self.whole.scratch:
             sizes[array.name] = array.element_bytes * self._product(array.shape, params)
@@ -319,6 +352,7 @@ class NativeEngine:
                 span_of(self.program),
                 help="use smaller sizes, or keep fewer steps (upl.checkpoint)",
             )
+        return total
 
     def _product(self, shape: tuple[IndexExpr, ...], params: Mapping[str, int]) -> int:
         return math.prod(max(0, self._number(e, params)) for e in shape)
@@ -373,11 +407,18 @@ class NativeEngine:
         return self._polynomials
 
 
+def _in_place(array: Any, port: HostPort) -> bool:
+    """Whether an array is used as it is."""
+    if type(array) is not np.ndarray or array.shape != port.shape or array.dtype != port.dtype:
+        return False
+    return array.flags.c_contiguous and array.flags.aligned
+
+
 def _signature(arrays: Mapping[str, Any], given: Mapping[str, int]) -> tuple[object, ...] | None:
     """What decides the binding of a call: the shapes of arrays, and the parameters given; None if one is no array."""
     parts: list[object] = []
     for name, a in arrays.items():
-        shape = getattr(a, "shape", None)
+        shape = () if type(a) is float else getattr(a, "shape", None)
         if shape is None:
             return None
         parts.append((name, shape))

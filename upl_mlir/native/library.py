@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upl_mlir.native import gemm, thin
+from upl_mlir.native import gemm, packing, results, tables, thin
 from upl_mlir.native.target import Effort
 from upl_mlir.native.text import ATTRIBUTES
 from upl_mlir.native.tiles import TileFormat
@@ -25,16 +25,16 @@ class Shared:
 
 def _gemm(f: TileFormat) -> list[tuple[str, Effort]]:
     """Loops over blocks and packing, where nothing is to be gained; and the tiles, where all of the time goes."""
-    sizes = (f.tile[0], f.few)
-    widths = (f.tile[0], f.tile[1] * f.lanes)
-    glue = [gemm.product(f), *(gemm.pack(f, width) for width in widths), *(gemm.tile_declaration(f, r) for r in sizes)]
+    widths, tiles = (f.tile[0], f.tile[1] * f.lanes), [*gemm.tiles(f, listed=False), *gemm.tiles(f, listed=True)]
+    glue = [gemm.product(f), *(packing.pack(f, width) for width in widths), *(t.declaration(f) for t in tiles)]
+    glue += [results.move(f, name) for name in ("take", "put")]
     glue.append(f"declare void @upl.fill.{f.name}({SHARED['fill'].params})")
-    return [("\n".join(glue), Effort.NONE), ("\n".join(gemm.tile(f, rows) for rows in sizes), Effort.LIGHT)]
+    return [("\n".join(glue), Effort.NONE), ("\n".join(gemm.tile(f, t) for t in tiles), Effort.LIGHT)]
 
 
 SHARED: dict[str, Shared] = {
-    "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(gemm.fill_tables(f), Effort.LIGHT)]),
-    "gemm": Shared("ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64", _gemm, ("fill",)),
+    "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(tables.fill_tables(f), Effort.LIGHT)]),
+    "gemm": Shared(", ".join(["ptr"] * 7 + ["i64"] * 6), _gemm, ("fill",)),
     "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64, i64", lambda f: [(thin.thin(f), Effort.LIGHT)]),
     "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64, i64", lambda f: [(thin.dot(f), Effort.LIGHT)]),
 }

@@ -7,7 +7,7 @@ value from outside; `upl_entry`'s slots hold the function that forks (null: one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.native.contraction import Product
-from upl_mlir.native.emit import Emitter, parallel_loop
+from upl_mlir.native.emit import Emitter, nest, parallel_loop
 from upl_mlir.native.gemm import NC, Panels
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, is_number, llvm_type
@@ -50,8 +50,11 @@ class _Capture:
         return replace(v, pointer=self.scalar(v.pointer, "ptr"), sizes=sizes, strides=strides)
 
 
-def _fork(e: Emitter, capture: _Capture, part: Code, count: str, wanted: str) -> None:
-    """Write the function `part`, and a call that shares 0..count-1 where `wanted` holds; else one that does all."""
+def _fork(
+    e: Emitter, capture: _Capture, part: Code, count: str, wanted: str, here: Callable[[], None] | None = None
+) -> None:
+    """Write the function `part`, and a call that shares 0..count-1 where `wanted` holds; else what `here` writes, or a call
+    that does all."""
     number = sum(key.startswith("@part") for key in e.library.functions)
     name = f"@part{number}"
     formal = ["i64 %begin", "i64 %end", "i64 %thread"]
@@ -78,8 +81,11 @@ def _fork(e: Emitter, capture: _Capture, part: Code, count: str, wanted: str) ->
     c.do(f"call void %fork(i64 %pool, ptr {name}.thunk, ptr {context}, i64 {count})")
     c.jump(done)
     c.begin(alone)
-    values = "".join(f", {t} {outer}" for outer, (t, _) in capture.names.items())
-    c.do(f"call void {name}(i64 0, i64 {count}, i64 0{values})")
+    if here is not None:
+        here()
+    else:
+        values = "".join(f", {t} {outer}" for outer, (t, _) in capture.names.items())
+        c.do(f"call void {name}(i64 0, i64 {count}, i64 0{values})")
     c.jump(done)
     c.begin(done)
 
@@ -116,7 +122,24 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
                 inner.body(op.body.block)
         else:
             inner.body(op.body.block)
-    _fork(e, capture, inner.code, count, wanted)
+    _fork(e, capture, inner.code, count, wanted, (lambda: _alone(e, op)) if _repeated(op) else None)
+
+
+def _repeated(op: Operation) -> bool:
+    """Whether an operation stands in a loop: if its work is little, a call for it each time would tell."""
+    above = op.parent_op()
+    while above is not None:
+        if isinstance(above, scf.ForOp | scf.WhileOp):
+            return True
+        above = above.parent_op()
+    return False
+
+
+def _alone(e: Emitter, op: scf.ParallelOp) -> None:
+    """A parallel loop as one thread runs it."""
+    e.parallel = False
+    nest(e, op)
+    e.parallel = True
 
 
 def _trips(c: Code, lower: str, upper: str, step: str) -> str:
@@ -195,8 +218,13 @@ def _known(e: Emitter, value: SSAValue) -> str | None:
 
 
 # -- products ----------------------------------------------------------------------------------------------------
-def fork_product(e: Emitter, p: Product, groups: str, arrays: tuple[str, ...], extent: tuple[str, str, str]) -> None:
-    """A packed product, shared along the longer one of m and n, in whole tiles; `extent` is m, n and the work."""
+def fork_product(
+    e: Emitter, p: Product, pointers: tuple[str, ...], extent: tuple[str, str, str], repeated: str
+) -> None:
+    """A packed product, shared along the longer one of m and n, in whole tiles; `extent` is m, n and the work.
+
+    `pointers` and `repeated` are arguments of `gemm.product`.
+    """
     c, f, (m, n, work) = e.code, p.f, extent
     threads = str(e.library.threads)
     along_n = c.let(f"icmp sge i64 {n}, {m}", "c")
@@ -209,8 +237,8 @@ def fork_product(e: Emitter, p: Product, groups: str, arrays: tuple[str, ...], e
     wanted = c.let(f"icmp sge i64 {work}, {FORK_PRODUCTS}", "c")
 
     capture, code = _Capture(), Code()
-    a, b, result = (capture.scalar(x, "ptr") for x in arrays)
-    description, truth = capture.scalar(groups, "ptr"), capture.scalar(along_n, "i1")
+    given = [capture.scalar(x, "ptr") for x in pointers]
+    truth, in_place = capture.scalar(along_n, "i1"), capture.scalar(repeated, "i64")
     step, whole_m, whole_n = (capture.scalar(x, "i64") for x in (each, m, n))
     scratch = _own(e, capture, code, e.scratch.panels)
     with code.loop("%begin", "%end") as index:
@@ -222,7 +250,7 @@ def fork_product(e: Emitter, p: Product, groups: str, arrays: tuple[str, ...], e
                 ("0", first), (whole_m, code.least(last, whole_m)), (first, "0"), (code.least(last, whole_n), whole_n),
             )
         ]  # fmt: skip
-        code.do(f"call void @upl.gemm.{f.name}(ptr {description}, ptr {a}, ptr {b}, ptr {result}, ptr {scratch}, "
-                + ", ".join(f"i64 {x}" for x in (*ranges, int(p.anew))) + ")")  # fmt: skip
+        numbers = [f"i64 {x}" for x in (*ranges, int(p.anew), in_place)]
+        code.do(f"call void @upl.gemm.{f.name}({', '.join([*(f'ptr {x}' for x in (*given, scratch)), *numbers])})")
     assert Panels(f).offsets["end"] > 0
     _fork(e, capture, code, count, wanted)

@@ -18,7 +18,8 @@ from upl_mlir.native.contraction import (
     fill,
 )
 from upl_mlir.native.emit import Emitter
-from upl_mlir.native.gemm import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, Panels
+from upl_mlir.native.gemm import Panels
+from upl_mlir.native.tables import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, SLACK
 from upl_mlir.native.text import is_number
 
 Way = tuple[str, Callable[[], None]]
@@ -96,16 +97,18 @@ def _loops(e: Emitter, p: Product, dims: Sequence[int], write: Callable[[str, st
         write(a, b, c)
 
 
-def _write_group(e: Emitter, p: Product, group: str, dims: Sequence[int], first: Operand, second: Operand) -> None:
-    """Write a group's description to memory at `group`."""
+def _write_group(
+    e: Emitter, p: Product, group: str, dims: Sequence[int], first: Operand, second: Operand, swap: str = "false"
+) -> None:
+    """Write a group's description to memory at `group`; the operands are exchanged where `swap` holds."""
     words = [(0, str(max(len(dims), 1)))]
     if not dims:
         words += [(1, "1"), (1 + MAX_DIMS, "0"), (1 + 2 * MAX_DIMS, "0")]
     for i, d in enumerate(dims):
         words += [
             (1 + i, p.nest.sizes[d]),
-            (1 + MAX_DIMS + i, first.strides[d]),
-            (1 + 2 * MAX_DIMS + i, second.strides[d]),
+            (1 + MAX_DIMS + i, _choose(e, swap, second.strides[d], first.strides[d])),
+            (1 + 2 * MAX_DIMS + i, _choose(e, swap, first.strides[d], second.strides[d])),
         ]
     for word, value in words:
         e.code.do(f"store i64 {value}, ptr {e.code.at(group, str(word), 'i64')}")
@@ -130,21 +133,48 @@ def _packed(e: Emitter, p: Product) -> Way | None:
     def write() -> None:
         e.library.uses("gemm", p.f)
         groups = e.stack(DESCRIPTION_WORDS)
-        for i, (dims, x, y) in enumerate(((p.m, p.a, p.c), (p.n, p.b, p.c), (p.k, p.a, p.b))):
-            _write_group(e, p, e.code.at(groups, str(i * GROUP_WORDS), "i64"), dims, x, y)
+        # lanes run along m where B is windows of an array and A is not: then the smaller operand is packed, once
+        turned = _windows(p, p.b, p.n) and not _windows(p, p.a, p.m)
+        swap = _at_least(e, m, p.f.lanes // 2) if turned else "false"
+        places = [_choose(e, swap, str(i * GROUP_WORDS), str(j * GROUP_WORDS)) for i, j in ((1, 0), (0, 1), (2, 2))]
+        description = [e.code.at(groups, place, "i64") for place in places]
+        for group, (dims, x, y) in zip(description, ((p.m, p.a, p.c), (p.n, p.b, p.c), (p.k, p.a, p.b)), strict=True):
+            _write_group(e, p, group, dims, x, y, swap if dims is p.k else "false")
+        rows, lanes = (e.code.at(groups, str(i * GROUP_WORDS), "i64") for i in range(2))
+        extent = _choose(e, swap, n, m), _choose(e, swap, m, n), work
+        repeated = _choose(e, swap, "1", str(int(_windows(p, p.a, p.m))))
 
         def call(a: str, b: str, c: str) -> None:
             from upl_mlir.native.parallel import fork_product
 
+            if swap != "false":
+                a, b = _exchanged(e, swap, a, b)
+            pointers = (rows, lanes, description[2], a, b, c)
             if e.parallel and e.library.threads > 1:
-                fork_product(e, p, groups, (a, b, c), (m, n, work))
+                fork_product(e, p, pointers, extent, repeated)
             else:
-                e.code.do(f"call void @upl.gemm.{p.f.name}(ptr {groups}, ptr {a}, ptr {b}, ptr {c}, "
-                          f"ptr {e.scratch.panels}, i64 0, i64 {m}, i64 0, i64 {n}, i64 {int(p.anew)})")  # fmt: skip
+                given = ", ".join(f"ptr {x}" for x in (*pointers, e.scratch.panels))
+                e.code.do(f"call void @upl.gemm.{p.f.name}({given}, i64 0, i64 {extent[0]}, i64 0, i64 {extent[1]}, "
+                          f"i64 {int(p.anew)}, i64 {repeated})")  # fmt: skip
 
         _loops(e, p, p.batch, call)
 
     return enough, write
+
+
+def _exchanged(e: Emitter, condition: str, a: str, b: str) -> tuple[str, str]:
+    """Two addresses, exchanged where the condition holds."""
+    if condition == "true":
+        return b, a
+    first, second = (e.code.let(f"select i1 {condition}, ptr {yes}, ptr {no}") for yes, no in ((b, a), (a, b)))
+    return first, second
+
+
+def _windows(p: Product, o: Operand, group: tuple[int, ...]) -> bool:
+    """Whether one number of an operand stands for several elements: an axis has an index of the group and a summed one."""
+    return any(
+        {x in group, y in group} == {True, False} and {x in p.k, y in p.k} == {True, False} for x, y in o.together
+    )
 
 
 def _row_dimension(p: Product) -> int | None:
@@ -173,7 +203,7 @@ def _thin(e: Emitter, p: Product) -> Way | None:
         _write_group(e, p, group, p.k, p.a, p.b)
         k = _count(e, p, p.k)
         offset = Panels(p.f).offsets["a"]
-        tables = [e.code.at(e.scratch.panels, str(offset + i * THIN_K * 8), "i8") for i in range(2)]
+        tables = [e.code.at(e.scratch.panels, str(offset + i * (THIN_K + SLACK) * 8), "i8") for i in range(2)]
         with e.code.loop("0", k, str(THIN_K)) as start:
             part = e.code.least(e.code.sub(k, start), str(THIN_K))
             anew = "0"

@@ -6,6 +6,7 @@ function computes all sizes before anything runs.  Others (sizes read from memor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,11 +14,14 @@ from xdsl.dialects import func, memref, scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.native.scalar_ops import ROWS
+from upl_mlir.native.text import byte_size
 
 Allocation = memref.AllocOp | memref.AllocaOp
 
 ALIGN = 64
 """Alignment of scratch arrays: a cache line, and the widest vector."""
+STACK_WORDS = 256
+"""Arrays of a known size of at most so many 64-bit words lie on the stack: LLVM keeps in registers what it can of them."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,17 @@ def scratch_of(function: func.FuncOp) -> list[Scratch]:
     return [
         Scratch(op, 0, enclosing_parallel(op) is None)
         for op in function.walk()
-        if isinstance(op, Allocation) and all(_at_start(v, function) for v in op.dynamic_sizes)
+        if isinstance(op, Allocation) and not stack_words(op) and all(_at_start(v, function) for v in op.dynamic_sizes)
     ]
+
+
+def stack_words(op: Allocation) -> int:
+    """How many words an array takes on the stack; 0 if it lies elsewhere."""
+    t = op.memref.type
+    if op.dynamic_sizes or enclosing_parallel(op) is not None:  # what is in a loop of several threads each has its own of
+        return 0
+    words = (math.prod(t.get_shape()) * byte_size(t.element_type) + 7) // 8
+    return words if words <= STACK_WORDS else 0
 
 
 def enclosing_parallel(op: Operation) -> scf.ParallelOp | None:

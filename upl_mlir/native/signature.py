@@ -63,7 +63,7 @@ def is_written(value: SSAValue) -> bool:
             case GenericOp() | FillOp():
                 if value in use.operation.outputs:
                     return True
-            case memref.SubviewOp() | memref.CastOp():
+            case memref.SubviewOp() | memref.CastOp() | memref.CollapseShapeOp():
                 if is_written(use.operation.results[0]):
                     return True
             case _:

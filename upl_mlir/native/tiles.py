@@ -50,6 +50,11 @@ class TileFormat:
         return (12, 2) if self.registers >= 32 else (6, 2)
 
     @property
+    def listed(self) -> int:
+        """Rows of the tile of products that read A by a table, where each row has an address of its own."""
+        return 8 if self.registers >= 32 else 4
+
+    @property
     def few(self) -> int:
         """Rows of the smaller tile, for what is left over."""
         return 4 if self.registers >= 32 else 2

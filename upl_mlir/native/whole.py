@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.native import call, target
 from upl_mlir.native.backend import Kernel, compile_emitted
 from upl_mlir.native.entry import EmittedModule, emit_module
@@ -25,16 +24,34 @@ from upl_mlir.passes.lower_to_loops import Layout, Scratch, lower_to_loops
 from upl_mlir.passes.proved import require_proved
 from upl_mlir.poly.parse import parse_index
 
-PACKAGE = Path(__file__).resolve().parents[1]
+
+class Source(Protocol):
+    """A program to be compiled, which need not be made for it if that has been done before.
+
+    `key` is the key of its content, None if it has none; `keep` tells later processes of it.
+    """
+
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def facts(self) -> Facts: ...
+
+    def read(self) -> ProgramOp:
+        """The program with its `adjoint of` expanded, its domains and the values of its arrays known.  Raises UplError."""
+        ...
+
+    def keep(self) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
     """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
 
-    `again`: neither the program nor its code was worked out, both were found.
+    `key` is of the program's content and the options.  `again`: neither the program nor its code was worked out, both were
+    found.
     """
 
+    key: str
     kernel: Kernel
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
@@ -53,12 +70,8 @@ class _Made:
 _in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
 
 
-def compile_program(
-    program: ProgramOp, *, real: str, gather: str, threads: int, fixed: Mapping[str, int]
-) -> Whole:
-    """Compile a program with its `adjoint of` expanded and its domains known; options as for `schedule`.
-
-    The code takes all parameters but the `fixed` ones.
+def compile_program(source: Source, *, real: str, gather: str, threads: int, fixed: Mapping[str, int]) -> Whole:
+    """Compile a program; options as for `schedule`.  The code takes all parameters but the `fixed` ones.
 
     Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
     """
@@ -66,31 +79,39 @@ def compile_program(
     machine = target.host()
     threads = threads if threads == 1 or call.extension().module is not None else 1
     options = f"{real} {gather} {threads} {sorted(fixed.items())}"
-    key = digest(str(program), options, machine.key, _files())
-    whole = _in_memory.get(key)
-    if whole is not None:
-        return whole if whole.again else Whole(whole.kernel, whole.layouts, whole.scratch, again=True)
     store = open_cache()
-    found = _read(store.read(f"{key}.json"))
+    alias = None if source.key is None else f"{digest(source.key, options, machine.key, package_key())}.native"
+    given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
+    key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
+    found = _find(key, machine, threads)
     if found is None:
+        program = source.read()
         require_proved(program)
         lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
         emitted = emit_module(lowered.module, machine, threads)
         made = _Made(emitted, lowered.layouts, lowered.scratch)
         store.write(f"{key}.json", _text(made))
-    else:
-        made = found
+        found = _compiled(key, made, machine, threads, found=False)
+    if alias is not None and given is None:
+        store.write(alias, key.encode())
+    source.keep()
+    return found
+
+
+def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
+    """A program that was compiled before."""
+    whole = _in_memory.get(key)
+    if whole is not None:
+        return whole if whole.again else replace(whole, again=True)
+    made = _read(open_cache().read(f"{key}.json"))
+    return None if made is None else _compiled(key, made, machine, threads, found=True)
+
+
+def _compiled(key: str, made: _Made, machine: target.Machine, threads: int, *, found: bool) -> Whole:
     kernel = compile_emitted(made.emitted, machine, threads)
-    whole = Whole(kernel, made.layouts, made.scratch, again=found is not None and kernel.cached)
+    whole = Whole(key, kernel, made.layouts, made.scratch, again=found and kernel.cached)
     _in_memory[key] = whole
     return whole
-
-
-@cache
-def _files() -> str:
-    """What tells this version of the package from any other: its files, by size and time of change."""
-    found = sorted(p for p in PACKAGE.rglob("*.py") if p.is_file())
-    return digest(*(f"{p.relative_to(PACKAGE)} {(s := p.stat()).st_size} {s.st_mtime_ns}" for p in found))
 
 
 def _text(made: _Made) -> bytes:

@@ -58,7 +58,7 @@ def lower_to_loops(
     for op in writer.hosts:
         axes = writer.arrays[op.symbol].axes
         layouts[op.symbol] = Layout(tuple(a.lower for a in axes), tuple(a.extent for a in axes))
-    scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.extent for x in a.axes)) for a in plan.arrays.values())
+    scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.size for x in a.axes)) for a in plan.arrays.values())
     return Lowered(module, layouts, scratch)
 
 

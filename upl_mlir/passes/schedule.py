@@ -14,11 +14,12 @@ from upl_mlir.dialects.upl import AdjointOp, ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.query import first_index, program_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.loops.checkpoints import remade
 from upl_mlir.passes.loops.equations import System, equations
 from upl_mlir.passes.loops.order import Scheduler
 from upl_mlir.passes.loops.products import Splitter
 from upl_mlir.passes.loops.running import RunningSums
-from upl_mlir.passes.loops.statements import edges, statements
+from upl_mlir.passes.loops.statements import Edge, edges, statements
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Tree
 from upl_mlir.passes.loops.unroll import unrolled
@@ -63,10 +64,24 @@ def schedule(
     stmts = statements(system)
     deps = edges(system.lin, stmts)
     tree = Scheduler(system.lin, stmts, deps, ordered=ordered).tree()
-    arrays = Storage(system, tree, deps).arrays()
-    tree = wavefront(system.lin, tree, arrays, deps)
+    tree, arrays = _stored(system, tree, deps)
     tree = unrolled(system.lin, tree, arrays, {n for n, eq in system.equations.items() if eq.planar})
     return Plan(system, tree, arrays, ordered)
+
+
+def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[list[Tree], dict[str, Array]]:
+    """Where elements live, and loops over time tiled; with states made again where that can be."""
+    found = remade(system, tree, deps)
+    if found is not None:
+        arrays = Storage(system, found.tree, found.deps).arrays()
+        if all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
+            arrays |= found.arrays
+            tiled = wavefront(system.lin, found.tree, arrays, found.deps, found.blocks)
+            if tiled is not None:
+                system.equations |= found.equations
+                return tiled, arrays
+    arrays = Storage(system, tree, deps).arrays()
+    return wavefront(system.lin, tree, arrays, deps) or tree, arrays
 
 
 def prepared(ctx: Context, module: ModuleOp, real: str, gather: str) -> ProgramOp:

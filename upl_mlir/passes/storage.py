@@ -14,7 +14,7 @@ from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
-from upl_mlir.poly.expr import Extremum, IndexExpr, Var, extremum
+from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_WINDOW = 8
@@ -24,12 +24,33 @@ FEW = 4
 
 @dataclass(frozen=True)
 class Axis:
-    """A dimension of an array: field number `at`, from `lower`, `extent` values, kept modulo `modulus` if that is given."""
+    """A dimension of an array: field number `at`, from `lower`, `extent` values, kept modulo `modulus` if that is given.
+
+    `lead` places before the first value are not used; with a `line` (numbers in a cache line) some behind the last neither.
+    """
 
     at: int
     lower: IndexExpr
     extent: IndexExpr
     modulus: int | None = None
+    lead: int = 0
+    line: int | None = None
+
+    @property
+    def origin(self) -> IndexExpr:
+        """The value at place 0."""
+        return self.lower - self.lead
+
+    @property
+    def size(self) -> IndexExpr:
+        """The number of places.
+
+        With a line an odd number of lines: rows whose distance is a multiple of 4096 bytes are in each other's way, in the
+        cache's sets, and as a read then seems to need what is being written.
+        """
+        if self.line is None:
+            return self.extent
+        return divide(DivKind.CEILDIV, self.extent + self.lead, IndexExpr.of(4 * self.line)) * (4 * self.line) + self.line
 
 
 @dataclass(eq=False)

@@ -82,8 +82,14 @@ def parse_expression(text: str, file: str = "<string>") -> Expr:
 def parse_file(path: str | Path) -> tuple[Program, str]:
     """The tree of the program in a file, and its text.
 
-    Raises UplError: UPL1001 if the file cannot be read or is not UTF-8, else as `parse_text`.
+    Raises UplError: as `read_file`, else as `parse_text`.
     """
+    text = read_file(path)
+    return parse_text(text, str(path)), text
+
+
+def read_file(path: str | Path) -> str:
+    """The text of a file.  Raises UplError (UPL1001) if it cannot be read or is not UTF-8."""
     file = str(path)
     nowhere = Span(file, 0, 0)
     try:
@@ -97,13 +103,12 @@ def parse_file(path: str | Path) -> tuple[Program, str]:
     except ValueError:
         raise error("UPL1001", "no file can have this name", nowhere) from None
     try:
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as e:
         before = data[: e.start].decode("utf-8").rpartition("\n")
         span = Span(file, before[0].count("\n") + (2 if before[1] else 1), len(before[2]) + 1)
         message = f"this file is not UTF-8 text: the byte 0x{data[e.start]:02X} cannot stand here"
         raise error("UPL1001", message, span, help="save it with the encoding UTF-8") from None
-    return parse_text(text, file), text
 
 
 def _read(text: str, file: str, read: Callable[[_Parser], _R]) -> _R:

@@ -15,7 +15,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.inplace import f32_less, f32_nan
-from upl_mlir.hw.core.layouts import Failure
+from upl_mlir.hw.core.layouts import Failure, Guard
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.parts import leading_zeros, round_normal
 
@@ -236,3 +236,12 @@ def field_of(tag: Value, place: Value, width: Value) -> Value:
     """The `width` bits of a tag from `place` on."""
     mask = (Const(1, 33) << width) - 1
     return (tag >> place) & mask[:33]
+
+
+def compares(relation: Value, left: Value, right: Value) -> Value:
+    """Whether the comparison that a `Guard` names holds between numbers without sign; those that are none always hold."""
+    return Mux(
+        relation == Guard.EQUAL, left == right,
+        Mux(relation == Guard.UNEQUAL, left != right,
+            Mux(relation == Guard.LESS, left < right, Mux(relation == Guard.NOT_LESS, left >= right, 1))),
+    )  # fmt: skip

@@ -35,6 +35,7 @@ from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.core.settings import settings, settings_layout
 from upl_mlir.hw.direct.matching import DirectMatching
 from upl_mlir.hw.machine import Organisation
+from upl_mlir.hw.matching_unit.in_core import CamMatching
 
 
 class Event(enum.IntEnum):
@@ -153,9 +154,18 @@ def core_ports(d: Dimensions) -> dict[str, Any]:
     }
 
 
-def matching_unit(d: Dimensions) -> Matching | DirectMatching:
+Unit = Matching | DirectMatching | CamMatching
+
+
+def matching_unit(d: Dimensions) -> Unit:
     """The matching unit of the organisation."""
-    return DirectMatching(d) if d.organisation is Organisation.DIRECT else Matching(d)
+    match d.organisation:
+        case Organisation.CAM:
+            return CamMatching(d)
+        case Organisation.DIRECT:
+            return DirectMatching(d)
+        case Organisation.HASHED:
+            return Matching(d)
 
 
 class Core(wiring.Component):
@@ -167,7 +177,7 @@ class Core(wiring.Component):
     idle: nothing is under way. failure, failing_*: why the core has stopped. events, fired_node, taken_node: see
     `Event`; watch: the same with tokens and indices. used: records in the store, spilled: those of them in backing memory.
     queued: tokens in the queue. checksum: a digest of all that went through the ports of the units, to compare simulators.
-    look_*: at rest, looks at a record of the store, or of the backing memory, two cycles later.
+    look_*: at rest, looks at a record of the store, or of the backing memory, three cycles later.
     """
 
     def __init__(self, d: Dimensions):
@@ -181,7 +191,7 @@ class Core(wiring.Component):
         token = token_layout(d)
         m.submodules.matching = matching = matching_unit(d)
         m.submodules.execution = execution = Execution(d)
-        m.submodules.activations = activations = SyncFIFOBuffered(width=activation_layout(d).size, depth=32)
+        m.submodules.activations = activations = SyncFIFOBuffered(width=activation_layout(d).size, depth=d.activations)
         m.submodules.queue = queue = TokenQueue(token.size, d.queue_front, d.queue_words, d.backing_cycles)
         m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=HOST_BURST if d.network else BUFFER)
         m.submodules.outputs = outputs = SyncFIFO(width=token.size, depth=BUFFER)
@@ -189,7 +199,9 @@ class Core(wiring.Component):
         setting = self._load(m, matching, execution, placer)
         m.d.comb += [queue.used_words.eq(setting.queue_words), queue.cycles.eq(setting.limits.backing_cycles)]
         if isinstance(matching, Matching):
-            m.d.comb += matching.limits.eq(setting.limits)
+            m.d.comb += [matching.limits.eq(setting.limits), matching.roomy.eq(activations.level < d.activations // 2)]
+        elif isinstance(matching, CamMatching):
+            m.d.comb += matching.last_entry.eq(setting.limits.set_mask)
 
         m.d.comb += [
             activations.w_data.eq(matching.activation.payload.as_value()),
@@ -219,7 +231,7 @@ class Core(wiring.Component):
             m.submodules.placer = placer
             at_rest, network = self._connect(m, placer, queue, sent, inward, inward_ready)
 
-        crowded = matching.crowded if isinstance(matching, DirectMatching) else Const(0, 1)
+        crowded = Const(0, 1) if isinstance(matching, CamMatching) else matching.crowded
         # Tokens of the program go before those of the host: what is begun is finished before more is begun.
         m.d.comb += [
             hosts.w_en.eq(self.host_valid),
@@ -254,9 +266,6 @@ class Core(wiring.Component):
             self.queued.eq(queue.level),
             self.fired_node.eq(matching.activation.payload.node),
             self.taken_node.eq(matching.taken_node),
-            matching.look.eq(self.look_set),
-            matching.look_way.eq(self.look_way),
-            matching.look_spilled.eq(self.look_spilled),
             self.look_valid.eq(matching.looked_key.valid),
             self.look_class.eq(matching.looked_key["class"]),
             self.look_node.eq(matching.looked_key.node),
@@ -264,6 +273,10 @@ class Core(wiring.Component):
             self.look_left.eq(matching.looked_state.left),
             self.look_present.eq(matching.looked_state.present),
             self.look_total.eq(matching.looked_state.total),
+        ]  # fmt: skip
+        m.d.sync += [  # in registers, so that nothing inside depends on these ports at once
+            matching.look.eq(self.look_set), matching.look_way.eq(self.look_way),
+            matching.look_spilled.eq(self.look_spilled),
         ]  # fmt: skip
         events: dict[Event, Value] = {
             Event.TAKEN: matching.taken,
@@ -330,7 +343,7 @@ class Core(wiring.Component):
         }
         return placer.idle & (departures.level == 0) & (arrivals.level == 0), events
 
-    def _watch(self, m: Module, matching: Matching | DirectMatching, execution: Execution) -> None:
+    def _watch(self, m: Module, matching: Unit, execution: Execution) -> None:
         watch = data.View(watch_layout(self.d), self.watch)
         m.d.comb += [
             watch.taken.valid.eq(matching.taken),
@@ -344,7 +357,7 @@ class Core(wiring.Component):
         ]
 
     def _load(
-        self, m: Module, matching: Matching | DirectMatching, execution: Execution, placer: Placer | None
+        self, m: Module, matching: Unit, execution: Execution, placer: Placer | None
     ) -> data.View:
         """The configuration bus: a staging register, from which a row goes into the selected memory.  The settings."""
         layout = settings_layout(self.d)
@@ -358,7 +371,7 @@ class Core(wiring.Component):
         }
         if isinstance(matching, DirectMatching):
             targets[Memory.RANK] = (matching.rank_en, matching.rank_address, matching.rank_data)
-        else:
+        elif isinstance(matching, Matching):
             targets[Memory.WALK] = (matching.walk_en, matching.walk_address, matching.walk_data)
         if placer is not None:
             targets[Memory.PLACE] = (placer.place_en, placer.place_address, placer.place_data)
@@ -376,7 +389,7 @@ class Core(wiring.Component):
             ]
         return setting
 
-    def _digest(self, m: Module, matching: Matching | DirectMatching, execution: Execution) -> None:
+    def _digest(self, m: Module, matching: Unit, execution: Execution) -> None:
         """Turn the checksum by one place and mix in what goes through the ports in this cycle; it stays while idle."""
         mixed: Value = Const(0, CHECKSUM_BITS)
         for place, (valid, what) in enumerate(

@@ -11,15 +11,17 @@ from typing import Any
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.encode_node import (
-    FieldGuard,
     Immediate,
     NodeCode,
-    Place,
+    Outcomes,
     SendStep,
     Step,
     compile_node,
+    compile_outcomes,
     operand_number,
 )
+from upl_mlir.hw.core.execution import entry_layout
+from upl_mlir.hw.core.index_values import FieldGuard, Place
 from upl_mlir.hw.core.layouts import (
     CONFIG_BITS,
     COUNT_PLACE,
@@ -31,19 +33,21 @@ from upl_mlir.hw.core.layouts import (
     Memory,
     Mode,
     Times,
-    entry_layout,
     instruction_layout,
     node_layout,
     send_layout,
     walk_layout,
 )
 from upl_mlir.hw.direct.encode import direct_rows
+from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
 from upl_mlir.hw.direct.ranks import Ranks, Role, rank_program
 from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage
+from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage, input_mode
 from upl_mlir.hw.machine import Organisation
-from upl_mlir.hw.microcode import Constant, Send, ToHost, ToNode, ValueType
+from upl_mlir.hw.matching_unit.in_core import cam_dimensions
+from upl_mlir.hw.matching_unit.interface import node_row_layout
+from upl_mlir.hw.microcode import Constant, Send, ToHost, ToNode, Unbounded, ValueType
 
 _GATHERS = {
     (GatherOp.ADD, ValueType.F32): Mode.ADD_F32,
@@ -70,10 +74,17 @@ class Write:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What tokens of an input look like: whether every one has multiplicity 1, and which fields are `*` in all of them."""
+    """What tokens of an input look like: whether every one has multiplicity 1, which fields are `*` in all of them, and,
+    if the organisation is `cam`, the sets of fields that are `*` in some; `wild` then are all of these."""
 
     single: bool
     wild: frozenset[int]
+    others: frozenset[frozenset[int]] = frozenset()
+
+    @property
+    def choices(self) -> list[frozenset[int]]:
+        """The sets of fields that are `*` in a token."""
+        return sorted(self.others or {self.wild}, key=sorted)
 
     @property
     def plain(self) -> bool:
@@ -103,14 +114,16 @@ HostPattern = tuple[int, int, tuple[int | None, ...], int | None]
 
 
 def encode(
-    image: ProgramImage, d: Dimensions, host: Iterable[HostPattern], host_inputs: Iterable[Node] = ()
-) -> Encoded:
+    image: ProgramImage, d: Dimensions, host: Iterable[HostPattern], host_inputs: Iterable[Node] = (),
+    *, spread: Spread = ONE_CORE,
+) -> Encoded:  # fmt: skip
     """The words for a program; `host` are the tokens that the host will send, or `host_inputs` the nodes that make them.
+    `spread`: the cores among which places are divided, in the organisation `direct`.
 
     Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
     of a node gives; UPL1713 tokens of one input with different `*` fields.
     """
-    encoder = _Encoder(image, d)
+    encoder = _Encoder(image, d, spread)
     encoder.patterns(host, host_inputs)
     return encoder.run()
 
@@ -129,14 +142,15 @@ def output_fields(output: HostOutput, d: Dimensions) -> tuple[IndexField, ...]:
     """The layout of an output's index: the image's, or equal parts of the tag, negative values included."""
     if output.layout or not output.fields:
         return output.layout
-    bits = min(31, d.tag_bits // len(output.fields))
+    bits = min(31, d.index_bits // len(output.fields))
     return tuple(IndexField(n, -(1 << (bits - 1)), bits, bits * k) for k, n in enumerate(output.fields))
 
 
 class _Encoder:
-    def __init__(self, image: ProgramImage, d: Dimensions):
+    def __init__(self, image: ProgramImage, d: Dimensions, spread: Spread):
         self.image = image
         self.d = d
+        self.spread = spread
         self.out = Encoded()
         self.found = self.out.patterns
         self.table_base: list[int] = []
@@ -150,13 +164,26 @@ class _Encoder:
         for sender in (*self.image.nodes, *host_inputs):
             for send in sender.sends:
                 if isinstance(send.target, ToNode):
+                    self._states(send.target, send.multiplicity)
                     wild = frozenset(f for f, register in enumerate(send.index) if register is None)
                     self._note(send.target.node, send.target.input, send.multiplicity == Constant(1), wild)
+
+    def _states(self, target: ToNode, times: object) -> None:
+        """A summand says how many there are, unless the organisation can do without."""
+        node = self.image.nodes[target.node]
+        port = node.inputs[target.input]
+        if self.d.organisation is Organisation.CAM and port.gather is not None and isinstance(times, Unbounded):
+            message = f"a summand for `{node.name}.{port.name}` is one of as many as another input says"
+            raise error("UPL1732", message, help='use [matching] organisation = "hashed"')
 
     def _note(self, node: int, number: int, single: bool, wild: frozenset[int]) -> None:
         if self.image.nodes[node].inputs[number].gather is not None:
             return
         known = self.found.get((node, number))
+        if self.d.organisation is Organisation.CAM:
+            others = (known.others if known is not None else frozenset()) | {wild}
+            self.found[node, number] = Pattern(False, frozenset[int]().union(*others), others)
+            return
         if known is not None and known.wild != wild:
             place = f"`{self.image.nodes[node].name}.{self.image.nodes[node].inputs[number].name}`"
             raise error(
@@ -177,8 +204,8 @@ class _Encoder:
             self._node(number, node)
         if self.d.organisation is Organisation.DIRECT:
             self._direct()
-        for number, node in enumerate(self.image.nodes):
-            self._code(number, compile_node(node, self.d.unbounded), node)
+        for number, (code, outcomes) in enumerate(self._codes()):
+            self._entry(number, code, outcomes)
         for what, need, limit in (
             ("host outputs", len(self.image.outputs), 1 << self.d.node_bits),
             ("words of code", self.out.code_words, self.d.code_words),
@@ -194,10 +221,16 @@ class _Encoder:
         while row or not parts:
             parts.append(row & ((1 << CONFIG_BITS) - 1))
             row >>= CONFIG_BITS
-        of_node = direct_node_layout if self.d.organisation is Organisation.DIRECT else node_layout
+        match self.d.organisation:
+            case Organisation.CAM:
+                of_node = node_row_layout(cam_dimensions(self.d))
+            case Organisation.DIRECT:
+                of_node = direct_node_layout(self.d)
+            case Organisation.HASHED:
+                of_node = node_layout(self.d)
         sizes = {
-            Memory.NODE: of_node(self.d), Memory.RANK: rank_layout(self.d), Memory.WALK: walk_layout(self.d),
-            Memory.SEND: send_layout(self.d),
+            Memory.NODE: of_node, Memory.RANK: rank_layout(self.d), Memory.WALK: walk_layout(self.d),
+            Memory.SEND: send_layout(self.d), Memory.ENTRY: entry_layout(self.d),
         }  # fmt: skip
         words = -(-sizes[select].size // CONFIG_BITS) if select in sizes else 1
         parts += [0] * (words - len(parts))
@@ -232,20 +265,29 @@ class _Encoder:
             for f in pattern.wild:
                 keys[-1] &= ~node.fields[f].mask
             open_everywhere &= pattern.wild
-            if modes[-1] is Mode.COUNTED and d.organisation is not Organisation.DIRECT:
+            if modes[-1] is Mode.COUNTED and d.organisation is Organisation.HASHED:
                 self._walk(number, n, node, sorted(pattern.wild))
-        if open_everywhere and node.inputs:
+        if open_everywhere and node.inputs and d.organisation is not Organisation.CAM:
             names = ", ".join(f"`{node.fields[f].name}`" for f in sorted(open_everywhere))
             raise error("UPL1704", f"no input of node `{node.name}` gives the field {names}")
         self.out.modes.append(modes)
         if d.organisation is Organisation.DIRECT:
             return
         rest = d.max_inputs - len(modes)
+        if d.organisation is Organisation.CAM:
+            masks = [f.mask for f in node.fields] + [0] * (d.max_fields - len(node.fields))
+            row = {
+                "inputs": len(modes),
+                "modes": [int(input_mode(node, port)) for port in node.inputs] + [0] * rest,
+                "field_bits": masks,
+            }
+            self._write(Memory.NODE, number, node_row_layout(cam_dimensions(d)).const(row).as_bits())
+            return
         row = {
             "plain": sum(1 << n for n, mode in enumerate(modes) if mode is not Mode.COUNTED),
             "counted": sum(1 << n for n, mode in enumerate(modes) if mode is Mode.COUNTED),
             "modes": [int(mode) for mode in modes] + [0] * rest,
-            "keys": keys + [0] * rest,
+            "keys": keys + [whole] * rest,  # so that all have in common what the inputs have
         }
         self._write(Memory.NODE, number, node_layout(d).const(row).as_bits())
 
@@ -255,7 +297,7 @@ class _Encoder:
             [Role(mode, self._pattern(number, n).wild) for n, mode in enumerate(modes)]
             for number, modes in enumerate(self.out.modes)
         ]
-        self.out.ranks = rank_program(self.image, self.out.roles, self.d)
+        self.out.ranks = rank_program(self.image, self.out.roles, self.d, self.spread)
         nodes, ranks = direct_rows(self.image, self.out.roles, self.out.ranks, self.d)
         for number, row in enumerate(nodes):
             self._write(Memory.NODE, number, row)
@@ -277,15 +319,48 @@ class _Encoder:
         address = number << self.d.input_bits | port
         self._write(Memory.WALK, address, walk_layout(self.d).const({"levels": levels}).as_bits())
 
-    def _code(self, number: int, code: NodeCode, node: Node) -> None:
+    def _codes(self) -> list[tuple[NodeCode, Outcomes | None]]:
+        """The code of each node, and by outcomes as long as there is room."""
+        wholes = [compile_node(node, self.d.unbounded) for node in self.image.nodes]
+        words = self.d.code_words - sum(len(code.steps) for code in wholes)
+        sends = self.d.send_words - sum(code.descriptors for code in wholes)
+        out: list[tuple[NodeCode, Outcomes | None]] = []
+        for node, whole in zip(self.image.nodes, wholes, strict=True):
+            outcomes = compile_outcomes(node, self.d.unbounded, whole)
+            if outcomes is not None:
+                more_words = sum(len(code.steps) for code in outcomes.codes) - len(whole.steps)
+                more_sends = sum(code.descriptors for code in outcomes.codes) - whole.descriptors
+                if more_words <= words and more_sends <= sends:
+                    words, sends = words - more_words, sends - more_sends
+                else:
+                    outcomes = None
+            out.append((whole, outcomes))
+        return out
+
+    def _entry(self, number: int, code: NodeCode, outcomes: Outcomes | None) -> None:
+        """The code of a node, and where it begins."""
+        node = self.image.nodes[number]
+        if outcomes is None:
+            row = self._begins(code, node)
+        else:
+            guard = outcomes.guard
+            f = node.fields[guard.number]
+            other = self._begins(outcomes.false, node)
+            row = self._begins(outcomes.true, node) | {
+                "other_any": other["any"], "other_pc": other["pc"], "guarded": int(guard.relation), "guard": f.offset,
+                "guard_width": f.bits, "guard_constant": guard.constant,
+            }  # fmt: skip
+        self._write(Memory.ENTRY, number, entry_layout(self.d).const(row).as_bits())
+
+    def _begins(self, code: NodeCode, node: Node) -> dict[str, int]:
+        """Write code; the part of a row of the entries that says where it begins."""
         base = self.out.code_words
-        entry = {"any": int(bool(code.steps)), "pc": base % self.d.code_words}
-        self._write(Memory.ENTRY, number, entry_layout(self.d).const(entry).as_bits())
         for step in code.steps:
             row = self._instruction(step, code.registers, node, base)
             if self.out.code_words < self.d.code_words:
                 self._write(Memory.CODE, self.out.code_words, row)
             self.out.code_words += 1
+        return {"any": int(bool(code.steps)), "pc": base % self.d.code_words}
 
     def _instruction(self, step: Step, registers: dict[int, int], node: Node, base: int) -> int:
         parts: dict[str, Any] = {
@@ -328,7 +403,8 @@ class _Encoder:
             goal = self.image.nodes[target.node].fields
             place = {"kind": int(Kind.DATA), "node": target.node, "input": target.input}
         fields = list(self._fields(step, goal, registers, node))
-        fields += [{"kind": 0}] * (d.max_fields - len(fields))
+        unused = FieldKind.CONSTANT if d.organisation is Organisation.CAM else FieldKind.NONE  # which there means `*`
+        fields += [{"kind": int(unused)}] * (d.max_fields - len(fields))
         constant = step.constant_times
         parts: dict[str, Any] = {
             **place,

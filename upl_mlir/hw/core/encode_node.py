@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.alu import ITERATIVE, Code
 from upl_mlir.hw.core.functions import FUNCTIONS, Bits, lines_of
-from upl_mlir.hw.core.layouts import FIRST_INPUT, MAX_REGISTERS, MOST_SENDS, Guard
+from upl_mlir.hw.core.index_values import CONSTANTS, FieldGuard, IndexValues, InputOperand, Place, code_of
+from upl_mlir.hw.core.layouts import FIRST_INPUT, MAX_REGISTERS, MOST_SENDS
+from upl_mlir.hw.core.outcomes import comparisons, given
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import Node
-from upl_mlir.hw.microcode import FromRegister, Instruction, Loop, Op, Send, ValueType
+from upl_mlir.hw.microcode import FromRegister, Instruction, Loop, Op, Send
 
 _CODES: dict[Op, Code] = {
     Op.ADD_F32: Code.ADD_F32, Op.SUB_F32: Code.SUB_F32, Op.MUL_F32: Code.MUL_F32, Op.DIV_F32: Code.DIV_F32,
@@ -35,24 +37,6 @@ _COMMUTATIVE = {
     Code.ADD_F32, Code.MUL_F32, Code.MIN_F32, Code.MAX_F32, Code.ADD_I32, Code.MUL_I32, Code.MIN_I32, Code.MAX_I32,
     Code.EQ_F32, Code.NE_F32, Code.EQ_I32, Code.NE_I32, Code.AND_BOOL, Code.OR_BOOL, Code.XOR_BOOL,
 }  # fmt: skip
-_COMPARISONS = {
-    Op.EQ_I32: (Guard.EQUAL, 0), Op.NE_I32: (Guard.UNEQUAL, 0), Op.LT_I32: (Guard.LESS, 0), Op.LE_I32: (Guard.LESS, 1),
-    Op.GE_I32: (Guard.NOT_LESS, 0), Op.GT_I32: (Guard.NOT_LESS, 1),
-}  # fmt: skip
-"""The comparison of a field with a constant, and what is added to the constant."""
-_MIRRORED = {
-    Op.EQ_I32: Op.EQ_I32, Op.NE_I32: Op.NE_I32, Op.LT_I32: Op.GT_I32, Op.LE_I32: Op.GE_I32, Op.GE_I32: Op.LE_I32,
-    Op.GT_I32: Op.LT_I32,
-}  # fmt: skip
-_CONSTANTS = {Op.CONST_F32: ValueType.F32, Op.CONST_I32: ValueType.I32, Op.CONST_BOOL: ValueType.BOOL}
-
-
-@dataclass(frozen=True)
-class InputOperand:
-    """A value of the activation."""
-
-    number: int
-
 
 @dataclass(frozen=True)
 class Immediate:
@@ -63,15 +47,6 @@ class Immediate:
 
 Operand = int | InputOperand | Immediate
 """Where a value comes from; an integer is a register of the image's code, negative for one that was made up here."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """An index value: a field of the sender's index, or an operand, or nothing, plus a constant."""
-
-    base_field: int | None
-    operand: int | InputOperand | None
-    constant: int
 
 
 @dataclass
@@ -99,15 +74,6 @@ class Step:
         return found
 
 
-@dataclass(frozen=True)
-class FieldGuard:
-    """Whether a field of the sender's index, without its bias, compares with a constant."""
-
-    relation: Guard
-    number: int
-    constant: int
-
-
 @dataclass
 class SendStep:
     """A send descriptor before registers are known; `places` has None for `*`. Of `times` (an operand), `table` (number of a
@@ -129,6 +95,16 @@ class NodeCode:
     steps: list[Step]
     registers: dict[int, int]
 
+    @property
+    def descriptors(self) -> int:
+        """Send descriptors."""
+        return sum(len(step.sends) for step in self.steps)
+
+    @property
+    def slots(self) -> int:
+        """Turns of the execution unit and of the send engine, of straight-line code."""
+        return len(self.steps) + self.descriptors
+
 
 def compile_node(node: Node, unbounded: int) -> NodeCode:
     """The code of a node; no steps if it sends nothing.
@@ -137,15 +113,39 @@ def compile_node(node: Node, unbounded: int) -> NodeCode:
     """
     if not node.sends:
         return NodeCode([], {})
-    steps = _Compiler(node, unbounded).steps()
+    steps = _Compiler(node, unbounded, IndexValues(node)).steps()
     return NodeCode(steps, _allocate(node, steps))
+
+
+@dataclass
+class Outcomes:
+    """The code of a node for either outcome of a comparison."""
+
+    guard: FieldGuard
+    true: NodeCode
+    false: NodeCode
+
+    @property
+    def codes(self) -> tuple[NodeCode, NodeCode]:
+        """Both."""
+        return self.true, self.false
+
+
+def compile_outcomes(node: Node, unbounded: int, whole: NodeCode) -> Outcomes | None:
+    """The code of a node divided by the comparison that saves most; None if none saves anything against `whole`."""
+    best, least = None, 2 * whole.slots
+    for guard in comparisons(node):
+        true, false = (compile_node(given(node, guard, holds=holds), unbounded) for holds in (True, False))
+        if true.slots + false.slots < least:
+            best, least = Outcomes(guard, true, false), true.slots + false.slots
+    return best
 
 
 @dataclass
 class _Compiler:
     node: Node
     unbounded: int
-    definitions: dict[int, Instruction] = field(default_factory=dict[int, Instruction])
+    values: IndexValues
     needed: set[int] = field(default_factory=set[int])
     out: list[Step] = field(default_factory=list[Step])
     labels: dict[int, int] = field(default_factory=dict[int, int])
@@ -153,9 +153,6 @@ class _Compiler:
 
     def steps(self) -> list[Step]:
         """Everything in order; labels become places."""
-        for code in [self.node.body, *(c for s in self.node.sends for c in _codes(s))]:
-            for step in code:
-                self.definitions[step.result] = step
         for send in self.node.sends:
             self._need_send(send)
         self._block(self.node.body)
@@ -181,48 +178,19 @@ class _Compiler:
             self._need(loop.upper, second=True)
         if isinstance(send.multiplicity, FromRegister):
             register = send.multiplicity.register
-            if self._constant(register) is None and self._table(register) is None:
+            if self.values.constant(register) is None and self.values.table(register) is None:
                 self._need(register)
         for register in send.index:
             if register is not None:
-                operand = self._place(register).operand
+                operand = self.values.place(register).operand
                 if isinstance(operand, int):
                     self._need(operand)
-        if send.guard is not None and (self._branches(send) or self._field_guard(send.guard) is None):
+        if send.guard is not None and (self._branches(send) or self.values.field_guard(send.guard) is None):
             self._need(send.guard)
 
     def _branches(self, send: Send) -> bool:
         """Whether a false guard jumps over code."""
-        return any(self._any(code) for code in _codes(send)) or bool(send.loops) or send.predicate is not None
-
-    def _table(self, register: int) -> tuple[int, Place] | None:
-        """A word of a constant array at a field plus a constant, if the register is one."""
-        step = self.definitions.get(register)
-        if step is None or step.op is not Op.LDTAB or len(step.operands) != 1:
-            return None
-        place = self._place(step.operands[0])
-        assert step.immediate is not None
-        return None if place.operand is not None or place.base_field is None else (int(step.immediate), place)
-
-    def _field_guard(self, register: int) -> FieldGuard | None:
-        """A comparison of a field plus a constant with a constant, if the register is one."""
-        step = self.definitions.get(register)
-        if step is None or step.op not in _COMPARISONS:
-            return None
-        relation, more = _COMPARISONS[step.op]
-        left, right = (self._place(r) for r in step.operands)
-        if left.base_field is None and left.operand is None:
-            left, right, (relation, more) = right, left, _COMPARISONS[_MIRRORED[step.op]]
-        if left.base_field is None or right.base_field is not None or right.operand is not None:
-            return None
-        place = self.node.fields[left.base_field]
-        constant = right.constant - left.constant + more
-        if not 0 <= constant < 1 << place.bits:
-            # Beyond what the field can be: the outcome is always the same.
-            if relation in (Guard.EQUAL, Guard.UNEQUAL):
-                relation, constant = (Guard.LESS if relation is Guard.EQUAL else Guard.NOT_LESS), 0
-            constant = max(0, min(constant, 1 << place.bits))
-        return FieldGuard(relation, left.base_field, constant) if place.bits < 32 else None
+        return any(self._any(code) for code in code_of(send)) or bool(send.loops) or send.predicate is not None
 
     def _join_sends(self) -> None:
         """Sends one after the other become one; it joins the instruction before it, if that has no immediate."""
@@ -248,10 +216,10 @@ class _Compiler:
 
     def _need(self, register: int, second: bool = False) -> None:
         """A register is read: by an operand, or by the second one, which may be a constant."""
-        step = self.definitions.get(register)
+        step = self.values.definitions.get(register)
         if step is None or step.op is Op.INPUT or register in self.needed:
             return  # an iterator is set by its loop
-        if second and step.op in _CONSTANTS:
+        if second and step.op in CONSTANTS:
             return
         self.needed.add(register)
         a, b, c = self._ordered(step)
@@ -271,48 +239,9 @@ class _Compiler:
         if len(operands) < 2:
             return (operands[0] if operands else None), None, None
         a, b = operands
-        if _CODES.get(step.op) in _COMMUTATIVE and self._constant(a) is not None:
+        if _CODES.get(step.op) in _COMMUTATIVE and self.values.constant(a) is not None:
             a, b = b, a
         return a, b, None
-
-    def _constant(self, register: int) -> int | None:
-        """The value of an i32 or other constant as the number it is, None if it is computed."""
-        step = self.definitions.get(register)
-        if step is None or step.op not in _CONSTANTS:
-            return None
-        assert step.immediate is not None
-        return int(step.immediate) if step.op is Op.CONST_I32 else to_bits(step.immediate, _CONSTANTS[step.op])
-
-    def _place(self, register: int) -> Place:
-        """An index value as field or operand plus a constant."""
-        step = self.definitions.get(register)
-        if step is None:
-            return Place(None, register, 0)
-        match step.op:
-            case Op.CONST_I32:
-                assert step.immediate is not None
-                return Place(None, None, int(step.immediate))
-            case Op.FIELD:
-                assert step.immediate is not None
-                number = int(step.immediate)
-                return Place(number, None, self.node.fields[number].bias)
-            case Op.INPUT:
-                assert step.immediate is not None
-                return Place(None, InputOperand(int(step.immediate)), 0)
-            case Op.ADD_I32 | Op.SUB_I32:
-                sign = 1 if step.op is Op.ADD_I32 else -1
-                left, right = step.operands
-                amount = self._constant(right)
-                if amount is None and sign == 1:
-                    left, amount = right, self._constant(left)
-                if amount is not None:
-                    inner = self._place(left)
-                    total = inner.constant + sign * amount
-                    if -(1 << 31) <= total < 1 << 31:
-                        return Place(inner.base_field, inner.operand, total)
-            case _:
-                pass
-        return Place(None, register, 0)
 
     # -- code
     def _new(self) -> int:
@@ -326,13 +255,13 @@ class _Compiler:
         self.labels[label] = len(self.out)
 
     def _operand(self, register: int, second: bool = False) -> Operand:
-        step = self.definitions.get(register)
+        step = self.values.definitions.get(register)
         if step is not None and step.op is Op.INPUT:
             assert step.immediate is not None
             return InputOperand(int(step.immediate))
-        if second and step is not None and step.op in _CONSTANTS:
+        if second and step is not None and step.op in CONSTANTS:
             assert step.immediate is not None
-            return Immediate(to_bits(step.immediate, _CONSTANTS[step.op]))
+            return Immediate(to_bits(step.immediate, CONSTANTS[step.op]))
         return register
 
     def _block(self, code: Iterable[Instruction]) -> None:
@@ -344,9 +273,9 @@ class _Compiler:
         return any(step.result in self.needed for step in code)
 
     def _instruction(self, step: Instruction) -> None:
-        if step.op in _CONSTANTS:
+        if step.op in CONSTANTS:
             assert step.immediate is not None
-            bits = to_bits(step.immediate, _CONSTANTS[step.op])
+            bits = to_bits(step.immediate, CONSTANTS[step.op])
             self.out.append(Step(Code.MOVE, step.result, b=Immediate(bits)))
             return
         if step.op is Op.FIELD:
@@ -423,24 +352,19 @@ class _Compiler:
         table: tuple[int, Place] | None = None
         match send.multiplicity:
             case FromRegister(register):
-                constant = self._constant(register)
-                table = self._table(register)
+                constant = self.values.constant(register)
+                table = self.values.table(register)
                 if constant is None and table is None:
                     times = self._operand(register)
             case other:
                 constant = getattr(other, "value", self.unbounded)
-        places = [None if r is None else self._place(r) for r in send.index]
+        places = [None if r is None else self.values.place(r) for r in send.index]
         tested: Operand | FieldGuard | None = None
         if guard is not None:
-            tested = self._field_guard(guard) if guard not in self.needed else None
+            tested = self.values.field_guard(guard) if guard not in self.needed else None
             tested = tested or self._operand(guard)
         one = SendStep(send, self._operand(send.value), tested, times, table, constant, places)
         self.out.append(Step(Code.SEND, sends=(one,)))
-
-
-def _codes(send: Send) -> list[Sequence[Instruction]]:
-    """All code of a send, in the order in which it runs."""
-    return [*(loop.code for loop in send.loops), send.condition_code, send.code]
 
 
 def _allocate(node: Node, steps: list[Step]) -> dict[int, int]:

@@ -18,16 +18,16 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.alu import ITERATIVE, Alu, Code
+from upl_mlir.hw.core.alu import ITERATIVE, Alu, Code, compares, field_of
 from upl_mlir.hw.core.layouts import (
     COUNT_BITS,
     COUNT_PLACE,
     FIRST_INPUT,
+    OFFSET_BITS,
     REGISTER_BITS,
     Dimensions,
     Failure,
     activation_layout,
-    entry_layout,
     instruction_layout,
     send_layout,
     token_layout,
@@ -37,6 +37,23 @@ from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder, Multiplier
+
+
+def entry_layout(d: Dimensions) -> data.StructLayout:
+    """Where a node's code begins; `any` is 0 if it has none. If `guarded` (a `Guard`) compares a field of the index (place,
+    width) with a constant, that is so if it holds, and the other two say where it begins if not."""
+    return data.StructLayout(
+        {
+            "any": 1,
+            "pc": d.code_bits,
+            "guarded": 3,
+            "guard": OFFSET_BITS,
+            "guard_width": OFFSET_BITS,
+            "guard_constant": 32,
+            "other_any": 1,
+            "other_pc": d.code_bits,
+        }
+    )
 
 
 def result_layout(d: Dimensions) -> data.StructLayout:
@@ -122,8 +139,12 @@ class Execution(wiring.Component):
         taking = Signal()  # an activation whose entry is being read
         taken = Signal(activation_layout(d))
         begins = Signal(n)
+        entry = entry_read.data
+        holds, begins_at = Signal(), Signal(d.code_bits)
         m.d.comb += [
-            self.activation.ready.eq((~used & ~begins).any()),
+            holds.eq(compares(entry.guarded, field_of(taken.tag, entry.guard, entry.guard_width), entry.guard_constant)),
+            begins_at.eq(Mux(holds, entry.pc, entry.other_pc)),
+            self.activation.ready.eq((~used & ~Mux(taking, free, 0)).any()),
             self.full.eq(self.activation.valid & used.all()),
             entry_read.addr.eq(self.activation.payload.node),
         ]
@@ -132,12 +153,12 @@ class Execution(wiring.Component):
             m.d.sync += taken.eq(self.activation.payload)
         begun = activations.write_port()
         m.d.comb += begun.data.eq(taken)
-        with m.If(taking & entry_read.data.any):
+        with m.If(taking & Mux(holds, entry.any, entry.other_any)):
             m.d.comb += [begins.eq(free), begun.en.eq(1)]
             for c in range(n):
                 with m.If(free[c]):
                     m.d.comb += begun.addr.eq(c)
-                    m.d.sync += pcs[c].eq(entry_read.data.pc)
+                    m.d.sync += pcs[c].eq(begins_at)
 
         # ---- choose: the next ready context after the last one
         turn = Signal(d.context_bits)

@@ -1,6 +1,7 @@
-"""The gather pipe of the hashed matching unit: a summand a cycle, whatever gather it belongs to.
+"""The gather pipe of a matching unit: a summand a cycle, whatever gather it belongs to and however its record is found.
 
-A gather is a record of the store. Operators that need a pipeline (sums and products of reals, products of integers) work on
+A gather is a record of a store, which is given: one that searches sets (`Records`) or one in which every key has a place of
+its own (`direct/places.py`). Operators that need a pipeline (sums and products of reals, products of integers) work on
 values in accumulators, a few registers: a gather has one while operations are under way for it, holds a value there or none,
 and a value that meets another one leaves with it through the reducer. So results of the reducer need no turn of the store:
 they meet the next summand of their gather, the value that is held, or wait there. An accumulator for which nothing is under
@@ -21,7 +22,6 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.inplace import InPlace
 from upl_mlir.hw.core.layouts import (
     FIRST_GATHER,
@@ -32,35 +32,37 @@ from upl_mlir.hw.core.layouts import (
     Failure,
     Kind,
     added_layout,
-    key_layout,
     token_layout,
 )
-from upl_mlir.hw.core.records import Records, handed_on, service_ports
+from upl_mlir.hw.core.records import RecordStore, handed_on
 from upl_mlir.hw.core.reducer import Reducer
-from upl_mlir.hw.core.store import gather_shape
 
 QUEUED = 4
 """Pairs of a result and a held value that can wait for the reducer while summands use it."""
 
 
-def summand_layout(d: Dimensions) -> data.StructLayout:
-    """A summand, and the mode of its input."""
-    return data.StructLayout({"token": token_layout(d), "mode": MODE_BITS})
+def summand_layout(d: Dimensions, records: RecordStore) -> data.StructLayout:
+    """A summand, the mode of its input, and the set and the key of its record."""
+    return data.StructLayout(
+        {"token": token_layout(d), "mode": MODE_BITS, "set": records.shape.set_bits, "key": records.key_shape}
+    )
 
 
 class Gathers(wiring.Component):
     """summand (in stream); complete (out stream): finished gathers, as tokens.
 
     added (out): the operation that enters the reducer in this cycle. summing (out): a summand was taken in. waiting (out):
-    one waits for the reducer. The other ports are those of `Joins`.
+    one waits for the reducer. current (out): the summand that is worked on; early (out): it is given up, as its
+    place is for an earlier record still. The other ports are those of `Joins`.
     """
 
-    def __init__(self, d: Dimensions):
+    def __init__(self, d: Dimensions, records: RecordStore):
         self.d = d
-        self.shape = shape = gather_shape(d)
+        self.records = records
+        self.shape = shape = records.shape
         super().__init__(
             {
-                "summand": In(stream.Signature(summand_layout(d))),
+                "summand": In(stream.Signature(summand_layout(d, records))),
                 "complete": Out(stream.Signature(token_layout(d))),
                 "added": Out(added_layout(d)),
                 "failure": Out(Failure),
@@ -70,8 +72,9 @@ class Gathers(wiring.Component):
                 "summing": Out(1),
                 "waiting": Out(1),
                 "look": In(shape.set_bits),
-                "mask": In(shape.set_bits, init=shape.sets - 1),
-                **service_ports(d, shape),
+                "current": Out(token_layout(d)),
+                "early": Out(1),
+                **records.service,
             }
         )
 
@@ -82,7 +85,7 @@ class Gathers(wiring.Component):
         size = d.accumulators
         names = data.StructLayout({"node": d.node_bits, "input": d.input_bits, "tag": d.tag_bits, "mode": MODE_BITS})
         homes = data.StructLayout({"set": self.shape.set_bits, "way": d.way_bits})
-        m.submodules.records = records = Records(d, self.shape)
+        m.submodules.records = records = self.records
         m.submodules.inplace = inplace = InPlace(d)
         m.submodules.reducer = reducer = Reducer(d, data.StructLayout({"at": d.accumulator_bits}))
         m.submodules.named = named = Memory(shape=names, depth=size, init=[])
@@ -102,26 +105,22 @@ class Gathers(wiring.Component):
         # ---- the summand
         working = Signal()
         current, mode = Signal(token_layout(d)), Signal(MODE_BITS)
-        key = Signal(key_layout(d))
+        key = Signal(records.key_shape)
         at_set = Signal(self.shape.set_bits)
         hold, acts, finish = Signal(), Signal(), Signal()
-        given = self.summand.payload.token
-        probe = Signal(key_layout(d))
-        home = Signal(self.shape.set_bits)
+        given = self.summand.payload
         takes = Signal()
         m.d.comb += [
             finish.eq(working & ~hold),
             self.summand.ready.eq((~working | finish) & ~stopped),
             takes.eq(self.summand.valid & self.summand.ready),
-            probe.valid.eq(1), probe["class"].eq(given.input), probe.node.eq(given.node), probe.tag.eq(given.tag),
-            home.eq(set_of((probe["class"], probe.node, probe.tag), self.shape.set_bits) & self.mask),
-            records.address.eq(Mux(takes, home, Mux(working, at_set, self.look))), records.fresh.eq(takes),
+            records.address.eq(Mux(takes, given.set, Mux(working, at_set, self.look))), records.fresh.eq(takes),
             records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & ~stopped),
             *handed_on(self, records),
         ]  # fmt: skip
         with m.If(takes):
             m.d.sync += [
-                working.eq(1), current.eq(given), mode.eq(self.summand.payload.mode), key.eq(probe), at_set.eq(home),
+                working.eq(1), current.eq(given.token), mode.eq(given.mode), key.eq(given.key), at_set.eq(given.set),
             ]  # fmt: skip
         with m.Elif(finish):
             m.d.sync += working.eq(0)
@@ -211,6 +210,8 @@ class Gathers(wiring.Component):
         with m.Elif(working & ~stopped):
             with m.If((mode < FIRST_GATHER) | (current.multiplicity == 0)):
                 m.d.comb += failing.eq(Failure.BAD_TOKEN)
+            with m.Elif(records.early):
+                m.d.comb += self.early.eq(1)
             with m.Elif(~hit & ~done & ~records.free):
                 m.d.comb += [hold.eq(1), records.evict.eq(1)]
                 with m.If(records.full):
@@ -230,7 +231,7 @@ class Gathers(wiring.Component):
                 m.d.comb += [acts.eq(1), writes.eq(1)]
         m.d.comb += [
             records.write_state_en.eq(acts & ~done), records.write_key.valid.eq(~done),
-            records.write_key_en.eq(acts & (hit == done)),
+            records.write_key_en.eq(acts & (hit == done)), records.over.eq(acts & done), self.current.eq(current),
         ]  # fmt: skip
 
         # ---- the accumulators after this cycle
@@ -292,8 +293,5 @@ class Gathers(wiring.Component):
                              self.failing.input.eq(name.input), self.failing.tag.eq(name.tag)]  # fmt: skip
             with m.Elif(failing != Failure.NONE):
                 m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
-        m.d.comb += [
-            self.idle.eq(~working & (live == 0)),
-
-        ]  # fmt: skip
+        m.d.comb += self.idle.eq(~working & (live == 0))
         return m

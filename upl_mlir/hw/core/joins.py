@@ -29,7 +29,7 @@ from upl_mlir.hw.core.layouts import (
     walk_layout,
 )
 from upl_mlir.hw.core.phases import Phase, first_probe, next_index, used_once
-from upl_mlir.hw.core.presence import Presence
+from upl_mlir.hw.core.presence import ROW_BITS, Presence, row_of
 from upl_mlir.hw.core.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.store import join_shape
 
@@ -106,6 +106,7 @@ class Joins(wiring.Component):
         # ---- the probe stage: registers
         working = Signal()
         current, row, walk = Signal(token), Signal(node_layout(d)), Signal(walk_layout(d))
+        home_row = Signal(ROW_BITS)  # where the partners of the token are counted
         phase = Signal(Phase)
         key = Signal(key_layout(d))  # what the record just read is compared with
         at_set = Signal(self.shape.set_bits)
@@ -154,6 +155,10 @@ class Joins(wiring.Component):
         fresh_own = Signal(d.max_inputs)
         m.d.comb += fresh_own.eq(1 << waiting.input)
         start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input)
+        everywhere: Value = waiting.tag
+        for i in range(d.max_inputs):
+            everywhere = everywhere & fresh.keys[i]
+        fresh_row = row_of(waiting.node, everywhere, d)
         probe = Signal(key_layout(d))
         chosen = (
             Mux(again, next_class, start["class"])[: d.class_bits],
@@ -181,7 +186,7 @@ class Joins(wiring.Component):
             m.d.sync += [
                 working.eq(1), current.eq(waiting), row.eq(fresh), walk.eq(walk_read.data), key.eq(probe), at_set.eq(home),
                 phase.eq(start["phase"]), todo.eq(start["todo"]), input_now.eq(start["input"]), missed.eq(0),
-                place.eq(waiting.tag), saved_valid.eq(0), joined.eq(0),
+                place.eq(waiting.tag), saved_valid.eq(0), joined.eq(0), home_row.eq(fresh_row),
             ]  # fmt: skip
             for i in range(d.max_inputs):
                 m.d.sync += values[i].eq(Mux(fresh_own[i], waiting.value, 0))
@@ -195,9 +200,9 @@ class Joins(wiring.Component):
         hopeless = Signal()  # another input of the node has no token at all
         needed = Cat(row.counted & ~own, ((row.plain & ~own) != 0) & ~joined)
         m.d.comb += [
-            presence.node.eq(current.node), hopeless.eq((needed & presence.absent) != 0),
-            presence.changes.eq(records.write_key_en), presence.key.eq(key),
-            presence.key.valid.eq(records.write_key.valid),
+            presence.address.eq(Mux(begin, fresh_row, home_row)), presence.at.eq(home_row),
+            hopeless.eq((needed & presence.absent) != 0), presence.changes.eq(records.write_key_en),
+            presence.kind.eq(key["class"]), presence.comes.eq(records.write_key.valid),
         ]  # fmt: skip
 
         def walk_on() -> None:

@@ -81,6 +81,8 @@ class Failure(enum.IntEnum):
     """The backing memory of the token queue is full."""
     PARITY = 12
     """A record of the store is not as it was written."""
+    OPEN = 13
+    """An activation whose tokens leave a field of its index open."""
 
 
 class Kind(enum.IntEnum):
@@ -97,7 +99,8 @@ class Kind(enum.IntEnum):
 class Dimensions:
     """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read
     latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has
-    `gather_sets` sets (0: as many as the other one); `joining` tokens can wait for the join pipe. The token queue has
+    `gather_sets` sets (0: as many as the other one); `joining` plain and `walkers` counted tokens can wait for the
+    join pipe, `activations` for a context. The token queue has
     `queue_front` tokens, and `queue_words` in a backing memory of its own. `network`: tokens may be for another
     core. `adjustable`: less than all of it can be used, see `settings.py`. `parity`: words of the
     stores have a bit that makes their parity even."""
@@ -111,6 +114,8 @@ class Dimensions:
     ways: int = 4
     gather_sets: int = 0
     joining: int = 1024
+    walkers: int = 256
+    activations: int = 128
     spill_words: int = 4096
     backing_cycles: int = 20
     add_cycles: int = 4
@@ -123,6 +128,7 @@ class Dimensions:
     table_words: int = 4096
     queue_front: int = 64
     queue_words: int = 4096
+    late_words: int = 4096
     rank_rows: int = 64
     window_bits: int = 2
     organisation: Organisation = Organisation.HASHED
@@ -135,15 +141,17 @@ class Dimensions:
         """The dimensions of each core of a machine."""
         token, execution, matching = machine.token, machine.execution, machine.matching
         direct = matching.organisation is Organisation.DIRECT
+        cam = matching.organisation is Organisation.CAM
         return cls(
-            tag_bits=token.tag_bits,
+            tag_bits=token.tag_bits + (token.max_fields if cam else 0),
             max_fields=token.max_fields,
             max_inputs=token.max_inputs,
             node_bits=token.node_bits,
             multiplicity_bits=token.multiplicity_bits,
-            sets=matching.entries if direct else matching.entries // matching.ways,
-            ways=token.max_inputs + 1 if direct else matching.ways,  # banks, and the gather store
-            spill_words=0 if direct else matching.spill_capacity,
+            sets=matching.entries if direct or cam else matching.entries // matching.ways,
+            ways=token.max_inputs + 1 if direct else 1 if cam else matching.ways,  # banks, and the gather store
+            spill_words=0 if direct or cam else matching.spill_capacity,
+            late_words=max(1, matching.spill_capacity) if direct else 1,
             backing_cycles=machine.matching.backing_latency_cycles,
             queue_words=machine.matching.queue_capacity,
             add_cycles=execution.add_cycles,
@@ -160,6 +168,11 @@ class Dimensions:
     def unbounded(self) -> int:
         """The multiplicity that is never counted down: all ones."""
         return (1 << self.multiplicity_bits) - 1
+
+    @property
+    def index_bits(self) -> int:
+        """Width of the index in a tag; what is above it says which fields are `*` (organisation `cam`)."""
+        return self.tag_bits - (self.max_fields if self.organisation is Organisation.CAM else 0)
 
     @property
     def input_bits(self) -> int:
@@ -204,7 +217,9 @@ class Dimensions:
     @property
     def look_sets(self) -> int:
         """Sets that can be looked at: those of waiting tokens, then those of gathers."""
-        return self.sets if self.organisation is Organisation.DIRECT else self.sets + (self.gather_sets or self.sets)
+        if self.organisation is not Organisation.HASHED:
+            return self.sets
+        return self.sets + (self.gather_sets or self.sets)
 
     @property
     def look_bits(self) -> int:
@@ -250,7 +265,8 @@ class Dimensions:
 
 
 def token_layout(d: Dimensions) -> data.StructLayout:
-    """A token. `tag` is 0 in the fields that are `*`; which these are is the same for all tokens of an input."""
+    """A token. `tag` is 0 in the fields that are `*`; which these are is the same for all tokens of an input, or it is said
+    above the index (`Dimensions.index_bits`)."""
     return data.StructLayout(
         {
             "kind": 2,
@@ -301,26 +317,6 @@ def watch_layout(d: Dimensions) -> data.StructLayout:
     return data.StructLayout({"taken": token, "fired": fired, "sent": token, "added": added_layout(d)})
 
 
-PLACE_BITS = 16
-"""Precision of the hash that chooses the core of a token."""
-
-
-def place_layout(d: Dimensions) -> data.StructLayout:
-    """Which core a node's tokens are for: the bits of the tag that count (`mask`), whether they are hashed, else the place
-    from which on they are read, with what they are multiplied and what is added; the number of cores and the first one."""
-    return data.StructLayout(
-        {
-            "mask": d.tag_bits,
-            "hashed": 1,
-            "shift": OFFSET_BITS,
-            "factor": PLACE_BITS,
-            "constant": PLACE_BITS,
-            "count": CORE_BITS + 1,
-            "first": CORE_BITS,
-        }
-    )
-
-
 LATENCY_BITS = 17
 """Width of the latency of a read of backing memory."""
 
@@ -341,7 +337,7 @@ def limits_layout(d: Dimensions) -> data.StructLayout:
 
 def node_layout(d: Dimensions) -> data.StructLayout:
     """A row of the node table: which inputs are plain (gathers included) and which counted, one bit each; the mode and
-    the bits of the tag (`key`) of each."""
+    the bits of the tag (`key`) of each, for inputs that there are not those of all fields."""
     return data.StructLayout(
         {
             "plain": d.max_inputs,
@@ -372,11 +368,6 @@ def state_layout(d: Dimensions) -> data.StructLayout:
     """What may be seen of a record: `left`, the multiplicity or the summands yet to come; of a shared record the inputs that
     are `present`; of a gather the number of summands in all."""
     return data.StructLayout({"left": d.multiplicity_bits, "present": d.max_inputs, "total": d.multiplicity_bits})
-
-
-def entry_layout(d: Dimensions) -> data.StructLayout:
-    """Where a node's code begins; `any` is 0 if it has none."""
-    return data.StructLayout({"any": 1, "pc": d.code_bits})
 
 
 def instruction_layout() -> data.StructLayout:

@@ -3,7 +3,8 @@ by an expression of one field.
 
     home = first + (s * count) >> 16,  s = top bits of (tag & mask) * GOLDEN, or ((tag & mask) >> shift) * factor + constant
 
-Multiples of the golden ratio are spread evenly, a whole box of indices as well as any run of neighbours.
+Multiples of the golden ratio are spread evenly, a whole box of indices as well as any run of neighbours. In the organisation
+`direct`, where a place is computed, "hashed" means: s = (sum of the lanes of tag & mask) * factor + constant.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -15,11 +16,34 @@ Multiples of the golden ratio are spread evenly, a whole box of indices as well 
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.layouts import PLACE_BITS, Dimensions, flit_layout, place_layout, token_layout
+from upl_mlir.hw.core.layouts import CORE_BITS, OFFSET_BITS, Dimensions, flit_layout, token_layout
+from upl_mlir.hw.direct.lanes import LANE
+from upl_mlir.hw.machine import Organisation
+
+PLACE_BITS = 16
+"""Precision of the hash that chooses the core of a token."""
+_LANE_CORE = (1 << CORE_BITS) - 1
+"""The bits of a lane that can choose a core."""
+
+
+def place_layout(d: Dimensions) -> data.StructLayout:
+    """Which core a node's tokens are for: the bits of the tag that count (`mask`), whether they are hashed, else the place
+    from which on they are read, with what they are multiplied and what is added; the number of cores and the first one."""
+    return data.StructLayout(
+        {
+            "mask": d.tag_bits,
+            "hashed": 1,
+            "shift": OFFSET_BITS,
+            "factor": PLACE_BITS,
+            "constant": PLACE_BITS,
+            "count": CORE_BITS + 1,
+            "first": CORE_BITS,
+        }
+    )
 
 
 def golden(tag_bits: int) -> int:
@@ -35,11 +59,14 @@ def golden(tag_bits: int) -> int:
     return (low - scale) * whole // (2 * scale) | 1
 
 
-def home_of(row: dict[str, int], tag: int, tag_bits: int) -> int:
-    """The core that a row of the table chooses for a tag: the model of the hardware."""
+def home_of(row: dict[str, int], tag: int, tag_bits: int, *, lanes: bool = False) -> int:
+    """The core that a row of the table chooses for a tag: the model of the hardware, with `lanes` of that of `direct`."""
     bits = max(tag_bits, PLACE_BITS)
     kept = tag & row["mask"]
-    if row["hashed"]:
+    if row["hashed"] and lanes:
+        total = sum(kept >> place & _LANE_CORE for place in range(0, tag_bits, LANE))
+        s = total * row["factor"] + row["constant"] & ((1 << PLACE_BITS) - 1)
+    elif row["hashed"]:
         s = (kept * golden(tag_bits) & ((1 << bits) - 1)) >> (bits - PLACE_BITS)
     else:
         s = (kept >> row["shift"]) * row["factor"] + row["constant"] & ((1 << PLACE_BITS) - 1)
@@ -96,13 +123,18 @@ class Placer(wiring.Component):
             product.eq(kept * golden(d.tag_bits)),
             moved.eq(kept >> row.shift),
         ]
+        if d.organisation is Organisation.DIRECT:
+            lanes = [kept[place : place + LANE] & _LANE_CORE for place in range(0, d.tag_bits, LANE)]
+            spread = (sum(lanes) * row.factor + row.constant)[:PLACE_BITS]
+        else:
+            spread = product[bits - PLACE_BITS :]
         s, chosen = Signal(PLACE_BITS), Signal(place_layout(d))
         with m.If(second_moves):
             m.d.sync += [
                 second_valid.eq(first_valid),
                 second.eq(first),
                 chosen.eq(row),
-                s.eq(Mux(row.hashed, product[bits - PLACE_BITS :], moved * row.factor + row.constant)),
+                s.eq(Mux(row.hashed, spread, moved * row.factor + row.constant)),
             ]
         m.d.comb += [
             self.flit.valid.eq(second_valid),

@@ -1,4 +1,8 @@
-"""How many records of each class a node has in the store: a walk that can find nothing is not begun, or ends at once."""
+"""How many records of each class may have partners of a token: a walk that can find nothing is not begun, or ends at once.
+
+All records that one instance of a node needs agree in node and in the fields that every input has. Counters are kept by a
+hash of these: where there is a record there is a count, and where none can be found there is mostly none.
+"""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
@@ -8,50 +12,59 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.layouts import Dimensions, key_layout
+from upl_mlir.hw.core.hash import set_of
+from upl_mlir.hw.core.layouts import Dimensions
+
+ROW_BITS = 10
+"""Width of the number of a row of counters."""
+
+
+def row_of(node: Value, home: Value, d: Dimensions) -> Value:
+    """The row of a node and the fields that every input of it has."""
+    return set_of((Const(0, d.class_bits), node, home), ROW_BITS)
 
 
 class Presence(wiring.Component):
-    """changes (in, 1): at the end of the cycle a record of node and class `key` (in) has come, or gone if its `valid` is 0.
+    """address (in): a row; in the next cycle it is `at` (in), and absent (out) says for each class (the last one: the shared
+    records) whether there is no record, without what changes in that cycle.
 
-    node (in): a node; absent (out): for each class (the last one: the shared records) whether it has no record, in the
-    same cycle, without what changes in it.
+    changes (in, 1): at the end of the cycle a record of `kind` (in) has come into the row `at`, or gone if comes (in) is 0.
     """
 
     def __init__(self, d: Dimensions):
         self.d = d
         super().__init__(
             {
-                "changes": In(1),
-                "key": In(key_layout(d)),
-                "node": In(d.node_bits),
+                "address": In(ROW_BITS),
+                "at": In(ROW_BITS),
                 "absent": Out(d.max_inputs + 1),
+                "changes": In(1),
+                "kind": In(d.class_bits),
+                "comes": In(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A row of counters a node, read without delay."""
+        """Rows of counters; a read sees the write of its cycle."""
         d = self.d
         m = Module()
         width = bits_for(d.sets * d.ways + d.spill_words + 1)
-        m.submodules.counts = counts = Memory(
-            shape=data.ArrayLayout(width, d.max_inputs + 1), depth=1 << d.node_bits, init=[]
-        )
+        row = data.ArrayLayout(width, d.max_inputs + 1)
+        m.submodules.counts = counts = Memory(shape=row, depth=1 << ROW_BITS, init=[])
         write = counts.write_port(granularity=1)
-        before, asked = counts.read_port(domain="comb"), counts.read_port(domain="comb")
+        read = counts.read_port(transparent_for=(write,))
         m.d.comb += [
-            before.addr.eq(self.key.node),
-            write.addr.eq(self.key.node),
-            write.en.eq(Mux(self.changes, 1 << self.key["class"], 0)),
-            asked.addr.eq(self.node),
+            read.addr.eq(self.address),
+            write.addr.eq(self.at),
+            write.en.eq(Mux(self.changes, 1 << self.kind, 0)),
         ]
         for n in range(d.max_inputs + 1):
-            m.d.comb += write.data[n].eq(Mux(self.key.valid, before.data[n] + 1, before.data[n] - 1))
-            m.d.comb += self.absent[n].eq(asked.data[n] == 0)
+            m.d.comb += write.data[n].eq(Mux(self.comes, read.data[n] + 1, read.data[n] - 1))
+            m.d.comb += self.absent[n].eq(read.data[n] == 0)
         return m

@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Protocol
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.layouts import LATENCY_BITS, Dimensions, key_layout
@@ -53,10 +53,63 @@ def service_ports(d: Dimensions, shape: Shape) -> dict[str, Any]:
     }
 
 
-def handed_on(outer: Any, records: Records) -> list[Any]:
-    """The statements that connect `service_ports` of a pipe with those of its records."""
+def record_ports(shape: Shape, key: data.StructLayout, way_bits: int) -> dict[str, Any]:
+    """The ports by which a pipe finds and changes its records, see `Records`."""
+    return {
+        "address": In(shape.set_bits),
+        "at": In(shape.set_bits),
+        "key": In(key),
+        "wanted": In(1),
+        "fresh": In(1),
+        "ready": Out(1),
+        "evict": In(1),
+        "full": Out(1),
+        "still": In(1, init=1),
+        "early": Out(1),
+        "over": In(1),
+        "hit": Out(1),
+        "way": Out(way_bits),
+        "free": Out(1),
+        "free_way": Out(way_bits),
+        "state": Out(shape.state),
+        "values": Out(shape.contents),
+        "write_way": In(way_bits),
+        "write_key_en": In(1),
+        "write_key": In(key),
+        "write_state_en": In(1),
+        "write_state": In(shape.state),
+        "value_set": In(shape.set_bits),
+        "value_way": In(way_bits),
+        "write_value": In(shape.values),
+        "write_values": In(shape.contents),
+        "bringing": Out(1),
+        "corrupt": Out(1),
+    }
+
+
+class RecordStore(Protocol):
+    """What a pipe must know of its store: what it keeps, what its keys are, and the ports that it hands on as they are
+    (`service`); besides, it has those of `record_ports`."""
+
+    shape: Shape
+    key_shape: data.StructLayout
+
+    @property
+    def service(self) -> dict[str, Any]:
+        """Ports for looking, counting and settings, by name."""
+        ...
+
+    def elaborate(self, platform: object) -> Module:
+        """The hardware."""
+        ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+def handed_on(outer: Any, records: RecordStore) -> list[Any]:
+    """The statements that connect `service` of a pipe with that of its records."""
     out: list[Any] = []
-    for name, port in service_ports(records.d, records.shape).items():
+    for name, port in records.service.items():
         here, there = getattr(outer, name), getattr(records, name)
         out.append(here.eq(there) if port.flow is Out else there.eq(here))
     return out
@@ -69,7 +122,7 @@ class Records(wiring.Component):
     that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the next cycle on it
     is another one. ready (out): it is known whether there is one (hit, way, state, values: out) and whether there is room
     in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full (out): there is none.
-    still (in): records may be moved now.
+    still (in): records may be moved now. early (out), over (in): of stores where keys take turns at a place.
     write_* (in): as in `Store`, into the set `at`, values into `value_set`; only when ready.
     look_way, look_spilled (in): when nothing is wanted, the way, or the record of the backing memory if it is not 0, to look
     at; looked_key, looked_state (out), two cycles later.
@@ -82,38 +135,13 @@ class Records(wiring.Component):
     def __init__(self, d: Dimensions, shape: Shape):
         self.d = d
         self.shape = shape
-        key, contents = key_layout(d), shape.contents
-        super().__init__(
-            {
-                "address": In(shape.set_bits),
-                "at": In(shape.set_bits),
-                "key": In(key),
-                "wanted": In(1),
-                "fresh": In(1),
-                "ready": Out(1),
-                "evict": In(1),
-                "full": Out(1),
-                "still": In(1, init=1),
-                "hit": Out(1),
-                "way": Out(d.way_bits),
-                "free": Out(1),
-                "free_way": Out(d.way_bits),
-                "state": Out(shape.state),
-                "values": Out(contents),
-                "write_way": In(d.way_bits),
-                "write_key_en": In(1),
-                "write_key": In(key),
-                "write_state_en": In(1),
-                "write_state": In(shape.state),
-                "value_set": In(shape.set_bits),
-                "value_way": In(d.way_bits),
-                "write_value": In(shape.values),
-                "write_values": In(contents),
-                "bringing": Out(1),
-                "corrupt": Out(1),
-                **service_ports(d, shape),
-            }
-        )
+        self.key_shape = key_layout(d)
+        super().__init__({**record_ports(shape, self.key_shape, d.way_bits), **self.service})
+
+    @property
+    def service(self) -> dict[str, Any]:
+        """The ports that the pipe round it hands on as they are."""
+        return service_ports(self.d, self.shape)
 
     def elaborate(self, platform: object) -> Module:
         """The store answers at once, unless the set has a chain and not the record."""

@@ -14,7 +14,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.alu import field_of
+from upl_mlir.hw.core.alu import compares, field_of
 from upl_mlir.hw.core.layouts import (
     COUNT_BITS,
     FIRST_INPUT,
@@ -28,6 +28,7 @@ from upl_mlir.hw.core.layouts import (
     send_layout,
     token_layout,
 )
+from upl_mlir.hw.machine import Organisation
 
 
 def request_layout(d: Dimensions) -> data.StructLayout:
@@ -196,24 +197,14 @@ class SendEngine(wiring.Component):
                 place.eq(Mux(field.kind == FieldKind.NONE, 0, total[:32] << field.offset)),
             ]
             tag = tag | place
+            if d.organisation is Organisation.CAM:
+                tag = tag | Mux(field.kind == FieldKind.NONE, 1 << (d.index_bits + n), 0)
         times = Mux(now.times == Times.TABLE, table_read.data, operand_value(now.times_register, "times"))
         counted = now.times != Times.CONSTANT
         wrong_times = counted & ((times == 0) | times[-1] | (times >= d.unbounded))
-        compared = field_of(act.tag, now.guard, now.guard_width)
+        by_field = compares(now.guarded, field_of(act.tag, now.guard, now.guard_width), now.guard_constant)
         goes = Signal()
-        with m.Switch(now.guarded):
-            with m.Case(Guard.REGISTER):
-                m.d.comb += goes.eq(operand_value(now.guard, "guard")[0])
-            with m.Case(Guard.EQUAL):
-                m.d.comb += goes.eq(compared == now.guard_constant)
-            with m.Case(Guard.UNEQUAL):
-                m.d.comb += goes.eq(compared != now.guard_constant)
-            with m.Case(Guard.LESS):
-                m.d.comb += goes.eq(compared < now.guard_constant)
-            with m.Case(Guard.NOT_LESS):
-                m.d.comb += goes.eq(compared >= now.guard_constant)
-            with m.Default():
-                m.d.comb += goes.eq(1)
+        m.d.comb += goes.eq(Mux(now.guarded == Guard.REGISTER, operand_value(now.guard, "guard")[0], by_field))
         m.d.comb += [
             self.token.valid.eq(gathering & goes & (self.failure == Failure.NONE)),
             self.token.payload.kind.eq(now.kind),

@@ -23,12 +23,14 @@ from upl_mlir.hw.machine import Organisation
 
 ROOM: Mapping[str, tuple[int, ...]] = {
     "sets": (256, 4096),
+    "entries": (256, 1024, 4096),
     "ways": (4, 8),
     "spill_words": (4096,),
     "queue_words": (4096,),
     "backing_cycles": (32, 256),
 }
-"""How much cores for simulation are built with: the least of these that is enough, or exactly what is needed."""
+"""How much cores for simulation are built with: the least of these that is enough, or exactly what is needed; `entries` are
+the sets of an associative memory."""
 
 
 def adjustable(d: Dimensions) -> Dimensions:
@@ -36,9 +38,15 @@ def adjustable(d: Dimensions) -> Dimensions:
     search have no such limits: those are built as they are."""
     if d.organisation is Organisation.DIRECT:
         return d
-    room = {name: min([size for size in sizes if size >= getattr(d, name)], default=getattr(d, name))
-            for name, sizes in ROOM.items()}  # fmt: skip
-    gathers = min([size for size in ROOM["sets"] if size >= d.gather_sets], default=d.gather_sets) if d.gather_sets else 0
+
+    def enough(name: str, need: int) -> int:
+        return min([size for size in ROOM[name] if size >= need], default=need)
+
+    room = {name: enough(name, getattr(d, name)) for name in ("queue_words", "backing_cycles")}
+    if d.organisation is Organisation.CAM:
+        return replace(d, **cast(Any, room), sets=enough("entries", d.sets), adjustable=True)
+    room |= {name: enough(name, getattr(d, name)) for name in ("sets", "ways", "spill_words")}
+    gathers = enough("sets", d.gather_sets) if d.gather_sets else 0
     return replace(d, **cast(Any, room), gather_sets=gathers, adjustable=True)
 
 

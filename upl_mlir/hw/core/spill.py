@@ -1,7 +1,8 @@
 """Backing memory of the store: what finds no room in its set waits in a chain of that set.
 
-A search goes through the chain record by record, each a read of the backing memory. Records are numbered from 1; 0 ends
-a chain. Free records form a chain too; those never used follow `fresh`.
+A search goes through the chain record by record, each a read of the backing memory. Beside the head of a chain stands its
+signature, a bit for each of a few classes of keys: a key whose class no record has is not searched for. Records are
+numbered from 1; 0 ends a chain. Free records form a chain too; those never used follow `fresh`.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -12,21 +13,25 @@ a chain. Free records form a chain too; those never used follow `fresh`.
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.layouts import LATENCY_BITS, Dimensions, key_layout
 from upl_mlir.hw.core.store import Shape, join_shape
 
+SIGNATURE_BITS = 4
+"""Bits of the number of a class of keys."""
+
 
 class Spill(wiring.Component):
-    """address (in): a set; any (out), a cycle later: whether it has a chain.
+    """address (in): a set; any (out), a cycle later: whether its chain may have the record of `key` (in).
 
     All below are about that set, whose address must be held, and come one at a time, when not busy (out):
-    find (in): search for `key` (in); done (out) tells its end, found (out) and record (out) the outcome.
+    find (in): search for `key`; done (out) tells its end, found (out) and record (out) the outcome.
     replace (in): put `given` (in) in the place of what was found. remove (in): take what was found out of the chain.
     insert (in): put `given` into the chain; full (out): there is no room for it.
     used (out): records in use. look (in): at rest, the record to look at: looked (out), a cycle later.
@@ -68,20 +73,25 @@ class Spill(wiring.Component):
         bits = bits_for(d.spill_words)
         m.submodules.records = records = Memory(shape=self.shape.record(d), depth=d.spill_words + 1, init=[])
         m.submodules.links = links = Memory(shape=bits, depth=d.spill_words + 1, init=[])
-        m.submodules.heads = heads = Memory(shape=bits, depth=self.shape.sets, init=[])
+        heading = data.StructLayout({"first": bits, "signature": 1 << SIGNATURE_BITS})
+        m.submodules.heads = heads = Memory(shape=heading, depth=self.shape.sets, init=[])
         record_write, link_write, head_write = records.write_port(), links.write_port(), heads.write_port()
         record_read = records.read_port(transparent_for=(record_write,))
         link_read = links.read_port(transparent_for=(link_write,))
         head_read = heads.read_port(transparent_for=(head_write,))
-        head = head_read.data
+        head, signature = head_read.data.first, head_read.data.signature
+        seen = Signal(1 << SIGNATURE_BITS)  # classes of the records that the search has passed
+        entering = Signal(1 << SIGNATURE_BITS)  # that of the record that goes into the chain
         at, before, after = Signal(bits), Signal(bits), Signal(bits)
         vacant, fresh = Signal(bits), Signal(range(d.spill_words + 2), init=1)
         latency = Signal(LATENCY_BITS)
         place = Signal(bits)
         m.d.comb += [
             head_read.addr.eq(self.address),
-            self.any.eq(head != 0),
+            self.any.eq((head != 0) & ((signature & self._class(self.key)) != 0)),
             head_write.addr.eq(self.set),
+            head_write.data.first.eq(head),
+            head_write.data.signature.eq(signature | self._class(self.given.key)),
             record_read.addr.eq(at),
             link_read.addr.eq(at),
             self.record.eq(record_read.data),
@@ -96,22 +106,24 @@ class Spill(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += self.busy.eq(0)
                 with m.If(self.find):
-                    m.d.sync += [at.eq(head), before.eq(0), latency.eq(self.cycles)]
+                    m.d.sync += [at.eq(head), before.eq(0), latency.eq(self.cycles), seen.eq(0)]
                     m.next = "READ"
                 with m.Elif(self.replace):
-                    m.d.comb += [record_write.en.eq(1), record_write.addr.eq(at)]
+                    m.d.comb += [record_write.en.eq(1), record_write.addr.eq(at), head_write.en.eq(1)]
                     m.d.sync += kept.eq(0)
                 with m.Elif(self.remove):
                     # Round the record that was found, from its head or from the one before it.
                     with m.If(before == 0):
-                        m.d.comb += [head_write.en.eq(1), head_write.data.eq(after)]
+                        m.d.comb += [head_write.en.eq(1), head_write.data.first.eq(after),
+                                     head_write.data.signature.eq(signature)]  # fmt: skip
                     with m.Else():
                         m.d.comb += [link_write.en.eq(1), link_write.addr.eq(before), link_write.data.eq(after)]
                     m.d.sync += [self.used.eq(self.used - 1), kept.eq(0)]
                     m.next = "FREE"
                 with m.Elif(self.insert):
                     m.d.comb += [record_write.en.eq(1), record_write.addr.eq(place)]
-                    m.d.sync += [at.eq(place), self.used.eq(self.used + 1), kept.eq(0)]
+                    m.d.sync += [at.eq(place), self.used.eq(self.used + 1), kept.eq(0),
+                                 entering.eq(self._class(self.given.key))]  # fmt: skip
                     m.next = "TAKE"
                 with m.Elif(~kept):
                     m.d.sync += at.eq(self.look)
@@ -120,13 +132,16 @@ class Spill(wiring.Component):
                     m.d.sync += latency.eq(latency - 1)
                 with m.Else():
                     hit = record_read.data.key.as_value()[1:] == self.key.as_value()[1:]
+                    passed = seen | self._class(record_read.data.key)
                     m.d.sync += after.eq(link_read.data)
                     with m.If(hit | (link_read.data == 0)):
                         m.d.comb += [self.done.eq(1), self.found.eq(hit)]
                         m.d.sync += kept.eq(hit)
                         m.next = "IDLE"
+                        with m.If(~hit):  # of records that have left the chain nothing need remain
+                            m.d.comb += [head_write.en.eq(1), head_write.data.signature.eq(passed)]
                     with m.Else():
-                        m.d.sync += [before.eq(at), at.eq(link_read.data), latency.eq(self.cycles)]
+                        m.d.sync += [before.eq(at), at.eq(link_read.data), latency.eq(self.cycles), seen.eq(passed)]
             with m.State("FREE"):
                 # In the backing memory a record without its mark is free.
                 m.d.comb += [link_write.en.eq(1), link_write.addr.eq(at), link_write.data.eq(vacant)]
@@ -137,10 +152,17 @@ class Spill(wiring.Component):
                 m.next = "LINK"  # the link of the free record is being read
             with m.State("LINK"):
                 m.d.comb += [link_write.en.eq(1), link_write.addr.eq(at), link_write.data.eq(head)]
-                m.d.comb += [head_write.en.eq(1), head_write.data.eq(at)]
+                m.d.comb += [head_write.en.eq(1), head_write.data.first.eq(at),
+                             head_write.data.signature.eq(Mux(head == 0, 0, signature) | entering)]  # fmt: skip
                 with m.If(at == vacant):
                     m.d.sync += vacant.eq(link_read.data)
                 with m.Else():
                     m.d.sync += fresh.eq(fresh + 1)
                 m.next = "IDLE"
         return m
+
+    def _class(self, key: Value) -> Value:
+        """The bit of the signature that stands for a key."""
+        bits = self.shape.set_bits
+        number = set_of((key["class"], key.node, key.tag), bits + SIGNATURE_BITS)[bits:]
+        return Value.cast((Const(1) << number)[: 1 << SIGNATURE_BITS])

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.hdl import Shape as Shaped
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, key_layout
+from upl_mlir.hw.core.ram import ram
 
 
 @dataclass(frozen=True)
@@ -125,18 +124,12 @@ class Store(wiring.Component):
             ]  # fmt: skip
             out, odd = [], []
             for name, shape, where, written, enable in parts:
-                bits = Shaped.cast(shape).width
-                memory = Memory(shape=bits + d.parity, depth=self.shape.sets, init=[])
-                m.submodules[f"{name}{w}"] = memory
-                write = memory.write_port()
-                read = memory.read_port(transparent_for=(write,))
+                part = ram(m, d, f"{name}{w}", shape, self.shape.sets)
                 m.d.comb += [
-                    write.addr.eq(where), write.en.eq(enable), read.addr.eq(self.address), read.en.eq(1),
-                    write.data.eq(Cat(written, Value.cast(written).xor()) if d.parity else written),
-                ]  # fmt: skip
-                word = read.data[:bits]
-                out.append(data.View(shape, word) if isinstance(shape, data.Layout) else word)
-                odd.append(read.data.xor() if d.parity else Const(0, 1))
+                    part.place.eq(where), part.writes.eq(enable), part.written.eq(written), part.address.eq(self.address)
+                ]
+                out.append(part.found)
+                odd.append(part.corrupt)
             broken.append(odd)
             keys.append(out[0])
             states.append(out[1])

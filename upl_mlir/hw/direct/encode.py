@@ -10,9 +10,10 @@ from typing import Any
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import WALK_LEVELS, Dimensions, Mode
+from upl_mlir.hw.direct.home import Range
 from upl_mlir.hw.direct.lanes import LANE, Digit, lanes_of
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
-from upl_mlir.hw.direct.ranks import NodeRanks, Range, Ranks, Role, Row, Space, windowed_range
+from upl_mlir.hw.direct.ranks import NodeRanks, Ranks, Role, Row, Space
 from upl_mlir.hw.image import ProgramImage
 
 
@@ -66,8 +67,12 @@ def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> di
     window = {"any": 0, "lane": 0, "bits": 0}
     if of.window is not None:
         window = {"any": 1, "lane": of.digits[of.window[0]].lane, "bits": of.window[1]}
-    join = {"find": find, "window": window, "inputs": inputs, "waits": int(of.waits), "merged": int(of.merged)}
-    return {"join": {**join, "walks": walks}, "sum": {"find": find, "window": window, "modes": modes}, "gathers": gathers}
+    fields: dict[str, Any] = {"find": find, "window": window}
+    if d.network:
+        split = of.local.split
+        fields["split"] = {"lane": lanes if split is None else of.digits[split].lane, "bits": of.local.bits}
+    join = {**fields, "inputs": inputs, "waits": int(of.waits), "merged": int(of.merged)}
+    return {"join": {**join, "walks": walks}, "sum": {**fields, "modes": modes}, "gathers": gathers}
 
 
 def _row(of: NodeRanks, row: Row, d: Dimensions) -> dict[str, Any]:
@@ -98,7 +103,9 @@ def _space(of: NodeRanks, space: Space, ranges: Sequence[Range], d: Dimensions) 
     weights = [0] * lanes_of(d.tag_bits)
     base = space.start
     for number, (digit, stride) in enumerate(zip(of.digits, space.strides, strict=True)):
-        base -= stride * windowed_range(of.window, number, ranges[number])[0]
+        base -= stride * of.local.range(number, ranges[number])[0]
         for n in range(digit.lanes):
-            weights[digit.lane + n] = (stride << n * LANE) % size
+            # What is left out of the first lane is missing from the others, too.
+            missing = of.local.bits if n and number == of.local.split else 0
+            weights[digit.lane + n] = (stride << n * LANE - missing) % size
     return {"base": base % size, "weights": weights}

@@ -26,9 +26,9 @@ from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failur
 from upl_mlir.hw.core.phases import used_once
 from upl_mlir.hw.direct.fetch import Fetch
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
-from upl_mlir.hw.direct.late import LATE_DEPTH, put_off
+from upl_mlir.hw.direct.late import MANY, put_off
 from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout, row_bits
-from upl_mlir.hw.direct.rank import outside, rank, windowed
+from upl_mlir.hw.direct.rank import local, outside, rank
 
 
 class Joins(wiring.Component):
@@ -82,7 +82,7 @@ class Joins(wiring.Component):
             fetch.rank_en.eq(self.rank_en), fetch.rank_address.eq(self.rank_address), fetch.rank_data.eq(self.rank_data),
         ]  # fmt: skip
         late = put_off(m, d, self.token, fetch.token)
-        m.d.comb += [self.late.eq(late.w_en), self.crowded.eq(late.level > LATE_DEPTH // 4)]
+        m.d.comb += [self.late.eq(late.w_valid), self.crowded.eq(late.level > MANY)]
         coming = fetch.found.payload
         load = Signal()  # the address stage takes the token whose ranks are there
         m.d.comb += fetch.found.ready.eq(load)
@@ -93,7 +93,7 @@ class Joins(wiring.Component):
         place = Signal(d.tag_bits)
         onward, last = _next(m, d, row.walks[here.input], place, ranks)
         wrong = outside(m, d, place, ranks.least, ranks.greatest, row.find.joined, "outside")
-        kept, generation = windowed(m, d, row.window, place, "here")
+        kept, generation = local(m, d, row, place, "here")
         addresses = [rank(m, d, kept, ranks.banks[i].base, ranks.banks[i].weights, f"address{i}") for i in inputs]
 
         # ---- decisions: what is there
@@ -169,7 +169,7 @@ class Joins(wiring.Component):
         goes = now_valid & step & (failing == Failure.NONE) & ~early
         m.d.comb += [
             early.eq(now_first & ((home & ~timely) != 0)),
-            late.w_en.eq(now_valid & step & (failing == Failure.NONE) & early), late.w_data.eq(now.as_value()),
+            late.w_valid.eq(now_valid & step & (failing == Failure.NONE) & early), late.w_data.eq(now.as_value()),
             fire.eq(now_valid & whole & ~early & (failing == Failure.NONE) & ~self.stop),
             taken.eq(fire & self.activation.ready),
             hold.eq(fire & ~self.activation.ready),
@@ -190,7 +190,7 @@ class Joins(wiring.Component):
             m.d.comb += failing.eq(Failure.BAD_TOKEN)
         with m.Elif(now_valid & now_first & twice):
             m.d.comb += failing.eq(Failure.DUPLICATE)
-        with m.Elif(now_valid & early & ~late.w_rdy):
+        with m.Elif(now_valid & early & ~late.w_ready):
             m.d.comb += failing.eq(Failure.FULL)
         with m.If((failing != Failure.NONE) & ~self.stop):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(now)]

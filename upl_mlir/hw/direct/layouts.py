@@ -8,7 +8,8 @@ from __future__ import annotations
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.layouts import MODE_BITS, VALUE_BITS, WALK_LEVELS, Dimensions
+from upl_mlir.hw.core.layouts import CORE_BITS, MODE_BITS, VALUE_BITS, WALK_LEVELS, Dimensions
+from upl_mlir.hw.core.store import gather_shape
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 
 
@@ -31,6 +32,16 @@ def window_layout(d: Dimensions) -> data.StructLayout:
     return data.StructLayout({"any": 1, "lane": lane_bits(d), "bits": bits_for(LANE)})
 
 
+SPLIT_BITS = bits_for(CORE_BITS)
+
+
+def fields_of_places(d: Dimensions) -> dict[str, data.StructLayout]:
+    """How the place of a token of a node is found: its row (`find`), and what of its tag counts (`window`; `split`, in a
+    machine of several cores: the lane whose lowest `bits` are left out)."""
+    split = {"split": data.StructLayout({"lane": lane_bits(d), "bits": SPLIT_BITS})} if d.network else {}
+    return {"find": find_layout(d), "window": window_layout(d), **split}
+
+
 def find_layout(d: Dimensions) -> data.StructLayout:
     """How the row of ranks of a token is found: `first` plus the value in `lane`, which is `limit` at most. `joined`: for
     each lane, whether it goes on in the next one."""
@@ -44,8 +55,7 @@ def join_row_layout(d: Dimensions) -> data.StructLayout:
     level = data.StructLayout({"any": 1, "lane": lane_bits(d), "wide": 1})
     return data.StructLayout(
         {
-            "find": find_layout(d),
-            "window": window_layout(d),
+            **fields_of_places(d),
             "inputs": d.max_inputs,
             "waits": 1,
             "merged": 1,
@@ -57,7 +67,7 @@ def join_row_layout(d: Dimensions) -> data.StructLayout:
 def sum_row_layout(d: Dimensions) -> data.StructLayout:
     """What the gathers know of a node: the mode of each input."""
     modes = data.ArrayLayout(MODE_BITS, d.max_inputs)
-    return data.StructLayout({"find": find_layout(d), "window": window_layout(d), "modes": modes})
+    return data.StructLayout({**fields_of_places(d), "modes": modes})
 
 
 def direct_node_layout(d: Dimensions) -> data.StructLayout:
@@ -95,18 +105,9 @@ def rank_layout(d: Dimensions) -> data.StructLayout:
 
 
 def sum_state_layout(d: Dimensions) -> data.StructLayout:
-    """A gather under way: `left`, the summands yet to come; `total`, their number (0: not known yet); whether it `holds` a
-    value, and its operations `pending`. `generation`: of the gather that the place is for now, or next."""
-    return data.StructLayout(
-        {
-            "valid": 1,
-            "holds": 1,
-            "left": d.multiplicity_bits,
-            "total": d.multiplicity_bits,
-            "pending": d.pending_bits,
-            "generation": GENERATION_BITS,
-        }
-    )
+    """A gather under way: as in the hashed store (`gather_shape`), and the `generation` of the gather that the place is for
+    now, or next."""
+    return data.StructLayout({"valid": 1, "generation": GENERATION_BITS, **gather_shape(d).state.members})
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:

@@ -15,12 +15,12 @@ def direct_leftovers(
     image: ProgramImage,
     roles: Sequence[Sequence[Role]],
     ranks: Ranks,
-    records: Iterable[tuple[int, int, Record]],
+    records: Iterable[tuple[int, int, int, Record]],
     d: Dimensions,
 ) -> list[Leftover]:
-    """The tokens and gathers at places (place, bank, record) that are taken."""
+    """The tokens and gathers at places (core, place, bank, record) that are taken."""
     out: list[Leftover] = []
-    for place, bank, record in records:
+    for core, place, bank, record in records:
         summand = bank == d.max_inputs
         for number, (node, of) in enumerate(zip(image.nodes, ranks.nodes, strict=True)):
             for port, role in enumerate(roles[number]) if of is not None else ():
@@ -29,7 +29,9 @@ def direct_leftovers(
                 assert of is not None
                 if not summand and of.bank_of(port) != bank:
                     continue
-                index = index_at(node, of, port, place, role.wild, summand=summand, generation=record.tag)
+                index = index_at(
+                    node, of, port, place, role.wild, summand=summand, generation=record.tag, core=core
+                )
                 if index is None:
                     continue
                 if summand:

@@ -9,27 +9,19 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.layouts import (
-    Dimensions,
-    Failure,
-    Kind,
-    activation_layout,
-    added_layout,
-    key_layout,
-    state_layout,
-    token_layout,
-)
+from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, token_layout
+from upl_mlir.hw.core.matching import COMPLETED_DEPTH, matching_ports
 from upl_mlir.hw.direct.joining import Joins
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
-from upl_mlir.hw.direct.summing import Gathers
+from upl_mlir.hw.direct.summing import PlacedGathers
 
-JOIN_DEPTH = 16
-"""Tokens that can wait for the joins while summands go past."""
+QUIET_BITS = 8
+"""After 2**n - 1 cycles without a firing the host is not held any more."""
 
 
 class DirectMatching(wiring.Component):
@@ -37,45 +29,15 @@ class DirectMatching(wiring.Component):
 
     rank_*: writes to the rows of ranks. There is no backing memory and no table of walks: `walk_*` is not there, `spilled`
     and `spilling` are 0; `waiting_backing`: a token is put off; crowded (out): many are, so that the host should give no
-    more. look (in): a place; look_way (in): the bank, or max_inputs for the gather store; of looked_key only `valid`, the
-    class (the input that waits, of a merged node; else the bank) and, in `tag`, the generation are meant: whose token it
-    is follows from the place.
+    more for a while. look (in): a place; look_way (in): the bank, or max_inputs for the gather store; of looked_key only
+    `valid`, the class (the input that waits, of a merged node; else the bank) and, in `tag`, the generation are meant:
+    whose token it is follows from the place.
     """
 
     def __init__(self, d: Dimensions):
         self.d = d
-        super().__init__(
-            {
-                "token": In(stream.Signature(token_layout(d))),
-                "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(direct_node_layout(d)),
-                "rank_en": In(1),
-                "rank_address": In(row_bits(d)),
-                "rank_data": In(rank_layout(d)),
-                "failure": Out(Failure),
-                "failing": Out(token_layout(d)),
-                "idle": Out(1),
-                "used": Out(range(d.sets * (d.max_inputs + 1) + 2)),
-                "spilled": Out(range(d.spill_words + 2)),
-                "taken": Out(1),
-                "taken_node": Out(d.node_bits),
-                "walking": Out(1),
-                "probing": Out(1),
-                "waiting_activation": Out(1),
-                "waiting_reducer": Out(1),
-                "look": In(d.set_bits),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "spilling": Out(1),
-                "waiting_backing": Out(1),
-                "crowded": Out(1),
-                "added": Out(added_layout(d)),
-                "looked_key": Out(key_layout(d)),
-                "looked_state": Out(state_layout(d)),
-            }
-        )
+        ranks = {"rank_en": In(1), "rank_address": In(row_bits(d)), "rank_data": In(rank_layout(d)), "crowded": Out(1)}
+        super().__init__({**matching_ports(d, direct_node_layout(d)), **ranks})
 
     def elaborate(self, platform: object) -> Module:
         """Summands go to the gathers, all others to the joins; completed gathers go from the one to the other."""
@@ -83,8 +45,9 @@ class DirectMatching(wiring.Component):
         m = Module()
         token = token_layout(d)
         m.submodules.joins = joins = Joins(d)
-        m.submodules.gathers = gathers = Gathers(d)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=token.size, depth=JOIN_DEPTH)
+        m.submodules.gathers = gathers = PlacedGathers(d)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=token.size, depth=d.joining)
+        m.submodules.completed = completed = SyncFIFOBuffered(width=token.size, depth=COMPLETED_DEPTH)
         m.submodules.kinds = kinds = Memory(shape=d.max_inputs, depth=1 << d.node_bits, init=[])
         kind_write, kind = kinds.write_port(), kinds.read_port(domain="comb")
         node = self.node_data
@@ -109,22 +72,30 @@ class DirectMatching(wiring.Component):
             queue.w_data.eq(offered.as_value()), queue.w_en.eq(self.token.valid & ~summand & ~stop),
             self.token.ready.eq(Mux(summand, gathers.token.ready, queue.w_rdy) & ~stop),
             # What is complete goes first: it holds up the gathers.
-            joins.token.payload.eq(Mux(gathers.done.valid, gathers.done.payload, data.View(token, queue.r_data))),
-            joins.token.valid.eq(gathers.done.valid | queue.r_rdy),
-            gathers.done.ready.eq(joins.token.ready), queue.r_en.eq(joins.token.ready & ~gathers.done.valid),
+            completed.w_en.eq(gathers.complete.valid), completed.w_data.eq(gathers.complete.payload.as_value()),
+            gathers.complete.ready.eq(completed.w_rdy),
+            joins.token.payload.eq(data.View(token, Mux(completed.r_rdy, completed.r_data, queue.r_data))),
+            joins.token.valid.eq(completed.r_rdy | queue.r_rdy),
+            completed.r_en.eq(joins.token.ready), queue.r_en.eq(joins.token.ready & ~completed.r_rdy),
         ]  # fmt: skip
+        quiet = Signal(QUIET_BITS)
         wiring.connect(m, joins.activation, wiring.flipped(self.activation))
         m.d.comb += [
             self.failure.eq(Mux(joins.failure != Failure.NONE, joins.failure, gathers.failure)),
             self.failing.eq(Mux(joins.failure != Failure.NONE, joins.failing, gathers.failing)),
-            self.idle.eq(joins.idle & gathers.idle & (queue.level == 0)),
+            self.idle.eq(joins.idle & gathers.idle & (queue.level == 0) & (completed.level == 0)),
             self.used.eq(joins.used + gathers.used),
             self.taken.eq(self.token.valid & self.token.ready), self.taken_node.eq(offered.node),
-            self.walking.eq(joins.walking), self.probing.eq(joins.trying),
+            self.walking.eq(joins.walking), self.probing.eq(joins.trying), self.summing.eq(gathers.summing),
             self.waiting_activation.eq(joins.waiting), self.waiting_reducer.eq(gathers.waiting),
             self.added.eq(gathers.added), self.waiting_backing.eq(joins.late | gathers.late),
-            self.crowded.eq(joins.crowded | gathers.crowded),
+            # The host is not held for ever: what tokens that ran ahead wait for may be yet to come from it.
+            self.crowded.eq((joins.crowded | gathers.crowded) & ~quiet.all()),
         ]  # fmt: skip
+        with m.If(self.activation.valid & self.activation.ready):
+            m.d.sync += quiet.eq(0)
+        with m.Elif(~quiet.all()):
+            m.d.sync += quiet.eq(quiet + 1)
         waits = Signal()
         m.d.comb += [
             joins.look.eq(self.look), gathers.look.eq(self.look), joins.look_bank.eq(self.look_way),

@@ -46,10 +46,19 @@ def find_row(m: Module, d: Dimensions, find: Value, tag: Value, name: str) -> tu
     return number, known
 
 
-def windowed(m: Module, d: Dimensions, window: Value, tag: Value, name: str) -> tuple[Value, Signal]:
-    """The tag as ranks see it, one lane modulo its window; and the generation: how many windows have passed before."""
-    kept, generation = Signal(d.tag_bits, name=f"{name}_kept"), Signal(GENERATION_BITS, name=f"{name}_generation")
-    m.d.comb += kept.eq(tag)
+def local(m: Module, d: Dimensions, row: Value, tag: Value, name: str) -> tuple[Value, Signal]:
+    """The tag as the ranks of a core see it; and the generation: how many windows have passed before. Of the lane that is
+    divided among the cores the lowest bits are left out: they, with the other lanes, have chosen the core. Then the lane
+    that streams is taken modulo its window."""
+    own, kept = Signal(d.tag_bits, name=f"{name}_own"), Signal(d.tag_bits, name=f"{name}_kept")
+    generation = Signal(GENERATION_BITS, name=f"{name}_generation")
+    m.d.comb += [own.eq(tag), kept.eq(own)]
+    if d.network:
+        with m.Switch(row.split.lane):
+            for n in range(lanes_of(d.tag_bits)):
+                with m.Case(n):
+                    m.d.comb += lane(own, n).eq(lane(tag, n) >> row.split.bits)
+    window = row.window
     with m.If(window.any):  # noqa: SIM117 -- one `with` would not nest them as Amaranth must see them
         with m.Switch(window.lane):
             for n in range(lanes_of(d.tag_bits)):
@@ -57,8 +66,8 @@ def windowed(m: Module, d: Dimensions, window: Value, tag: Value, name: str) -> 
                     mask = Signal(LANE, name=f"{name}_mask{n}")
                     m.d.comb += [
                         mask.eq((1 << window.bits) - 1),
-                        lane(kept, n).eq(lane(tag, n) & mask),
-                        generation.eq(lane(tag, n) >> window.bits),
+                        lane(kept, n).eq(lane(own, n) & mask),
+                        generation.eq(lane(own, n) >> window.bits),
                     ]
     return kept, generation
 

@@ -2,12 +2,13 @@
 
 For each input of a node, rank = offset + sum of stride * digit over the digits that its tokens have; offset and strides
 may be given per value of one field (ragged and triangular domains: then the node has a *row* for each of its values). Each
-input has a space of its own in the bank of its number; the summands of gathers are in the gather store.
+input has a space of its own in the bank of its number; the summands of gathers are in the gather store. In a machine of
+several cores the places of each are counted by themselves (`home.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -17,10 +18,10 @@ import numpy as np
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import FIRST_GATHER, Dimensions, Mode
 from upl_mlir.hw.direct.domains import Bools, Bounds, Domain, domain_of
+from upl_mlir.hw.direct.home import ONE_CORE, WHOLE, Home, Local, Range, Spread, homes
 from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
 from upl_mlir.hw.image import Node, ProgramImage
 
-Range = tuple[int, int]
 WORTH = 0.8
 """Windows are used if they leave at most this part of the places: tokens that are put off cost time."""
 
@@ -60,15 +61,20 @@ class Row:
 @dataclass(frozen=True)
 class NodeRanks:
     """A ranked node. `table`: the digit that chooses the row, if any; `merged`: the node has two inputs, of whose tokens one
-    at most waits at an index, and both wait in bank 0; `waits`: whether any token has to. `window`: the digit that counts
-    modulo a power of two, and the power; what is 2**bits further along it comes to the same place, later."""
+    at most waits at an index, and both wait in bank 0; `waits`: whether any token has to. `local`: what of the digits
+    counts; what is a window further along the one that streams comes to the same place, later."""
 
     digits: tuple[Digit, ...]
     table: int | None
     rows: tuple[Row, ...]
     merged: bool
     waits: bool
-    window: Range | None = None
+    local: Local = WHOLE
+
+    @property
+    def window(self) -> Range | None:
+        """The digit that counts modulo a power of two, and the power."""
+        return self.local.window
 
     def bank_of(self, port: int) -> int:
         """The bank in which the tokens of an input wait."""
@@ -78,16 +84,17 @@ class NodeRanks:
 @dataclass
 class Ranks:
     """The ranks of a program: by node, None for those that have none, with the reasons by name; how many places of each
-    bank, and last of the gather store, are given away."""
+    bank, and last of the gather store, are given away on each core."""
 
     nodes: list[NodeRanks | None] = field(default_factory=list[NodeRanks | None])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
-    places: list[int] = field(default_factory=list[int])
+    cores: list[list[int]] = field(default_factory=list[list[int]])
     stream: Mapping[str, int] = field(default_factory=dict[str, int])
     """The field along which the program streams, by node, if any node has a window."""
 
     def report(self, image: ProgramImage) -> dict[str, Any]:
-        """For `stats.json`: places and rows, and of each node the field that chooses its row (if any)."""
+        """For `stats.json`: places (of the core that has most) and rows; of each node the field that chooses its row, and
+        the one that is split among the cores (if any)."""
         nodes: dict[str, Any] = {}
         for node, of in zip(image.nodes, self.nodes, strict=True):
             if of is not None:
@@ -96,7 +103,14 @@ class Ranks:
                 if of.window is not None:
                     along = node.fields[of.digits[of.window[0]].fields[0]].name
                     nodes[node.name] |= {"window": 1 << of.window[1], "along": along}
-        return {"places": list(self.places), "rows": self.rows, "nodes": nodes}
+                if of.local.split is not None:
+                    nodes[node.name]["split"] = node.fields[of.digits[of.local.split].fields[0]].name
+        return {"places": self.places, "rows": self.rows, "nodes": nodes}
+
+    @property
+    def places(self) -> list[int]:
+        """Places of each bank, and last of the gather store, of the core that has most of them."""
+        return [max(bank) for bank in zip(*self.cores, strict=True)]
 
     @property
     def rows(self) -> int:
@@ -104,13 +118,15 @@ class Ranks:
         return sum(len(n.rows) for n in self.nodes if n is not None)
 
 
-def rank_program(image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimensions) -> Ranks:
+def rank_program(
+    image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimensions, spread: Spread = ONE_CORE
+) -> Ranks:
     """Ranks for all nodes of an aligned image that can have them, with windows along the stream that saves most places, if
     any saves enough.  Raises `UplError` UPL1710 if there is no room for the rows or the places.
     """
-    best = ranks_along({}, image, roles, d)
+    best = ranks_along({}, image, roles, d, spread)
     for stream in image.streams:
-        found = ranks_along(stream, image, roles, d)
+        found = ranks_along(stream, image, roles, d, spread)
         if sum(found.places) < WORTH * sum(best.places):
             best = found
     for number, need in enumerate(best.places):
@@ -120,24 +136,29 @@ def rank_program(image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimens
 
 
 def ranks_along(
-    stream: Mapping[str, int], image: ProgramImage, roles: Sequence[Sequence[Role]], d: Dimensions
+    stream: Mapping[str, int],
+    image: ProgramImage,
+    roles: Sequence[Sequence[Role]],
+    d: Dimensions,
+    spread: Spread = ONE_CORE,
 ) -> Ranks:
     """Ranks with windows along a stream (a field by node; none for no windows); tables by field where they save most.
 
     Raises `UplError` UPL1710 if there is no room for the rows.
     """
-    out = Ranks(places=[0] * (d.max_inputs + 1))
+    out = Ranks(cores=[[0] * (d.max_inputs + 1) for _ in range(spread.cores)])
     # A gather without summands would leave its place out: the next generation would wait for ever.
     booted = {image.nodes[b.node].name for b in image.boot}
     shapes: list[list[_Shape]] = []
-    for node, of in zip(image.nodes, roles, strict=True):
-        along = None if node.name in booted else stream.get(node.name)
+    for number, (node, of) in enumerate(zip(image.nodes, roles, strict=True)):
+        along = None if node.name in booted or node.name in spread.chosen else stream.get(node.name)
         try:
-            shapes.append(_shapes(node, of, domain_of(node, image.domains), along, d))
+            domain = domain_of(node, image.domains)
+            shapes.append(list(_shapes(node, of, domain, along, d, spread, number)))
         except NotRanked as why:
             out.reasons[node.name] = str(why)
             shapes.append([])
-    chosen = [min((s for s in options if s.table is None), default=None, key=_Shape.rows) for options in shapes]
+    chosen = [min((s for s in options if s.table is None), default=None, key=lambda s: s.places) for options in shapes]
     room = d.rank_rows - sum(s is not None for s in chosen)
     _require(-room, 0, "rows of ranks", d.rank_rows)
     # The tables that save most places a row first.
@@ -148,8 +169,12 @@ def ranks_along(
         if best is not None:
             chosen[n] = best
             room -= best.rows() - 1
-    for shape in chosen:
-        out.nodes.append(None if shape is None else shape.placed(out.places))
+    # First those that need as many places on every core.
+    placed: dict[int, NodeRanks] = {}
+    for n, shape in sorted(enumerate(chosen), key=lambda item: item[1] is not None and item[1].one_sided):
+        if shape is not None:
+            placed[n] = shape.placed(out.cores)
+    out.nodes = [placed.get(n) for n in range(len(chosen))]
     if any(of is not None and of.window is not None for of in out.nodes):
         out.stream = stream
     return out
@@ -172,7 +197,8 @@ class _Shape:
     digits: tuple[Digit, ...]
     table: int | None
     ranges: tuple[tuple[Range, ...] | None, ...]
-    window: Range | None = None
+    cores: int = 1
+    local: Local = WHOLE
 
     def rows(self) -> int:
         """The number of rows."""
@@ -196,25 +222,39 @@ class _Shape:
         return prod(high - low + 1 for low, high in map(self._seen(ranges).__getitem__, self._free(role)))
 
     def _seen(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-        """The ranges as ranks see them: all of a window."""
-        return tuple(windowed_range(self.window, n, r) for n, r in enumerate(ranges))
+        """The ranges as ranks see them."""
+        return tuple(self.local.range(n, r) for n, r in enumerate(ranges))
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether each row is on one core only."""
+        return self.cores > 1 and self.local.home is not None and self.local.home.split is None
+
+    def _on(self, row: int) -> Sequence[int]:
+        """The cores that have places for a row."""
+        if not self.one_sided:
+            return range(self.cores)
+        assert self.local.home is not None
+        return [self.local.home.core([row] * len(self.digits))]
 
     @property
     def places(self) -> int:
-        """Places in all, in banks and gather store."""
-        total = 0
-        for ranges in self.ranges:
+        """Places in all, in banks and gather store, of the core that has most of them."""
+        total = [0] * self.cores
+        for number, ranges in enumerate(self.ranges):
             for n, role in enumerate(self.roles):
                 if ranges is not None:
                     banks = self.waits and not (self.merged and n)
-                    total += self._size(role, ranges) * (banks + role.gathers)
-        return total
+                    for core in self._on(number):
+                        total[core] += self._size(role, ranges) * (banks + role.gathers)
+        return max(total)
 
-    def placed(self, places: list[int]) -> NodeRanks:
-        """The ranks, behind the places that are given away already."""
+    def placed(self, cores: Sequence[list[int]]) -> NodeRanks:
+        """The ranks, behind the places of each core that are given away already."""
         rows: list[Row] = []
-        gather_store = len(places) - 1
-        for ranges in self.ranges:
+        gather_store = len(cores[0]) - 1
+        for number, ranges in enumerate(self.ranges):
+            places = [cores[n] for n in self._on(number)]
             banks: list[Space | None] = []
             gathers: list[Space | None] = []
             for n, role in enumerate(self.roles):
@@ -227,72 +267,72 @@ class _Shape:
                     store = self._space(role, ranges, places, gather_store)
                 gathers.append(store)
             rows.append(Row(ranges, tuple(banks), tuple(gathers)))
-        return NodeRanks(self.digits, self.table, tuple(rows), self.merged, self.waits, self.window)
+        return NodeRanks(self.digits, self.table, tuple(rows), self.merged, self.waits, self.local)
 
-    def _space(self, role: Role, ranges: tuple[Range, ...], places: list[int], where: int) -> Space:
+    def _space(self, role: Role, ranges: tuple[Range, ...], places: Sequence[list[int]], where: int) -> Space:
         strides = [0] * len(self.digits)
         size = 1
         seen = self._seen(ranges)
         for n in reversed(self._free(role)):
             strides[n] = size
             size *= seen[n][1] - seen[n][0] + 1
-        start = places[where]
-        places[where] += size
+        start = max(given[where] for given in places)
+        for given in places:
+            given[where] = start + size
         return Space(start, size, tuple(strides))
 
 
-def windowed_range(window: Range | None, digit: int, found: Range) -> Range:
-    """The range of a digit as ranks see it."""
-    return found if window is None or window[0] != digit else (0, (1 << window[1]) - 1)
-
-
 def _shapes(
-    node: Node, roles: Sequence[Role], domain: Domain, stream: int | None, d: Dimensions
-) -> list[_Shape]:
-    """All ways of ranking a node: by its bounding box, or by the sections along one field that all its tokens have."""
+    node: Node, roles: Sequence[Role], domain: Domain, stream: int | None, d: Dimensions, spread: Spread, number: int
+) -> Iterator[_Shape]:
+    """All ways of ranking a node: by its bounding box, or by the sections along one field that all its tokens have; and all
+    ways of placing it."""
     found = tuple(digits(node.fields, d.tag_bits))
     for role in roles:
         for digit in found:
             if 0 < len(role.wild & set(digit.fields)) < len(digit.fields):
                 raise NotRanked("fields that share a lane are `*` in some of its tokens only")
-    counted = [r for r in roles if r.mode is Mode.COUNTED]
     bounds = domain.bounds
     if bounds is None:
-        return [_Shape(node, roles, found, None, (None,))]
-    window = None if stream is None else _window(node, found, roles, domain, stream, d)
-    out = [_Shape(node, roles, found, None, (_ranges(node, found, bounds),), window)]
-    for n, digit in enumerate(found):
-        f = digit.fields[0] if digit.fields else 0
-        if len(digit.fields) > 1 or digit.lanes > 1 or any(r.wild & set(digit.fields) for r in counted):
-            continue
-        if window is not None and n == window[0]:
-            continue
-        rows = [None if s is None else _ranges(node, found, s) for s in domain.sections(f)]
-        # A row for every value from the bias on, so that the field itself is the number of the row.
-        rows = [None] * (bounds[f][0] - node.fields[f].bias) + rows
-        if len(rows) <= 1 << LANE:
-            out.append(_Shape(node, roles, found, n, tuple(rows), window))
-    return out
+        yield _Shape(node, roles, found, None, (None,), spread.cores, Local(None, Home((), spread.bits)))
+        return
+    full = [n for n, digit in enumerate(found) if not any(r.wild & set(digit.fields) for r in roles)]
+    along = next((n for n, digit in enumerate(found) if digit.fields == (stream,) and digit.lanes == 1), None)
+    tables: list[tuple[int | None, tuple[tuple[Range, ...] | None, ...]]] = [(None, (_ranges(node, found, bounds),))]
+    for n in full:
+        digit = found[n]
+        if len(digit.fields) == 1 and digit.lanes == 1:
+            f = digit.fields[0]
+            rows = [None if s is None else _ranges(node, found, s) for s in domain.sections(f)]
+            # A row for every value from the bias on, so that the field itself is the number of the row.
+            rows = [None] * (bounds[f][0] - node.fields[f].bias) + rows
+            if len(rows) <= 1 << LANE:
+                tables.append((n, tuple(rows)))
+    for table, ranges in tables:
+        for home in homes(spread, node.name, number, full, table):
+            # Each core works on a value or more at a time.
+            bits = d.window_bits + spread.bits
+            window: Range | None = None
+            if along is not None and stream is not None and _window(node, roles, domain, stream, 1 << bits):
+                window = along, d.window_bits if home is not None and home.split == along else bits
+            if window is None or table != along:
+                yield _Shape(node, roles, found, table, ranges, spread.cores, Local(window, home))
 
 
-def _window(
-    node: Node, found: Sequence[Digit], roles: Sequence[Role], domain: Domain, stream: int, d: Dimensions
-) -> Range | None:
-    """The digit of a field that may count modulo 2**window_bits, and these bits; None if it must not: a token covers several
-    of its values, or a place would be left out in some window and wait for ever."""
+def _window(node: Node, roles: Sequence[Role], domain: Domain, stream: int, by: int) -> bool:
+    """Whether instances that are `by` apart along a field may share a place: not if a token covers several of its values, or
+    a place would be left out in some window and wait for ever."""
     assert domain.bounds is not None
-    n = next((n for n, digit in enumerate(found) if digit.fields == (stream,) and digit.lanes == 1), None)
     low, high = domain.bounds[stream]
-    by = 1 << d.window_bits
-    if n is None or low != node.fields[stream].bias or high - low < by or any(stream in r.wild for r in roles):
-        return None
+    if low != node.fields[stream].bias or high - low < by or any(stream in r.wild for r in roles):
+        return False
     if domain.inside is not None:
         for role in roles:
             covered: Bools = np.asarray(np.any(domain.inside, axis=tuple(role.wild), keepdims=True))
             there = np.moveaxis(covered, stream, 0)
             if (there[by:] & ~there[:-by]).any():
-                return None
-    return n, d.window_bits
+                return False
+    return True
 
 
 def _ranges(node: Node, found: Sequence[Digit], bounds: Bounds) -> tuple[Range, ...]:
@@ -324,7 +364,7 @@ def index_digits(node: Node, of: NodeRanks, index: Sequence[int | None]) -> list
 def place_of(node: Node, of: NodeRanks, port: int, index: Sequence[int | None], *, summand: bool = False) -> int | None:
     """The place of a token: in the bank of its input, or of a summand in the gather store; None if it has none.
 
-    The model of the rank unit: what the RTL computes is compared with it.
+    The model of the rank unit (on the core that the index is for): what the RTL computes is compared with it.
     """
     values = index_digits(node, of, index)
     at = 0 if of.table is None else values[of.table]
@@ -338,28 +378,40 @@ def place_of(node: Node, of: NodeRanks, port: int, index: Sequence[int | None], 
     for n, (value, stride, (low, high)) in enumerate(zip(values, space.strides, row.ranges, strict=True)):
         if stride and not low <= value <= high:
             return None
-        first, last = windowed_range(of.window, n, (low, high))
-        place += stride * ((value & last if of.window is not None and n == of.window[0] else value) - first)
+        place += stride * (of.local.value(n, value) - of.local.range(n, (low, high))[0])
     return place
 
 
 def index_at(
-    node: Node, of: NodeRanks, port: int, place: int, wild: frozenset[int], *, summand: bool = False, generation: int = 0
+    node: Node,
+    of: NodeRanks,
+    port: int,
+    place: int,
+    wild: frozenset[int],
+    *,
+    summand: bool = False,
+    generation: int = 0,
+    core: int = 0,
 ) -> tuple[int | None, ...] | None:
-    """The index of the token of an input that waits at a place, in a generation; None if the place is not the input's."""
+    """The index of the token of an input that waits at a place of a core, in a generation; None if the place is not the
+    input's."""
     for number, row in enumerate(of.rows):
         space = row.gathers[port] if summand else row.banks[port]
         if space is None or row.ranges is None or not space.start <= place < space.start + space.size:
             continue
         rest = place - space.start
+        seen = [of.local.range(n, r)[0] for n, r in enumerate(row.ranges)]
+        for n, stride in enumerate(space.strides):
+            if n == of.table:
+                seen[n] = number
+            elif stride:
+                seen[n] += rest // stride
+                rest %= stride
+        values = of.local.whole(seen, core, generation)
+        if values is None:
+            continue
         index: list[int | None] = [f.bias for f in node.fields]
-        for n, digit in enumerate(of.digits):
-            low = windowed_range(of.window, n, row.ranges[n])[0]
-            value = number if n == of.table else low
-            if space.strides[n]:
-                value, rest = low + rest // space.strides[n], rest % space.strides[n]
-            if of.window is not None and n == of.window[0]:
-                value |= generation << of.window[1]
+        for value, digit in zip(values, of.digits, strict=True):
             for f in digit.fields:
                 part = value >> node.fields[f].offset - digit.lane * LANE & ((1 << node.fields[f].bits) - 1)
                 index[f] = part + node.fields[f].bias

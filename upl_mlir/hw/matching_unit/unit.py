@@ -58,6 +58,7 @@ class MatchingUnit(wiring.Component):
     activation (out, stream of `activation_layout`): firings; held until taken.
     addition (out, stream of `addition_layout`), sum (in, stream of `sum_layout`): a binary32 adder of any latency.
     config (in, stream of `config_layout`): writes a row of the node table; always ready; before the node's first token.
+    last_entry (in, entry_bits): entries behind it are not used; it must not change while tokens wait.
     dump_entry (in, entry_bits), dump (out, `dump_layout`): the entry's contents, one cycle later; while `idle`.
 
     Status, valid in every cycle:
@@ -66,6 +67,7 @@ class MatchingUnit(wiring.Component):
     error (out, 3): a `MatchingError`; once it is not NONE the unit stands still until reset, and `failing` tells
     the token it failed on.
     failing (out, `token_layout`): the token being worked on.
+    searching (out, 1): the key is compared with all entries in this cycle, and the result is used.
     joining (out, 1): strobe: `failing` starts to be matched now (a gather when its sum is complete): the order of
     these strobes is the order of acceptance.
     matches, stalls_activation, stalls_addition, stalls_credit (out, 32, modulo 2**32): firings; cycles in which a
@@ -82,6 +84,7 @@ class MatchingUnit(wiring.Component):
                 "addition": Out(stream.Signature(addition_layout(dim))),
                 "sum": In(stream.Signature(sum_layout(dim))),
                 "config": In(stream.Signature(config_layout(dim))),
+                "last_entry": In(dim.entry_bits, init=dim.capacity - 1),
                 "dump_entry": In(dim.entry_bits),
                 "dump": Out(dump_layout(dim)),
                 "idle": Out(1),
@@ -89,6 +92,7 @@ class MatchingUnit(wiring.Component):
                 "error": Out(ERROR_BITS),
                 "failing": Out(token_layout(dim)),
                 "joining": Out(1),
+                "searching": Out(1),
                 "matches": Out(COUNTER_BITS),
                 "stalls_activation": Out(COUNTER_BITS),
                 "stalls_addition": Out(COUNTER_BITS),
@@ -105,7 +109,7 @@ class MatchingUnit(wiring.Component):
         m.submodules.cam = cam = Cam(dim, self.fault)
         m.submodules.partner = partner = LowestBit(dim.capacity)
         m.submodules.vacancy = vacancy = LowestBit(dim.capacity)
-        m.d.comb += vacancy.bits.eq(~cam.occupied)
+        m.d.comb += vacancy.bits.eq(~cam.occupied & ((Const(2, 2) << self.last_entry) - 1))
 
         # Block memories with registered outputs, one port for each direction.
         m.submodules.entries = entries = Memory(shape=entry_layout(dim), depth=dim.capacity, init=[])
@@ -266,6 +270,7 @@ class MatchingUnit(wiring.Component):
                         m.next = "FIRE"
 
             with m.State("SEARCH"):
+                m.d.comb += self.searching.eq(1)
                 m.d.sync += untried[level].eq(cam.hits)
                 m.next = "PICK"
 
@@ -355,6 +360,7 @@ class MatchingUnit(wiring.Component):
                     fail(MatchingError.FULL)
 
             with m.State("GATHER_SEARCH"):
+                m.d.comb += self.searching.eq(1)
                 m.d.sync += untried[0].eq(cam.hits)
                 m.next = "GATHER_PICK"
 

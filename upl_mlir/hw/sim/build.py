@@ -11,6 +11,7 @@ serves every program.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def _translate(folder: Path, name: str, verilog: str) -> list[Path]:
     """Verilog to C++ in a folder of that name; the sources."""
     program, root = verilator()
     text = folder / f"{name}.v"
-    text.write_text(verilog, encoding="utf-8")
+    text.write_text(_without_reset(verilog, name), encoding="utf-8")
     made = folder / name
     _call(
         [str(program), *VERILATOR, "--top-module", name, "--prefix", f"V{name}",
@@ -117,6 +118,17 @@ def _translate(folder: Path, name: str, verilog: str) -> list[Path]:
         {**os.environ, "VERILATOR_ROOT": str(root)},
     )  # fmt: skip
     return sorted(made.glob("*.cpp"))
+
+
+def _without_reset(verilog: str, top: str) -> str:
+    """A model begins anew by being made anew.  If there were a reset, the next state of every register would depend on it, and
+    would be computed at each look at the inputs, too."""
+    first = verilog.index(f"module {top}(")
+    last = verilog.index("endmodule", first)
+    changed, count = re.subn(r"(?m)^  input rst;\n  wire rst;$", "  wire rst = 1'h0;", verilog[first:last])
+    head, ports = re.subn(r"\brst, |, rst\b", "", changed.partition("\n")[0])
+    assert count == ports == 1, "the reset is not where it was expected"
+    return verilog[:first] + head + "\n" + changed.partition("\n")[2] + verilog[last:]
 
 
 def _compile(folder: Path, sources: Sequence[Path], *headers: Path) -> list[Path]:

@@ -75,13 +75,7 @@ struct Simulation {
     bool offered[PORTS] = {};
     Simulation() : fabric(new Vfabric(&context)) {
         for (int n = 0; n < CORES; n++) core.emplace_back(new Vcore(&context));
-        fabric->rst = 1;
-        for (auto& c : core) c->rst = 1;
         for (auto& c : core) c->number = &c - &core[0];
-        step();
-        step();
-        fabric->rst = 0;
-        for (auto& c : core) c->rst = 0;
         step();
     }
     template <typename Model> static void edge(Model& m) {
@@ -281,7 +275,7 @@ void upl_look(void* handle, uint32_t core, uint32_t set, uint32_t way, uint32_t 
     c.look_set = set;
     c.look_way = way;
     c.look_spilled = spilled;
-    for (int cycle = 0; cycle < 2; cycle++) Simulation::edge(c);
+    for (int cycle = 0; cycle < 3; cycle++) Simulation::edge(c);
     record->valid = c.look_valid;
     record->kind = c.look_class;
     record->node = c.look_node;

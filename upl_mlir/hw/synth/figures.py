@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from upl_mlir.hw.machine import Machine, Organisation, require_built
+from upl_mlir.hw.machine import Machine, require_built
 from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Timing, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 
@@ -81,11 +81,6 @@ def figures(machine: Machine, *, clock: bool = False, say: Say = lambda _: None)
 
 def _designs(machine: Machine) -> list[tuple[str, int, object]]:
     """Name, number and hardware of the machine's parts."""
-    if machine.matching.organisation is Organisation.CAM:
-        from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
-        from upl_mlir.hw.matching_unit.unit import MatchingUnit
-
-        return [("matching unit", machine.cores, MatchingUnit(CamDimensions.of(machine)))]
     from upl_mlir.hw.core.core import Core
     from upl_mlir.hw.system.fabric import Fabric
     from upl_mlir.hw.system.layouts import System

@@ -16,8 +16,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.core import configuration_ports, configuration_row
-from upl_mlir.hw.core.layouts import CORE_BITS, Memory, flit_layout, place_layout, token_layout
-from upl_mlir.hw.core.place import Placer
+from upl_mlir.hw.core.layouts import CORE_BITS, Memory, flit_layout, token_layout
+from upl_mlir.hw.core.place import Placer, place_layout
 from upl_mlir.hw.network.network import Network
 from upl_mlir.hw.network.parts import count_bits, turns
 from upl_mlir.hw.system.layouts import System

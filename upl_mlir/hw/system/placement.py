@@ -16,8 +16,8 @@ from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text.ast import Binary, BinaryOp, Expr, Name, Number, Unary, UnaryOp
 from upl_mlir.frontend.upl_text.parser import parse_expression
 from upl_mlir.hw.core.encode import Encoded, Write
-from upl_mlir.hw.core.layouts import CONFIG_BITS, PLACE_BITS, Dimensions, Memory, place_layout
-from upl_mlir.hw.core.place import home_of
+from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
+from upl_mlir.hw.core.place import PLACE_BITS, home_of, place_layout
 from upl_mlir.hw.image import IndexField, Node, ProgramImage
 from upl_mlir.hw.machine import Machine
 
@@ -46,7 +46,7 @@ def placement_writes(image: ProgramImage, machine: Machine, d: Dimensions, progr
 
 
 def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded) -> list[dict[str, int]]:
-    """A row of the table for each node."""
+    """A row of the table for each node; of an organisation without search as its places were divided."""
     rows: list[dict[str, int]] = []
     for number, node in enumerate(image.nodes):
         everywhere = set(range(len(node.fields)))
@@ -56,7 +56,10 @@ def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program
                 everywhere -= pattern.wild
         fields = [node.fields[f] for f in sorted(everywhere)]
         text = machine.placement.get(node.name)
-        if text is None:
+        ranked = None if program.ranks is None else program.ranks.nodes[number]
+        if ranked is not None and ranked.local.home is not None:
+            rows.append(ranked.local.home.row(ranked.digits))
+        elif text is None:
             mask = sum(f.mask for f in fields)
             zeros = dict.fromkeys(("shift", "factor", "constant", "first"), 0)
             rows.append({"mask": mask, "hashed": 1, "count": machine.cores, **zeros})

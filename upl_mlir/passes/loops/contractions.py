@@ -6,12 +6,15 @@
 
 Iterators that stay near a field (``i' = i-2+p``) are replaced by their small distance from it; what then still couples two
 indices is taken out as a loop round the product.  The rest is a box, which a microkernel can run through as it likes.
+
+Where what couples them are only the bounds of one factor's array, there is another form: one product for the whole sum, of
+that factor with zeros round it.  It takes the other factor for finite, as 0 times infinity would be a summand that is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.products import factors
@@ -62,6 +65,25 @@ class Contraction:
     fields: tuple[Range, ...]
     index: tuple[IndexExpr, ...]
     terms: tuple[Term, ...]
+    padded: Padded | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """The same as one product without loops, for where factor number `other` is finite.
+
+    Factor number `factor` is to be read as 0 where an index is outside of its `limits`: bounds, least and greatest, by the
+    index's number.
+    """
+
+    term: Term
+    factor: int
+    limits: Mapping[int, tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]]
+
+    @property
+    def other(self) -> int:
+        """The number of the other factor."""
+        return 1 - self.factor
 
 
 class Finder:
@@ -78,7 +100,9 @@ class Finder:
             self._whole[s] = self.find(s, {}, s.free, ()) is not None
         return self._whole[s]
 
-    def find(self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons) -> Contraction | None:
+    def find(
+        self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons
+    ) -> Contraction | None:
         """A statement whose fields `left` are still open as a contraction over them; None if it is none.
 
         `env` gives the others by variables of loops outside, of which `context` holds.
@@ -98,10 +122,13 @@ class Finder:
         if fold.count is not None and fold.count.substitute(values).names & set(left):
             return None
         found = self._over(fold, cons, values, index, left, around, context)
-        if found is not None and not around and len(left) > 2 and any(t.around for t in found.terms):
+        if found is None or around or not any(t.around for t in found.terms):
+            return found
+        padded = None if self.ordered else self._padded(fold, cons, values, index, left, context)
+        if len(left) > 2:
             # the loops of a term pass over the whole result: better over a part of it at a time
-            return self._over(fold, cons, values, index, left, [left[0]], context) or found
-        return found
+            found = self._over(fold, cons, values, index, left, [left[0]], context) or found
+        return replace(found, padded=padded)
 
     def _over(
         self, fold: Fold, cons: Cons, values: Mapping[str, IndexExpr], index: tuple[IndexExpr, ...], left: Sequence[str],
@@ -187,6 +214,68 @@ class Finder:
         n, m = len(taken), len(inner)
         return Term(open_, ranges[:n], ranges[n : n + m], ranges[n + m :], (a, b), (indices[0], indices[1], index))
 
+    def _padded(
+        self, fold: Fold, cons: Cons, values: Mapping[str, IndexExpr], index: tuple[IndexExpr, ...], left: Sequence[str],
+        context: Cons,
+    ) -> Padded | None:  # fmt: skip
+        """The padded form of a sum of one part; None if it has none."""
+        p, *more = fold.parts
+        found = factors(p.body)
+        if more or found is None:
+            return None
+        a, b = found
+        if not isinstance(a, Get) or not isinstance(b, Get):
+            return None
+        plain = (*cons, *self._at(p.cons, values))
+        near = self._near(plain, p.dims, left)
+        plain = self._at(plain, near)
+        indices = tuple(
+            tuple(self.lin.plain(e.substitute(dict(values)).substitute(near)) for e in g.index) for g in (a, b)
+        )
+        names = {*left, *p.dims}
+        coupled = tuple(c for c in plain if len(c.e.names & names) > 1)
+        free = tuple(c for c in plain if c not in coupled)
+        for factor in range(2):
+            limits = self._limits(coupled, free, indices[factor], names)
+            if limits is not None:
+                ranges = self._ranges(free, [*left, *p.dims], names, context)
+                if ranges is None:
+                    return None
+                open_ = tuple(c for c in free if not c.e.names & names)
+                n = len(left)
+                turned = _turned(ranges[n:], indices[1 - factor])
+                indices = tuple(tuple(self.lin.plain(e.substitute(turned)) for e in x) for x in indices)
+                term = Term(open_, (), ranges[:n], ranges[n:], (a, b), (indices[0], indices[1], index))
+                return Padded(term, factor, limits)
+        return None
+
+    def _limits(
+        self, coupled: Cons, free: Cons, index: tuple[IndexExpr, ...], names: Collection[str]
+    ) -> dict[int, tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]] | None:
+        """Constraints as bounds of an array's indices, by their numbers; None if one is none, and not implied by these."""
+        bounds: dict[int, tuple[list[IndexExpr], list[IndexExpr]]] = {}
+        rest: list[Con] = []
+        for c in coupled:
+            at, low = next(
+                ((i, low) for i, e in enumerate(index) for low in (True, False)
+                 if not c.eq and not self.lin.plain(c.e - e if low else c.e + e).names & set(names)),
+                (-1, True),
+            )  # fmt: skip
+            if at < 0:
+                rest.append(c)
+                continue
+            lows, highs = bounds.setdefault(at, ([], []))
+            if low:
+                lows.append(self.lin.plain(index[at] - c.e))
+            else:
+                highs.append(self.lin.plain(index[at] + c.e))
+        used = (*free, *(c for c in coupled if c not in rest))
+        if not bounds or not all(self.lin.implies(used, c) for c in rest):
+            return None
+        if not all(lows and highs for lows, highs in bounds.values()):
+            return None
+        return {i: (tuple(lows), tuple(highs)) for i, (lows, highs) in bounds.items()}
+
     def _near(self, cons: Cons, dims: Sequence[str], fields: Sequence[str]) -> dict[str, IndexExpr]:
         """Iterators as a field's neighbour plus a small number: ``u -> lo + u`` where ``lo <= u <= lo + few``."""
         out: dict[str, IndexExpr] = {}
@@ -233,6 +322,16 @@ class Finder:
             inside = (*(Con(x - b) for b in r.lows), *(Con(b - x) for b in r.highs))
             size *= self._extent((*context, *inside, *t.cons), r.var, FEW + 1)
         return size > FEW
+
+
+def _turned(ranges: Sequence[Range], index: Sequence[IndexExpr]) -> dict[str, IndexExpr]:
+    """Iterators that run backwards in an array's indices, as such that run forwards."""
+    out: dict[str, IndexExpr] = {}
+    for r in ranges:
+        falls = any(m == (Var(r.var),) and k < 0 for e in index for m, k in e.terms)
+        if falls and len(r.lows) == len(r.highs) == 1:
+            out[r.var] = r.lows[0] + r.highs[0] - IndexExpr.of(r.var)
+    return out
 
 
 def linear(e: IndexExpr, names: Collection[str]) -> bool:

@@ -80,7 +80,7 @@ class Builder:
         self.graph.choose()
         self.reals = real_constants(program)
         self.bodies = Bodies(self)
-        self._inverses: dict[int, Inverse] = {}
+        self._inverses: dict[int, list[Inverse]] = {}
         self._domains: dict[str, tuple[Cons, ...]] = {}
         self._sets: ProgramSets | None = None
         self._fresh = 0
@@ -123,8 +123,8 @@ class Builder:
             self._domains[op.symbol] = tuple(disjoint(self.lin, cases))
         return self._domains[op.symbol]
 
-    def inverse(self, a: Arrow) -> Inverse:
-        """The arrow turned round."""
+    def inverses(self, a: Arrow) -> list[Inverse]:
+        """The arrow turned round; a gather's is one."""
         if a.at not in self._inverses:
             self._inverses[a.at] = invert(
                 self.lin, a, ordered=self.ordered, express=self._express, context=self.domain(a.target)
@@ -235,11 +235,11 @@ class Builder:
         kind = kind_of(port.type, self.real)
         found: list[tuple[Cons, Inverse]] = []
         for a in self.graph.into.get((op.symbol, port.name), ()):
-            inverse = self.inverse(a)
-            for case in inverse.cases:
-                here = self._here(case, env)
-                if self.lin.feasible((*at, *here)):
-                    found.append((here, inverse))
+            for inverse in self.inverses(a):
+                for case in inverse.cases:
+                    here = self._here(case, env)
+                    if self.lin.feasible((*at, *here)):
+                        found.append((here, inverse))
         if not found:
             raise _NothingArrives(f"{op.symbol}.{port.name}")
         if len(found) == 1:  # every instance gets a token: no need to ask
@@ -316,7 +316,8 @@ class Builder:
         assert port.gather is not None
         parts: list[Part] = []
         for a in self.graph.into.get((node.symbol, port.name), ()):
-            parts += self._parts(self.inverse(a), env, kind, at)
+            (inverse,) = self.inverses(a)
+            parts += self._parts(inverse, env, kind, at)
         count: IndexExpr | None = None
         if port.count is not Special.CARRIED:
             assert isinstance(port.count, IndexExpr)

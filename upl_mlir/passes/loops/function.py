@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.arith import FastMathFlagsAttr
@@ -24,9 +25,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import array_values, inputs, outputs
+from upl_mlir.passes.loops.boxes import write_box
 from upl_mlir.passes.loops.code import INDEX, Code, name_of
 from upl_mlir.passes.loops.equations import System
-from upl_mlir.passes.loops.generic import write_box
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.loops.values import FAST, Values
@@ -148,7 +149,7 @@ class FunctionWriter:
         level(0, [])
 
     def _allocate(self, a: Array) -> None:
-        sizes = [self.lin.plain(axis.extent) for axis in a.axes]
+        sizes = [self.lin.plain(axis.size) for axis in a.axes]
         shape = [DYNAMIC_INDEX if (n := e.constant) is None else max(n, 0) for e in sizes]
         dynamic: list[SSAValue] = []
         for e in sizes:
@@ -167,12 +168,18 @@ class FunctionWriter:
                 case Leaf():
                     self._leaf(t)
                 case Guard():
-                    self.code.when(self.code.all(t.cons), t.cons, (), lambda t=t: (self.body(t.body), ())[1])
+                    other = partial(self._nothing_from, t.other) if t.other else None
+                    self.code.when(self.code.all(t.cons), t.cons, (), partial(self._nothing_from, t.body), other)
                 case Loop():
                     self._loop(t)
                 case Box():
                     if not write_box(self, t):
                         self.body(t.plain)
+
+    def _nothing_from(self, trees: Sequence[Tree]) -> Sequence[SSAValue]:
+        """`body`, for blocks that hand nothing on."""
+        self.body(trees)
+        return ()
 
     def _loop(self, t: Loop) -> None:
         def inside() -> None:
@@ -224,7 +231,7 @@ class FunctionWriter:
         """The position of an element in its array."""
         out: list[SSAValue] = []
         for axis in self.arrays[name].axes:
-            e = index[axis.at] - axis.lower
+            e = index[axis.at] - axis.origin
             if axis.modulus is not None:
                 from upl_mlir.poly.expr import DivKind, divide
 

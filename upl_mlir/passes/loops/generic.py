@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """An index of an array's axis: a coefficient for each dimension of the box, and the rest."""
 
     factors: tuple[int, ...]
@@ -35,46 +35,30 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Product:
+class Extent:
+    """The first value of each dimension of a box, and how many there are."""
+
+    first: tuple[SSAValue, ...]
+    sizes: tuple[SSAValue, ...]
+
+
+@dataclass(frozen=True)
+class Product:
     """A term with the places of both factors and of the result."""
 
     term: Term
     dims: tuple[Range, ...]
     names: tuple[str, str, str]
-    places: tuple[tuple[_Place, ...], ...]
+    places: tuple[tuple[Place, ...], ...]
 
 
-def write_box(f: FunctionWriter, box: Box) -> bool:
-    """Write a contraction; False (and nothing written) if an array's places are no linear functions of the indices."""
-    found = box.contraction
-    products = [_product(f.lin, t, f.arrays, box.leaf.stmt.array) for t in found.terms]
-    if any(p is None for p in products):
-        return False
-    writer = _Writer(f, box.leaf.stmt.array, found)
-
-    def inside() -> None:
-        start = writer.start(box)
-        for i, p in enumerate(products):
-            assert p is not None
-            whole = not i and writer.covers(p)
-            if not i and not whole:
-                writer.zeros(start)
-            fill = start if whole else None
-            if p.term.cons:
-                f.code.when(f.code.all(p.term.cons), p.term.cons, (), lambda p=p: (writer.sums(p), ())[1])
-            else:
-                writer.sums(p, fill)
-
-    writer.loops(found.around, inside, parallel=True)
-    return True
-
-
-def _product(lin: Linear, t: Term, arrays: dict[str, Array], result: str) -> _Product | None:
+def product_of(lin: Linear, t: Term, arrays: dict[str, Array], result: str) -> Product | None:
+    """A term with its places; None if these are no linear functions of the indices."""
     dims = (*t.fields, *t.summed)
     names = (t.arrays[0].array, t.arrays[1].array, result)
-    places: list[tuple[_Place, ...]] = []
+    places: list[tuple[Place, ...]] = []
     for name, index in zip(names, t.indices, strict=True):
-        axes = [_place(lin, arrays[name].axes[i].modulus, index[x.at] - x.lower, dims)
+        axes = [_place(lin, arrays[name].axes[i].modulus, index[x.at] - x.origin, dims)
                 for i, x in enumerate(arrays[name].axes)]  # fmt: skip
         if any(a is None for a in axes):
             return None
@@ -83,10 +67,16 @@ def _product(lin: Linear, t: Term, arrays: dict[str, Array], result: str) -> _Pr
         alone = tuple(int(i == d) for i in range(len(dims)))
         if not any(p.factors == alone for axes in places for p in axes):
             return None
-    return _Product(t, dims, names, tuple(places))
+    return Product(t, dims, names, tuple(places))
 
 
-def _place(lin: Linear, modulus: int | None, e: IndexExpr, dims: Sequence[Range]) -> _Place | None:
+def plain_result(p: Product) -> bool:
+    """Whether each axis of the result is one of its fields, or none."""
+    fields = len(p.term.fields)
+    return all(sum(map(abs, a.factors)) <= 1 and not any(a.factors[fields:]) for a in p.places[2])
+
+
+def _place(lin: Linear, modulus: int | None, e: IndexExpr, dims: Sequence[Range]) -> Place | None:
     e = lin.plain(e)
     names = [r.var for r in dims]
     if not linear(e, names):
@@ -98,14 +88,14 @@ def _place(lin: Linear, modulus: int | None, e: IndexExpr, dims: Sequence[Range]
 
         if any(factors):
             return None
-        return _Place(factors, divide(DivKind.MOD, e, IndexExpr.of(modulus)))
+        return Place(factors, divide(DivKind.MOD, e, IndexExpr.of(modulus)))
     rest = e
     for n, k in zip(names, factors, strict=True):
         rest = rest - IndexExpr.of(n) * k
-    return _Place(factors, rest)
+    return Place(factors, rest)
 
 
-class _Writer:
+class Writer:
     """Writes one contraction."""
 
     def __init__(self, f: FunctionWriter, array: str, found: Contraction):
@@ -141,11 +131,9 @@ class _Writer:
             self.code.extremum([h + 1 for h in r.highs], arith.MinSIOp),
         )
 
-    def covers(self, p: _Product) -> bool:
+    def covers(self, p: Product) -> bool:
         """Whether a term's box is that of the result, whose view can then be filled as it is."""
-        fields = len(p.term.fields)
-        alone = all(sum(map(abs, a.factors)) <= 1 and not any(a.factors[fields:]) for a in p.places[2])
-        return not p.term.around and not p.term.cons and p.term.fields == self.found.fields and alone
+        return not p.term.around and not p.term.cons and p.term.fields == self.found.fields and plain_result(p)
 
     def start(self, box: Box) -> SSAValue:
         """What the sums start from."""
@@ -162,27 +150,40 @@ class _Writer:
         code = self.code
 
         def store() -> None:
-            code.emit(memref.StoreOp.get(start, self.f.values_of[self.array], self.f.place(self.array, self.found.index)))
+            code.emit(
+                memref.StoreOp.get(start, self.f.values_of[self.array], self.f.place(self.array, self.found.index))
+            )
 
         self.loops(self.found.fields, store, parallel=True)
 
-    def sums(self, p: _Product, start: SSAValue | None = None) -> None:
+    def sums(self, p: Product, start: SSAValue | None = None) -> None:
         """Add a term; `start` is what to fill the result with before."""
-        self.loops(p.term.around, lambda: self._generic(p, start))
+        self.loops(p.term.around, lambda: self.generic(p, start, self.extent(p.dims)))
 
-    def _generic(self, p: _Product, start: SSAValue | None) -> None:
+    def extent(self, dims: Sequence[Range]) -> Extent:
+        """The values of dimensions that no loop fixes."""
         code = self.code
         first: list[SSAValue] = []
         sizes: list[SSAValue] = []
-        for r in p.dims:
+        for r in dims:
             lb, behind = self._bounds(r)
             first.append(lb)
             sizes.append(code.add(arith.MaxSIOp(code.add(arith.SubiOp(behind, lb)), code.constant(0, INDEX))))
-        views: list[SSAValue] = []
-        maps: list[AffineMapAttr] = []
-        for name, axes in zip(p.names, p.places, strict=True):
-            views.append(self._view(name, axes, first, sizes))
-            maps.append(AffineMapAttr(AffineMap(len(p.dims), 0, tuple(map(_affine, axes)))))
+        return Extent(tuple(first), tuple(sizes))
+
+    def generic(
+        self, p: Product, start: SSAValue | None, extent: Extent, views: Mapping[int, SSAValue] | None = None
+    ) -> None:
+        """The operation; `views` are given for arrays that are not read in place."""
+        given = [
+            (views or {}).get(i) or self._view(name, axes, extent)
+            for i, (name, axes) in enumerate(zip(p.names, p.places, strict=True))
+        ]
+        self._emit(p, given, start)
+
+    def _emit(self, p: Product, views: Sequence[SSAValue], start: SSAValue | None) -> None:
+        code = self.code
+        maps = [AffineMapAttr(AffineMap(len(p.dims), 0, tuple(map(_affine, axes)))) for axes in p.places]
         if start is not None:
             code.emit(linalg.ops.FillOp([start], views[2:], res=[]))
         kind = self.found.fold.kind.mlir
@@ -194,13 +195,9 @@ class _Writer:
         block.add_ops([times, plus, linalg.ops.YieldOp(plus.result)])
         summed = len(p.term.summed)
         kinds = [IteratorType.PARALLEL] * (len(p.dims) - summed) + [IteratorType.REDUCTION] * summed
-        code.emit(
-            linalg.ops.GenericOp(views[:2], views[2:], Region(block), maps, [IteratorTypeAttr(k) for k in kinds])
-        )
+        code.emit(linalg.ops.GenericOp(views[:2], views[2:], Region(block), maps, [IteratorTypeAttr(k) for k in kinds]))
 
-    def _view(
-        self, name: str, axes: Sequence[_Place], first: Sequence[SSAValue], sizes: Sequence[SSAValue]
-    ) -> SSAValue:
+    def _view(self, name: str, axes: Sequence[Place], extent: Extent) -> SSAValue:
         """An array from the box's first point on."""
         code, source = self.code, self.f.values_of[name]
         if not axes:
@@ -209,24 +206,27 @@ class _Writer:
         extents: list[SSAValue] = []
         for a in axes:
             at = code.index(self.f.lin.plain(a.rest))
-            extent: SSAValue | None = None
-            for k, lb, size in zip(a.factors, first, sizes, strict=True):
+            room: SSAValue | None = None
+            for k, lb, size in zip(a.factors, extent.first, extent.sizes, strict=True):
                 if not k:
                     continue
                 step = lb if k == 1 else code.add(arith.MuliOp(lb, code.constant(k, INDEX)))
                 at = code.add(arith.AddiOp(at, step))
                 # exact where the axis is one dimension, which is where it is asked for
-                extent = size if extent is None else code.add(arith.AddiOp(extent, size))
+                room = size if room is None else code.add(arith.AddiOp(room, size))
             offsets.append(at)
-            extents.append(code.constant(1, INDEX) if extent is None else extent)
-        rank = len(axes)
+            extents.append(code.constant(1, INDEX) if room is None else room)
+        return self.part(source, offsets, extents)
+
+    def part(self, source: SSAValue, offsets: Sequence[SSAValue], extents: Sequence[SSAValue]) -> SSAValue:
+        """A box of an array."""
+        rank = len(offsets)
         layout = StridedLayoutAttr([NoneAttr()] * (rank - 1) + [1], NoneAttr())
-        kind = self.found.fold.kind.mlir
-        type_ = MemRefType(kind, [DYNAMIC_INDEX] * rank, layout)
-        return code.add(memref.SubviewOp.get(source, offsets, extents, [1] * rank, type_))
+        type_ = MemRefType(self.found.fold.kind.mlir, [DYNAMIC_INDEX] * rank, layout)
+        return self.code.add(memref.SubviewOp.get(source, offsets, extents, [1] * rank, type_))
 
 
-def _affine(a: _Place) -> AffineExpr:
+def _affine(a: Place) -> AffineExpr:
     out: AffineExpr | None = None
     for d, k in enumerate(a.factors):
         if not k:

@@ -19,6 +19,9 @@ from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons, Linear
 
+MAX_NESTED = 6
+"""How many divisions inside each other are taken apart."""
+
 
 @dataclass(frozen=True, eq=False)
 class Arrow:
@@ -68,14 +71,19 @@ class Solver:
         self.extra: list[Con] = []
         self.fresh = 0
 
-    def unequal(self) -> list[IndexExpr]:
-        """The equations ``e == 0`` between the arrow's index and the target's fields."""
+    def unequal(self, more: Sequence[IndexExpr]) -> list[IndexExpr]:
+        """The equations ``e == 0`` between the arrow's index and the target's fields, and `more` such."""
         send, names = self.arrow.send, self._names()
         out: list[IndexExpr] = []
         for field, e in zip(self.arrow.target.fields, send.index.data, strict=True):
             if e is not None:
                 out.append(self.lin.plain(e).substitute(names) - IndexExpr.of(field))
-        return self._divisions(out)
+        out += more
+        for _ in range(MAX_NESTED):  # a quotient of a quotient needs one round for each
+            before, out = out, self._divisions(out)
+            if out == before:
+                break
+        return out
 
     def _names(self) -> dict[str, IndexExpr]:
         own = (*self.arrow.source.fields, *(it.name for it in self.arrow.send.loops))
@@ -132,9 +140,12 @@ class Solver:
         names = self._names()
         return [tuple(c.substitute(names) for c in case) for case in lin.cases(whole)]
 
-    def solve(self) -> tuple[list[Con], list[str]]:
-        """Solve for as many unknowns as there are equations; returns what else must hold, and the unknowns left."""
-        equations = self.unequal()
+    def solve(self, more: Sequence[IndexExpr] = ()) -> tuple[list[Con], list[str]]:
+        """Solve for as many unknowns as there are equations, `more` (``e == 0``) among them.
+
+        Returns what else must hold, and the unknowns left.
+        """
+        equations = self.unequal(more)
         left: list[Con] = list(self.extra)
         while equations:
             e = equations.pop(0)
@@ -207,38 +218,69 @@ class Solver:
 
 def invert(
     lin: Linear, arrow: Arrow, *, ordered: bool, express: Callable[[Arrow, str], IndexExpr | None], context: Sequence[Cons]
-) -> Inverse:
-    """The arrow solved for its source.  `context` are the cases of the target's domain.
+) -> list[Inverse]:
+    """The arrow solved for its source: once, or an ordinary input's for each case of the source's conditions that is
+    solved by what holds there.  `context` are the cases of the target's domain.
 
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
-    solver = Solver(lin, arrow, ordered=ordered)
+    solver = Solver(lin, arrow, ordered=ordered and arrow.port.gather is not None)  # one token has no order
     left, free = solver.solve()
     cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in solver.conditions()]
     solver.determine(cases, free)
-    if arrow.port.gather is None:
-        for u in list(free):
-            if u in arrow.unknowns and (value := express(arrow, u)) is not None:
-                solver._set(u, lin.plain(value))
-                free.remove(u)
-                cases = [tuple(c.substitute({u: solver.solved[u]}) for c in case) for case in cases]
-        if free:
-            raise error(
-                "UPL1822",
-                f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
-                "the index of its target",
-                span_of(arrow.send),
-                help='use engine="interp" or "token", which move tokens',
-            )
+    if arrow.port.gather is not None or not free:
+        return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
+    for u in list(free):
+        if u in arrow.unknowns and (value := express(arrow, u)) is not None:
+            solver._set(u, lin.plain(value))
+            free.remove(u)
+            cases = [tuple(c.substitute({u: solver.solved[u]}) for c in case) for case in cases]
+    if not free:
+        return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
+    each = _by_case(lin, arrow, context)
+    if each is None:
+        raise error(
+            "UPL1822",
+            f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
+            "the index of its target",
+            span_of(arrow.send),
+            help='use engine="interp" or "token", which move tokens',
+        )
+    return each
+
+
+def _by_case(lin: Linear, arrow: Arrow, context: Sequence[Cons]) -> list[Inverse] | None:
+    """An ordinary input's arrow solved for its source in each case by itself, with the equations that hold there; None if
+    one is left open."""
+    out: list[Inverse] = []
+    for case in Solver(lin, arrow, ordered=False).conditions():
+        solver = Solver(lin, arrow, ordered=False)
+        left, free = solver.solve([c.e for c in case if c.eq])
+        cases = [tuple(q.substitute(solver.solved) for q in (*left, *case))]
+        solver.determine(cases, free)
+        kept = _possible(lin, cases, context)
+        if kept and free:
+            return None
+        if kept:
+            out.append(_inverse(lin, arrow, solver, free, kept))
+    return out
+
+
+def _possible(lin: Linear, cases: Sequence[Cons], context: Sequence[Cons]) -> list[Cons]:
+    """The cases that the context leaves possible, without what it says already."""
     kept: list[Cons] = []
     for case in cases:
         case = lin.tidy(case)
         possible = [c for c in context if lin.feasible((*c, *case))]
         if possible:
             kept.append(lin.minimal(case, possible[0]) if len(possible) == 1 and len(context) == 1 else case)
+    return kept
+
+
+def _inverse(lin: Linear, arrow: Arrow, solver: Solver, free: Sequence[str], cases: Sequence[Cons]) -> Inverse:
     names = (*arrow.source.fields, *(it.name for it in arrow.send.loops))
     values = {f: solver.solved.get(u, IndexExpr.of(u)) for f, u in zip(names, arrow.unknowns, strict=True)}
-    return Inverse(arrow, values, tuple(free), tuple(disjoint(lin, kept)))
+    return Inverse(arrow, values, tuple(free), tuple(disjoint(lin, cases)))
 
 
 def disjoint(lin: Linear, cases: Sequence[Cons]) -> list[Cons]:

@@ -15,13 +15,13 @@ Sums are reassociated by that no more than by any order: only `relaxed` code has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.products import factors, names_in
-from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Entry, Fold, Get, Number, Part, Term, walk
+from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term, renamed, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
 
@@ -83,7 +83,7 @@ class RunningSums:
         memo: dict[Term, Term] = {}
         for eq in self.system.equations.values():
             if eq.name not in turned.values():
-                eq.pieces = [(cons, _renamed(term, turned, memo)) for cons, term in eq.pieces]
+                eq.pieces = [(cons, renamed(term, turned, memo)) for cons, term in eq.pieces]
 
     def _sums(self, t: Term, names: tuple[str, ...], cons: Cons) -> Iterator[_Sum]:
         """The sums that could run: those at the top of a term, and those directly inside of them."""
@@ -172,27 +172,6 @@ class RunningSums:
     def _define(self, name: str, fold: Fold, fields: tuple[str, ...], pieces: list[tuple[Cons, Term]]) -> None:
         cases = tuple(cons for cons, _ in pieces)
         self.system.equations[name] = Equation(name, fold.kind, fields, cases, pieces, planar=True)
-
-
-def _renamed(t: Term, names: Mapping[str, str], memo: dict[Term, Term]) -> Term:
-    """A term that reads arrays under other names."""
-    if t not in memo:
-        match t:
-            case Get(kind, array, index) if array in names:
-                memo[t] = Get(kind, names[array], index)
-            case Entry(_, _, arg):
-                memo[t] = replace(t, at=_renamed(arg, names, memo))
-            case Convert(_, arg):
-                memo[t] = replace(t, arg=_renamed(arg, names, memo))
-            case Apply(_, _, args):
-                memo[t] = replace(t, args=tuple(_renamed(a, names, memo) for a in args))
-            case Fold(_, _, parts, _):
-                memo[t] = replace(t, parts=tuple(replace(p, body=_renamed(p.body, names, memo)) for p in parts))
-            case Choice(_, cases):
-                memo[t] = replace(t, cases=tuple((when, _renamed(v, names, memo)) for when, v in cases))
-            case _:
-                memo[t] = t
-    return memo[t]
 
 
 def _adds(t: Fold, names: Sequence[str]) -> bool:

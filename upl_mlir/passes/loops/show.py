@@ -58,6 +58,9 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
             case Guard():
                 yield f"{pad}if {_where(t.cons)}"
                 yield from _lines(t.body, depth + 1)
+                if t.other:
+                    yield f"{pad}else"
+                    yield from _lines(t.other, depth + 1)
             case Box():
                 leaf, found = t.leaf, t.contraction
                 ranges = [*found.around, *found.fields]

@@ -9,8 +9,8 @@ shared, never copied: identity is equality.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -207,3 +207,24 @@ def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:
                     stack.append((value, (*at, *when)))
             case _:
                 pass
+
+
+def renamed(t: Term, names: Mapping[str, str], memo: dict[Term, Term]) -> Term:
+    """A term that reads arrays under other names."""
+    if t not in memo:
+        match t:
+            case Get(kind, array, index) if array in names:
+                memo[t] = Get(kind, names[array], index)
+            case Entry(_, _, arg):
+                memo[t] = replace(t, at=renamed(arg, names, memo))
+            case Convert(_, arg):
+                memo[t] = replace(t, arg=renamed(arg, names, memo))
+            case Apply(_, _, args):
+                memo[t] = replace(t, args=tuple(renamed(a, names, memo) for a in args))
+            case Fold(_, _, parts, _):
+                memo[t] = replace(t, parts=tuple(replace(p, body=renamed(p.body, names, memo)) for p in parts))
+            case Choice(_, cases):
+                memo[t] = replace(t, cases=tuple((when, renamed(v, names, memo)) for when, v in cases))
+            case _:
+                memo[t] = t
+    return memo[t]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from upl_mlir.passes.loops.contractions import Contraction
 from upl_mlir.passes.loops.statements import Statement
@@ -38,10 +38,11 @@ class Leaf:
 
 @dataclass(eq=False)
 class Guard:
-    """`body` where the constraints hold."""
+    """`body` where the constraints hold, `other` elsewhere."""
 
     cons: Cons
     body: list[Tree]
+    other: list[Tree] = field(default_factory=list["Tree"])
 
 
 @dataclass(eq=False)
@@ -144,7 +145,7 @@ def leaves(tree: Sequence[Tree]) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
             case Loop():
                 stack += [(b, (*loops, t)) for b in reversed(t.body)]
             case Guard():
-                stack += [(b, loops) for b in reversed(t.body)]
+                stack += [(b, loops) for b in reversed((*t.body, *t.other))]
 
 
 def subtrees(trees: Iterable[Tree]) -> Iterator[Tree]:
@@ -153,6 +154,8 @@ def subtrees(trees: Iterable[Tree]) -> Iterator[Tree]:
         yield t
         if isinstance(t, Loop | Guard):
             yield from subtrees(t.body)
+        if isinstance(t, Guard):
+            yield from subtrees(t.other)
 
 
 def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | None:
@@ -165,14 +168,14 @@ def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | No
     match t:
         case Leaf(stmt, env):
             return Leaf(stmt, {f: new(e) for f, e in env.items()})
-        case Guard(cons, body):
+        case Guard(cons, body, other):
             kept = lin.tidy(Con(new(c.e), c.eq) for c in cons)
+            copies, others = ([c for b in x if (c := replaced(lin, b, values)) is not None] for x in (body, other))
             if any((n := c.e.constant) is not None and (n != 0 if c.eq else n < 0) for c in kept):
-                return None
-            copies = [c for b in body if (c := replaced(lin, b, values)) is not None]
+                return Guard((), others) if others else None
             if not kept and len(copies) == 1:
                 return copies[0]
-            return Guard(kept, copies)
+            return Guard(kept, copies, others if kept else [])
         case Loop():
             copies = [c for b in t.body if (c := replaced(lin, b, values)) is not None]
             return Loop(t.var, tuple(map(new, t.lows)), tuple(map(new, t.highs)), t.parallel, copies)

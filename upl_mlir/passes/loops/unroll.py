@@ -45,6 +45,7 @@ def _unroll(lin: Linear, t: Tree, private: list[Loop], planar: Collection[str]) 
             return out
         case Guard():
             t.body = [new for b in t.body for new in _unroll(lin, b, private, planar)]
+            t.other = [new for b in t.other for new in _unroll(lin, b, private, planar)]
             return [t]
         case _:
             return [t]
@@ -53,7 +54,7 @@ def _unroll(lin: Linear, t: Tree, private: list[Loop], planar: Collection[str]) 
 def _values(lin: Linear, t: Loop, private: list[Loop], planar: Collection[str]) -> range | None:
     """The values of a loop that is to be written out, None for others."""
     lows, highs = [lin.plain(e).constant for e in t.lows], [lin.plain(e).constant for e in t.highs]
-    if None in lows or None in highs:
+    if not lows or not highs or None in lows or None in highs:
         return None
     low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
     if high - low >= MOST or any(p is t for p in private):
@@ -86,7 +87,7 @@ def _expressions(t: Tree) -> Iterable[IndexExpr]:
                 yield from _expressions(b)
         case Guard():
             yield from (c.e for c in t.cons)
-            for b in t.body:
+            for b in (*t.body, *t.other):
                 yield from _expressions(b)
         case Leaf(stmt, env):
             for term, _ in walk(stmt.term):

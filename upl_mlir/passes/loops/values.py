@@ -43,6 +43,8 @@ OVERFLOW, DIVISION, COUNT, NO_INTEGER, OUTSIDE = 1, 2, 3, 4, 5
 """What the status says: integer overflow, integer division by zero, a wrong count, a real without an integer value, an
 index outside a constant array."""
 
+APART = FastMathFlagsAttr([Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZEROS])
+"""As `FAST`, but what is so added is not added in another order."""
 FAST = FastMathFlagsAttr([Flag.REASSOC, Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZEROS])
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -240,13 +242,23 @@ class Values:
             if not dims:
                 return self._tested(t, part, cons, guards, env, acc)
             lows, highs = self.f.limits(cons, dims)
-            few = _few(lows, highs) if self.f.planar else None
+            some = _few(lows, highs, SOME)
+            if some is not None and len(some) >= FEW and not dims[1:] and not guards and self._chains(t):
+                return in_two(dims, some, acc)
+            few = _few(lows, highs, FEW) if self.f.planar else None
             if few is not None:
                 for n in few:
                     acc = written_out(dims, n, acc)
                 return acc
             (out,) = self.code.loop(dims[0], lows, highs, [acc], lambda args: [level(dims[1:], args[0])])
             return out
+
+        def in_two(dims: Sequence[str], some: range, acc: SSAValue) -> SSAValue:
+            """Two chains of half as many sums, as in a net of small layers each waits for the one before."""
+            chains = [acc, self.neutral(t)]
+            for n in some:
+                chains[n % 2] = written_out(dims, n, chains[n % 2])
+            return self.code.add(arith.AddfOp(chains[0], chains[1], APART))
 
         def written_out(dims: Sequence[str], n: int, acc: SSAValue) -> SSAValue:
             """One of a few iterations."""
@@ -259,6 +271,10 @@ class Values:
             return acc
 
         return level(part.dims, start)
+
+    def _chains(self, t: Fold) -> bool:
+        """Whether a fold may be summed in several chains."""
+        return self.f.flags is not None and not self.f.planar and t.gather is Gather.SUM and t.kind.is_float
 
     def _tested(
         self, t: Fold, part: Part, cons: Cons, guards: Sequence[Cons], env: Env, acc: SSAValue
@@ -324,15 +340,17 @@ def identity(gather: Gather, kind: Kind) -> float:
 
 FEW = 4
 """Folds of so many summands are written out where loops round them are to become vectors."""
+SOME = 8
+"""Sums of `FEW` to so many summands are written out as two, which LLVM may reassociate, but not with each other."""
 
 
-def _few(lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> range | None:
-    """The values between bounds if these are numbers, and few."""
+def _few(lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], most: int) -> range | None:
+    """The values between bounds if these are numbers, and at most so many."""
     low, high = ([e.constant for e in bounds] for bounds in (lows, highs))
     if not low or not high or None in low or None in high:
         return None
     first, last = max(n for n in low if n is not None), min(n for n in high if n is not None)
-    return range(first, last + 1) if last - first < FEW else None
+    return range(first, last + 1) if last - first < most else None
 
 
 Writer = Callable[[], Sequence[SSAValue]]

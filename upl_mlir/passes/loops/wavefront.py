@@ -12,19 +12,21 @@ goes back along the wave.  Source: skewing and tiling (Wolfe 1986); Wonnacott 20
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
-from upl_mlir.passes.storage import Array, inverse
+from upl_mlir.passes.storage import Array, Axis, inverse
 from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 STEPS = 16
 """Steps in a block: with rows of some thousands of bytes they stay in the second-level cache."""
 SLOPES = (1, 2)
+CACHE_LINE = 64
+"""Bytes."""
 
 
 @dataclass(eq=False)
@@ -40,47 +42,110 @@ class _Piece:
     cons: Cons = ()
 
 
+@dataclass(eq=False)
+class Phase:
+    """A loop over time in a block: `steps` values of its variable from `first` on, as far as they are the loop's own.
+
+    Phases of one `clock` begin a block at the same time.
+    """
+
+    loop: Loop
+    first: IndexExpr
+    steps: int
+    clock: int = 0
+    skipped: int = 0
+    """The loop runs from so many steps after `first` on."""
+    clamped: bool = False
+    """Whether it may begin before its own first value there."""
+
+
+@dataclass(eq=False)
+class Blocks:
+    """Blocks of steps, ``var`` from 0 to `last`, each with its phases one behind the other in one wave.
+
+    Where a statement of clock 1 reads what one of clock 0 writes, its step in the block minus the writer's lies in `apart`.
+    Arrays `again` are made in each block anew; of their elements only as many rows are kept as are waited for.
+    """
+
+    var: str
+    last: IndexExpr
+    phases: tuple[Phase, ...]
+    apart: tuple[int, int] = (0, 0)
+    again: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class _Place:
     """When a statement runs: time and row by its fields."""
 
     group: int
+    clock: int
     time: IndexExpr
     row: IndexExpr
 
 
-def wavefront(lin: Linear, tree: list[Tree], arrays: Mapping[str, Array], deps: Sequence[Edge]) -> list[Tree]:
-    """The tree with its outermost loops over time tiled, where that is possible.  Changes arrays private to a row's loop."""
+def wavefront(
+    lin: Linear,
+    tree: list[Tree],
+    arrays: dict[str, Array],
+    deps: Sequence[Edge],
+    remade: Mapping[Loop, Blocks] | None = None,
+) -> list[Tree] | None:
+    """The tree with its outermost loops over time tiled, where that is possible.  Changes arrays private to a row's loop.
+
+    Loops of `remade` become the blocks given there, whose arrays get their windows; None if that is not possible.
+    """
+    given = remade or {}
+    boxes = [t.leaf.stmt for t in subtrees(tree) if isinstance(t, Box)]
+    dense = {s.array for s in boxes} | {r.array for s in boxes for r in s.reads}
     out: list[Tree] = []
     for t in tree:
-        new = _Tiler(lin, t, arrays, deps).tiled() if isinstance(t, Loop) and not t.parallel else None
+        new = None
+        if isinstance(t, Loop) and not t.parallel:
+            new = _Tiler(lin, given.get(t) or _blocks(t), arrays, deps, dense).tiled()
+            if new is None and t in given:
+                return None
         out.append(t if new is None else new)
     return out
 
 
-class _Tiler:
-    """Tiles one loop."""
+def _blocks(loop: Loop) -> Blocks:
+    """A loop over time in blocks of `STEPS`."""
+    var = f"{loop.var}b"
+    low = loop.lows[0]
+    last = extremum(Extremum.MIN, [divide(DivKind.FLOORDIV, h - low, IndexExpr.of(STEPS)) for h in loop.highs])
+    return Blocks(var, last, (Phase(loop, low + IndexExpr.of(var) * STEPS, STEPS),))
 
-    def __init__(self, lin: Linear, loop: Loop, arrays: Mapping[str, Array], deps: Sequence[Edge]):
-        self.lin, self.loop, self.arrays = lin, loop, arrays
-        self.found = {leaf.stmt: (leaf, loops) for leaf, loops in leaves([loop])}
+
+class _Tiler:
+    """Tiles one loop, or several that run one behind the other."""
+
+    def __init__(
+        self, lin: Linear, blocks: Blocks, arrays: dict[str, Array], deps: Sequence[Edge], dense: Collection[str]
+    ):
+        self.lin, self.blocks, self.arrays = lin, blocks, arrays
+        self.dense = dense  # arrays that contractions read or write
+        self.loops = [p.loop for p in blocks.phases]
+        self.found = {leaf.stmt: (leaf, loops) for leaf, loops in leaves(self.loops)}
         self.deps = [e for e in deps if e.reader in self.found and e.writer in self.found]
         self.places: dict[Statement, _Place] = {}
         self._after: dict[Statement, list[tuple[Statement, str, int]]] = {}
-        self._rows = [t for t in subtrees(loop.body) if isinstance(t, Loop)]
+        self._rows = [t for loop in self.loops for t in subtrees(loop.body) if isinstance(t, Loop)]
 
     def tiled(self) -> Tree | None:
         """The tiled loop; None if it cannot be tiled, or there is nothing to gain."""
-        loop = self.loop
-        if len(loop.lows) != 1 or not any(len(loops) > 2 for _, loops in self.found.values()):
+        if any(len(loop.lows) != 1 for loop in self.loops):
+            return None
+        if not any(len(loops) > 2 for _, loops in self.found.values()):
             return None  # rows of one element each: nothing to run through the cache
         rows = self._row_fields()
         pieces = None if rows is None else self._pieces(rows)
-        if pieces is None or not self._place(pieces):
+        if rows is None or pieces is None or not self._place(pieces):
             return None
         for slope in SLOPES:
             shifts = self._shifts(slope)
-            if shifts is not None:
+            if shifts is not None and self._windows(rows, slope, shifts):
+                self._pad()
                 return self._emit(pieces, slope, shifts)
         return None
 
@@ -98,13 +163,18 @@ class _Tiler:
             return None
         return {array: found.most_common(1)[0][0] for array, found in votes.items()}
 
-    def _pieces(self, rows: Mapping[str, str]) -> list[_Piece] | None:
-        out: list[_Piece] = []
-        for group, child in enumerate(self.loop.body):
-            made = self._of_child(group, child, rows, ())
-            if made is None:
-                return None
-            out += made
+    def _pieces(self, rows: Mapping[str, str]) -> list[list[_Piece]] | None:
+        """The pieces of each phase."""
+        out: list[list[_Piece]] = []
+        group = 0
+        for loop in self.loops:
+            out.append([])
+            for child in loop.body:
+                made = self._of_child(group, child, rows, ())
+                if made is None:
+                    return None
+                out[-1] += made
+                group += 1
         return out
 
     def _of_child(self, group: int, child: Tree, rows: Mapping[str, str], cons: Cons) -> list[_Piece] | None:
@@ -127,7 +197,7 @@ class _Tiler:
             if all(_step(e, child.var) is not None for e in env):
                 out.append(_Piece(group, child.var, child.lows, child.highs, [item], cons))
                 continue
-            inner = {l.var for _, loops in inside for l in loops} | {child.var, self.loop.var}
+            inner = {l.var for _, loops in inside for l in loops} | {child.var, *(l.var for l in self.loops)}
             if len(set(env)) == 1 and not env[0].names & inner:  # one row
                 out.append(_Piece(group, None, (env[0],), (env[0],), [_with(child, [item])], cons))
                 continue
@@ -145,17 +215,19 @@ class _Tiler:
             return None
         return _with(item, [_with(outer, item.body)])
 
-    def _place(self, pieces: Sequence[_Piece]) -> bool:
+    def _place(self, pieces: Sequence[Sequence[_Piece]]) -> bool:
         """When each statement runs, by its fields; False if that is no simple function of them."""
-        for p in pieces:
-            if any(self.loop.var in e.names for e in (*p.lows, *p.highs)):
-                return False
-            for leaf, _ in leaves(p.body):
-                time = inverse(leaf, self.loop.var)
-                row = p.lows[0] if p.var is None else inverse(leaf, p.var)
-                if time is None or row is None:
+        for phase, own in zip(self.blocks.phases, pieces, strict=True):
+            var = phase.loop.var
+            for p in own:
+                if any(var in e.names for e in (*p.lows, *p.highs)):
                     return False
-                self.places[leaf.stmt] = _Place(p.group, time, row)
+                for leaf, _ in leaves(p.body):
+                    time = inverse(leaf, var)
+                    row = p.lows[0] if p.var is None else inverse(leaf, p.var)
+                    if time is None or row is None:
+                        return False
+                    self.places[leaf.stmt] = _Place(p.group, phase.clock, time, row)
         return set(self.places) == set(self.found)
 
     # -- shifts ---------------------------------------------------------------------------------------------------------
@@ -163,12 +235,10 @@ class _Tiler:
         """By how much each group's rows run ahead, for a wave of this slope; None if none is found."""
         needed: list[tuple[int, int, int]] = []  # later, earlier, how far apart at least
         for e in self.deps:
-            w, r = self.places[e.writer], self.places[e.reader]
-            apart = r.row + r.time * slope - (w.row + w.time * slope).substitute(e.index)
-            lo, _ = self.lin.bounds(e.cons, self.lin.plain(apart))
+            lo, _ = self._apart(e, slope)
             if lo is None:
                 return None
-            needed.append((r.group, w.group, -lo))
+            needed.append((self.places[e.reader].group, self.places[e.writer].group, -lo))
         for o, r, cons, later in self._reuses:
             apart = (o.row + o.time * slope).substitute(later) - (r.row + r.time * slope)
             lo, _ = self.lin.bounds(cons, self.lin.plain(apart))
@@ -185,11 +255,49 @@ class _Tiler:
                 return shifts
         return None
 
+    def _apart(self, e: Edge, slope: int) -> tuple[int | None, int | None]:
+        """By how many waves, shifts aside, a read comes after the write: the least and the greatest number."""
+        w, r = self.places[e.writer], self.places[e.reader]
+        if w.clock == r.clock:
+            written = (w.row + w.time * slope).substitute(e.index)
+            return self.lin.bounds(e.cons, self.lin.plain(r.row + r.time * slope - written))
+        lo, hi = self.lin.bounds(e.cons, self.lin.plain(r.row - w.row.substitute(e.index)))
+        least, most = self.blocks.apart
+        return (None if lo is None else lo + least * slope), (None if hi is None else hi + most * slope)
+
+    def _windows(self, rows: Mapping[str, str], slope: int, shifts: Mapping[int, int]) -> bool:
+        """Give the arrays that are made again a place for as many rows as are waited for; False if that number is not found.
+
+        Row i takes the place of row i - n when the last read of that is over: its write comes at least one wave later.
+        """
+        for name in self.blocks.again:
+            mine = [s for s in self.found if s.array == name]
+            ahead = {s: self._ahead(s, rows[name]) for s in mine}  # of the row's number, shifts aside
+            first = min((shifts[self.places[s].group] + n for s, n in ahead.items() if n is not None), default=0)
+            size = 1
+            for e in self.deps:
+                if e.writer.array == name:
+                    own, (_, most) = ahead[e.writer], self._apart(e, slope)
+                    if own is None or most is None:
+                        return False
+                    size = max(size, most + own + shifts[self.places[e.reader].group] - first + 1)
+            a = self.arrays[name]
+            at = mine[0].fields.index(rows[name])
+            axes = (replace(x, extent=IndexExpr.of(size), modulus=size) if x.at == at else x for x in a.axes)
+            self.arrays[name] = replace(a, axes=tuple(axes))
+        return True
+
+    def _ahead(self, s: Statement, field: str) -> int | None:
+        """By how much the row at which a statement runs is more than the field of its array; None if it is no number."""
+        row = self.places[s].row
+        return 0 if not row.names & set(s.fields) else (row - IndexExpr.of(field)).constant
+
     @cached_property
     def _reuses(self) -> list[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
         """Where an element's place is given to another one after a read: places of writer and reader, constraints over the
         reader's names, and the new element's index."""
-        return [found for e in self.deps for found in self._overwritten(e)]
+        again = set(self.blocks.again)
+        return [found for e in self.deps if e.writer.array not in again for found in self._overwritten(e)]
 
     def _overwritten(self, e: Edge) -> Iterator[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
         for other, field, step in self._successors(e.writer):
@@ -207,12 +315,13 @@ class _Tiler:
         for other, (leaf, _) in self.found.items() if array is not None else ():
             if other.array != w.array or array is None:
                 continue
-            field = next(f for f in other.fields if _step(leaf.env.get(f), self.loop.var) is not None)
+            var = self.found[other][1][0].var
+            field = next(f for f in other.fields if _step(leaf.env.get(f), var) is not None)
             axis = next((a for a in array.axes if a.at == other.fields.index(field)), None)
             window = 1 if axis is None else axis.modulus
             if window is None:
                 continue
-            step = (_step(leaf.env[field], self.loop.var) or 0) * window
+            step = (_step(leaf.env[field], var) or 0) * window
             later = {field: IndexExpr.of(field) + step}
             cons = (*w.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons))
             if self.lin.feasible(self.lin.tidy(cons)):
@@ -220,36 +329,87 @@ class _Tiler:
         return out
 
     # -- the loops --------------------------------------------------------------------------------------------------------
-    def _emit(self, pieces: Sequence[_Piece], slope: int, shifts: Mapping[int, int]) -> Tree:
-        loop = self.loop
+    def _pad(self) -> None:
+        """Let the rows of grids begin such that the longest loop along them begins at a cache line."""
+        for name in dict.fromkeys(s.array for s in self.found if s.array not in self.dense):
+            a = self.arrays.get(name)
+            if a is None or a.loop is not None or len(a.axes) < 2 or self.lin.plain(a.axes[-1].extent).constant is not None:
+                continue
+            axis = a.axes[-1]
+            begins = [n for s in self.found if s.array == name and (n := self._begin(s, axis)) is not None]
+            if begins:
+                line = CACHE_LINE // a.kind.bytes
+                padded = replace(axis, lead=-max(begins) % line, line=line)
+                self.arrays[name] = replace(a, axes=(*a.axes[:-1], padded))
+
+    def _begin(self, s: Statement, axis: Axis) -> int | None:
+        """Where along an axis the innermost loop round a statement begins, if it is a long one along it."""
+        leaf, loops = self.found[s]
+        inner, e = loops[-1], leaf.env[s.fields[axis.at]]
+        if _step(e, inner.var) != 1 or not self._long(inner.lows, inner.highs):
+            return None
+        return (e.substitute({inner.var: inner.lows[0]}) - axis.lower).constant
+
+    def _long(self, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> bool:
+        """Whether a loop has many iterations, as far as is known."""
+        return all(self.lin.bounds((), h - b)[1] is None for h in highs for b in lows)
+
+    def _emit(self, pieces: Sequence[Sequence[_Piece]], slope: int, shifts: Mapping[int, int]) -> Tree:
         for a in self._private():
             a.loop = None  # rows run one after the other now: one copy will do
-        block, wave = f"{loop.var}b", f"{loop.var}w"
-        first = loop.lows[0] + IndexExpr.of(block) * STEPS
-        steps = extremum(Extremum.MIN, [divide(DivKind.FLOORDIV, h - loop.lows[0], IndexExpr.of(STEPS)) for h in loop.highs])
+        wave = f"{self.blocks.var.removesuffix('b')}w"
+        every = [p for own in pieces for p in own]
+        least = self._extreme([b + shifts[p.group] for p in every for b in p.lows[:1]], Extremum.MIN)
+        most = self._extreme([b + shifts[p.group] for p in every for b in p.highs[:1]], Extremum.MAX)
+        times = [self._times(*both, wave, slope, shifts) for both in zip(self.blocks.phases, pieces, strict=True)]
+        steps = max(p.steps for p in self.blocks.phases)
+        waves = Loop(wave, (least,), (most + slope * (steps - 1),), False, list(times))
+        return Loop(self.blocks.var, (IndexExpr(),), (self.blocks.last,), False, [waves])
+
+    def _times(
+        self, phase: Phase, pieces: Sequence[_Piece], wave: str, slope: int, shifts: Mapping[int, int]
+    ) -> Loop:
+        """The steps of a phase that have a row in a wave."""
+        loop, first, n = phase.loop, phase.first, IndexExpr.of(slope)
         least = self._extreme([b + shifts[p.group] for p in pieces for b in p.lows[:1]], Extremum.MIN)
         most = self._extreme([b + shifts[p.group] for p in pieces for b in p.highs[:1]], Extremum.MAX)
         at = IndexExpr.of(wave) - (IndexExpr.of(loop.var) - first) * slope
-        n = IndexExpr.of(slope)
-        lows = (first, first + divide(DivKind.CEILDIV, IndexExpr.of(wave) - most, n))
-        highs = (*loop.highs, first + (STEPS - 1), first + divide(DivKind.FLOORDIV, IndexExpr.of(wave) - least, n))
-        body: list[Tree] = []
+        lows = (first + phase.skipped, first + divide(DivKind.CEILDIV, IndexExpr.of(wave) - most, n))
+        if phase.clamped:
+            lows = (*loop.lows, *lows)
+        highs = (*loop.highs, first + (phase.steps - 1), first + divide(DivKind.FLOORDIV, IndexExpr.of(wave) - least, n))
+        body: list[Guard] = []
+        inner: Cons = ()
         for p in pieces:
             row = at - shifts[p.group]
             cons = (*p.cons, *(Con(row - b) for b in p.lows), *(Con(b - row) for b in p.highs))
             if p.var is None:
                 cons = (*p.cons, Con(row - p.lows[0], True))
+            elif not p.cons and self._long(p.lows, p.highs):
+                inner += cons
             row_of = {} if p.var is None else {p.var: row}
-            copies = [replaced(self.lin, t, row_of) for t in p.body]
-            made: Tree = Guard(cons, [t for t in copies if t is not None])
-            last = body[-1] if body else None
-            if isinstance(last, Guard) and isinstance(made, Guard) and last.cons == made.cons:
-                last.body += made.body
+            copies = [t for t in (replaced(self.lin, t, row_of) for t in p.body) if t is not None]
+            if body and body[-1].cons == cons:
+                body[-1].body += copies
             else:
-                body.append(made)
-        time = Loop(loop.var, lows, highs, False, body)
-        waves = Loop(wave, (least,), (most + slope * (STEPS - 1),), False, [time])
-        return Loop(block, (IndexExpr(),), (steps,), False, [waves])
+                body.append(Guard(cons, copies))
+        return Loop(loop.var, lows, highs, False, self._inner_first(body, self.lin.minimal(inner, self.lin.params)))
+
+    def _inner_first(self, body: list[Guard], inner: Cons) -> list[Tree]:
+        """Guarded pieces with one test for the inner rows, where most of the tests need not be made."""
+        if len(body) < 2 or not inner:
+            return list(body)
+        known = (*self.lin.params, *inner)
+        here: list[Tree] = []
+        elsewhere: list[Tree] = []
+        for g in body:
+            if self.lin.feasible((*known, *g.cons)):
+                left = tuple(c for c in g.cons if not self.lin.implies(known, c))
+                copies = [t for t in (replaced(self.lin, t, {}) for t in g.body) if t is not None]
+                here += [Guard(left, copies)] if left else copies
+            if any(self.lin.feasible((*self.lin.params, *g.cons, n)) for c in inner for n in c.negated()):
+                elsewhere.append(g)
+        return [Guard(inner, here, elsewhere)]
 
     def _private(self) -> list[Array]:
         """The arrays that one of the loops over rows had for itself."""

@@ -1,0 +1,64 @@
+"""Arrows whose source follows from their target in a roundabout way: native code reads the right element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+QUOTIENTS = """program quotients
+input Y<p> in 0<=p<12 { -> C.x<(p floordiv 2) floordiv 3,(p floordiv 2) mod 3,(p mod 2) mod 2,(p mod 2) floordiv 2> }
+output R<c,q,g,h>
+node C<c,q,g,h> { in x; x*x -> R }
+"""
+MIXED = """program mixed
+input X<t,d> in 0<=t<=2, 0<=d<=t { if !(0<=t-2 && d<=t-2): -> A.x<3*d+t>
+  if 0<=t-2 && d<=t-2: 2.0*X -> A.x<3*d+t> }
+output R<g>
+node A<g> { in x; x+1.0 -> R }
+"""
+CASES = """program cases
+param n >= 1
+const N[-1:1] = [1, 3, 2]
+input X<d,j,m> in 1<=d<=n, -1<=j<=1, 0<=m<=N[j]-1 { if m==N[j]-1: -> B.x<d,j> }
+output R<d,j>
+node B<d,j> { in x; 3.0*x -> R }
+"""
+ODD = """program odd
+param n >= 1
+input Z<h> in h mod 2==1, -n<=(h-1) floordiv 2<=n { -> C.x<(h-1) floordiv 2> }
+output R<l>
+node C<l> { in x; x*x -> R }
+"""
+NEGATIVE = """program negative
+input X<p> in -9<=p<9 { if p<0: X -> C.x<(p floordiv 3) floordiv 2,(p floordiv 3) mod 2,p mod 3>
+  if p>=0: -X -> C.x<(p floordiv 3) floordiv 2,(p floordiv 3) mod 2,p mod 3> }
+output R<a,b,c>
+node C<a,b,c> { in x; x-1.0 -> R }
+"""
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+@pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, NEGATIVE], ids=lambda t: t.split()[1])
+def test_the_source_is_found(text: str, gather: str) -> None:
+    p = upl.load(text)
+    params = dict.fromkeys(p.params, 3)
+    arrays = {n: np.random.default_rng(1).standard_normal(v.shape(**params)) for n, v in p.inputs.items()}
+    expected = upl.compile(p, gather="ordered")(**arrays, **params)
+    found = upl.compile(p, engine="native", gather=gather)(**arrays, **params)
+    assert expected.keys() == found.keys()
+    for name, values in expected.items():
+        assert np.any(values)
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_what_does_not_follow_is_refused() -> None:
+    """Which of the summands sends is decided by data."""
+    text = """program data
+input X<i> in 0<=i<4 { if X>0.5: -> A.x<i floordiv 4> }
+output R<i>
+node A<i> in 0<=i<1 { in x; x -> R }
+"""
+    with pytest.raises(upl.UplError, match=r"UPL13|UPL1821"):
+        upl.compile(upl.load(text), engine="native")(X=np.ones(4))
