@@ -21,7 +21,7 @@ from upl_mlir.explore.energy import energy
 from upl_mlir.explore.job import Job, Outcome, Task, bind, run_task
 from upl_mlir.explore.records import Records, versions
 from upl_mlir.explore.reference import reference_lines
-from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.machine import Machine, Matching, Network, Organisation, Topology
 from upl_mlir.hw.synth.figures import Figures, figures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,14 +42,18 @@ class Case:
     """Tokens of backing memory of each core's token queue; records of that of its store, too."""
     records: int = 1024
     """Records of each core's store, if it is `hashed`."""
+    ways: int = 4
     entries: int = 1024
     """Entries of each core's associative memory, if it is `cam`."""
 
 
 CASES = (
     Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
-    Case("mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]}, entries=4096),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 15, 8192),
+    Case(
+        "mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]},
+        records=4096, entries=4096,
+    ),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 16, 8, 8192),
 )
 DIRECT_CAPACITY = 8192
 """`direct` and `cam` have no backing memory.  More comparators than a few hundred can be simulated, but hardly built."""
@@ -60,9 +64,10 @@ def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: DIRECT_CAPACITY}
     capacity = capacities[organisation]
     matching = Matching(
-        organisation=organisation, capacity=capacity, spill_capacity=case.queue, queue_capacity=case.queue
+        organisation=organisation, capacity=capacity, ways=case.ways, spill_capacity=case.queue, queue_capacity=case.queue
     )
-    return Machine(name=organisation.value, cores=cores, matching=matching)
+    network = Network(topology=Topology.CROSSBAR)
+    return Machine(name=organisation.value, cores=cores, matching=matching, network=network)
 
 
 class Table:
@@ -93,8 +98,11 @@ class Table:
         graph = dependences(program, bound, dense, Machine().execution)
         sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
         counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
-        queue = f", {case.records:,} records, {case.queue:,} in each backing memory" if case.records != 1024 else ""
-        lines = [f"`examples/{case.file}`, {sizes}; {counts}{queue}.", ""]
+        lines = [
+            f"`examples/{case.file}`, {sizes}; {counts}. Stores of each core: `hashed` {case.records:,} records in",
+            f"{case.ways} ways, `cam` {case.entries:,}, `direct` {DIRECT_CAPACITY:,}; {case.queue:,} tokens and records in",
+            "each backing memory; crossbar.", "",
+        ]  # fmt: skip
         lines += _markdown([
             ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
             ["ideal dataflow", *([str(graph.ideal)] * 4)],
@@ -112,7 +120,7 @@ class Table:
                 outcome = self.run(job, case, wanted)
                 label = [organisation.value, str(cores)]
                 if outcome.stats is None:
-                    rows.append([*label, "not there yet", *([""] * (len(head) - 3))])
+                    rows.append([*label, "–", *([""] * (len(head) - 3))])
                     missing.append(f"- {organisation.value}, {cores}: {(outcome.error or '').splitlines()[0]}")
                     continue
                 stats = outcome.stats
@@ -122,7 +130,7 @@ class Table:
         lines += ["", *_markdown(rows)]
         if len(causes) > 1:
             lines += ["", "Where the core-cycles of the two units went:", "", *_markdown(causes)]
-        return [*lines, "", "Not there yet, and why:", "", *missing] if missing else lines
+        return [*lines, "", "No figure, and why:", "", *missing] if missing else lines
 
     def run(self, job: Job, case: Case, wanted: Machine) -> Outcome:
         """A cell: kept, run now, or left out."""
@@ -153,7 +161,7 @@ class Table:
                              matching=Matching(organisation=organisation, capacity=capacity))  # fmt: skip
             found = self.figures(wanted)
             if isinstance(found, str):
-                rows.append([f"{organisation.value}, {capacity} entries", "not there yet", *([""] * 5)])
+                rows.append([f"{organisation.value}, {capacity} entries", "–", *([""] * 5)])
                 missing.append(f"- {organisation.value}: {found}")
                 continue
             for part in found.parts:
@@ -162,12 +170,12 @@ class Table:
                 core = f"{part.name}, {organisation.value}, {capacity} entries"
                 name = "network of 4, ring" if part.name.startswith("network") else core
                 a = part.area
-                mhz = f"{part.timing.fmax_mhz:.1f}" if part.timing is not None else "not there yet"
+                mhz = f"{part.timing.fmax_mhz:.1f}" if part.timing is not None else "–"
                 rows.append([name, *map(str, (a.luts, a.lut4, a.ff, a.block_ram, a.dsp)), mhz])
             if all(p.timing is None for p in found.parts) and not self.clock:
                 missing.append(f"- MHz of {organisation.value}: place and route was not asked for (`--nextpnr`)")
         lines += _markdown(rows)
-        return [*lines, "", "Not there yet, and why:", "", *missing] if missing else lines
+        return [*lines, "", "No figure, and why:", "", *missing] if missing else lines
 
     def figures(self, wanted: Machine) -> Figures | str:
         """The figures of a machine, or why there are none."""

@@ -17,7 +17,7 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import endpoints, program_of
 from upl_mlir.origin import key_of_text
-from upl_mlir.pipeline import TANGENT, passes_of, run, verify
+from upl_mlir.pipeline import TANGENT, passes_of, verify
 from upl_mlir.ports import PortView, require_arrays
 from upl_mlir.program import Program, differentiated, made_or_known
 
@@ -140,7 +140,7 @@ def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
 def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
     return p.derived(
         ("tangent", repr(of), *wrt),
-        lambda module: run(module, passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}})),
+        lambda: passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}}),
     )
 
 
@@ -167,7 +167,7 @@ def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | N
     if hi is not None and not isinstance(bounds, tuple):
         hi = hi - 1 if isinstance(hi, int) else f"({hi})-1"
     step = BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)
-    return p.expanded().derived(("batch", repr((_names(ports), field, lo, hi))), lambda module: run(module, [step]))
+    return p.expanded().derived(("batch", repr((_names(ports), field, lo, hi))), lambda: [step])
 
 
 def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots: int | None = None) -> Program:
@@ -182,7 +182,7 @@ def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots
     from upl_mlir.passes.checkpoint import CheckpointPass
 
     step = CheckpointPass(along=along, every=every, snapshots=snapshots)
-    return g.expanded().derived(("checkpoint", repr((along, every, snapshots))), lambda module: run(module, [step]))
+    return g.expanded().derived(("checkpoint", repr((along, every, snapshots))), lambda: [step])
 
 
 @dataclass(frozen=True)

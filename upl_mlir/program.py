@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import Sources, UplError
 from upl_mlir.dialects.upl import ProgramOp
@@ -13,7 +14,7 @@ from upl_mlir.dialects.upl.facts import Facts, facts_of
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.origin import Origin, key_of_derived, known
 from upl_mlir.passes.check import Report
-from upl_mlir.pipeline import GRADIENT, passes_of, run
+from upl_mlir.pipeline import GRADIENT, passes_of, run, verify
 from upl_mlir.ports import PortView
 
 
@@ -111,13 +112,19 @@ class Program:
         """An independent copy."""
         return Program(self._read_module().clone(), self.sources)
 
-    def derived(self, how: Sequence[str], derive: Callable[[ModuleOp], object]) -> Program:
-        """The program that `derive` makes of a copy's module; `how` says in words what it does, with all its options."""
+    def derived(self, how: Sequence[str], passes: Callable[[], Iterable[ModulePass]]) -> Program:
+        """The program that passes make of a copy; `how` says in words what they do, with all their options.
+
+        It is verified at the end; before, where somebody may have changed it.
+        """
         parent = self._origin
 
         def finished(module: ModuleOp) -> ModuleOp:
             with self.errors():
-                derive(module)
+                if parent is None:
+                    verify(module)
+                run(module, passes(), verify_each=False)
+                verify(module)
             return module
 
         if parent is None:
@@ -185,5 +192,5 @@ def differentiated(p: Program, of: str | None, wrt: Sequence[str]) -> Program:
     """The program with derivatives added; without `of`, with its `adjoint of` directives expanded.  Raises UplError."""
     return p.derived(
         ("gradient", repr(of), *wrt),
-        lambda module: run(module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt)}})),
+        lambda: passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt)}}),
     )

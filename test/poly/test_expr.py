@@ -151,6 +151,21 @@ def test_substitution_is_evaluation_of_the_inner_first(expression, env, inner):
     assert e.names <= set(NAMES) and ("i" in e.names or replaced == e)
 
 
+@pytest.mark.parametrize(
+    ("expression", "value", "wanted"),
+    [
+        ("(3*n-e-2) floordiv 3", "3*n-3*e-2", "e"), ("(e-1) floordiv 2", "2*e+1", "e"), ("min(e, n)", "n", "n"),
+        ("min(e, f-1)", "f-1", "f-1"), ("max(e+1, f)", "f-1", "f"), ("(4*e) floordiv 2", "e+1", "2*e+2"),
+        ("N[(2*e) floordiv 2]", "e+1", "N[e+1]"), ("((e-1) floordiv 2) floordiv 3", "6*e+1", "e"),
+    ],
+)  # fmt: skip
+def test_a_name_is_replaced_once(expression: str, value: str, wanted: str) -> None:
+    """Also where a quotient or minimum becomes simple by it: what is left of it may be the same name, meant already."""
+    assert str(parse_index(expression).substitute({"e": parse_index(value)})) == wanted
+    where = parse_formula(f"{expression} >= 0").substitute({"e": parse_index(value)})
+    assert where == parse_formula(f"{wanted} >= 0")
+
+
 @given(FORMULAS, ENVIRONMENTS, EXPRESSIONS)
 def test_substitution_in_a_formula(formula, env, inner):
     f, _ = formula

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,11 +116,42 @@ def _load(
     return loaded, found
 
 
-@functools.cache
+_of_library: dict[tuple[str, TileFormat, target.Machine], target.Loaded] = {}
+_compiling = threading.RLock()
+
+
 def _shared(name: str, f: TileFormat, machine: target.Machine) -> target.Loaded:
     """A function of the library; it stays for the life of the process."""
-    needs = [_shared(other, f, machine) for other in SHARED[name].needs]
-    return _load(modules(name, f), machine, symbol(name, f), needs, cache=True)[0]
+    with _compiling:  # one at a time: the other thread then finds it
+        key = (name, f, machine)
+        if key not in _of_library:
+            needs = [_shared(other, f, machine) for other in SHARED[name].needs]
+            _of_library[key] = _load(modules(name, f), machine, symbol(name, f), needs, cache=True)[0]
+        return _of_library[key]
+
+
+class Ahead:
+    """Compiles the library's functions while Python works on a program that may need them; LLVM needs no lock of Python's.
+
+    A program that turns out not to need them waits for one of them at most.
+    """
+
+    def __init__(self, f: TileFormat, machine: target.Machine):
+        self._wanted = set(SHARED)
+        self._f, self._machine = f, machine
+        threading.Thread(target=self._work, name="upl-library").start()  # no daemon: LLVM must not outlive exit
+
+    def _work(self) -> None:
+        for name in sorted(SHARED, key=lambda n: n != "gemm"):  # the largest first
+            if name in self._wanted:
+                try:
+                    _shared(name, self._f, self._machine)
+                except RuntimeError:  # it comes again where the function is needed
+                    return
+
+    def only(self, names: Iterable[str]) -> None:
+        """Leave out the functions that are not among `names`."""
+        self._wanted &= set(names)
 
 
 def compile_module(

@@ -31,6 +31,12 @@
 #define MAX_SLOTS 256     /* slots of a call that live on the stack */
 #define LONG_CALL_NS 20000
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define HOT __attribute__((optimize("O2"))) /* the rest is compiled with -O1: whoever calls for the first time waits for it */
+#else
+#define HOT
+#endif
+
 typedef int64_t (*Entry)(int64_t *slots);
 
 #include "call_pool.h"
@@ -199,7 +205,7 @@ static PyObject *call_scalar(PyObject *self, PyObject *const *args, Py_ssize_t g
 
 /* The same where all numbers are doubles: cells and slots stand ready.  Between the first cell and the last result no Python
    code runs and the GIL is held, so one set of them is enough. */
-static PyObject *call_doubles(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names) {
+HOT static PyObject *call_doubles(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names) {
     Kernel *k = (Kernel *)self;
     double *cells = k->cells;
     if (given != k->inputs || names) return call_scalar(self, args, given, names);

@@ -66,7 +66,7 @@ def build() -> Extension:
         return Extension(None, "no C compiler found (cc, gcc or clang)")
     suffix: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
     folders = (f"-I{folder}" for folder in (include, np.get_include(), SOURCE.parent))
-    command = [*compiler, "-O2", "-std=c11", "-shared", "-fPIC", "-pthread", *folders]
+    command = [*compiler, "-O1", "-std=c11", "-shared", "-fPIC", "-pthread", *folders]
     depends = (sys.version, np.__version__, *(h.read_bytes() for h in HEADERS))
     try:
         module = load_library("call", suffix, command, SOURCE.read_bytes(), ".c", _load, depends)

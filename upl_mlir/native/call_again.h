@@ -58,7 +58,7 @@ static int overlapping(const Again *g, const int64_t *slots) {
 
 /* run({name: array}[, out]) -> {name: array}, the status if it is not 0, or None for a call that differs.  `out` are arrays
    for some of the results, as a dictionary; the others are new. */
-static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+HOT static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     Again *g = (Again *)self;
     PyObject *arrays = n > 0 ? args[0] : NULL, *out = n > 1 && args[1] != Py_None ? args[1] : NULL;
     PyObject *held[MAX_CELLS], *results = NULL, *answer = NULL, *before = NULL;

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.quota import TooComplex, limited
-from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.sets import PolyContext, PSet
 
 Array = NDArray[Any]
 
@@ -150,6 +150,10 @@ class NativeEngine:
     def program(self) -> ProgramOp:
         """The program; made now if nothing needed it so far."""
         return self._source.read()
+
+    @cached_property
+    def _context(self) -> PolyContext:
+        return poly_context(self.program)
 
     # -- calls ----------------------------------------------------------------------------------------------------------
     def __call__(
@@ -331,8 +335,7 @@ class NativeEngine:
         return tuple(map(number, layout.lower)), tuple(max(0, number(e)) for e in layout.shape)
 
     def _number(self, e: IndexExpr, params: Mapping[str, int]) -> int:
-        ctx = poly_context(self.program)
-        return e.evaluate({**ctx.constants, **params}, ctx.read)
+        return e.evaluate({**self._context.constants, **params}, self._context.read)
 
     def _check_storage(self, params: Mapping[str, int]) -> int:
         """The bytes of outputs and arrays between.  Raises UplError (UPL1827) if they would not fit, before any is made."""
@@ -374,9 +377,9 @@ class NativeEngine:
     def stats(self) -> Stats:
         """What the last run did."""
         counts = self._counts()
-        at = {**poly_context(self.program).constants, **self.bound}
+        at = {**self._context.constants, **self.bound}
         known = at.keys() >= set(self._params)  # not before the first run
-        read = poly_context(self.program).read
+        read = self._context.read
         values = {n: None if e is None or not known else e.evaluate(at, read) for n, e in counts.items()}
         ends = endpoints(self.program)
         firings = {n: values[n] for n, op in ends.items() if isinstance(op, NodeOp)}

@@ -9,12 +9,11 @@ would multiply it, and it is read where it stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from upl_mlir.native import results
 from upl_mlir.native.tables import GLUE, SLACK, consecutive, entry, function, group_size, runs
 from upl_mlir.native.text import Code
-from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes
+from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, splat
 
 KC, NC = 256, 1024
 """Extent of a cache block along k and n."""
@@ -38,11 +37,11 @@ class Panels:
         """Where each part begins; "end" is the size of all."""
         f = self.f
         rows, vectors = f.tile
-        mc, width, high = rows_of_block(f), vectors * f.lanes, results.height(f)
+        mc, width = rows_of_block(f), vectors * f.lanes
         sizes = {
             "am": (mc + SLACK) * 8, "cm": (mc + SLACK) * 8, "bn": (NC + SLACK) * 8, "cn": (NC + SLACK) * 8,
             "ak": (LONG + SLACK) * 8, "bk": (LONG + SLACK) * 8, "count": rows * 8, "rows": rows * 8,
-            "edge": high * width * f.bytes, "turned": high * width * f.bytes,
+            "own": (mc + SLACK) * width * f.bytes, "spare": f.lanes * f.bytes,
             "a": mc * KC * f.bytes, "b": (NC + width) * KC * f.bytes,
         }  # fmt: skip
         out, at = dict[str, int](), 0
@@ -54,52 +53,66 @@ class Panels:
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile kernel: its rows and vectors, and whether a table says where A's numbers stand (else they have a step).
+    """A tile kernel: its rows and columns, and whether a table says where A's numbers stand (else they have a step).
 
     With a table there are fewer rows: each has a register for its address.
     """
 
     rows: int
-    vectors: int
+    columns: int
     listed: bool
 
     def name(self, f: TileFormat) -> str:
         """The name of the function."""
-        return f"upl.{'list' if self.listed else 'tile'}{self.rows}x{self.vectors}.{f.name}"
+        return f"upl.{'list' if self.listed else 'tile'}{self.rows}x{self.columns}.{f.name}"
+
+    @property
+    def params(self) -> str:
+        """Its last parameters."""
+        if self.listed:
+            return "ptr noalias %along_a, ptr noalias %b, ptr noalias %own, i64 %kept"
+        return "i64 %step_a, ptr %b, ptr %rows_c, i64 %n, i64 %kept"
 
     def declaration(self, f: TileFormat) -> str:
         """Its declaration."""
-        return f"declare void @{self.name(f)}(i64, ptr, ptr, {'ptr' if self.listed else 'i64'}, ptr, ptr, i64, i64)"
+        return f"declare void @{self.name(f)}(i64 %k, ptr %a, ptr %rows_a, {self.params})"
 
 
 def tiles(f: TileFormat, listed: bool) -> list[Tile]:
     """The tile kernels, smaller ones first: whole tiles, and what is left over."""
-    return [
-        Tile(rows, v, listed) for v in range(1, f.tile[1] + 1) for rows in (f.few, f.listed if listed else f.tile[0])
-    ]
+    columns = [v * f.lanes for v in range(1, f.tile[1] + 1)]
+    if listed and f.lanes >= 8:  # few channels: half a vector takes less time
+        columns.insert(0, f.lanes // 2)
+    return [Tile(rows, n, listed) for n in columns for rows in (f.few, f.listed if listed else f.tile[0])]
 
 
 def tile(f: TileFormat, t: Tile) -> str:
     """``tile(k, a, rows_a, step_a, b, rows_c, n, kept)``: adds a product to one tile of C.
 
-    The numbers of A stand at a + rows_a[r] + k·step_a, or at a + rows_a[r] + step_a[k] if they are listed, B is a packed
-    panel, row r of C begins at the address rows_c[r], and has n numbers, of which the first `kept` are added to; the others
-    are written anew.
+    The numbers of A stand at a + rows_a[r] + k·step_a, B is a packed panel, row r of C begins at the address rows_c[r], and
+    has n numbers, of which the first `kept` are added to; the others are written anew.
+
+    ``list(k, a, rows_a, along_a, b, own, kept)``: the same for A at a + rows_a[r] + along_a[k], and a tile of our own.
     """
     c = Code()
-    targets = [c.let(f"load ptr, ptr {c.at('%rows_c', str(r), 'ptr')}") for r in range(t.rows)]
+    width, vectors = f.tile[1] * f.lanes, -(-t.columns // f.lanes)
+    name, f = t.name(f), replace(f, lanes=min(t.columns, f.lanes))
     sources = [c.at("%a", entry(c, "%rows_a", str(r)), f.real) for r in range(t.rows)]
-    masks = [first_lanes(c, f, c.sub("%n", str(v * f.lanes))) for v in range(t.vectors)]
+    if t.listed:
+        targets = [c.at("%own", str(r * width), f.real) for r in range(t.rows)]
+        masks, there = None, [splat(c, f, c.let("icmp ne i64 %kept, 0"), "i1")] * vectors
+    else:
+        targets = [c.let(f"load ptr, ptr {c.at('%rows_c', str(r), 'ptr')}") for r in range(t.rows)]
+        masks, there = (
+            [first_lanes(c, f, c.sub(count, str(v * f.lanes))) for v in range(vectors)] for count in ("%n", "%kept")
+        )
 
     def step(k: str) -> tuple[list[str], str]:
-        at = entry(c, "%step_a", k) if t.listed else c.mul(k, "%step_a")
-        return [c.at(s, at, f.real) for s in sources], c.at("%b", c.mul(k, str(f.tile[1] * f.lanes)), f.real)
+        at = entry(c, "%along_a", k) if t.listed else c.mul(k, "%step_a")
+        return [c.at(s, at, f.real) for s in sources], c.at("%b", c.mul(k, str(width)), f.real)
 
-    there = [first_lanes(c, f, c.sub("%kept", str(v * f.lanes))) for v in range(t.vectors)]
-    accumulate(c, f, t.vectors, "%k", targets, step, masks, padded=True, there=there)
-    step_a = "ptr" if t.listed else "i64"
-    params = f"i64 %k, ptr %a, ptr %rows_a, {step_a} %step_a, ptr %b, ptr %rows_c, i64 %n, i64 %kept"
-    return function(t.name(f), params, c)
+    accumulate(c, f, vectors, "%k", targets, step, masks, padded=True, there=there)
+    return function(name, f"i64 %k, ptr %a, ptr %rows_a, {t.params}", c)
 
 
 def product(f: TileFormat) -> str:
@@ -195,36 +208,38 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], way: _Way, block: tuple
         b = c.at(part["b"], c.mul(jr, kb), f.real)
         cn = c.at(part["cn"], jr, "i64")
         nr = c.least(c.sub(nb, jr), str(width))
-        together = consecutive(c, f, cn, nr, f.tile[1])
+        # what is summed by tables goes to rows of our own, and so does what has no rows in C
+        together = c.let(f"and i1 {way.stepped}, {consecutive(c, f, cn, nr, f.tile[1])}")
         apart = c.let(f"xor i1 {together}, true")
         first_n = entry(c, cn, "0")
         kept = c.let(f"select i1 {added}, i64 {nr}, i64 0")
+        moved = f"ptr %c, ptr {part['cm']}, ptr {cn}, i64 {mb}, i64 {nr}, ptr {part['own']}, ptr {part['spare']}"
+        with c.when(c.let(f"and i1 {apart}, {added}"), "take"):
+            c.do(f"call void @upl.take.{f.name}({moved})")
         with c.loop("0", mb, high, "ir") as ir:
             mr = c.least(c.sub(mb, ir), high)
             cm, am = c.at(part["cm"], ir, "i64"), c.at(part["am"], ir, "i64")
             a = c.let(f"select i1 {way.packed}, ptr {c.at(part['a'], c.mul(ir, kb), f.real)}, ptr {first_k}")
             places = c.let(f"select i1 {way.packed}, ptr {part['count']}, ptr {am}")
-            moved = f"ptr %c, ptr {cm}, ptr {cn}, i64 {mr}, i64 {nr}, ptr {part['edge']}, ptr {part['turned']}"
-            with c.when(c.let(f"and i1 {apart}, {added}"), "take"):
-                c.do(f"call void @upl.take.{f.name}({moved})")
-            with c.loop("0", high, hint="row") as r:
-                # rows that are not there: any row of A will do, and the result goes to a tile of our own
-                there = c.let(f"icmp slt i64 {r}, {mr}")
-                own = c.at(part["edge"], c.mul(r, str(width)), f.real)
-                row = c.at("%c", c.add(entry(c, cm, r), first_n), f.real)
-                direct = c.let(f"and i1 {there}, {together}")
-                c.do(
-                    f"store ptr {c.let(f'select i1 {direct}, ptr {row}, ptr {own}')}, ptr {c.at(part['rows'], r, 'ptr')}"
-                )
+            own = c.at(part["own"], c.mul(ir, str(width)), f.real)
             stepped, listed, ran = c.label("stepped"), c.label("listed"), c.label("ran")
             c.branch(way.stepped, stepped, listed)
-            for label, step in ((stepped, f"i64 {way.step}"), (listed, f"ptr {part['ak']}")):
-                c.begin(label)
-                given = f"i64 {kb}, ptr {a}, ptr {places}, {step}, ptr {b}, ptr {part['rows']}, i64 {nr}, i64 {kept}"
-                _tile(c, f, tiles(f, label == listed), (mr, nr), given, ran)
+            c.begin(stepped)
+            with c.loop("0", str(rows), hint="row") as r:
+                # for rows that are not there, any row of A will do, and the result is not used
+                there = c.let(f"icmp slt i64 {r}, {mr}")
+                row = c.at("%c", c.add(entry(c, cm, r), first_n), f.real)
+                direct = c.let(f"and i1 {there}, {together}")
+                target = c.let(f"select i1 {direct}, ptr {row}, ptr {c.at(own, c.mul(r, str(width)), f.real)}")
+                c.do(f"store ptr {target}, ptr {c.at(part['rows'], r, 'ptr')}")
+            given = f"{way.step}, ptr {b}, ptr {part['rows']}, i64 {nr}, i64 {kept}"
+            _tile(c, f, tiles(f, listed=False), (mr, nr), f"i64 {kb}, ptr {a}, ptr {places}, i64 {given}", ran)
+            c.begin(listed)
+            given = f"{part['ak']}, ptr {b}, ptr {own}, i64 {kept}"
+            _tile(c, f, tiles(f, listed=True), (mr, nr), f"i64 {kb}, ptr {a}, ptr {places}, ptr {given}", ran)
             c.begin(ran)
-            with c.when(apart, "put"):
-                c.do(f"call void @upl.put.{f.name}({moved})")
+        with c.when(apart, "put"):
+            c.do(f"call void @upl.put.{f.name}({moved})")
 
 
 def _tile(c: Code, f: TileFormat, kernels: list[Tile], extent: tuple[str, str], arguments: str, ran: str) -> None:
@@ -233,7 +248,7 @@ def _tile(c: Code, f: TileFormat, kernels: list[Tile], extent: tuple[str, str], 
         larger = None
         if t is not kernels[-1]:
             fits = c.let(f"icmp sle i64 {extent[0]}, {t.rows}")
-            fits = c.let(f"and i1 {fits}, {c.let(f'icmp sle i64 {extent[1]}, {t.vectors * f.lanes}')}")
+            fits = c.let(f"and i1 {fits}, {c.let(f'icmp sle i64 {extent[1]}, {t.columns}')}")
             yes, larger = c.label("fits"), c.label("larger")
             c.branch(fits, yes, larger)
             c.begin(yes)

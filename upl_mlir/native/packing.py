@@ -80,11 +80,14 @@ def _gather(c: Code, f: TileFormat, places: str, j: str, mask: str) -> str:
 
 
 def transpose(c: Code, f: TileFormat, rows: list[str]) -> list[str]:
-    """A square of vectors, transposed: blocks of 1, 2, 4… lanes are exchanged across the diagonal."""
+    """Squares of numbers, side by side in vectors, each transposed: blocks of 1, 2, 4… are exchanged across its diagonal.
+
+    `rows` are as many as a square has, a power of two, at most the lanes of a vector.
+    """
     size = 1
-    while size < f.lanes:
+    while size < len(rows):
         new = list(rows)
-        for i in range(f.lanes):
+        for i in range(len(rows)):
             if i & size:
                 continue
             upper = [lane + f.lanes - size if lane & size else lane for lane in range(f.lanes)]

@@ -62,14 +62,15 @@ def _fill_whole(c: Code, f: TileFormat) -> None:
     with c.loop("1", dims, hint="dim") as i:
         size, *steps = fields(c.sub(c.sub(dims, "1"), i))
         run = c.let(f"load i64, ptr {length}")
-        with c.loop("1", size, hint="copy") as x:
-            begin = c.mul(x, run)
-            offsets = [splat(c, f, c.mul(x, step), "i64") for step in steps]
-            with c.loop("0", run, str(f.lanes), hint="entries") as j:
-                for table, offset in zip(("%first", "%second"), offsets, strict=True):
-                    entries = c.let(f"load {ints}, ptr {c.at(table, j, 'i64')}, align 8")
-                    moved = c.let(f"add {ints} {entries}, {offset}")
-                    c.do(f"store {ints} {moved}, ptr {c.at(table, c.add(begin, j), 'i64')}, align 8")
+        with c.loop("0", run, str(f.lanes), hint="entries") as j:
+            mask = first_lanes(c, f, c.sub(run, j))
+            once = [c.let(f"load {ints}, ptr {c.at(table, j, 'i64')}, align 8") for table in ("%first", "%second")]
+            with c.loop("1", size, hint="copy") as x:
+                place = c.add(c.mul(x, run), j)
+                for table, entries, step in zip(("%first", "%second"), once, steps, strict=True):
+                    moved = c.let(f"add {ints} {entries}, {splat(c, f, c.mul(x, step), 'i64')}")
+                    c.do(f"call void @llvm.masked.store.v{f.lanes}i64.p0({ints} {moved}, ptr align 8 "
+                         f"{c.at(table, place, 'i64')}, <{f.lanes} x i1> {mask})")  # fmt: skip
         c.do(f"store i64 {c.mul(run, size)}, ptr {length}")
 
 

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from upl_mlir.dialects.upl import ProgramOp
+from xdsl.dialects import arith
+
+from upl_mlir.dialects.upl import Gather, ProgramOp, UplType
 from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.native import call, target
-from upl_mlir.native.backend import Kernel, compile_emitted
+from upl_mlir.native.backend import Ahead, Kernel, compile_emitted
 from upl_mlir.native.entry import EmittedModule, emit_module
 from upl_mlir.native.tiles import TileFormat
 from upl_mlir.native.values import Argument
@@ -86,9 +89,16 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
     found = _find(key, machine, threads)
     if found is None:
         program = source.read()
-        require_proved(program)
-        lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
-        emitted = emit_module(lowered.module, machine, threads)
+        ahead = _ahead(program, machine, real, gather)
+        names: set[str] = set()
+        try:
+            require_proved(program)
+            lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
+            emitted = emit_module(lowered.module, machine, threads)
+            names = {name for name, _ in emitted.shared}
+        finally:
+            if ahead is not None:
+                ahead.only(names)
         made = _Made(emitted, lowered.layouts, lowered.scratch)
         store.write(f"{key}.json", _text(made))
         found = _compiled(key, made, machine, threads, found=False)
@@ -96,6 +106,15 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
         store.write(alias, key.encode())
     source.keep()
     return found
+
+
+def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) -> Ahead | None:
+    """The library's functions on their way, if the program adds up reals and multiplies some: products may be among it."""
+    sums = any(p.gather is Gather.SUM and p.type not in (UplType.INT, UplType.BOOL) for n in nodes(program) for p in n.ports)
+    if not sums or not any(isinstance(op, arith.MulfOp) for op in program.walk()):
+        return None
+    number, size = ("float", 4) if real == "f32" else ("double", 8)
+    return Ahead(TileFormat(number, machine.vector_bytes // size, machine.registers, gather == "relaxed"), machine)
 
 
 def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:

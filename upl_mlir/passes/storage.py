@@ -162,13 +162,17 @@ class Storage:
                     return windows, private
                 field, sign, shifts = found
                 late = self._latest(loop, field, sign, shifts, deps)
-                if late is None or late + 1 > MAX_WINDOW or (late and loop.parallel):
+                if late is None:
                     return windows, private
-                size = late
-                if not late or not self._in_place(depth, loop, field, sign, late, writers, deps):
-                    size = late + 1
+                # writers with other shifts write other elements in the same iteration: these are all there at a time
+                reach = late + max(shifts.values()) - min(shifts.values())
+                if reach + 1 > MAX_WINDOW or (reach and loop.parallel):
+                    return windows, private
+                size = reach
+                if not reach or not self._in_place(depth, loop, field, sign, reach, writers, deps):
+                    size = reach + 1
                 windows[field] = size
-                if late:
+                if reach:
                     return windows, private
                 if loop.parallel:
                     private = loop

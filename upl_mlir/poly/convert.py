@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import islpy as isl
@@ -124,7 +125,13 @@ class ToIsl:
         """The set of points that satisfy the formula, by position."""
         body = self.formula(f)
         dims = ",".join(self.dims.values())
-        return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"[{','.join(self.params)}] -> {{ [{dims}] : {body} }}")
+        return _read(f"[{','.join(self.params)}] -> {{ [{dims}] : {body} }}")
+
+
+@lru_cache(maxsize=2048)
+def _read(text: str) -> isl.Set:
+    """The set of a text.  Nine in ten texts come again while a program is differentiated and proved; sets never change."""
+    return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
 
 
 class FromIsl:

@@ -314,9 +314,15 @@ def _rewrite_atom(atom: Atom, leaf: Callable[[Atom], IndexExpr | None]) -> Index
         case Lookup(array, index):
             inner = IndexExpr.of(Lookup(array, index.rewrite(leaf)))
         case Div(kind, num, den):
-            inner = divide(kind, num.rewrite(leaf), den.rewrite(leaf))
+            num, den = num.rewrite(leaf), den.rewrite(leaf)
+            inner = divide(kind, num, den)
+            if inner != IndexExpr.of(Div(kind, num, den)):
+                return inner  # what is left of it has been rewritten, once
         case MinMax(kind, args):
-            inner = extremum(kind, [a.rewrite(leaf) for a in args])
+            new_args = [a.rewrite(leaf) for a in args]
+            inner = extremum(kind, new_args)
+            if inner in new_args:
+                return inner
         case Select(cond, then, other):
             inner = IndexExpr.of(Select(cond.rewrite(leaf), then.rewrite(leaf), other.rewrite(leaf)))
     if inner.terms and len(inner.terms) == 1 and len(inner.terms[0][0]) == 1:

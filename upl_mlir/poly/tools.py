@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import islpy as isl
 
@@ -33,11 +34,17 @@ def permute(s: isl.Set, order: Sequence[int]) -> isl.Set:
     """The set with dimension ``order[i]`` of `s` at place `i`."""
     source = ",".join(f"x{i}" for i in range(len(order)))
     target = ",".join(f"x{i}" for i in order)
-    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{source}] -> [{target}] }}"))
+    return s.apply(_read_map(f"{{ [{source}] -> [{target}] }}"))
 
 
 def as_map(s: isl.Set, n_in: int) -> isl.Map:
     """A set as a map from its first `n_in` dimensions to the rest."""
     dims = [f"x{i}" for i in range(s.dim(DIM))]
     wrap = f"{{ [{','.join(dims)}] -> [[{','.join(dims[:n_in])}] -> [{','.join(dims[n_in:])}]] }}"
-    return s.apply(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, wrap)).unwrap()
+    return s.apply(_read_map(wrap)).unwrap()
+
+
+@lru_cache(maxsize=512)
+def _read_map(text: str) -> isl.Map:
+    """The map of a text: few are needed, but often; maps never change."""
+    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)

@@ -199,9 +199,11 @@ class Core(wiring.Component):
         setting = self._load(m, matching, execution, placer)
         m.d.comb += [queue.used_words.eq(setting.queue_words), queue.cycles.eq(setting.limits.backing_cycles)]
         if isinstance(matching, Matching):
-            m.d.comb += [matching.limits.eq(setting.limits), matching.roomy.eq(activations.level < d.activations // 2)]
+            m.d.comb += matching.limits.eq(setting.limits)
         elif isinstance(matching, CamMatching):
             m.d.comb += matching.last_entry.eq(setting.limits.set_mask)
+        if not isinstance(matching, CamMatching):
+            m.d.comb += matching.roomy.eq(activations.level < d.activations // 2)
 
         m.d.comb += [
             activations.w_data.eq(matching.activation.payload.as_value()),

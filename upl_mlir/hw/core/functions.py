@@ -194,12 +194,15 @@ _HALF_PI = (1.57079637050628662109375, -4.37113882867379e-8, -1.71512451258e-15)
 """pi/2 as a sum of three binary32, each the nearest to what the ones before leave."""
 
 
-def _quadrant(s: Program) -> tuple[int, int, int]:
-    """For an angle: a word whose lowest bits are the quadrant, and sine and cosine of what is left of it.
+def _quadrant(s: Program) -> tuple[int, int, int, int]:
+    """For an angle: the angle, or NaN, with its sign; for its size a word whose lowest bits are the quadrant, and sine and
+    cosine of what is left of it.
 
-    That lies in ±1.06 pi/4: 2/pi as a binary32 is off by 4e-8, which counts when the angle is large.
+    That lies in ±1.06 pi/4: 2/pi as a binary32 is off by 4e-8, which counts when the angle is large. A sine of -0 keeps its
+    sign, as the sign comes last.
     """
-    x = s.select(s.less(s.size(0), LIMIT), 0, s.mul(s.sub(0, 0), float("nan")))
+    angle = s.select(s.less(s.size(0), LIMIT), 0, s.mul(s.sub(0, 0), float("nan")))
+    x = s.size(angle)
     word = s.do(Code.FMC_F32, x, real(_ROUND), s.set(0.6366197723675814))
     k = s.sub(word, _ROUND)
     r = x
@@ -209,29 +212,30 @@ def _quadrant(s: Program) -> tuple[int, int, int]:
     sine = s.fma(s.mul(square, r), s.polynomial(square, (-0.16666651, 0.008331905, -0.00019480266)), r)
     p = s.polynomial(square, (0.041666638, -0.0013886947, 2.4391515e-05))
     cosine = s.do(Code.FMC_F32, s.do(Code.FMC_F32, p, real(-0.5), square), real(1.0), square)
-    return word, sine, cosine
+    return angle, word, sine, cosine
 
 
-def _signed(s: Program, value: int, word: int) -> int:
-    """The value, negative if bit 1 of the word is 1."""
-    sign = s.integer(Code.AND_BOOL, s.integer(Code.SHL_I32, word, Bits(30)), Bits(SIGN))
-    return s.integer(Code.XOR_BOOL, value, sign)
+def _signed(s: Program, value: int, signs: int) -> int:
+    """The value, its sign changed if the highest bit of `signs` is 1."""
+    return s.integer(Code.XOR_BOOL, value, s.integer(Code.AND_BOOL, signs, Bits(SIGN)))
 
 
 def _sin(s: Program) -> None:
-    word, sine, cosine = _quadrant(s)
-    _signed(s, s.select(word, cosine, sine), word)
+    angle, word, sine, cosine = _quadrant(s)
+    signs = s.integer(Code.XOR_BOOL, s.integer(Code.SHL_I32, word, Bits(30)), angle)
+    _signed(s, s.select(word, cosine, sine), signs)
 
 
 def _cos(s: Program) -> None:
-    word, sine, cosine = _quadrant(s)
-    _signed(s, s.select(word, sine, cosine), s.integer(Code.ADD_I32, word, Bits(1)))
+    _, word, sine, cosine = _quadrant(s)
+    next_ = s.integer(Code.ADD_I32, word, Bits(1))
+    _signed(s, s.select(word, sine, cosine), s.integer(Code.SHL_I32, next_, Bits(30)))
 
 
 def _tan(s: Program) -> None:
-    word, sine, cosine = _quadrant(s)
-    sign = s.integer(Code.SHL_I32, word, Bits(31))
-    above = s.integer(Code.XOR_BOOL, s.select(word, cosine, sine), sign)
+    angle, word, sine, cosine = _quadrant(s)
+    signs = s.integer(Code.XOR_BOOL, s.integer(Code.SHL_I32, word, Bits(31)), angle)
+    above = _signed(s, s.select(word, cosine, sine), signs)
     s.div(above, s.select(word, sine, cosine))
 
 

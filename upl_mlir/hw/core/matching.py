@@ -17,20 +17,15 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from upl_mlir.hw.core.front import Front
 from upl_mlir.hw.core.gathers import Gathers
 from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.joins import Joins
 from upl_mlir.hw.core.layouts import (
-    FIRST_GATHER,
-    MODE_BITS,
     Dimensions,
     Failure,
-    Kind,
-    Mode,
     activation_layout,
     added_layout,
     key_layout,
@@ -42,16 +37,6 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.records import Records
 from upl_mlir.hw.core.store import gather_shape
-
-COMPLETED_DEPTH = 16
-"""Completed gathers that can wait to be joined."""
-
-
-ENOUGH_WALKERS = 16
-ENOUGH_JOINING = 256
-"""With so many tokens that may fire many times, or that wait for others mostly, none of the host is wanted."""
-SOLO_DEPTH = 64
-"""Firings of a single token that can wait for the execution unit."""
 
 
 def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
@@ -82,7 +67,17 @@ def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
         "looked_key": Out(key_layout(d)),
         "looked_state": Out(state_layout(d)),
         "added": Out(added_layout(d)),
+        "roomy": In(1, init=1),
+        "crowded": Out(1),
     }
+
+
+def connected(unit: Any, front: Front) -> list[Any]:
+    """The statements that connect the ports that a unit and its front both have, except for the streams."""
+    return [
+        front.node_en.eq(unit.node_en), front.node_address.eq(unit.node_address), front.roomy.eq(unit.roomy),
+        unit.taken.eq(front.taken), unit.taken_node.eq(front.taken_node),
+    ]  # fmt: skip
 
 
 class Matching(wiring.Component):
@@ -104,8 +99,6 @@ class Matching(wiring.Component):
     def __init__(self, d: Dimensions):
         self.d = d
         others = {
-            "roomy": In(1, init=1),
-            "crowded": Out(1),
             "walk_en": In(1),
             "walk_address": In(d.node_bits + d.input_bits),
             "walk_data": In(walk_layout(d)),
@@ -114,95 +107,39 @@ class Matching(wiring.Component):
         super().__init__({**matching_ports(d, node_layout(d)), **others})
 
     def elaborate(self, platform: object) -> Module:
-        """A stage that looks up what a token's input is, then one of the two pipes."""
+        """The front, and the two pipes."""
         d = self.d
         m = Module()
-        token = token_layout(d)
+        m.submodules.front = front = Front(d)
         m.submodules.joins = joins = Joins(d)
         m.submodules.gathers = gathers = Gathers(d, Records(d, gather_shape(d)))
-        m.submodules.joining = joining = SyncFIFOBuffered(width=token.size, depth=d.joining)
-        m.submodules.walkers = walkers = SyncFIFOBuffered(width=token.size, depth=d.walkers)
-        m.submodules.completed = completed = SyncFIFOBuffered(width=token.size, depth=COMPLETED_DEPTH)
-        modes = data.ArrayLayout(MODE_BITS, d.max_inputs)
-        m.submodules.modes = memory = Memory(shape=modes, depth=1 << d.node_bits, init=[])
-        mode_write, mode_read = memory.write_port(), memory.read_port()
-        # A plain token, or a completed gather, of a node that has no other input is a firing by itself.
-        m.submodules.alone = lonely = Memory(shape=1, depth=1 << d.node_bits, init=[])
-        lonely_write, lonely_token, lonely_gather = lonely.write_port(), *(lonely.read_port(domain="comb") for _ in range(2))
-        m.submodules.alone_tokens = solo = SyncFIFOBuffered(width=token.size, depth=SOLO_DEPTH)
-        inputs = self.node_data.plain | self.node_data.counted
         stopped = Signal()
+        summand, given = front.summand, gathers.summand
+        found = given.payload
+        home = set_of((found.key["class"], found.key.node, found.key.tag), gathers.shape.set_bits)
         m.d.comb += [
             stopped.eq(self.failure != Failure.NONE),
-            lonely_write.en.eq(self.node_en), lonely_write.addr.eq(self.node_address),
-            lonely_write.data.eq((inputs & (inputs - 1)[: d.max_inputs]) == 0),
-            mode_write.en.eq(self.node_en), mode_write.addr.eq(self.node_address), mode_write.data.eq(self.node_data.modes),
+            *connected(self, front), front.modes.eq(self.node_data.modes),
+            front.inputs.eq(self.node_data.plain | self.node_data.counted),
             joins.node_en.eq(self.node_en), joins.node_address.eq(self.node_address), joins.node_data.eq(self.node_data),
             joins.walk_en.eq(self.walk_en), joins.walk_address.eq(self.walk_address), joins.walk_data.eq(self.walk_data),
-            joins.stopped.eq(stopped), gathers.stopped.eq(stopped),
+            joins.stopped.eq(stopped), gathers.stopped.eq(stopped), front.stopped.eq(stopped),
             joins.mask.eq(self.limits.set_mask),
+            given.valid.eq(summand.valid), summand.ready.eq(given.ready),
+            found.token.eq(summand.payload.token), found.mode.eq(summand.payload.mode), found.key.valid.eq(1),
+            found.key["class"].eq(found.token.input), found.key.node.eq(found.token.node),
+            found.key.tag.eq(found.token.tag), found.set.eq(home & self.limits.gather_mask),
         ]  # fmt: skip
+        wiring.connect(m, gathers.complete, front.complete)
+        wiring.connect(m, front.joined, joins.token)
+        wiring.connect(m, joins.activation, front.fired)
+        wiring.connect(m, wiring.flipped(self.token), front.token)
+        wiring.connect(m, front.activation, wiring.flipped(self.activation))
         for unit in (joins, gathers):
             m.d.comb += [
                 unit.words.eq(self.limits.spill_words), unit.cycles.eq(self.limits.backing_cycles),
                 unit.last_way.eq(self.limits.last_way),
             ]  # fmt: skip
-
-        # ---- the token, and a cycle later the mode of its input
-        waiting, waiting_valid = Signal(token), Signal()
-        moves, solo_takes_token = Signal(), Signal()
-        mode = Signal(MODE_BITS)
-        given = gathers.summand.payload
-        home = set_of((given.key["class"], given.key.node, given.key.tag), gathers.shape.set_bits)
-        m.d.comb += mode.eq(mode_read.data[waiting.input])
-        summand = (mode >= FIRST_GATHER) & (waiting.kind != Kind.COMPLETE)
-        walker = mode == Mode.COUNTED
-        alone = Signal()  # with another multiplicity it is a fault, which the join pipe finds
-        m.d.comb += [lonely_token.addr.eq(waiting.node), alone.eq(lonely_token.data & ~walker & (waiting.multiplicity == 1))]
-        room = Mux(alone, solo_takes_token, Mux(walker, walkers.w_rdy, joining.w_rdy))
-        m.d.comb += [
-            self.token.ready.eq((~waiting_valid | moves) & ~stopped),
-            mode_read.en.eq(self.token.ready), mode_read.addr.eq(self.token.payload.node),
-            self.taken.eq(self.token.valid & self.token.ready), self.taken_node.eq(self.token.payload.node),
-            moves.eq(waiting_valid & Mux(summand, gathers.summand.ready, room)),
-            gathers.summand.valid.eq(waiting_valid & summand), given.token.eq(waiting),
-            given.mode.eq(mode), given.key.valid.eq(1), given.key["class"].eq(waiting.input),
-            given.key.node.eq(waiting.node), given.key.tag.eq(waiting.tag), given.set.eq(home & self.limits.gather_mask),
-            joining.w_en.eq(waiting_valid & ~summand & ~walker & ~alone), joining.w_data.eq(waiting),
-            walkers.w_en.eq(waiting_valid & walker), walkers.w_data.eq(waiting),
-        ]  # fmt: skip
-        with m.If(self.token.ready):
-            m.d.sync += [waiting.eq(self.token.payload), waiting_valid.eq(self.token.valid)]
-
-        # ---- finished gathers are joined first; then tokens that may fire many times, as long as firings are wanted, and
-        # while the execution unit has enough to do those that mostly wait for others
-        walks, gathered = Signal(), Signal()
-        m.d.comb += [
-            self.crowded.eq((walkers.level >= ENOUGH_WALKERS) | (joining.level >= ENOUGH_JOINING)),
-            walks.eq(walkers.r_rdy & (self.roomy | ~joining.r_rdy)), gathered.eq(completed.r_rdy & ~lonely_gather.data),
-            completed.w_en.eq(gathers.complete.valid), completed.w_data.eq(gathers.complete.payload.as_value()),
-            gathers.complete.ready.eq(completed.w_rdy),
-            lonely_gather.addr.eq(data.View(token, completed.r_data).node),
-            joins.token.valid.eq(gathered | walkers.r_rdy | joining.r_rdy),
-            joins.token.payload.eq(Mux(gathered, completed.r_data, Mux(walks, walkers.r_data, joining.r_data))),
-            completed.r_en.eq(Mux(lonely_gather.data, solo.w_rdy, joins.token.ready)),
-            walkers.r_en.eq(joins.token.ready & ~gathered & walks), joining.r_en.eq(joins.token.ready & ~gathered & ~walks),
-        ]  # fmt: skip
-
-        # ---- firings, those of the join pipe first
-        single = data.View(token, solo.r_data)
-        m.d.comb += [
-            solo_takes_token.eq(solo.w_rdy & ~(completed.r_rdy & lonely_gather.data)),
-            solo.w_en.eq((completed.r_rdy & lonely_gather.data) | (waiting_valid & ~summand & alone)),
-            solo.w_data.eq(Mux(completed.r_rdy & lonely_gather.data, completed.r_data, waiting)),
-            self.activation.valid.eq(joins.activation.valid | (solo.r_rdy & ~stopped)),
-            joins.activation.ready.eq(self.activation.ready), solo.r_en.eq(self.activation.ready & ~joins.activation.valid),
-            self.activation.payload.eq(joins.activation.payload),
-        ]  # fmt: skip
-        with m.If(~joins.activation.valid):
-            m.d.comb += [self.activation.payload.node.eq(single.node), self.activation.payload.tag.eq(single.tag)]
-            for i in range(d.max_inputs):
-                m.d.comb += self.activation.payload["values"][i].eq(Mux(single.input == i, single.value, 0))
 
         with m.If(joins.failure != Failure.NONE):
             m.d.comb += [self.failure.eq(joins.failure), self.failing.eq(joins.failing)]
@@ -219,13 +156,13 @@ class Matching(wiring.Component):
             self.looked_state.left.eq(Mux(of_gathers, gathers.looked_state.left, joins.looked_state.left)),
             self.looked_state.present.eq(Mux(of_gathers, 0, joins.looked_state.present)),
             self.looked_state.total.eq(Mux(of_gathers, gathers.looked_state.total, 0)),
+            self.crowded.eq(front.crowded),
             self.walking.eq(joins.walking), self.probing.eq(joins.probing), self.summing.eq(gathers.summing),
             self.waiting_activation.eq(self.activation.valid & ~self.activation.ready),
             self.waiting_reducer.eq(gathers.waiting), self.added.eq(gathers.added),
             self.spilling.eq(joins.spilling | gathers.spilling),
             self.waiting_backing.eq(joins.detouring | gathers.detouring),
             self.used.eq(joins.used + gathers.used), self.spilled.eq(joins.spilled + gathers.spilled),
-            self.idle.eq(joins.idle & gathers.idle & ~waiting_valid & (joining.level == 0) & (walkers.level == 0)
-                         & (completed.level == 0) & (solo.level == 0)),
+            self.idle.eq(joins.idle & gathers.idle & front.idle),
         ]  # fmt: skip
         return m

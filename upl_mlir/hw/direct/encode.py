@@ -62,7 +62,6 @@ def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> di
         levels = [{"any": 1, "lane": digit.lane, "wide": int(digit.lanes == 2)} for digit in wild]
         walks.append([*levels, *[none] * (WALK_LEVELS - len(levels))])
     inputs = (1 << len(roles)) - 1
-    gathers = sum(1 << n for n, role in enumerate(roles) if role.gathers)
     modes = [int(role.mode) for role in roles] + [int(Mode.PLAIN)] * (d.max_inputs - len(roles))
     window = {"any": 0, "lane": 0, "bits": 0}
     if of.window is not None:
@@ -72,7 +71,7 @@ def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> di
         split = of.local.split
         fields["split"] = {"lane": lanes if split is None else of.digits[split].lane, "bits": of.local.bits}
     join = {**fields, "inputs": inputs, "waits": int(of.waits), "merged": int(of.merged)}
-    return {"join": {**join, "walks": walks}, "sum": {**fields, "modes": modes}, "gathers": gathers}
+    return {"join": {**join, "walks": walks}, "sum": {**fields, "modes": modes}}
 
 
 def _row(of: NodeRanks, row: Row, d: Dimensions) -> dict[str, Any]:

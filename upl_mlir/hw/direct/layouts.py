@@ -71,8 +71,8 @@ def sum_row_layout(d: Dimensions) -> data.StructLayout:
 
 
 def direct_node_layout(d: Dimensions) -> data.StructLayout:
-    """A row of the node table: for the joins, for the gathers, and which inputs gather."""
-    return data.StructLayout({"join": join_row_layout(d), "sum": sum_row_layout(d), "gathers": d.max_inputs})
+    """A row of the node table: for the joins and for the gathers."""
+    return data.StructLayout({"join": join_row_layout(d), "sum": sum_row_layout(d)})
 
 
 def space_layout(d: Dimensions) -> data.StructLayout:

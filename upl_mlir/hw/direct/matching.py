@@ -9,13 +9,12 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 
-from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, token_layout
-from upl_mlir.hw.core.matching import COMPLETED_DEPTH, matching_ports
+from upl_mlir.hw.core.front import Front
+from upl_mlir.hw.core.layouts import Dimensions, Failure
+from upl_mlir.hw.core.matching import connected, matching_ports
 from upl_mlir.hw.direct.joining import Joins
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
 from upl_mlir.hw.direct.summing import PlacedGathers
@@ -36,61 +35,46 @@ class DirectMatching(wiring.Component):
 
     def __init__(self, d: Dimensions):
         self.d = d
-        ranks = {"rank_en": In(1), "rank_address": In(row_bits(d)), "rank_data": In(rank_layout(d)), "crowded": Out(1)}
+        ranks = {"rank_en": In(1), "rank_address": In(row_bits(d)), "rank_data": In(rank_layout(d))}
         super().__init__({**matching_ports(d, direct_node_layout(d)), **ranks})
 
     def elaborate(self, platform: object) -> Module:
         """Summands go to the gathers, all others to the joins; completed gathers go from the one to the other."""
         d = self.d
         m = Module()
-        token = token_layout(d)
+        m.submodules.front = front = Front(d)
         m.submodules.joins = joins = Joins(d)
         m.submodules.gathers = gathers = PlacedGathers(d)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=token.size, depth=d.joining)
-        m.submodules.completed = completed = SyncFIFOBuffered(width=token.size, depth=COMPLETED_DEPTH)
-        m.submodules.kinds = kinds = Memory(shape=d.max_inputs, depth=1 << d.node_bits, init=[])
-        kind_write, kind = kinds.write_port(), kinds.read_port(domain="comb")
-        node = self.node_data
+        node, stopped, quiet = self.node_data, Signal(), Signal(QUIET_BITS)
         m.d.comb += [
+            stopped.eq(self.failure != Failure.NONE),
+            *connected(self, front), front.modes.eq(node.sum.modes), front.inputs.eq(node.join.inputs),
             joins.node_en.eq(self.node_en), joins.node_address.eq(self.node_address), joins.node_data.eq(node.join),
             gathers.node_en.eq(self.node_en), gathers.node_address.eq(self.node_address), gathers.node_data.eq(node.sum),
-            kind_write.en.eq(self.node_en), kind_write.addr.eq(self.node_address), kind_write.data.eq(node.gathers),
             joins.rank_en.eq(self.rank_en), joins.rank_address.eq(self.rank_address),
             joins.rank_data.eq(self.rank_data.join),
             gathers.rank_en.eq(self.rank_en), gathers.rank_address.eq(self.rank_address),
             gathers.rank_data.eq(self.rank_data.sum),
-            kind.addr.eq(self.token.payload.node),
+            joins.stop.eq(stopped), gathers.stop.eq(stopped), front.stopped.eq(stopped),
+            gathers.token.valid.eq(front.summand.valid), gathers.token.payload.eq(front.summand.payload.token),
+            front.summand.ready.eq(gathers.token.ready),
         ]  # fmt: skip
-        offered = self.token.payload
-        summand = Signal()
-        stop = Signal()
-        m.d.comb += [
-            stop.eq((joins.failure != Failure.NONE) | (gathers.failure != Failure.NONE)),
-            joins.stop.eq(stop), gathers.stop.eq(stop),
-            summand.eq((kind.data >> offered.input)[0] & (offered.kind != Kind.COMPLETE)),
-            gathers.token.payload.eq(offered), gathers.token.valid.eq(self.token.valid & summand & ~stop),
-            queue.w_data.eq(offered.as_value()), queue.w_en.eq(self.token.valid & ~summand & ~stop),
-            self.token.ready.eq(Mux(summand, gathers.token.ready, queue.w_rdy) & ~stop),
-            # What is complete goes first: it holds up the gathers.
-            completed.w_en.eq(gathers.complete.valid), completed.w_data.eq(gathers.complete.payload.as_value()),
-            gathers.complete.ready.eq(completed.w_rdy),
-            joins.token.payload.eq(data.View(token, Mux(completed.r_rdy, completed.r_data, queue.r_data))),
-            joins.token.valid.eq(completed.r_rdy | queue.r_rdy),
-            completed.r_en.eq(joins.token.ready), queue.r_en.eq(joins.token.ready & ~completed.r_rdy),
-        ]  # fmt: skip
-        quiet = Signal(QUIET_BITS)
-        wiring.connect(m, joins.activation, wiring.flipped(self.activation))
+        wiring.connect(m, gathers.complete, front.complete)
+        wiring.connect(m, front.joined, joins.token)
+        wiring.connect(m, joins.activation, front.fired)
+        wiring.connect(m, wiring.flipped(self.token), front.token)
+        wiring.connect(m, front.activation, wiring.flipped(self.activation))
         m.d.comb += [
             self.failure.eq(Mux(joins.failure != Failure.NONE, joins.failure, gathers.failure)),
             self.failing.eq(Mux(joins.failure != Failure.NONE, joins.failing, gathers.failing)),
-            self.idle.eq(joins.idle & gathers.idle & (queue.level == 0) & (completed.level == 0)),
+            self.idle.eq(joins.idle & gathers.idle & front.idle),
             self.used.eq(joins.used + gathers.used),
-            self.taken.eq(self.token.valid & self.token.ready), self.taken_node.eq(offered.node),
             self.walking.eq(joins.walking), self.probing.eq(joins.trying), self.summing.eq(gathers.summing),
-            self.waiting_activation.eq(joins.waiting), self.waiting_reducer.eq(gathers.waiting),
+            self.waiting_activation.eq(self.activation.valid & ~self.activation.ready),
+            self.waiting_reducer.eq(gathers.waiting),
             self.added.eq(gathers.added), self.waiting_backing.eq(joins.late | gathers.late),
             # The host is not held for ever: what tokens that ran ahead wait for may be yet to come from it.
-            self.crowded.eq((joins.crowded | gathers.crowded) & ~quiet.all()),
+            self.crowded.eq(front.crowded | ((joins.crowded | gathers.crowded) & ~quiet.all())),
         ]  # fmt: skip
         with m.If(self.activation.valid & self.activation.ready):
             m.d.sync += quiet.eq(0)

@@ -121,14 +121,15 @@ def _translate(folder: Path, name: str, verilog: str) -> list[Path]:
 
 
 def _without_reset(verilog: str, top: str) -> str:
-    """A model begins anew by being made anew.  If there were a reset, the next state of every register would depend on it, and
-    would be computed at each look at the inputs, too."""
+    """A model begins anew by being made anew.  If there were a reset, the next state of every register would depend on it,
+    and would be computed at each look at the inputs, too."""
     first = verilog.index(f"module {top}(")
     last = verilog.index("endmodule", first)
     changed, count = re.subn(r"(?m)^  input rst;\n  wire rst;$", "  wire rst = 1'h0;", verilog[first:last])
-    head, ports = re.subn(r"\brst, |, rst\b", "", changed.partition("\n")[0])
+    names, end, rest = changed.partition(");")  # several lines if there are many
+    names, ports = re.subn(r"\brst, |, rst\b", "", names)
     assert count == ports == 1, "the reset is not where it was expected"
-    return verilog[:first] + head + "\n" + changed.partition("\n")[2] + verilog[last:]
+    return verilog[:first] + names + end + rest + verilog[last:]
 
 
 def _compile(folder: Path, sources: Sequence[Path], *headers: Path) -> list[Path]:

@@ -130,9 +130,9 @@ class _Maker:
 
     # -- whether it can be, and is worth it -----------------------------------------------------------------------------
     def _large(self, name: str) -> bool:
-        """Whether the states of an array are large grids."""
+        """Whether the states of an array are large grids, and boxes."""
         eq = self.system.equations[name]
-        if eq.output or eq.planar or len(eq.domain) != 1:
+        if eq.output or eq.planar or len(eq.domain) != 1 or any(len(c.e.names & set(eq.fields)) > 1 for c in eq.domain[0]):
             return False
         sizes = [self.lin.bounds(eq.domain[0], IndexExpr.of(f)) for f in eq.fields]
         return sum(lo is None or hi is None or hi - lo >= LARGE for lo, hi in sizes) > 2  # time, and two more
@@ -232,10 +232,8 @@ class _Maker:
         at_start = (
             Con(divide(DivKind.MOD, base - var, count), True), Con(base - var), Con(last - which),
         )  # fmt: skip
-        forth: list[Tree] = []
-        for child in self.forth.body:
-            keeping = _with(child, lambda leaf: new.save(leaf, which) if leaf.stmt in new.restored else None)
-            forth += [child] if keeping is None else [child, Guard(at_start, [keeping])]
+        keeping = [new.nest(n, new.saved[n], var, which) for n in new.saved]
+        forth = [*self.forth.body, Guard(at_start, keeping)]
 
         # backwards: restored or made anew at its start, the others made again
         first: list[Tree] = []
@@ -245,11 +243,11 @@ class _Maker:
             if copy is not None:
                 first.append(Guard((Con(self.forth.lows[0] - 1 - start),), [copy]))
         for child in self.forth.body:
-            for out, at, change in ((first, start, new.restored), (later, again, new.again)):
-                copy = _with(child, lambda leaf, change=change: _other(leaf, change))
-                moved = None if copy is None else replaced(self.lin, copy, {self.forth.var: at})
-                if moved is not None:
-                    out.append(Guard((Con(at - self.forth.lows[0]),), [moved]) if out is first else moved)
+            copy = _with(child, lambda leaf: _other(leaf, new.again))
+            moved = None if copy is None else replaced(self.lin, copy, {self.forth.var: again})
+            later += [] if moved is None else [moved]
+        restoring = [new.nest(n, new.restored[n], start) for n in new.restored]
+        first.append(Guard((Con(start - self.forth.lows[0]),), restoring))
         opening = (extremum(Extremum.MAX, [self.forth.lows[0] - 1, begin]),)
         one = Loop(start.name or "", (self.forth.lows[0] - 1,), opening, False, first)
         rest = Loop(again.name or "", self.forth.lows, self.forth.highs, False, later)
@@ -288,28 +286,37 @@ class _Statements:
 
         self.again = {s: again(s, to_again[s.array]) for s in mine}
         self.anew = {s: again(s, to_again[s.array]) for s in early}
-        self.restored: dict[Statement, Statement] = {}
-        self.saved: dict[Statement, Statement] = {}
-        for s in mine:
-            if s.array not in maker.carried:
-                continue
-            time = maker.times[s.array]
-            kind = maker.system.equations[s.array].kind
-            own = {f: IndexExpr.of(f) for f in s.fields}
+        self.restored: dict[str, Statement] = {}
+        self.saved: dict[str, Statement] = {}
+        for name in (n for n in maker.times if n in maker.carried):
+            time, eq = maker.times[name], maker.system.equations[name]
+            own = {f: IndexExpr.of(f) for f in eq.fields}
             which = divide(DivKind.FLOORDIV, base - time.of(own[time.field]), IndexExpr.of(SEGMENT))
-            kept = Get(kind, f"{s.array}.kept", tuple((own | {time.field: which}).values()))
-            self.restored[s] = replace(s, array=to_again[s.array], term=kept, reads=[])
-            fields = tuple(f"kept {f}" if f == time.field else f for f in s.fields)
-            state = Get(kind, s.array, tuple(own.values()))
-            read = Read(s.array, state.index, s.cons)
-            self.saved[s] = replace(s, array=kept.array, fields=fields, term=state, reads=[read])
+            kept = Get(eq.kind, f"{name}.kept", tuple((own | {time.field: which}).values()))
+            state = Get(eq.kind, name, tuple(own.values()))
+            some = next(s for s in mine if s.array == name)
+            whole = replace(some, cons=eq.domain[0], free=eq.fields, fixed={}, reads=[])
+            self.restored[name] = replace(whole, array=to_again[name], term=kept)
+            fields = tuple(f"kept {f}" if f == time.field else f for f in eq.fields)
+            reads = [Read(name, state.index, whole.cons)]
+            self.saved[name] = replace(whole, array=kept.array, fields=fields, term=state, reads=reads)
         back = {e.reader for e in maker.deps if e.writer.array in names and maker.place[e.reader][0] == maker.at}
         self.readers = {s: again(s, s.array) for s in back}
 
-    def save(self, leaf: Leaf, which: IndexExpr) -> Leaf:
-        """The state that a leaf has made, kept."""
-        time = self.maker.times[leaf.stmt.array].field
-        return Leaf(self.saved[leaf.stmt], {**leaf.env, f"kept {time}": which})
+    def nest(self, name: str, s: Statement, at: IndexExpr, which: IndexExpr | None = None) -> Tree:
+        """A statement for all of a state, at a value of the loop's variable; `which` is the number of the state kept."""
+        time = self.maker.times[name]
+        env = {time.field: time.value(at)} | ({} if which is None else {f"kept {time.field}": which})
+        out: Tree = Leaf(s, env)
+        for f, (lo, hi) in reversed(list(self._bounds(name).items())):
+            if f != time.field:
+                env[f] = IndexExpr.of(f"{at}.{f}")
+                out = Loop(f"{at}.{f}", (lo,), (hi,), True, [out])
+        return out
+
+    def _bounds(self, name: str) -> dict[str, tuple[IndexExpr, IndexExpr]]:
+        eq = self.maker.system.equations[name]
+        return dict(zip(eq.fields, box(self.maker.lin, eq.domain, eq.fields, name), strict=True))
 
     def init(self, leaf: Leaf, var: IndexExpr) -> Leaf:
         """A leaf from before the loop, which makes the first state again."""
@@ -321,15 +328,19 @@ class _Statements:
         out: list[Edge] = []
         for e in self.maker.deps:
             read_back, made_again = e.reader in self.readers, e.reader in self.again
-            sources = [w for new in (self.again, self.restored, self.anew) if (w := new.get(e.writer)) is not None]
+            made = (self.again.get(e.writer), self.anew.get(e.writer))
+            sources = [w for w in made if w is not None]
+            if e.writer in self.again and e.writer.array in self.restored:
+                sources.append(self.restored[e.writer.array])
             if not sources or not read_back:
                 writer, reader = (self.readers.get(s, s) for s in (e.writer, e.reader))
                 out.append(replace(e, writer=writer, reader=reader))
             if sources and (read_back or made_again):
                 reader = self.readers[e.reader] if read_back else self.again[e.reader]
                 out += [replace(e, writer=w, reader=reader) for w in sources]
-        for s, save in self.saved.items():
-            out.append(Edge(s, save, {f: IndexExpr.of(f) for f in s.fields}, s.cons))
+        for s in self.again:
+            if s.array in self.saved:
+                out.append(Edge(s, self.saved[s.array], {f: IndexExpr.of(f) for f in s.fields}, s.cons))
         return out
 
     def declared(self, last: IndexExpr, length: int) -> tuple[dict[str, Equation], dict[str, Array]]:
@@ -338,11 +349,9 @@ class _Statements:
         arrays: dict[str, Array] = {}
         for name, time in self.maker.times.items():
             eq = self.maker.system.equations[name]
-            cases = [s.cons for s in (*self.again, *self.early) if s.array == name]
-            bounds = box(self.maker.lin, cases, eq.fields, name)
             segments = Axis(eq.fields.index(time.field), IndexExpr(), last + 1)
             steps = Axis(segments.at, IndexExpr(), IndexExpr.of(length), length)
-            others = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(bounds)]
+            others = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._bounds(name).values())]
             for what, axis in (("kept", segments), ("again", steps)):
                 if what == "kept" and name not in self.maker.carried:
                     continue

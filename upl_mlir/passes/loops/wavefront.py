@@ -379,8 +379,12 @@ class _Tiler:
             lows = (*loop.lows, *lows)
         highs = (*loop.highs, first + (phase.steps - 1), first + divide(DivKind.FLOORDIV, IndexExpr.of(wave) - least, n))
         body: list[Guard] = []
+        behind: list[Guard] = []
         inner: Cons = ()
-        for p in pieces:
+        plain = len(pieces)  # pieces behind that run at some steps only
+        while plain and pieces[plain - 1].cons:
+            plain -= 1
+        for number, p in enumerate(pieces):
             row = at - shifts[p.group]
             cons = (*p.cons, *(Con(row - b) for b in p.lows), *(Con(b - row) for b in p.highs))
             if p.var is None:
@@ -389,11 +393,13 @@ class _Tiler:
                 inner += cons
             row_of = {} if p.var is None else {p.var: row}
             copies = [t for t in (replaced(self.lin, t, row_of) for t in p.body) if t is not None]
-            if body and body[-1].cons == cons:
-                body[-1].body += copies
+            out = body if number < plain else behind
+            if out and out[-1].cons == cons:
+                out[-1].body += copies
             else:
-                body.append(Guard(cons, copies))
-        return Loop(loop.var, lows, highs, False, self._inner_first(body, self.lin.minimal(inner, self.lin.params)))
+                out.append(Guard(cons, copies))
+        whole = self._inner_first(body, self.lin.minimal(inner, self.lin.params))
+        return Loop(loop.var, lows, highs, False, [*whole, *behind])
 
     def _inner_first(self, body: list[Guard], inner: Cons) -> list[Tree]:
         """Guarded pieces with one test for the inner rows, where most of the tests need not be made."""
