@@ -47,6 +47,11 @@ def _size(seed: int) -> int:
     return (2, 3, 2, 5)[seed % 4]
 
 
+def _few(seed: int) -> int:
+    """Fewer still, for the campaign "native"; up to seed 2000330 they came in another order."""
+    return ((3, 2, 2, 3, 2, 4, 2, 2) if seed > 2_000_330 else (2, 3, 2, 2, 4, 2, 3, 2))[seed % 8]
+
+
 def _mistakes(seed: int, tally: Tally) -> None:
     tally.reached["programs"] += 1
     examine_mutants(seed, 4, tally)
@@ -65,7 +70,7 @@ def _fuzzed(seed: int, tally: Tally) -> None:
 
 
 CAMPAIGNS = {
-    "native": Campaign(0.44, lambda s, t: examine(s, ["native"], t, size=(3, 2, 2, 3, 2, 4, 2, 2)[s % 8])),
+    "native": Campaign(0.44, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "gradients": Campaign(0.32, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),

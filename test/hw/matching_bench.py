@@ -32,7 +32,7 @@ def row(modes: list[Mode], keys: list[int]) -> dict[str, Any]:
         "plain": sum(1 << n for n, mode in enumerate(modes) if mode != Mode.COUNTED),
         "counted": sum(1 << n for n, mode in enumerate(modes) if mode == Mode.COUNTED),
         "modes": [int(mode) for mode in modes] + [0] * (4 - len(modes)),
-        "keys": keys + [0] * (4 - len(keys)),
+        "keys": keys + [FULL] * (4 - len(keys)),
     }
 
 
@@ -71,9 +71,12 @@ def bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def play(d: Dimensions, tokens: list[dict[str, int]], *, ready: float = 1.0, seed: int = 0, limit: int = 60_000) -> Run:
+def play(
+    d: Dimensions, tokens: list[dict[str, int]], *,
+    ready: float = 1.0, seed: int = 0, limit: int = 60_000, roomy: bool = True,
+) -> Run:  # fmt: skip
     """Give the unit a token whenever it takes one, until it is idle; it can give an activation away with probability
-    `ready` in a cycle."""
+    `ready` in a cycle.  `roomy`: whether more of them are wanted."""
     unit = Matching(d)
     simulator = Simulator(unit)
     simulator.add_clock(1e-6)
@@ -81,6 +84,7 @@ def play(d: Dimensions, tokens: list[dict[str, int]], *, ready: float = 1.0, see
     random_ = random.Random(seed)
 
     async def bench(context: Any) -> None:
+        context.set(unit.roomy, roomy)
         context.set(unit.node_en, 1)
         for number, content in enumerate(NODES):
             context.set(unit.node_address, number)

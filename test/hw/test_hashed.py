@@ -149,6 +149,28 @@ def test_a_walk_without_partners_ends_at_once() -> None:
     assert play(dimensions(), [*others, token(1, 0, 3, 9, 4)]).cycles <= base + 3
 
 
+def test_partners_of_another_home_do_not_prolong_a_walk() -> None:
+    """Those that a token may meet agree with it in x."""
+    waiting = [token(1, 1, 2 | y << 4, y) for y in range(4)]
+    before = play(dimensions(), waiting).cycles
+    assert play(dimensions(), [*waiting, token(1, 0, 3, 9, 4)]).cycles <= before + 3
+
+
+@pytest.mark.parametrize("roomy", [True, False])
+def test_tokens_that_fire_often_wait_while_firings_are_not_wanted(roomy: bool) -> None:
+    """They go before all others, or, while the execution unit has enough to do, when nothing else waits."""
+    waiting = [token(1, 1, x | y << 4, y) for x in (1, 2, 3) for y in range(4)]
+    often = [token(1, 0, x, 9, 4) for x in (1, 2, 3)]
+    run = play(dimensions(), [*waiting, *often, token(0, 0, 5, 1), token(0, 1, 5, 2)], roomy=roomy)
+    nodes = [node for node, _, _ in run.firings]
+    assert nodes == ([1] * 12 + [0] if roomy else [0] + [1] * 12)
+
+
+def test_a_token_without_partners_fires_by_itself() -> None:
+    run = play(dimensions(), [token(7, 0, n & 0xFF, n) for n in range(200)])
+    assert len(run.firings) == 200 and 200 / run.cycles >= 0.95
+
+
 @pytest.mark.parametrize(
     ("tokens", "failure"),
     [

@@ -105,13 +105,14 @@ IMAGES = [(2, 8, 5, 5, 8), (2, 3, 9, 11, 7), (1, 1, 3, 3, 1), (2, 5, 20, 33, 30)
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_convolutions(modules: Any, image: tuple[int, ...]) -> None:
+def test_convolutions(modules: Any, machine: Machine, image: tuple[int, ...]) -> None:
     n, c, h, w, o = image
     x, kernel, out = _random(0, n, c, h, w), _random(1, o, c, 3, 3), _random(2, n, o, h - 2, w - 2)
     windows = sliding_window_view(x, (3, 3), (2, 3))
-    found = _run(compile_module(modules.product(CONVOLUTION, "pppprrr")), modules, x, kernel, out)
+    found = _run(compile_module(modules.product(CONVOLUTION, "pppprrr"), machine=machine), modules, x, kernel, out)
     np.testing.assert_allclose(found, out + np.einsum("ncyxpq,ocpq->noyx", windows, kernel), rtol=1e-12, atol=1e-12)
-    found = _run(compile_module(modules.product(CONVOLUTION_BY_KERNEL, "pppprrr")), modules, out, x, kernel)
+    module = modules.product(CONVOLUTION_BY_KERNEL, "pppprrr")
+    found = _run(compile_module(module, machine=machine), modules, out, x, kernel)
     expected = kernel + np.einsum("ncyxpq,noyx->ocpq", windows, out)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
 

@@ -47,10 +47,10 @@ def compiler(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def compiled(p: upl.Program, compiler: str, folder: Path, real: str) -> tuple[Any, Any]:
+def compiled(p: upl.Program, compiler: str, folder: Path, real: str, gather: str = "ordered") -> tuple[Any, Any]:
     """The C function, from the one file; its header is included in front, so that both must agree."""
     module = p.module.clone()
-    LowerLoopsPass(real=real, gather="ordered").apply(Context(), module)
+    LowerLoopsPass(real=real, gather=gather).apply(Context(), module)
     (folder / "program.c").write_text(emit_one_file(module))
     (folder / "program.h").write_text(emit(module)[1])
     command = [compiler, *STRICT, "-include", "program.h", "-shared", "-fPIC", "program.c", "-o", "program.so", "-lm"]
@@ -73,18 +73,51 @@ def test_a_program_as_c(name: str, of: str, wrt: str, real: Any, compiler: str, 
     wanted = upl.compile(p, real=real, gather="ordered")(**given, **params)
     function, arguments = compiled(p, compiler, tmp_path, real)
     found = {n: np.full(v.shape, 7, v.dtype) for n, v in wanted.items()}
+    call(function, arguments, params, given | found)
+    for n, v in wanted.items():
+        np.testing.assert_array_equal(found[n], v, err_msg=n)
+
+
+def call(function: Any, arguments: Any, params: dict[str, int], arrays: dict[str, Any]) -> None:
+    """Run a C function."""
     status = np.zeros((), np.int64)
     values: list[Any] = []
     for a in arguments:
         if a.rank is None:
             values.append(ctypes.c_int64(params[a.name]))
             continue
-        array = status if a.name == "status" else given.get(a.name, found.get(a.name))
-        assert array is not None
+        array = status if a.name == "status" else arrays[a.name]
         values.append(ctypes.c_void_p(array.ctypes.data))
         values += [ctypes.c_int64(n) for n, known in zip(array.shape, a.shape, strict=True) if known < 0]
     function.restype = None
     function(*values)
     assert not status
+
+
+@pytest.mark.parametrize("kernel", [1.0, np.inf])
+def test_the_gradient_of_a_convolution_as_c(kernel: float, compiler: str, tmp_path: Path) -> None:
+    """Relaxed: by a copy with zeros round it, or tap by tap."""
+    p = upl.vjp(upl.load(EXAMPLES.parent / "bench" / "native" / "programs" / "convolution.upl"), of="R", wrt=["X", "W"])
+    rng = np.random.default_rng(3)
+    params = {"n": 2, "c": 3, "k": 2, "o": 4}
+    given = {n: rng.standard_normal(v.shape(**params)) for n, v in p.inputs.items()}
+    given["W"][1, 2, 0, 1] = kernel
+    wanted = upl.compile(p)(**given, **params)
+    function, arguments = compiled(p, compiler, tmp_path, "f64", "relaxed")
+    found = {n: np.full(v.shape, 7, v.dtype) for n, v in wanted.items()}
+    call(function, arguments, params, given | found)
+    for n, v in wanted.items():
+        np.testing.assert_allclose(found[n], v, rtol=1e-12, atol=1e-12, err_msg=n)
+
+
+@pytest.mark.parametrize(("steps", "m"), [(1, 3), (23, 12)])
+def test_states_made_again_as_c(steps: int, m: int, compiler: str, tmp_path: Path) -> None:
+    p = upl.grad(upl.load(EXAMPLES.parent / "bench" / "native" / "programs" / "reaction.upl"), "L", ["U0"])
+    params = {"T": steps, "m": m}
+    given = {"U0": np.random.default_rng(3).uniform(size=(m, m))}
+    wanted = upl.compile(p, gather="ordered")(**given, **params)
+    function, arguments = compiled(p, compiler, tmp_path, "f64")
+    found = {n: np.full(v.shape, 7, v.dtype) for n, v in wanted.items()}
+    call(function, arguments, params, given | found)
     for n, v in wanted.items():
         np.testing.assert_array_equal(found[n], v, err_msg=n)

@@ -264,6 +264,48 @@ def test_functions(modules: Any, compiler: str, tmp_path: Path, operation: str, 
     both(module, [x, np.zeros_like(x), modules.status()], compiler, tmp_path, ulp=4)
 
 
+@pytest.mark.parametrize("type_", ["f64", "f32"])
+@pytest.mark.parametrize(
+    ("maps", "kinds", "shapes"),
+    [
+        ("(i,j,k)->(i,k)|(i,j,k)->(k,j)|(i,j,k)->(i,j)", "ppr", ((9, 7), (7, 37), (9, 37))),
+        ("(i,j,k)->(k,j)|(i,j,k)->(i,k)|(i,j,k)->(i,j)", "ppr", ((7, 37), (9, 7), (9, 37))),
+        ("(i,j,k)->(k,i)|(i,j,k)->(j,k)|(i,j,k)->(i,j)", "ppr", ((5, 8), (16, 5), (8, 16))),
+        ("(b,i,j,k)->(b,i,k)|(b,i,j,k)->(k,j)|(b,i,j,k)->(b,i,j)", "pppr", ((2, 5, 6), (6, 33), (2, 5, 33))),
+        ("(j,k,i)->(i,k)|(j,k,i)->(k,j)|(j,k,i)->(i,j)", "prp", ((3, 4), (4, 15), (3, 15))),
+        ("(i,j,k)->(i,k)|(i,j,k)->(k,2*j+1)|(i,j,k)->(i,j)", "ppr", ((4, 3), (3, 34), (4, 16))),
+        ("(i,j,k,l)->(i,l,k)|(i,j,k,l)->(k,l,j)|(i,j,k,l)->(i,j)", "pprr", ((6, 3, 2), (2, 3, 20), (6, 20))),
+        ("(i,j,k)->(i,k)|(i,j,k)->(k,j)|(i,j,k)->(i,j)", "ppr", ((4, 0), (0, 16), (4, 16))),
+    ],
+)
+def test_products_are_squares(
+    modules: Any, compiler: str, tmp_path: Path, maps: str, kinds: str, shapes: Any, type_: str
+) -> None:
+    module = modules.product(maps.split("|"), kinds, type_, flags="")
+    dtype = np.float64 if type_ == "f64" else np.float32
+    arrays = [np.random.default_rng(1).standard_normal(s).astype(dtype) for s in shapes]
+    both(module, [*arrays, modules.status()], compiler, tmp_path)
+    assert "s3[16]" in c_source.emit(module)[0]
+
+
+@pytest.mark.parametrize(
+    ("maps", "kinds", "shapes"),
+    [
+        ("(i,k)->(i,k)|(i,k)->(k)|(i,k)->(i)", "pr", ((9, 40), (40,), (9,))),
+        ("(i,j)->(i)|(i,j)->(j)|(i,j)->(i,j)", "pp", ((9,), (40,), (9, 40))),
+        ("(i,j,k)->(i,j,k)|(i,j,k)->(k,j)|(i,j,k)->(i,j)", "ppr", ((4, 16, 3), (3, 16), (4, 16))),
+        ("(i,j,k)->(i,j,k)|(i,j,k)->(i,k)|(i,j,k)->(i,j)", "ppr", ((4, 16, 3), (4, 3), (4, 16))),
+    ],
+)
+def test_other_products_are_plain_loops(
+    modules: Any, compiler: str, tmp_path: Path, maps: str, kinds: str, shapes: Any
+) -> None:
+    module = modules.product(maps.split("|"), kinds, flags="")
+    arrays = [np.random.default_rng(1).standard_normal(s) for s in shapes]
+    both(module, [*arrays, modules.status()], compiler, tmp_path)
+    assert "[16]" not in c_source.emit(module)[0]
+
+
 def test_products_are_loops(modules: Any, compiler: str, tmp_path: Path) -> None:
     maps = ["(n,o,y,x,c,p,q)->(n,c,2*y+p,x-q+2)", "(n,o,y,x,c,p,q)->(o,c,p,q)", "(n,o,y,x,c,p,q)->(n,o,y,x)"]
     module = modules.product(maps, "pppprrr", flags="")

@@ -14,6 +14,7 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.passes.loops.checkpoints import SEGMENT
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
+from upl_mlir.passes.loops.wavefront import power_of_two
 from upl_mlir.passes.schedule import Plan, schedule
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "native" / "programs"
@@ -122,7 +123,7 @@ def test_of_a_trajectory_few_states_are_kept() -> None:
         "U.u": [2, None, None],
         "DU.d_u": [2, None, None],
         "U.u.kept": [None, None, None],
-        "U.u.again": [SEGMENT, 2 * SEGMENT + 1, None],
+        "U.u.again": [power_of_two(SEGMENT), power_of_two(2 * SEGMENT + 1), None],
     }
     assert [arrays["U.u.kept"].axes[0].extent.evaluate({"T": t}, lambda *_: 0) for t in (1, 10, 11, 100)] == [1, 1, 2, 10]
 

@@ -33,7 +33,7 @@ from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.exprs import Scope, Writer, run_source
 from upl_mlir.interp.matching import NodeMatching, identity
 from upl_mlir.interp.plan import GatherOrder, Kind, Mode, NodePlan, Order, Plan, make_plan
-from upl_mlir.poly.dense import bounding_box, mask, points
+from upl_mlir.poly.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
@@ -319,9 +319,8 @@ def empty_instances(plan: Plan) -> Iterator[tuple[NodePlan, Iterable[tuple[int, 
     for node in plan.nodes:
         domain = domain_of(node.op)
         if node.may_boot and domain is not None:
-            where = Formula.all((domain, *(Formula.compare(cast(IndexExpr, p.port.count), "<=", 0) for p in node.ports)))
-            box = bounding_box(plan.ctx, node.op.fields, where)
-            yield node, points(box, mask(plan.ctx, node.op.fields, where, box))
+            empty = Formula.all(Formula.compare(cast(IndexExpr, p.port.count), "<=", 0) for p in node.ports)
+            yield node, points_where(plan.ctx, node.op.fields, domain, empty)
 
 
 def make_stats(

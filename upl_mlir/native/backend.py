@@ -14,10 +14,9 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.host.cache import Cache, digest, open_cache
 from upl_mlir.native import call, target
 from upl_mlir.native.call_ctypes import Fail, Target
-from upl_mlir.native.entry import EmittedModule, emit_module
 from upl_mlir.native.library import SHARED, modules, symbol
 from upl_mlir.native.tiles import TileFormat
-from upl_mlir.native.values import Argument
+from upl_mlir.native.values import Argument, EmittedModule
 
 ENTRY = "upl_entry"
 """Name of the public function of the machine code."""
@@ -164,6 +163,10 @@ def compile_module(
 
     Raises UplError (UPL1820) for what native code lacks.
     """
+    from upl_mlir.native.entry import (
+        emit_module,  # loads the dialects, of which a process that finds its code has no need
+    )
+
     start = time.perf_counter()
     threads = threads if call.extension().module is not None else 1
     machine = machine or target.host()

@@ -1,9 +1,9 @@
 """A lowered module as one readable C99 file and its header: `emit`; `emit_one_file` is the same without a header.
 
 The same operations as `emit.py` turns into LLVM IR, as C: loops are `for`, sums are variables, values used once are
-written where they are used, arrays are flat with their open sizes beside them.  Nothing but libm is needed.  Products stay
-plain loops: the file is meant to be read, and compiled by whatever compiler is at hand (`-std=c99`, so that products and
-sums are not fused; `-O3 -march=native` for speed).
+written where they are used, arrays are flat with their open sizes beside them.  Nothing but libm is needed.  Products of
+matrices are computed in squares (`c_products.py`), in the order of plain loops: the file is meant to be read, and compiled
+by whatever compiler is at hand (`-std=c99`, so that products and sums are not fused; `-O3 -march=native` for speed).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr
 
 from upl_mlir.native.affine import linear
 from upl_mlir.native.c_expressions import ATOM, PLUS, Expr, c_type
+from upl_mlir.native.c_products import square_of, write_squares
 from upl_mlir.native.c_writer import Array, Writer, plus, times
 from upl_mlir.native.signature import is_written
 
@@ -234,6 +235,18 @@ def _generic(w: Writer, op: GenericOp) -> None:
                 sizes.setdefault(expr.position, array.sizes[axis])
     kinds = [kind.data for kind in op.iterator_types]
     order = sorted(range(len(kinds)), key=lambda d: kinds[d] == IteratorType.REDUCTION)  # sums innermost
+    square = square_of(op)
+    if square is not None:
+        outer = [d for d in order if kinds[d] != IteratorType.REDUCTION and d not in (square.row, square.column)]
+        with _dimensions(w, [(LETTERS[d % len(LETTERS)], sizes[d]) for d in outer]) as made:
+            at = [made[outer.index(d)] if d in outer else Expr("0") for d in range(len(order))]
+
+            def element(which: int, at: Sequence[Expr]) -> str:
+                return arrays[which].element_at([_affine(expr, at) for expr in maps[which].results])
+
+            sums = [d for d in order if kinds[d] == IteratorType.REDUCTION]
+            write_squares(w, square, arrays[2].element, sizes, sums, at, element)
+        return
     with _dimensions(w, [(LETTERS[d % len(LETTERS)], sizes[d]) for d in order]) as made:
         index = [made[order.index(d)] for d in range(len(order))]
         places = [[_affine(expr, index) for expr in m.results] for m in maps]

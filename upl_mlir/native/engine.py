@@ -26,7 +26,7 @@ from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_o
 from upl_mlir.native import shapes
 from upl_mlir.native.call import Again, again_call
 from upl_mlir.native.whole import Source, compile_program
-from upl_mlir.passes.lower_to_loops import Layout
+from upl_mlir.passes.layouts import Layout
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import IndexExpr

@@ -24,22 +24,10 @@ from upl_mlir.native.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scr
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.native.target import Machine
 from upl_mlir.native.text import ATTRIBUTES, Code, byte_size, float_text, llvm_type, memory_type
-from upl_mlir.native.tiles import TileFormat
-from upl_mlir.native.values import Argument, Root, View, row_major, shape_of
+from upl_mlir.native.values import EmittedModule, Root, View, row_major, shape_of
 
 SKEW = 192
 """Bytes between scratch arrays: powers of two as sizes would put the same index of all of them into one cache set."""
-
-
-@dataclass(frozen=True)
-class EmittedModule:
-    """LLVM IR text with what its caller must know."""
-
-    name: str
-    ir: str
-    arguments: tuple[Argument, ...]
-    shared: tuple[tuple[str, TileFormat], ...]
-    """Functions of `library.py` that the module calls."""
 
 
 def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModule:

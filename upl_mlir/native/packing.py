@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from upl_mlir.native.tables import consecutive, entry, function
 from upl_mlir.native.text import Code
 from upl_mlir.native.tiles import TileFormat, first_lanes, load, store
@@ -46,27 +49,54 @@ def pack(f: TileFormat, width: int) -> str:
     return function(f"upl.pack{width}.{f.name}", params, c)
 
 
+def square_format(f: TileFormat) -> TileFormat:
+    """The format whose vectors are as long as the squares that are transposed."""
+    return replace(f, lanes=min(f.listed, f.lanes))
+
+
 def _pack_squares(c: Code, f: TileFormat, places: str, target: str, width: int) -> None:
     """A column of a panel, as wide as a vector: transposed squares where x runs along the panel, else single numbers."""
+    s = square_format(f)
     sources = [c.at("%x", entry(c, places, str(r)), f.real) for r in range(f.lanes)]
-    squares = c.let(f"and i64 %k, {-f.lanes}")
-    with c.loop("0", squares, str(f.lanes)) as j:
-        table, to = c.at("%along", j, "i64"), c.at(target, c.mul(j, str(width)), f.real)
-        straight, crooked, done = c.label("straight"), c.label("crooked"), c.label("square")
-        c.branch(consecutive(c, f, table), straight, crooked)
-        c.begin(straight)
-        at = entry(c, table, "0")
-        for r, row in enumerate(transpose(c, f, [load(c, f, c.at(s, at, f.real)) for s in sources])):
-            store(c, f, c.at(to, str(r * width), f.real), row)
-        c.jump(done)
-        c.begin(crooked)
-        with c.loop("0", str(f.lanes)) as r:
-            store(c, f, c.at(to, c.mul(r, str(width)), f.real), _gather(c, f, places, c.add(j, r), "splat (i1 true)"))
-        c.jump(done)
-        c.begin(done)
-    with c.loop(squares, "%k") as j:
-        to = c.at(target, c.mul(j, str(width)), f.real)
-        store(c, f, to, _gather(c, f, places, j, "splat (i1 true)"))
+    header, ask, look, straight, crooked, done = (
+        c.label(x) for x in ("along", "ask", "look", "straight", "crooked", "packed")
+    )
+    before = c.block
+    c.jump(header)
+    c.begin(header)
+    j = c.phi("i64", "k")
+    c.branch(c.let(f"icmp slt i64 {j.name}, %k", "c"), ask, done)
+    c.begin(ask)
+    table, to = c.at("%along", j.name, "i64"), c.at(target, c.mul(j.name, str(width)), f.real)
+    c.branch(c.let(f"icmp sle i64 {c.add(j.name, str(s.lanes))}, %k", "c"), look, crooked)
+    c.begin(look)
+    c.branch(consecutive(c, s, table), straight, crooked)
+    c.begin(straight)
+    at = entry(c, table, "0")
+    parts = [load(c, s, c.at(x, at, f.real)) for x in sources]
+    rows = [joined(c, s, parts[r :: s.lanes]) for r in range(s.lanes)]
+    for r, row in enumerate(transpose(c, f, rows)):
+        store(c, f, c.at(to, str(r * width), f.real), row)
+    after_square = c.add(j.name, str(s.lanes))
+    c.jump(header)
+    c.begin(crooked)
+    store(c, f, to, _gather(c, f, places, j.name, "splat (i1 true)"))
+    after_one = c.add(j.name, "1")
+    c.jump(header)
+    j.close(("0", before), (after_square, straight), (after_one, crooked))
+    c.begin(done)
+
+
+def joined(c: Code, s: TileFormat, parts: Sequence[str]) -> str:
+    """Vectors one behind the other in one."""
+    while len(parts) > 1:
+        lanes = ", ".join(f"i32 {x}" for x in range(2 * s.lanes))
+        parts = [
+            c.let(f"shufflevector {s.vector} {a}, {s.vector} {b}, <{2 * s.lanes} x i32> <{lanes}>")
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        s = replace(s, lanes=2 * s.lanes)
+    return parts[0]
 
 
 def _gather(c: Code, f: TileFormat, places: str, j: str, mask: str) -> str:

@@ -6,21 +6,13 @@ an image: then squares are transposed on the way.  Else numbers move one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from upl_mlir.native.packing import transpose
+from upl_mlir.native.packing import joined, square_format, transpose
 from upl_mlir.native.tables import consecutive, entry, function
 from upl_mlir.native.text import Code
 from upl_mlir.native.tiles import TileFormat, first_lanes, load, splat, store
 
 PARAMS = "ptr noalias %c, ptr noalias %cm, ptr noalias %cn, i64 %m, i64 %n, ptr noalias %own, ptr noalias %spare"
 TYPES = "ptr, ptr, ptr, i64, i64, ptr, ptr"
-
-
-def square_format(f: TileFormat) -> TileFormat:
-    """The format whose vectors are as long as the squares that are transposed."""
-    return replace(f, lanes=min(f.listed, f.lanes))
 
 
 def move(f: TileFormat, name: str) -> str:
@@ -125,7 +117,7 @@ def _columns(c: Code, f: TileFormat, i: str, count: str, *, back: bool) -> None:
                         store(c, s, place, _part(c, f, s, row, begin), mask)
         else:
             columns = [[load(c, s, place, mask) for place in places] for places in far]
-            together = [_joined(c, s, parts) for parts in zip(*columns, strict=True)]
+            together = [joined(c, s, parts) for parts in zip(*columns, strict=True)]
             for row, value in zip(near, transpose(c, f, together), strict=True):
                 store(c, f, row, value)
 
@@ -136,15 +128,3 @@ def _part(c: Code, f: TileFormat, s: TileFormat, value: str, begin: int) -> str:
         return value
     lanes = ", ".join(f"i32 {begin + x}" for x in range(s.lanes))
     return c.let(f"shufflevector {f.vector} {value}, {f.vector} poison, <{s.lanes} x i32> <{lanes}>")
-
-
-def _joined(c: Code, s: TileFormat, parts: Sequence[str]) -> str:
-    """Vectors one behind the other in one."""
-    while len(parts) > 1:
-        lanes = ", ".join(f"i32 {x}" for x in range(2 * s.lanes))
-        parts = [
-            c.let(f"shufflevector {s.vector} {a}, {s.vector} {b}, <{2 * s.lanes} x i32> <{lanes}>")
-            for a, b in zip(parts[::2], parts[1::2], strict=True)
-        ]
-        s = replace(s, lanes=2 * s.lanes)
-    return parts[0]

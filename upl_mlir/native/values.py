@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, Float32Type, Float64Type, Index
 from xdsl.ir import Attribute
 
 from upl_mlir.native.text import Code, byte_size, memory_type
+from upl_mlir.native.tiles import TileFormat
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,17 @@ class Argument:
     def slots(self) -> int:
         """How many 64-bit slots the argument takes in a call: a number one, an array its address and open sizes."""
         return 1 if self.rank is None else 1 + sum(n == DYNAMIC_INDEX for n in self.shape)
+
+
+@dataclass(frozen=True)
+class EmittedModule:
+    """LLVM IR text with what its caller must know."""
+
+    name: str
+    ir: str
+    arguments: tuple[Argument, ...]
+    shared: tuple[tuple[str, TileFormat], ...]
+    """Functions of `library.py` that the module calls."""
 
 
 def dtype_name(t: Attribute) -> str:

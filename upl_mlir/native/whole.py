@@ -12,19 +12,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from xdsl.dialects import arith
-
 from upl_mlir.dialects.upl import Gather, ProgramOp, UplType
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.native import call, target
 from upl_mlir.native.backend import Ahead, Kernel, compile_emitted
-from upl_mlir.native.entry import EmittedModule, emit_module
 from upl_mlir.native.tiles import TileFormat
-from upl_mlir.native.values import Argument
-from upl_mlir.passes.lower_to_loops import Layout, Scratch, lower_to_loops
-from upl_mlir.passes.proved import require_proved
+from upl_mlir.native.values import Argument, EmittedModule
+from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.poly.parse import parse_index
 
 
@@ -88,6 +84,10 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
     key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
     found = _find(key, machine, threads)
     if found is None:
+        from upl_mlir.native.entry import emit_module  # a process that finds its code needs none of this
+        from upl_mlir.passes.lower_to_loops import lower_to_loops
+        from upl_mlir.passes.proved import require_proved
+
         program = source.read()
         ahead = _ahead(program, machine, real, gather)
         names: set[str] = set()
@@ -110,6 +110,8 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
 
 def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) -> Ahead | None:
     """The library's functions on their way, if the program adds up reals and multiplies some: products may be among it."""
+    from xdsl.dialects import arith
+
     sums = any(p.gather is Gather.SUM and p.type not in (UplType.INT, UplType.BOOL) for n in nodes(program) for p in n.ports)
     if not sums or not any(isinstance(op, arith.MulfOp) for op in program.walk()):
         return None

@@ -46,6 +46,7 @@ from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.poly.dense import points_where
 from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
 
 MAX_BOOT_TOKENS = 1 << 20
@@ -200,8 +201,9 @@ class _Lowering:
         for p in op.ports:
             if p.gather is None or not isinstance(p.count, IndexExpr) or _counted_by_input(op, p):
                 continue
-            none = self.sets.domain(op.symbol).constrain(Formula.compare(p.count, CmpOp.LE, 0))
-            for n, point in enumerate(none.points()):
+            domain = domain_of(op) or TRUE
+            none = points_where(self.sets.ctx, op.fields, domain, Formula.compare(p.count, CmpOp.LE, 0))
+            for n, point in enumerate(none):
                 if n >= MAX_BOOT_TOKENS:
                     raise error("UPL1732", f"`{op.symbol}.{p.name}` has too many gathers without summands", span_of(op))
                 out.append(ttm.BootOp(upl.port_ref(op.symbol, p.name), point))

@@ -11,26 +11,9 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.function import FunctionWriter
 from upl_mlir.passes.schedule import prepared, schedule
-from upl_mlir.poly.expr import IndexExpr
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the function lays out a host port: the index of element 0 and the extents, by parameters."""
-
-    lower: tuple[IndexExpr, ...]
-    shape: tuple[IndexExpr, ...]
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """An intermediate array: the size of an element, and the extents by parameters."""
-
-    name: str
-    element_bytes: int
-    shape: tuple[IndexExpr, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.poly.convert import param_id
+from upl_mlir.poly.convert import NotAffine, param_id
 from upl_mlir.poly.expr import (
     FALSE,
     TRUE,
@@ -227,6 +227,20 @@ def points(box: Box, inside: Bools) -> Iterator[tuple[int, ...]]:
 
 
 # -- parameters from shapes ----------------------------------------------------------------------------------------
+def points_where(ctx: PolyContext, fields: Sequence[str], domain: Formula, condition: Formula) -> Iterator[tuple[int, ...]]:
+    """The points of a domain at which a condition holds, in order; every symbol must have a value.  Where the condition is
+    not affine (a product of extents) it is looked up point by point.
+
+    Raises NotAffine and Unbounded for the domain.
+    """
+    both = Formula.all((domain, condition))
+    try:
+        box = bounding_box(ctx, fields, both)
+    except NotAffine:
+        box = bounding_box(ctx, fields, domain)
+    return points(box, mask(ctx, fields, both, box))
+
+
 @dataclass(frozen=True)
 class Extents:
     """What is known of the bounding box of one domain: some of its extents, by field.

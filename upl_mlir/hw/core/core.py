@@ -93,7 +93,9 @@ MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in 
 
 CHECKSUM_BITS = 32
 BUFFER = 2
-"""Depth of the queues at the ports."""
+"""Depth of the queues at the ports of the host."""
+NETWORK_BUFFER = 16
+"""Depth of those at the network: a core sends in bursts, and a token waits for those before it whatever core it is for."""
 HOST_BURST = 128
 """Depth of the queue for tokens of the host where there are several cores: the host gives its tokens in order, many for one
 core after the other, and the other cores need something to do meanwhile."""
@@ -312,8 +314,8 @@ class Core(wiring.Component):
     ) -> tuple[Value, dict[Event, Value]]:
         """Tokens for this core go to the queue, taking turns with those from the network; the others leave. The values:
         nothing is under way here; and what happens."""
-        m.submodules.departures = departures = SyncFIFO(width=flit_layout(self.d).size, depth=BUFFER)
-        m.submodules.arrivals = arrivals = SyncFIFO(width=token_layout(self.d).size, depth=BUFFER)
+        m.submodules.departures = departures = SyncFIFO(width=flit_layout(self.d).size, depth=NETWORK_BUFFER)
+        m.submodules.arrivals = arrivals = SyncFIFO(width=token_layout(self.d).size, depth=NETWORK_BUFFER)
         flit = placer.flit
         own, away, turn, chosen = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [

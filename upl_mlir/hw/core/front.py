@@ -100,7 +100,7 @@ class Front(wiring.Component):
         m.d.comb += mode.eq(mode_read.data[waiting.input])
         summand = (mode >= FIRST_GATHER) & (waiting.kind != Kind.COMPLETE)
         walker = mode == Mode.COUNTED
-        alone = Signal()  # with another multiplicity it is a fault, which the join pipe finds
+        alone = Signal()  # with another multiplicity than 1 it is left to the join pipe
         m.d.comb += [lonely_token.addr.eq(waiting.node), alone.eq(lonely_token.data & ~walker & (waiting.multiplicity == 1))]
         room = Mux(alone, solo_takes_token, Mux(walker, walkers.w_rdy, joining.w_rdy))
         m.d.comb += [

@@ -1,9 +1,11 @@
 """Chooses the core of a token: a row of a table for each node says how, by a hash of the fields that all its inputs have, or
 by an expression of one field.
 
-    home = first + (s * count) >> 16,  s = top bits of (tag & mask) * GOLDEN, or ((tag & mask) >> shift) * factor + constant
+    home = first + (s * count) >> 16,  s = top bits of ((tag & mask) >> shift) * GOLDEN, or
+                                    ((tag & mask) >> shift) * factor + constant
 
-Multiples of the golden ratio are spread evenly, a whole box of indices as well as any run of neighbours. In the organisation
+Multiples of the golden ratio are spread evenly, a whole box of indices as well as any run of neighbours; those of a power of
+two times it are not, so that the lowest bit of the mask is shifted to the lowest place. In the organisation
 `direct`, where a place is computed, "hashed" means: s = (sum of the lanes of tag & mask) * factor + constant.
 """
 
@@ -67,7 +69,7 @@ def home_of(row: dict[str, int], tag: int, tag_bits: int, *, lanes: bool = False
         total = sum(kept >> place & _LANE_CORE for place in range(0, tag_bits, LANE))
         s = total * row["factor"] + row["constant"] & ((1 << PLACE_BITS) - 1)
     elif row["hashed"]:
-        s = (kept * golden(tag_bits) & ((1 << bits) - 1)) >> (bits - PLACE_BITS)
+        s = ((kept >> row["shift"]) * golden(tag_bits) & ((1 << bits) - 1)) >> (bits - PLACE_BITS)
     else:
         s = (kept >> row["shift"]) * row["factor"] + row["constant"] & ((1 << PLACE_BITS) - 1)
     return row["first"] + (s * row["count"] >> PLACE_BITS)
@@ -117,11 +119,11 @@ class Placer(wiring.Component):
             m.d.sync += [first_valid.eq(self.token.valid), first.eq(self.token.payload)]
         bits = max(d.tag_bits, PLACE_BITS)
         row = read.data
-        kept, product, moved = Signal(bits), Signal(bits), Signal(PLACE_BITS)
+        kept, product, moved = Signal(bits), Signal(bits), Signal(bits)
         m.d.comb += [
             kept.eq(first.tag & row.mask),
-            product.eq(kept * golden(d.tag_bits)),
             moved.eq(kept >> row.shift),
+            product.eq(moved * golden(d.tag_bits)),
         ]
         if d.organisation is Organisation.DIRECT:
             lanes = [kept[place : place + LANE] & _LANE_CORE for place in range(0, d.tag_bits, LANE)]
@@ -134,7 +136,7 @@ class Placer(wiring.Component):
                 second_valid.eq(first_valid),
                 second.eq(first),
                 chosen.eq(row),
-                s.eq(Mux(row.hashed, spread, moved * row.factor + row.constant)),
+                s.eq(Mux(row.hashed, spread, moved[:PLACE_BITS] * row.factor + row.constant)),
             ]
         m.d.comb += [
             self.flit.valid.eq(second_valid),

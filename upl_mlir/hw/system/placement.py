@@ -61,8 +61,9 @@ def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program
             rows.append(ranked.local.home.row(ranked.digits))
         elif text is None:
             mask = sum(f.mask for f in fields)
-            zeros = dict.fromkeys(("shift", "factor", "constant", "first"), 0)
-            rows.append({"mask": mask, "hashed": 1, "count": machine.cores, **zeros})
+            zeros = dict.fromkeys(("factor", "constant", "first"), 0)
+            shift = (mask & -mask).bit_length() - 1 if mask else 0
+            rows.append({"mask": mask, "hashed": 1, "shift": shift, "count": machine.cores, **zeros})
         else:
             rows.append(_Expression(machine, node, fields, text).row(d))
     return rows

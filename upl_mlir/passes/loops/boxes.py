@@ -106,10 +106,7 @@ class _PaddedWriter:
             ends = (r.lows[0], r.highs[0])
             low, high = ends if place.factors[used[0]] > 0 else (-ends[1], -ends[0])
             lin = self.f.lin
-            if (
-                lin.plain(place.rest + low).constant != 0
-                or lin.plain(place.rest + high + 1 - axis.size).constant != 0
-            ):
+            if lin.plain(place.rest + low).constant != 0 or lin.plain(place.rest + high + 1 - axis.size).constant != 0:
                 return False
         return bool(self.other.axes)
 
@@ -130,6 +127,13 @@ class _PaddedWriter:
         return used[0]
 
     def _op(self, make: type[arith.SignlessIntegerBinaryOperation], a: SSAValue, b: SSAValue) -> SSAValue:
+        """An operation on places; times 1, plus 0 and minus 0 are none."""
+        if make in (arith.MuliOp, arith.AddiOp, arith.SubiOp):
+            nothing = self._number(int(make is arith.MuliOp))
+            if b is nothing:
+                return a
+            if a is nothing and make is not arith.SubiOp:
+                return b
         return self.f.code.add(make(a, b))
 
     def _number(self, n: int) -> SSAValue:

@@ -21,7 +21,7 @@ from upl_mlir.passes.loops.graph import op_cost
 from upl_mlir.passes.loops.statements import Edge, Read, Statement
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, Term, renamed, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
-from upl_mlir.passes.loops.wavefront import Blocks, Phase
+from upl_mlir.passes.loops.wavefront import Blocks, Phase, power_of_two
 from upl_mlir.passes.storage import Array, Axis, box, inverse
 from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con
@@ -347,10 +347,11 @@ class _Statements:
         """The equations and arrays of what is kept and what is made again."""
         equations: dict[str, Equation] = {}
         arrays: dict[str, Array] = {}
+        window = power_of_two(length)
         for name, time in self.maker.times.items():
             eq = self.maker.system.equations[name]
             segments = Axis(eq.fields.index(time.field), IndexExpr(), last + 1)
-            steps = Axis(segments.at, IndexExpr(), IndexExpr.of(length), length)
+            steps = Axis(segments.at, IndexExpr(), IndexExpr.of(window), window)
             others = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._bounds(name).values())]
             for what, axis in (("kept", segments), ("again", steps)):
                 if what == "kept" and name not in self.maker.carried:

@@ -281,7 +281,7 @@ class _Tiler:
                     if own is None or most is None:
                         return False
                     size = max(size, most + own + shifts[self.places[e.reader].group] - first + 1)
-            a = self.arrays[name]
+            a, size = self.arrays[name], power_of_two(size)
             at = mine[0].fields.index(rows[name])
             axes = (replace(x, extent=IndexExpr.of(size), modulus=size) if x.at == at else x for x in a.axes)
             self.arrays[name] = replace(a, axes=tuple(axes))
@@ -425,6 +425,11 @@ class _Tiler:
         sign = -1 if kind is Extremum.MIN else 1
         kept = self.lin.strongest(list(dict.fromkeys(bounds)), sign, self.lin.params)
         return extremum(kind, kept)
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is not below a positive number: a modulus that costs nothing."""
+    return 1 << (n - 1).bit_length()
 
 
 def _step(e: IndexExpr | None, var: str) -> int | None:
