@@ -20,7 +20,6 @@ from upl_mlir.hw.run import run_machine
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS = {"training": "iris_batch.upl", "forward": "perceptron.upl"}
-SIZES = {"D": 8, "K": 3, "N": [64, 32, 10]}
 
 
 def main() -> int:
@@ -29,25 +28,28 @@ def main() -> int:
     p.add_argument("--program", choices=sorted(PROGRAMS), default="training")
     p.add_argument("--cores", type=int, nargs="+", default=[1, 4])
     p.add_argument("--records", type=int, default=1 << 16, help="of all cores together")
-    p.add_argument("--ways", type=int, default=8)
+    p.add_argument("--ways", type=int, help="8 on one core and 4 on several if nothing is said")
+    p.add_argument("--layers", type=int, nargs="+", default=[64, 32, 10], help="their sizes")
     p.add_argument("--topology", choices=[t.value for t in Topology], default=Topology.CROSSBAR.value)
     p.add_argument("--ports", type=int, help="ports of the host; one for each core if nothing is said")
     p.add_argument("--audit", action="store_true", help="compare with the re-execution of what was recorded, too")
     args = p.parse_args()
     source = (EXAMPLES / PROGRAMS[args.program]).read_text(encoding="utf-8")
     inputs = dict.fromkeys("XWY" if args.program == "training" else "XW", "random")
-    prepared = prepare(Job(source, source, inputs), SIZES, Machine())
+    sizes = {"D": 8, "K": len(args.layers), "N": args.layers}
+    prepared = prepare(Job(source, source, inputs), sizes, Machine())
     print("cores   cycles  speed-up  taken  sent  probes  ALU  waiting  spilled  lost to")
     alone: int | None = None
     for cores in args.cores:
         machine = Machine(
             cores=cores,
             matching=Matching(
-                capacity=args.records // cores, ways=args.ways, spill_capacity=1 << 15, queue_capacity=1 << 15
+                capacity=args.records // cores, ways=args.ways or (8 if cores == 1 else 4),
+                spill_capacity=1 << 15, queue_capacity=1 << 15,
             ),
             network=Network(topology=Topology(args.topology)),
             host=Host(ports=args.ports or cores),
-        )
+        )  # fmt: skip
         found = run_machine(prepared.engine.image, machine, prepared.tokens, audit=args.audit)
         difference(prepared.engine.collect(found.outputs), prepared.expected)
         stats = found.stats

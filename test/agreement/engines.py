@@ -149,7 +149,7 @@ def native(case: Case) -> Counter[str]:
     too, and that `check` says so is another property; it takes a third of the time."""
     with contextlib.ExitStack() as stack:
         if case.seed % 8:
-            stack.enter_context(mock.patch("upl_mlir.native.whole.require_proved", lambda _: None))
+            stack.enter_context(mock.patch("upl_mlir.passes.proved.require_proved", lambda _: None))
         return _native(case)
 
 

@@ -85,9 +85,9 @@ CAMPAIGNS = {
 def _keep_no_programs() -> None:
     """Random programs are compiled once: kept on disk, they would push out what is worth keeping."""
     from upl_mlir.host.cache import Cache
-    from upl_mlir.native import backend, whole
+    from upl_mlir.native import backend, shapes, whole
 
-    for module in (backend, whole):
+    for module in (backend, shapes, whole):
         module.open_cache = lambda: Cache(None)
 
 

@@ -148,7 +148,7 @@ def test_sums_of_any_data_are_those_of_their_order() -> None:
     ("name", "constants", "stages", "along"),
     [
         ("training", {"D": 4, "eta": 0.5}, 2, "d"),  # the host sends example by example
-        ("upsample", {"m": 4, "n": 6}, 1, "q"),  # summands of later gathers come while operations are under way
+        ("upsample", {"m": 4, "n": 6}, 1, "q"),  # a place is free again while its last sum is under way: nothing is put off
         ("triangular_solve", {"n": 6}, 1, None),  # no windows: some gathers have no summands
         ("jacobi1d", {"T": 6, "n": 6}, 1, "t"),  # the ends run ahead: their tokens are put off
     ],
@@ -175,7 +175,7 @@ def test_windows_use_places_again(
     else:
         assert found == {along}
         assert few < 0.8 * many
-        assert stats[stages]["store"]["put_off"] > 0
+        assert (stats[stages]["store"]["put_off"] > 0) == (along != "q")
     assert stats[64]["store"]["put_off"] == 0
 
 

@@ -15,7 +15,19 @@ import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import CmpOp, Connective, DivKind, Extremum, Formula, IndexExpr, MinMax, Var, divide, extremum
+from upl_mlir.poly.expr import (
+    CmpOp,
+    Connective,
+    DivKind,
+    Extremum,
+    Formula,
+    IndexExpr,
+    Lookup,
+    MinMax,
+    Var,
+    divide,
+    extremum,
+)
 from upl_mlir.poly.sets import DIM, PSet
 
 
@@ -29,6 +41,18 @@ def _pieces(s: PSet) -> list[list[Formula]]:
     return out
 
 
+def readable(s: PSet) -> PSet:
+    """The same set without entries that their array does not have: where the index is outside, no value matters."""
+    for atom in [a for a in s.params.values() if isinstance(a, Lookup) and a.array in s.ctx.arrays]:
+        table, i = s.ctx.arrays[atom.array], atom.index
+        last = table.lower + len(table.values) - 1
+        outside = Formula.compare(i, "<", table.lower) | Formula.compare(last, "<", i)
+        rest = s.constrain(outside).known()
+        if not rest.isl.is_empty():
+            s = s.constrain(outside.negate()) | rest.without(atom)
+    return s
+
+
 def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = ()) -> Formula:
     """A formula that, inside `context`, holds exactly on `s`: no part of it can be dropped.
 
@@ -36,7 +60,7 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     the author's own words (``k<K``) are kept.
     """
     context = context if context is not None else s.ctx.set(s.dims)
-    target = (s & context).coalesce()
+    target = readable(s & context).coalesce()
     for f in (Formula.all(prefer), *[Formula.all(prefer[i : i + 1]) for i in range(len(prefer))]):
         if prefer and (context.constrain(f)).equals(target):
             return _minimal(list(f.conjuncts), target, context)
@@ -211,7 +235,7 @@ class Interval:
 
 def disjoint_pieces(s: PSet) -> list[PSet]:
     """Disjoint convex pieces of a set, together the set; empty ones left out."""
-    whole = s.coalesce()
+    whole = readable(s).coalesce()
     convex = whole.isl if whole.isl.n_basic_set() <= 1 else whole.isl.make_disjoint()
     out = [whole.with_isl(isl.Set.from_basic_set(b)) for b in convex.compute_divs().get_basic_sets()]
     return [p for p in out if not p.is_empty()]

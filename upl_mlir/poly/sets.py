@@ -436,9 +436,10 @@ class PSet:
         """Write ``A[e]`` as ``A[index]``, which is equal on this set."""
         new = Lookup(atom.array, index)
         both = self.constrain(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, IndexExpr.of(new)))
-        return both._without(atom)
+        return both.without(atom)
 
-    def _without(self, atom: Lookup) -> PSet:
+    def without(self, atom: Lookup) -> PSet:
+        """The points for which the entry has some value."""
         at = self.isl.find_dim_by_name(PARAM, param_id(atom))
         out = self.isl.project_out(PARAM, at, 1) if at >= 0 else self.isl
         return self.with_isl(out, {p: a for p, a in self.params.items() if a != atom})
@@ -456,7 +457,7 @@ class PSet:
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
         beyond = Formula.compare(i, "<", table.lower) | Formula.compare(i, ">=", table.lower + len(table.values))
         known, rest = self.constrain(Formula.any(cases)), self.constrain(beyond)  # it is not read there, or unknown
-        return (known if rest.is_empty() else known | rest)._without(atom)
+        return (known if rest.is_empty() else known | rest).without(atom)
 
     def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
