@@ -93,7 +93,7 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
         (
             "gradients against dual numbers",
             _number(g["gradients: gradients"]),
-            "all agree" if not _failed(g) else "see below",
+            "all agree" if not _failed(g) else f"all others agree; {_failed(g)} wrong when it was found",
         )
     )
     symmetric = g["gradients: second order symmetric"]

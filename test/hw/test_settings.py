@@ -10,6 +10,7 @@ import pytest
 from upl_mlir.explore.job import Job, prepare
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.core.settings import ROOM, adjustable, settings, settings_layout
+from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.prepare import adjustable_system, build_of, setting_writes
 from upl_mlir.hw.run import _encoded  # pyright: ignore[reportPrivateUsage]
@@ -46,7 +47,9 @@ def test_what_does_not_fit_in_the_room_is_built_as_it_is() -> None:
     d = adjustable(Dimensions(sets=1 << 14, ways=16, spill_words=9999, backing_cycles=1000))
     assert (d.sets, d.ways, d.spill_words, d.backing_cycles) == (1 << 14, 16, 9999, 1000)
     small = Dimensions(sets=1, ways=1, spill_words=1, queue_words=1, backing_cycles=1)
-    assert all(getattr(adjustable(small), name) == sizes[0] for name, sizes in ROOM.items())
+    assert all(getattr(adjustable(small), name) == sizes[0] for name, sizes in ROOM.items() if name != "entries")
+    associative = replace(small, organisation=Organisation.CAM)
+    assert adjustable(associative).sets == ROOM["entries"][0]
     direct = replace(small, organisation=Organisation.DIRECT)
     assert adjustable(direct) == direct
     assert setting_writes(direct, direct) == []
@@ -69,7 +72,7 @@ def run(wanted: Machine, *, built: bool) -> Report:
         served = adjustable_system(system)
         d = served.core
         simulation = CompiledSimulation(served)
-    image, program, words = _encoded(prepared.engine.image, d, prepared.tokens)
+    image, program, words = _encoded(prepared.engine.image, d, prepared.tokens, Spread())
     simulation.configure([*setting_writes(d, system.core), *program.writes])
     report = simulation.run(words, 20_000, watch=True)
     assert image is prepared.engine.image

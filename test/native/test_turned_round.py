@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ node C<a,b,c> { in x; x-1.0 -> R }
 
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])
 @pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, NEGATIVE], ids=lambda t: t.split()[1])
-def test_the_source_is_found(text: str, gather: str) -> None:
+def test_the_source_is_found(text: str, gather: Any) -> None:
     p = upl.load(text)
     params = dict.fromkeys(p.params, 3)
     arrays = {n: np.random.default_rng(1).standard_normal(v.shape(**params)) for n, v in p.inputs.items()}

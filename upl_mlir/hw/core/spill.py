@@ -25,6 +25,8 @@ from upl_mlir.hw.core.store import Shape, join_shape
 
 SIGNATURE_BITS = 4
 """Bits of the number of a class of keys."""
+SIGNATURE_FIRST = 16
+"""The first one, of the bits of the hash: those before it choose the set, in cores of any size."""
 
 
 class Spill(wiring.Component):
@@ -163,6 +165,5 @@ class Spill(wiring.Component):
 
     def _class(self, key: Value) -> Value:
         """The bit of the signature that stands for a key."""
-        bits = self.shape.set_bits
-        number = set_of((key["class"], key.node, key.tag), bits + SIGNATURE_BITS)[bits:]
+        number = set_of((key["class"], key.node, key.tag), SIGNATURE_FIRST + SIGNATURE_BITS)[SIGNATURE_FIRST:]
         return Value.cast((Const(1) << number)[: 1 << SIGNATURE_BITS])
