@@ -21,7 +21,7 @@ from upl_mlir.explore.energy import energy
 from upl_mlir.explore.job import Job, Outcome, Task, bind, run_task
 from upl_mlir.explore.records import Records, versions
 from upl_mlir.explore.reference import reference_lines
-from upl_mlir.hw.machine import Machine, Matching, Network, Organisation, Topology
+from upl_mlir.hw.machine import Host, Machine, Matching, Network, Organisation, Topology
 from upl_mlir.hw.synth.figures import Figures, figures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +44,9 @@ class Case:
     """Records of each core's store, if it is `hashed`."""
     ways: int = 4
     entries: int = 1024
-    """Entries of each core's associative memory, if it is `cam`."""
+    """Entries of each core's associative memory, if it is `cam`: more than a few hundred can be simulated, hardly built."""
+    places: tuple[int, ...] = (8192, 8192, 8192, 8192)
+    """Places of each core's store on 1, 2, 4 and 16 cores, if it is `direct`."""
 
 
 CASES = (
@@ -53,21 +55,21 @@ CASES = (
         "mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]},
         records=4096, entries=4096,
     ),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 16, 8, 8192),
-)
-DIRECT_CAPACITY = 8192
-"""`direct` and `cam` have no backing memory.  More comparators than a few hundred can be simulated, but hardly built."""
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 16, 8, 8192,
+         (1 << 15, 1 << 14, 1 << 13, 1 << 11)),
+)  # fmt: skip
 
 
 def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: DIRECT_CAPACITY}
+    places = dict(zip((1, 2, 4, 16), case.places, strict=True))
+    capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: places[cores]}
     capacity = capacities[organisation]
     matching = Matching(
         organisation=organisation, capacity=capacity, ways=case.ways, spill_capacity=case.queue, queue_capacity=case.queue
     )
     network = Network(topology=Topology.CROSSBAR)
-    return Machine(name=organisation.value, cores=cores, matching=matching, network=network)
+    return Machine(name=organisation.value, cores=cores, matching=matching, network=network, host=Host(ports=cores))
 
 
 class Table:
@@ -98,10 +100,11 @@ class Table:
         graph = dependences(program, bound, dense, Machine().execution)
         sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
         counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
+        places = " / ".join(f"{n:,}" for n in case.places)
         lines = [
             f"`examples/{case.file}`, {sizes}; {counts}. Stores of each core: `hashed` {case.records:,} records in",
-            f"{case.ways} ways, `cam` {case.entries:,}, `direct` {DIRECT_CAPACITY:,}; {case.queue:,} tokens and records in",
-            "each backing memory; crossbar.", "",
+            f"{case.ways} ways, `cam` {case.entries:,}, `direct` {places} on 1 / 2 / 4 / 16 cores;",
+            f"{case.queue:,} tokens and records in each backing memory. Crossbar, a port of the host for each core.", "",
         ]  # fmt: skip
         lines += _markdown([
             ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
