@@ -231,7 +231,7 @@ def _solved(
             raise error(
                 "UPL1505", f"the parameter `{name}` does not follow from the shapes of the arrays given",
                 next(span_of(op) for op in program.body.block.ops if isinstance(op, ParamOp) and op.symbol == name),
-                help=f"give it as {name}=…",
+                help=f"give it as {name}=…, on the command line with -D {name}=…",
             )  # fmt: skip
         out[name] = value
     return out

@@ -263,7 +263,8 @@ class Body:
         for op in self.plan.program.body.block.ops:
             if isinstance(op, ConstOp) and op.symbol == name:
                 return op.value.value.data
-        raise error("UPL1505", f"the parameter `{name}` has no value", span_of(self.op), help=f"give it as {name}=…")
+        help_ = f"give it as {name}=…, on the command line with -D {name}=…"
+        raise error("UPL1505", f"the parameter `{name}` has no value", span_of(self.op), help=help_)
 
     def _assign(self, w: Writer, op: Operation) -> None:
         """Write one operation as an assignment."""

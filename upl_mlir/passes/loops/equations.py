@@ -34,9 +34,6 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 MAX_PIECES = 16
 """Into so many pieces a domain is cut; conditions left then are tested inside."""
 
-THIN = 4
-"""A piece with at most so many values of some field is not cut further: tests cost little there."""
-
 Env = Mapping[str, IndexExpr]
 
 
@@ -155,7 +152,7 @@ class Builder:
                 raise self._no_token(e.what) from None
             return
         conditions = list(self.undecided)
-        if not conditions or len(eq.pieces) >= MAX_PIECES or self._thin(eq, at):
+        if not conditions or len(eq.pieces) >= MAX_PIECES:
             eq.pieces.append((at, term))
             return
         whole = self.lin.tidy(c for cond in conditions for c in cond)
@@ -172,23 +169,6 @@ class Builder:
         """Whether the constraints have a point, decided exactly."""
         where = Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in at)
         return not self.lin.ctx.set(fields, where).is_empty()
-
-    def _thin(self, eq: Equation, at: Cons) -> bool:
-        """Whether a field takes few values, none of which is fixed (a fixed one is no reason to stop)."""
-        for f in eq.fields:
-            x = IndexExpr.of(f)
-            for c in at:
-                k = next((k for m, k in c.e.terms if len(m) == 1 and m[0] == x.terms[0][0][0]), 0)
-                if c.eq and abs(k) == 1:
-                    break
-            else:
-                lo, hi = self._extent(at, f)
-                if lo is not None and hi is not None and 1 < hi - lo + 1 <= THIN:
-                    return False
-        return False
-
-    def _extent(self, at: Cons, f: str) -> tuple[int | None, int | None]:
-        return self.lin.bounds(at, IndexExpr.of(f))
 
     def _pinned(self, eq: Equation, at: Cons, cond: Cons) -> bool:
         """Whether a condition leaves one value of a field."""
