@@ -85,7 +85,8 @@ class Table:
             "# The machine in numbers", "",
             f"Made by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. Cycles are exact and do not depend on the computer;",
             "inputs are random, with a fixed seed. All outputs agree with the interpreter's to 1e-3 of the greatest",
-            "element (both are binary32, sums differ in their order). What the columns mean: [explore](explore.md).", "",
+            "element (both are binary32, sums differ in their order), and bit for bit with the additions that the machine made,",
+            "made again in binary32. What the columns mean: [explore](explore.md).", "",
             "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items()) + f"; {platform.machine()}.",
         ]  # fmt: skip
         for case in CASES:
@@ -137,7 +138,7 @@ class Table:
 
     def run(self, job: Job, case: Case, wanted: Machine) -> Outcome:
         """A cell: kept, run now, or left out."""
-        task = Task(case.define, wanted)
+        task = Task(case.define, wanted, audit=True)
         key = self.records.key(job, task)
         found = self.records.load(key)
         if found is None and (wanted.cores not in self.cores or wanted.name not in self.only):

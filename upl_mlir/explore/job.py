@@ -50,10 +50,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A point as a worker gets it."""
+    """A point as a worker gets it; `audit`: its outputs are also compared, bit for bit, with the additions that the machine
+    made, made again (`hw/trees.py`)."""
 
     define: dict[str, Any]
     machine: Machine
+    audit: bool = False
 
 
 def run_tasks(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
@@ -65,7 +67,7 @@ def run_task(job: Job, task: Task) -> Outcome:
     """Run one point; errors that are the program's or the machine's are an outcome."""
     try:
         prepared = prepare(job, task.define, task.machine)
-        result = prepared.engine.on(task.machine).run_tokens(prepared.tokens)
+        result = prepared.engine.on(task.machine).run_tokens(prepared.tokens, audit=task.audit)
         stats = result.stats.to_dict()
         stats["difference"] = difference(result.outputs, prepared.expected)
     except UplError as e:

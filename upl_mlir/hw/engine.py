@@ -80,12 +80,12 @@ class RtlEngine:
         return self.run_tokens(self.inject(inputs))
 
     def run_tokens(
-        self, tokens: Sequence[HostToken], watch: Callable[[Recorded], None] | None = None
+        self, tokens: Sequence[HostToken], watch: Callable[[Recorded], None] | None = None, *, audit: bool = False
     ) -> RtlResult:  # fmt: skip
         """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
-        `watch` is given what the cores did."""
+        `watch` is given what the cores did; `audit`: the outputs are compared with those of the recorded additions."""
         given = tokens if isinstance(tokens, tuple) else tuple(map(HostToken._make, tokens))
-        result = run_machine(self.image, self.machine, given, watch=watch)
+        result = run_machine(self.image, self.machine, given, watch=watch, audit=audit)
         return RtlResult(self.collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
