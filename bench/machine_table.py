@@ -85,8 +85,8 @@ class Table:
             "# The machine in numbers", "",
             f"Made by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. Cycles are exact and do not depend on the computer;",
             "inputs are random, with a fixed seed. All outputs agree with the interpreter's to 1e-3 of the greatest",
-            "element (both are binary32, sums differ in their order), and bit for bit with the additions that the machine made,",
-            "made again in binary32. What the columns mean: [explore](explore.md).", "",
+            "element (both are binary32, sums differ in their order), and bit for bit with the machine's own additions,",
+            "made again. What the columns mean: [explore](explore.md).", "",
             "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items()) + f"; {platform.machine()}.",
         ]  # fmt: skip
         for case in CASES:
