@@ -14,7 +14,6 @@ NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
 
 UNSUPPORTED = {
     "spmv": "UPL1405",  # data decide which products are added up, and which of them use an element of X
-    "digits": "UPL1205",  # second order through two epochs in batches: too complex for isl
 }
 """Examples without a derivative in reverse mode yet, and the error that says so."""
 

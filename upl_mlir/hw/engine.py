@@ -85,7 +85,8 @@ class RtlEngine:
         """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
         `watch` is given what the cores did; `audit`: the outputs are compared with those of the recorded additions."""
         given = tokens if isinstance(tokens, tuple) else tuple(map(HostToken._make, tokens))
-        result = run_machine(self.image, self.machine, given, watch=watch, audit=audit)
+        options = {"audit": True} if audit else {}
+        result = run_machine(self.image, self.machine, given, watch=watch, **options)
         return RtlResult(self.collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:

@@ -17,7 +17,7 @@ from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import convex, describe, fibre_counts, sum_by_parts
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, MinMax, Select
+from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, extremum
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]
@@ -64,7 +64,7 @@ class Plan:
         partial = [v for v in self.values if not v.ordinary]
         two = len(partial) == 2 and (partial[0].where & partial[1].where).is_empty()
         whole = two and self.domain <= partial[0].where | partial[1].where
-        told = describe(partial[0].where, self.domain) if partial else TRUE
+        told = everywhere_readable(describe(partial[0].where, self.domain), self.domain) if partial else TRUE
         out: list[tuple[Formula, bool]] = []
         for v in self.values:
             if v.ordinary:
@@ -72,7 +72,7 @@ class Plan:
             elif v is partial[0] or whole:
                 out.append((told, v is not partial[0]))
             else:
-                out.append((describe(v.where, self.domain), False))
+                out.append((everywhere_readable(describe(v.where, self.domain), self.domain), False))
         return out
 
     def arg(self, port: str) -> SSAValue:
@@ -259,6 +259,24 @@ def moved(terms: Sequence[tuple[PSet, IndexExpr]], names: Mapping[str, IndexExpr
         inside = (context.extend(dims) & both.extend(dims).reorder(dims)).constrain(at)
         out.append((inside.project(context.dims), n.substitute(mine)))
     return out
+
+
+def everywhere_readable(f: Formula, domain: PSet) -> Formula:
+    """The formula with the indices of array entries kept inside their arrays, where the domain goes beyond: in the body of a
+    node all parts of a condition are computed, also those that do not count."""
+
+    def inside(a: Atom) -> IndexExpr | None:
+        if not isinstance(a, Lookup) or a.array not in domain.ctx.arrays:
+            return None
+        table, at = domain.ctx.arrays[a.array], a.index
+        first, last = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
+        if not domain.constrain(Formula.compare(at, CmpOp.LT, first)).is_empty():
+            at = extremum(Extremum.MAX, (at, first))
+        if not domain.constrain(Formula.compare(last, CmpOp.LT, a.index)).is_empty():
+            at = extremum(Extremum.MIN, (at, last))
+        return None if at is a.index else IndexExpr.of(Lookup(a.array, at))
+
+    return f.rewrite(inside)
 
 
 def value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:

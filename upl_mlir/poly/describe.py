@@ -60,7 +60,7 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
     the author's own words (``k<K``) are kept.
     """
     context = context if context is not None else s.ctx.set(s.dims)
-    target = readable(s & context).coalesce()
+    target = (s & context).coalesce()
     for f in (Formula.all(prefer), *[Formula.all(prefer[i : i + 1]) for i in range(len(prefer))]):
         if prefer and (context.constrain(f)).equals(target):
             return _minimal(list(f.conjuncts), target, context)

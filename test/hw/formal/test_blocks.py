@@ -17,7 +17,7 @@ from amaranth.lib import data
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from prove import OpenMemory, assume, drive, fails, fixed, free, holds, inside, with_defect
 
-from upl_mlir.hw.core import presence, reducer, send, spill, store
+from upl_mlir.hw.core import presence, ram, reducer, send, spill, store
 from upl_mlir.hw.core.layouts import Dimensions, Failure, FieldKind, Guard, Mode, Times, key_layout, send_layout
 from upl_mlir.hw.fp.model import Format
 
@@ -152,14 +152,14 @@ def store_finds(module: ModuleType) -> Build:
 
 
 def test_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "Memory", OpenMemory)
+    monkeypatch.setattr(ram, "Memory", OpenMemory)
     monkeypatch.setattr(store, "VALUE_BITS", 1)
-    both(
-        tmp_path, store_finds, store, 5,
-        ("memory.read_port(transparent_for=(write,))", "memory.read_port()"),
-        ("self.write_key_en & ~self.write_over", "self.write_key_en"),  # wrong count
-        induction=2,
-    )  # fmt: skip
+    wrong_count = ("self.write_key_en & ~self.write_over", "self.write_key_en")
+    both(tmp_path, store_finds, store, 5, wrong_count, induction=2)
+    slow = with_defect(ram, "memory.read_port(transparent_for=(write,))", "memory.read_port()")
+    monkeypatch.setattr(slow, "Memory", OpenMemory)
+    monkeypatch.setattr(store, "ram", slow.ram)
+    fails(tmp_path / "slow", store_finds(store), 5)
 
 
 # ------------------------------------------------------------------------------------------------------- backing memory
