@@ -14,10 +14,11 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.activity import Activity, input_ports, key_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
+from upl_mlir.passes.inside_arrays import inside_arrays
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import convex, describe, fibre_counts, sum_by_parts
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, extremum
+from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, MinMax, Select
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]
@@ -64,7 +65,8 @@ class Plan:
         partial = [v for v in self.values if not v.ordinary]
         two = len(partial) == 2 and (partial[0].where & partial[1].where).is_empty()
         whole = two and self.domain <= partial[0].where | partial[1].where
-        told = everywhere_readable(describe(partial[0].where, self.domain), self.domain) if partial else TRUE
+        inside = inside_arrays(self.domain)  # in a body all parts of a condition are computed, also those that do not count
+        told = describe(partial[0].where, self.domain).rewrite(inside) if partial else TRUE
         out: list[tuple[Formula, bool]] = []
         for v in self.values:
             if v.ordinary:
@@ -72,8 +74,16 @@ class Plan:
             elif v is partial[0] or whole:
                 out.append((told, v is not partial[0]))
             else:
-                out.append((everywhere_readable(describe(v.where, self.domain), self.domain), False))
+                out.append((describe(v.where, self.domain).rewrite(inside), False))
         return out
+
+    def indexed_beside(self, value: ActiveValue) -> bool:
+        """Whether another input brings the full index, so that the value's derivative may come with `*`: a forward value, or
+        a derivative that is planned before this one (of two, one at most has a `*`)."""
+        if self.node is None:
+            return False
+        later = [v.port.name for v in self.values[self.values.index(value) :]]
+        return any(p.gather is None and p.name not in later for p in self.node.ports)
 
     def arg(self, port: str) -> SSAValue:
         """An input of the adjoint node as a value of its body."""
@@ -259,24 +269,6 @@ def moved(terms: Sequence[tuple[PSet, IndexExpr]], names: Mapping[str, IndexExpr
         inside = (context.extend(dims) & both.extend(dims).reorder(dims)).constrain(at)
         out.append((inside.project(context.dims), n.substitute(mine)))
     return out
-
-
-def everywhere_readable(f: Formula, domain: PSet) -> Formula:
-    """The formula with the indices of array entries kept inside their arrays, where the domain goes beyond: in the body of a
-    node all parts of a condition are computed, also those that do not count."""
-
-    def inside(a: Atom) -> IndexExpr | None:
-        if not isinstance(a, Lookup) or a.array not in domain.ctx.arrays:
-            return None
-        table, at = domain.ctx.arrays[a.array], a.index
-        first, last = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
-        if not domain.constrain(Formula.compare(at, CmpOp.LT, first)).is_empty():
-            at = extremum(Extremum.MAX, (at, first))
-        if not domain.constrain(Formula.compare(last, CmpOp.LT, a.index)).is_empty():
-            at = extremum(Extremum.MIN, (at, last))
-        return None if at is a.index else IndexExpr.of(Lookup(a.array, at))
-
-    return f.rewrite(inside)
 
 
 def value_name(v: SSAValue, op: InputOp | NodeOp, arrow: Arrow) -> str:

@@ -15,10 +15,11 @@ from xdsl.ir import Block, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, port_ref
 from upl_mlir.dialects.upl.query import endpoints, span_of, target_port
+from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.reverse import Inverse, invert
-from upl_mlir.poly.describe import describe, fibre_count
+from upl_mlir.poly.describe import describe, fibre_count, fibre_counts
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
@@ -126,6 +127,8 @@ def restricted(a: Arrow, r: PSet, context: PSet) -> Restricted:
     count = a.send.count.data if a.send.count else None
     if a.stars and count is not Special.UNBOUNDED:
         new = fibre_count(r, a.dst, [count] if isinstance(count, IndexExpr) else [])
+        if new is None and (terms := fibre_counts(r, a.dst)) is not None:  # in several pieces, whose counts add
+            new = total(terms, sources)
         count = new if new is not None else count
     return Restricted(when, point, count)
 

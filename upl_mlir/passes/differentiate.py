@@ -299,8 +299,7 @@ class _Differentiator:
             if a.port.name in target.traces:
                 self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
                 return
-        full = plan.node is not None and any(p.gather is None and p.name != value.port.name for p in plan.node.ports)
-        star_inside = plan.domain if value.ordinary and full else None
+        star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
             raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))

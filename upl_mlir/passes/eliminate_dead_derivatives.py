@@ -33,6 +33,7 @@ from upl_mlir.passes.backward import Step, reaching
 from upl_mlir.passes.dynamic import reads_by_name
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.inside_arrays import keep_inside_arrays
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import IndexExpr
@@ -66,6 +67,7 @@ def eliminate_dead_derivatives(program: ProgramOp) -> None:
     """Prune the adjoint nodes of a program in place."""
     while _prune_instances(program) | _prune_bodies(program):
         pass  # a value that is no longer sent may have been the last use of another
+    keep_inside_arrays(program, PRIMAL)
 
 
 def _live(sets: ProgramSets, adjoints: dict[str, NodeOp]) -> dict[str, PSet]:
