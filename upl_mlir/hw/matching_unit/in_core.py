@@ -13,21 +13,12 @@ It says so in its tag: above the index there is a bit for each field, 1 = `*` (`
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
-from upl_mlir.hw.core.layouts import (
-    VALUE_BITS,
-    Dimensions,
-    Failure,
-    Kind,
-    activation_layout,
-    added_layout,
-    key_layout,
-    state_layout,
-    token_layout,
-)
+from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, Failure, Kind
+from upl_mlir.hw.core.matching import matching_ports
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder
 from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
@@ -68,35 +59,8 @@ class CamMatching(wiring.Component):
     def __init__(self, d: Dimensions):
         self.d = d
         self.dim = cam_dimensions(d)
-        super().__init__(
-            {
-                "token": In(stream.Signature(token_layout(d))),
-                "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node_row_layout(self.dim)),
-                "last_entry": In(self.dim.entry_bits, init=d.sets - 1),
-                "failure": Out(Failure),
-                "failing": Out(token_layout(d)),
-                "idle": Out(1),
-                "used": Out(range(d.sets + 1)),
-                "spilled": Out(range(d.spill_words + 2)),
-                "taken": Out(1),
-                "taken_node": Out(d.node_bits),
-                "walking": Out(1),
-                "probing": Out(1),
-                "waiting_activation": Out(1),
-                "waiting_reducer": Out(1),
-                "look": In(d.set_bits),
-                "look_way": In(d.way_bits),
-                "look_spilled": In(range(d.spill_words + 1)),
-                "spilling": Out(1),
-                "waiting_backing": Out(1),
-                "looked_key": Out(key_layout(d)),
-                "looked_state": Out(state_layout(d)),
-                "added": Out(added_layout(d)),
-            }
-        )
+        last = {"last_entry": In(self.dim.entry_bits, init=d.sets - 1)}
+        super().__init__({**matching_ports(d, node_row_layout(self.dim)), **last})
 
     def elaborate(self, platform: object) -> Module:
         """Unit and adder; the adder's results wait in a queue with a place for each addition under way."""
