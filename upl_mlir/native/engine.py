@@ -321,7 +321,11 @@ class NativeEngine:
             fixed = next(a.shape for a in self.kernel.arguments if a.name == name)
             small = any(n >= 0 and n != m for n, m in zip(fixed, port.shape, strict=True))  # where there is no element
             if (lower != port.origin and 0 not in port.shape) or small:
-                at = tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
+                # A port without elements has the origin 0, wherever its domain would begin: nothing of it is moved.
+                at = tuple(
+                    slice(o - lo, o - lo + n) if 0 not in port.shape else slice(0, 0)
+                    for o, lo, n in zip(port.origin, lower, port.shape, strict=True)
+                )
                 whole = tuple(max(n, s.stop) for n, s in zip(shape, at, strict=True))
                 moved[name] = (whole, at)
         return _Binding(params, ports, moved, needed)
