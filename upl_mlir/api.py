@@ -261,7 +261,7 @@ class Compiled:
         """
         native = self._native
         if native is not None and (last := native.last) is not None and last.given == self.given:
-            results = last.call.run(arrays, out)  # most calls are like the last one, and may take microseconds
+            results = last.run(arrays, out)  # most calls are like the last one, and may take microseconds
             if type(results) is dict:
                 return results
         given = self.given

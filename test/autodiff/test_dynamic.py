@@ -174,6 +174,25 @@ def test_disjoint_sources_need_no_identifier(tools):
     assert "by_s: int" in str(tools.vjp(BRANCH, "Y", "X"))
 
 
+CONDITIONS = {
+    "X > 0 || X < -1": lambda x, i: (x > 0) | (x < -1),
+    "X > 0 && X < 1": lambda x, i: (x > 0) & (x < 1),
+    "X > 0 || i == 1": lambda x, i: (x > 0) | (i == 1),
+    "!(X > 0) || !(X < 1) && i > 0": lambda x, i: (x <= 0) | ((x >= 1) & (i > 0)),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_of_two_arrows_one_sends_whatever_the_condition(tools, condition):
+    """``if c`` and ``if !c`` with `c` made of several: every instance fires, so a sum over all of them can go back."""
+    g = tools.vjp(EITHER.replace("X > 0", condition), "Y", "X")
+    x = np.array([-2.0, -0.5, 0.5, 2.0])
+    c = CONDITIONS[condition](x, np.arange(4))
+    assert 0 < c.sum() < 4
+    found = upl.compile(g)(X=x, d_Y=[2.0])["d_X"]
+    np.testing.assert_allclose(found, 2 * np.where(c, 6 * x**5, 3 * x**2), rtol=1e-14)
+
+
 UNKNOWN_SUM = """program p
 const M = 9
 input X { -> S.x<0> }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -100,6 +102,23 @@ func.func @f(%a: {arrays[0]}, %b: {arrays[1]}, %c: {arrays[2]}, %status: memref<
 def modules() -> Modules:
     """Ways to write modules."""
     return Modules()
+
+
+@pytest.fixture
+def at_once() -> Callable[[Callable[[int], None]], None]:
+    """Calls a function with 0, 1, 2 and 3 in threads that begin together; what it raises in one of them is raised."""
+
+    def call(work: Callable[[int], None]) -> None:
+        begin = threading.Barrier(4)
+
+        def one(k: int) -> None:
+            begin.wait(60)
+            work(k)
+
+        with ThreadPoolExecutor(begin.parties) as pool:
+            list(pool.map(one, range(begin.parties)))
+
+    return call
 
 
 def _less(machine: target.Machine, off: tuple[str, ...], **changes: Any) -> target.Machine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -166,6 +167,67 @@ node Sum    { in @(+) s[n]; s -> S }
     products = [float(a) * float(b) for a, b in zip(x, y, strict=True)]  # of f32: exact
     bound = n * np.finfo(t).eps * sum(map(abs, products))
     assert abs(float(found) - math.fsum(products)) <= bound
+
+
+SUMS = {
+    "matrices": "A B",
+    "beginnings": """program beginnings
+param n >= 1
+input X<j> in 0<=j<n { -> S.s<i> for i in j..n-1 }
+output C<i>
+node S<i> in 0<=i<n { in @(+) s[i+1]; s -> C }
+""",
+    "windows": """program windows
+param n >= 1
+input X<j> in 0<=j<n { -> S.s<i> for i in 0..n-9 if i<=j && j<i+9 }
+output C<i>
+node S<i> in 0<=i<=n-9 { in @(+) s[9]; s -> C }
+""",
+    "sum of sums": """program sums
+param n >= 1
+input X<j> in 0<=j<n { -> S.s<j mod 8> }
+output C
+node S<i> in 0<=i<8 { in @(+) s[(n-i+7) floordiv 8]; s -> T.t<> }
+node T { in @(+) t[8]; t -> C }
+""",
+}
+
+
+def _sums(what: str, x: Any, y: Any) -> list[tuple[list[Fraction], int, Fraction]]:
+    """For each element of the result its summands, their number, and what these themselves may be off by, over ε."""
+    n = len(x)
+    exact = [Fraction(float(v)) for v in x]
+    if what == "matrices":
+        rows, columns = x.reshape(-1, 16), y.reshape(16, -1)
+        pairs = [zip(r, c, strict=True) for r in rows for c in columns.T]
+        return [([Fraction(float(a)) * Fraction(float(b)) for a, b in p], 16, Fraction(0)) for p in pairs]
+    if what == "beginnings":
+        return [(exact[: i + 1], i + 1, Fraction(0)) for i in range(n)]
+    if what == "windows":
+        return [(exact[i : i + 9], 9, Fraction(0)) for i in range(n - 8)]
+    parts = [exact[i::8] for i in range(8)]
+    return [([sum(p, Fraction(0)) for p in parts], 8, sum((len(p) * sum(map(abs, p)) for p in parts), Fraction(0)))]
+
+
+@pytest.mark.parametrize("real", ["f64", "f32"])
+@pytest.mark.parametrize("what", SUMS)
+def test_relaxed_sums_on_general_data(what: str, real: str) -> None:
+    """Each within n·ε·Σ|x| of what it is exactly; and some are summed in another order, so that this says something."""
+    rng = np.random.default_rng(8)
+    t = np.float64 if real == "f64" else np.float32
+    x, y = ((rng.standard_normal(208) * 10.0 ** rng.uniform(-3, 3, 208)).astype(t) for _ in range(2))
+    if what == "matrices":
+        p, given = upl.load("examples/matmul.upl"), {"A": x.reshape(-1, 16), "B": y.reshape(16, -1)}
+    else:
+        p, given = upl.load(SUMS[what]), {"X": x}
+    found, ordered = (
+        upl.compile(p, engine="native", real=real, gather=g)(**given)["C"] for g in ("relaxed", "ordered")
+    )
+    epsilon = Fraction(float(np.finfo(t).eps))
+    for value, (summands, n, before) in zip(found.ravel(), _sums(what, x, y), strict=True):
+        bound = epsilon * (n * sum(map(abs, summands)) * (1 + n * epsilon) + before)
+        assert abs(Fraction(float(value)) - sum(summands)) <= bound
+    assert (found != ordered).any()
 
 
 OPPOSITE = """program opposite

@@ -129,6 +129,36 @@ def test_what_is_kept_of_a_grid() -> None:
     assert set(arrays) == {"U.u", "DU.d_u"}
 
 
+FIBONACCI = """program fibonacci
+const T = 9
+input X<k> in 0<=k<2 { -> F.a<k> }
+output R
+node F<k> in 0<=k<=T { in a; if k==T: a -> R; if k>=1 && k<T: a -> G.x<k+1>; if k<T-1: a -> G.y<k+2> }
+node G<k> in 2<=k<=T { in x, y; x+y -> F.a<k> }
+"""
+MIXED = """program mixed
+param T >= 1
+param n >= 1
+input X<i> in 0<=i<n { -> U.u<0,i> }
+output R<i>
+node U<t,i> in 0<=t<=T, 0<=i<n { in u; if t<T: u -> M.u<t+1,i,j> for j in 0..n-1; if t==T: u -> R }
+node M<t,i,j> in 1<=t<=T, 0<=i<n, 0<=j<n { in u; sin(u+j) -> S.s<t,j> }
+node S<t,j> in 1<=t<=T, 0<=j<n { in @(+) s[n]; s -> U.u<t,j> }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "sizes"),
+    [(FIBONACCI, {"F.a": [2]}, {}), (MIXED, {"U.u": [2, None], "S.s": []}, {"T": 3, "n": 4})],
+    ids=["fibonacci", "mixed"],
+)
+def test_what_is_kept_from_step_to_step(text: str, kept: dict[str, list[int | None]], sizes: dict[str, int]) -> None:
+    """As many steps as are read later, and of what is read at once one element."""
+    program = upl.load(text)
+    assert {n: [a.modulus for a in x.axes] for n, x in plan(program).arrays.items()} == kept
+    compare(program, sizes, "ordered")
+
+
 @pytest.mark.parametrize(("real", "line"), [("f64", 8), ("f32", 16)])
 def test_rows_of_grids_begin_where_vectors_should(real: str, line: int) -> None:
     arrays = plan(upl.grad(upl.load(PROGRAMS / "jacobi.upl"), "L", ["U0"]), real=real).arrays

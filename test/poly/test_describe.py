@@ -118,6 +118,15 @@ def test_an_interval_is_the_fibre(naive, f):
                 assert naive.value(bounds.length, n, ("i",), (i,)) == high - low + 1
 
 
+def test_an_interval_where_entries_of_an_array_are_projected_out():
+    """Whether some `i` is there depends on N[k]: a case for each value of it, which together are one interval."""
+    s = PAPER.set(("d", "k", "i", "j"), parse_formula("1<=d<=D && 1<=k<K && 1<=i<=N[k] && d<=j<=2*d"))
+    found = interval(s, "j", ("d",))
+    assert found is not None
+    bounds, rest = found
+    assert (str(bounds.lo), str(bounds.hi), rest.is_true) == ("d", "2*d", True)
+
+
 @settings(max_examples=60)
 @given(FORMULAS)
 def test_pieces_are_disjoint_and_together_the_set(naive, f):

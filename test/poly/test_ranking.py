@@ -35,6 +35,12 @@ PROVED = {
         _step(1, 1, "t u", 1, INSIDE + "u==t-1"),  # back in it,
         _step(1, 0, "t u", 1, INSIDE + "t mod 4==0 && u==t-4"),  # and to the start of the one before
     ],
+    "segments of two": [
+        _step(0, 0, "t u", 1, INSIDE + "u==t+1 && t floordiv 2 == u floordiv 2"),
+        _step(0, 1, "t u", 1, INSIDE + "u==t"),
+        _step(1, 1, "t u", 1, INSIDE + "u==t-1"),
+        _step(1, 0, "t u", 1, INSIDE + "t mod 2==0 && u==t-2"),
+    ],
     "segments, shifted by a parameter": [
         _step(0, 0, "t u", 1, "n<=t && t<=T && u==t+1 && (t-n) floordiv 3 == (u-n) floordiv 3"),
         _step(0, 1, "t u", 1, "n<=t && t<=T && u==t"),

@@ -10,6 +10,8 @@ typedef struct {
     int rank;
     npy_intp *shape;
     int64_t bytes;
+    PyObject *earlier[2]; /* small results of earlier calls; one that nobody else has any more becomes a result again */
+    int oldest;
 } Place;
 
 typedef struct {
@@ -35,15 +37,33 @@ static inline int alike(const Place *p, PyArrayObject *array) {
     return 1;
 }
 
+/* Whether nobody but its place has an array, and it is as it was when it was made. */
+static inline int forgotten(const Place *p, PyObject *array) {
+#ifdef Py_GIL_DISABLED
+    return 0; /* counts of references are not exact */
+#else
+    PyArrayObject_fields *a = (PyArrayObject_fields *)array;
+    return array && Py_REFCNT(array) == 1 && !a->weakreflist && !a->base && a->descr == p->descr &&
+           PyArray_CHKFLAGS((PyArrayObject *)array, NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE) && alike(p, (PyArrayObject *)array);
+#endif
+}
+
 /* The array of an output: the caller's, or a new one; NULL for one that does not fit (or with an exception set). */
-static PyObject *result_of(const Place *p, PyObject *out) {
+static PyObject *result_of(Place *p, PyObject *out) {
     PyObject *mine = out ? PyDict_GetItemWithError(out, p->name) : NULL;
     if (mine) {
         PyArrayObject *array = (PyArrayObject *)mine;
         return PyArray_CheckExact(mine) && alike(p, array) && PyArray_ISWRITEABLE(array) ? Py_NewRef(mine) : NULL;
     }
+    for (int i = 0; i < 2; i++)
+        if (forgotten(p, p->earlier[i])) return Py_NewRef(p->earlier[i]);
     Py_INCREF(p->descr); /* the array takes it */
-    return PyArray_NewFromDescr(&PyArray_Type, p->descr, p->rank, p->shape, NULL, NULL, 0, NULL);
+    PyObject *made = PyArray_NewFromDescr(&PyArray_Type, p->descr, p->rank, p->shape, NULL, NULL, 0, NULL);
+    if (made && p->bytes < (int64_t)POOLED_BYTES) { /* larger ones get memory of the pool */
+        Py_XSETREF(p->earlier[p->oldest], Py_NewRef(made));
+        p->oldest ^= 1;
+    }
+    return made;
 }
 
 /* Whether an output of the caller's shares memory with another argument. */
@@ -83,7 +103,7 @@ HOT static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_
     results = PyDict_Copy(g->names);
     if (!results || (g->large && !(before = PyDataMem_SetHandler(block_capsule)))) goto end;
     for (int i = 0; i < g->made; i++) {
-        const Place *p = &g->places[g->given + i];
+        Place *p = &g->places[g->given + i];
         PyObject *array = result_of(p, out);
         if (!array) goto other;
         slots[p->slot] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)array);
@@ -124,6 +144,8 @@ static void again_dealloc(PyObject *self) {
     for (int i = 0; g->places && i < g->given + g->made; i++) {
         Py_XDECREF(g->places[i].name);
         Py_XDECREF(g->places[i].descr);
+        Py_XDECREF(g->places[i].earlier[0]);
+        Py_XDECREF(g->places[i].earlier[1]);
         free(g->places[i].shape);
     }
     free(g->places);

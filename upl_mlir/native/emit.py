@@ -19,8 +19,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.native import tails
-from upl_mlir.native.roots import quick
+from upl_mlir.native import tails, vector_loops
 from upl_mlir.native.scalar_ops import EXTENDED, ROWS, extended
 from upl_mlir.native.scratch import ScratchPlan, stack_words
 from upl_mlir.native.text import Code, byte_size, llvm_type
@@ -47,11 +46,9 @@ class Library:
 
     def math(self, name: str, type_: str) -> str:
         """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
-        from upl_mlir.native import libm, roots, vector_math
+        from upl_mlir.native import libm, vector_math
 
-        if name in ("root", "over_root"):
-            full, texts = roots.definitions(name)
-        elif self.ordered:
+        if self.ordered:
             full, texts = libm.definition(name, type_)
         else:
             full, texts = vector_math.definition(name, type_, self.vector_bytes)
@@ -72,6 +69,12 @@ class Library:
         at = len(self.metadata)
         self.metadata.append(f"!{at} = distinct !{{!{at}, {tails.METADATA}}}")
         return f", !llvm.loop !{at}"
+
+    def rare(self) -> str:
+        """Metadata for a conditional jump whose second way is hardly ever taken."""
+        at = len(self.metadata)
+        self.metadata.append(f'!{at} = !{{!"branch_weights", i32 4096, i32 1}}')
+        return f", !prof !{at}"
 
     def uses(self, name: str, f: TileFormat) -> None:
         """Declare a function of `library.py`."""
@@ -122,10 +125,6 @@ class Emitter:
         """As `Library.math`."""
         return self.library.math(name, type_)
 
-    def quick_root(self, number: SSAValue) -> bool:
-        """As `roots.quick`."""
-        return quick(self.library, number)
-
     # -- operations ----------------------------------------------------------------------------------------------
     def run(self, ops: Iterable[Operation]) -> None:
         """Write operations in order.  Raises UplError (UPL1820) for one that is not known."""
@@ -166,6 +165,10 @@ def unknown(op: Operation) -> Exception:
 def _for(e: Emitter, op: scf.ForOp) -> None:
     c = e.code
     lower, upper, step = e.texts((op.lb, op.ub, op.step))
+    found = vector_loops.emitted(e, op, lower, upper, step)
+    if found is not None:
+        e.values.update(zip(op.res, found, strict=True))
+        return
     first = e.texts(op.iter_args)
     header, inside, done = c.label("for"), c.label("body"), c.label("done")
     before = c.block
@@ -243,7 +246,14 @@ def nest(e: Emitter, op: scf.ParallelOp, depth: int = 0) -> None:
         e.body(op.body.block)
         return
     bounds = e.texts((op.lowerBound[depth], op.upperBound[depth], op.step[depth]))
-    with parallel_loop(e, op, depth, *bounds) as iv:
+    along(e, op, depth, *bounds)
+
+
+def along(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, step: str) -> None:
+    """The loops of a parallel operation from `depth` inwards, of which the first has these bounds."""
+    if depth == len(op.lowerBound) - 1 and vector_loops.emitted(e, op, lower, upper, step) is not None:
+        return
+    with parallel_loop(e, op, depth, lower, upper, step) as iv:
         e.values[op.body.block.args[depth]] = iv
         nest(e, op, depth + 1)
 

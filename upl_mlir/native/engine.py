@@ -93,10 +93,14 @@ class _Binding:
 
 @dataclass(frozen=True, eq=False)
 class Remembered:
-    """What a call like an earlier one needs: `given` and the arrays' shapes are the same, so `params` are."""
+    """What a call like an earlier one needs: `given` and the arrays' shapes are the same, so `params` are.
+
+    `run` is the call's, bound once.
+    """
 
     given: dict[str, int]
     call: Again
+    run: Callable[..., dict[str, Array] | int | None]
     params: dict[str, int]
 
 
@@ -165,14 +169,14 @@ class NativeEngine:
         """
         last = self.last
         if last is not None and given == last.given:  # most calls are like the last one
-            results = last.call.run(arrays, out)
+            results = last.run(arrays, out)
             if results is not None:
                 return self._returned(results)
         key = _signature(arrays, given)
         binding = None if key is None else self._known.get(key)
         if binding is None:
             self.last = self._kept(key, given)
-            results = None if self.last is None else self.last.call.run(arrays, out)
+            results = None if self.last is None else self.last.run(arrays, out)
             if results is not None:
                 return self._returned(results)
             params = bind_parameters(self.program, arrays, given)
@@ -188,7 +192,7 @@ class NativeEngine:
                 binding.again = self._remember(key, dict(given), binding)
         if binding.again is not None:
             self.last = binding.again
-            results = self.last.call.run(arrays, out)
+            results = self.last.run(arrays, out)
             if results is not None:
                 return self._returned(results)
         if arrays.keys() == set(self._inputs) and all(_in_place(arrays[n], binding.ports[n]) for n in self._inputs):
@@ -223,7 +227,7 @@ class NativeEngine:
         dtypes = {a.name: np.dtype(a.dtype) for a in self.kernel.arguments}
         outputs = [(n, shape, dtypes[n]) for n, shape in call.outputs]
         found = again_call(self.kernel.run, [call.params[p] for p in self._params], call.inputs, outputs)
-        return None if found is None else Remembered(given, found, call.params)
+        return None if found is None else Remembered(given, found, found.run, call.params)
 
     @property
     def seconds(self) -> float:

@@ -102,6 +102,16 @@ class Lanes:
         args = f"{t} {self.real(a)}, {t} {self.real(b)}, {t} {self.real(c)}"
         return self.code.let(f"call {t} @llvm.fmuladd.{self.suffix}({args})")
 
+    def fma(self, a: float | str, b: float | str, c: float | str) -> str:
+        """a * b + c, rounded once."""
+        t = self.type
+        args = f"{t} {self.real(a)}, {t} {self.real(b)}, {t} {self.real(c)}"
+        return self.code.let(f"call {t} @llvm.fma.{self.suffix}({args})")
+
+    def sqrt(self, a: str) -> str:
+        """The root of a."""
+        return self.code.let(f"call {self.type} @llvm.sqrt.{self.suffix}({self.type} {a})")
+
     def abs(self, a: str) -> str:
         """|a|"""
         return self.code.let(f"call {self.type} @llvm.fabs.{self.suffix}({self.type} {a})")

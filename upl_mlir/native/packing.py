@@ -51,7 +51,7 @@ def pack(f: TileFormat, width: int) -> str:
 
 def square_format(f: TileFormat) -> TileFormat:
     """The format whose vectors are as long as the squares that are transposed."""
-    return replace(f, lanes=min(f.listed, f.lanes))
+    return replace(f, lanes=f.side)
 
 
 def _pack_squares(c: Code, f: TileFormat, places: str, target: str, width: int) -> None:

@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.native.contraction import Product
-from upl_mlir.native.emit import Emitter, nest, parallel_loop
+from upl_mlir.native.emit import Emitter, along, nest
 from upl_mlir.native.gemm import NC, Panels
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, is_number, llvm_type
@@ -106,22 +106,18 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     inner.values.update(_captured(e, op, capture, inner))
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]
-    alone = len(trips) == 1
-    head = parallel_loop(inner, op, 0, "%begin", "%end", "1") if alone else inner.code.loop("%begin", "%end")
-    with head as index:
-        rest = index
-        for d in reversed(range(outer)):
-            digit = rest
-            if d:
-                digit = inner.code.let(f"urem i64 {rest}, {sizes[d]}")
-                rest = inner.code.let(f"udiv i64 {rest}, {sizes[d]}")
-            inner.values[op.body.block.args[d]] = inner.code.add(bounds[0][d], inner.code.mul(digit, bounds[2][d]))
-        if not alone:
-            with parallel_loop(inner, op, outer, bounds[0][outer], bounds[1][outer], bounds[2][outer]) as last:
-                inner.values[op.body.block.args[outer]] = last
-                inner.body(op.body.block)
-        else:
-            inner.body(op.body.block)
+    if len(trips) == 1:
+        first, last = (inner.code.add(bounds[0][0], inner.code.mul(x, bounds[2][0])) for x in ("%begin", "%end"))
+        along(inner, op, 0, first, last, bounds[2][0])
+    else:
+        with inner.code.loop("%begin", "%end") as rest:
+            for d in reversed(range(outer)):
+                digit = rest
+                if d:
+                    digit = inner.code.let(f"urem i64 {rest}, {sizes[d]}")
+                    rest = inner.code.let(f"udiv i64 {rest}, {sizes[d]}")
+                inner.values[op.body.block.args[d]] = inner.code.add(bounds[0][d], inner.code.mul(digit, bounds[2][d]))
+            along(inner, op, outer, bounds[0][outer], bounds[1][outer], bounds[2][outer])
     _fork(e, capture, inner.code, count, wanted, (lambda: _alone(e, op)) if _repeated(op) else None)
 
 

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import SigmoidOp
-from upl_mlir.native.roots import over_root
+from upl_mlir.native.lanes import FORMATS, Lanes
 from upl_mlir.native.text import Code, float_text, is_number, llvm_type
 
 
@@ -36,10 +36,6 @@ class Scope(Protocol):
 
     def function(self, name: str, type_: str) -> str:
         """The name under which a function of this package or of libm is called for a type (`double`, `float`)."""
-        ...
-
-    def quick_root(self, number: SSAValue) -> bool:
-        """Whether roots of a number, and quotients by them, come from its reciprocal root."""
         ...
 
 
@@ -221,60 +217,53 @@ def _to_int(s: Scope, op: arith.FPToSIOp) -> str:
     return s.code.let(f"freeze {llvm_type(op.result.type)} {_cast('fptosi')(s, op)}")
 
 
+POWERS = (-2, -1, 0, 0.5, 1, 2, 3, 4)
+"""The exponents that take products, quotients or a root."""
+
+
+def power(b: Lanes, x: str, n: float | None) -> str | None:
+    """x**n for one of `POWERS` (errors ≤ 1.5 ulp); None for another exponent."""
+    if n in (-2, -1):
+        inverse = b.div(1.0, x)
+        return inverse if n == -1 else b.mul(inverse, inverse)
+    if n == 0.5:  # pow differs from the root at -0 and -infinity
+        return b.choose(b.test("oeq", x, float("-inf")), float("inf"), b.abs(b.sqrt(x)))
+    if n in (0, 1):
+        return x if n else b.real(1.0)
+    if n in (2, 3, 4):
+        square = b.mul(x, x)
+        return square if n == 2 else b.mul(square, x if n == 3 else square)
+    return None
+
+
 def _power(s: Scope, op: math.PowFOp | math.FPowIOp) -> str:
-    """A constant exponent by products, quotients or a root (errors ≤ 1.5 ulp), others by libm's pow (< 1 ulp).
+    """A constant exponent as in `power`, others by libm's pow (< 1 ulp).
 
     In ordered programs always by libm's: x·x is another number than the interpreter's pow(x, 2) now and then.
     """
     t = llvm_type(op.result.type)
-    x, n = s.text(op.lhs), None if s.ordered else _constant_value(op.rhs)
-    one = float_text(1.0, t)
-    if n in (-2, -1):
-        inverse = s.code.let(f"fdiv {t} {one}, {x}")
-        return inverse if n == -1 else s.code.let(f"fmul {t} {inverse}, {inverse}")
-    if n == 0.5:  # pow differs from the root at -0 and -infinity
-        suffix = "f64" if t == "double" else "f32"
-        root = s.code.let(f"call {t} @llvm.sqrt.{suffix}({t} {x})")
-        root = s.code.let(f"call {t} @llvm.fabs.{suffix}({t} {root})")
-        lowest = s.code.let(f"fcmp oeq {t} {x}, {float_text(float('-inf'), t)}", "c")
-        return s.code.let(f"select i1 {lowest}, {t} {float_text(float('inf'), t)}, {t} {root}")
-    if n in (0, 1):
-        return x if n else one
-    if n in (2, 3, 4):
-        square = s.code.let(f"fmul {t} {x}, {x}")
-        return square if n == 2 else s.code.let(f"fmul {t} {square}, {x if n == 3 else square}")
+    x = s.text(op.lhs)
+    found = None if s.ordered else power(Lanes(FORMATS[t], 1, s.code), x, constant_value(op.rhs))
+    if found is not None:
+        return found
     exponent = s.text(op.rhs)
     if isinstance(op, math.FPowIOp):
         exponent = s.code.let(f"sitofp {llvm_type(op.rhs.type)} {exponent} to {t}")
     return s.code.let(f"call {t} {s.function('pow', t)}({t} {x}, {t} {exponent})")
 
 
-def _constant_value(value: SSAValue) -> float | None:
+def constant_value(value: SSAValue) -> float | None:
     """The value of a constant, or of a sum or difference of constants; None for anything else."""
     match value.owner:
         case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as found):
             return found.value.data
         case arith.AddfOp() | arith.SubfOp() as op:
-            a, b = _constant_value(op.lhs), _constant_value(op.rhs)
+            a, b = constant_value(op.lhs), constant_value(op.rhs)
             if a is None or b is None:
                 return None
             return a + b if isinstance(op, arith.AddfOp) else a - b
         case _:
             return None
-
-
-def _root(s: Scope, op: math.SqrtOp) -> str:
-    if s.quick_root(op.operand):
-        return s.code.let(f"call double {s.function('root', 'double')}(double {s.text(op.operand)})")
-    return _intrinsic("sqrt")(s, op)
-
-
-def _quotient(s: Scope, op: arith.DivfOp) -> str:
-    number = over_root(op)
-    if number is not None and s.quick_root(number):
-        args = f"double {s.text(op.lhs)}, double {s.text(number)}"
-        return s.code.let(f"call double {s.function('over_root', 'double')}({args})")
-    return _real("fdiv")(s, op)
 
 
 def _rsqrt(s: Scope, op: math.RsqrtOp) -> str:
@@ -284,7 +273,7 @@ def _rsqrt(s: Scope, op: math.RsqrtOp) -> str:
 
 
 _INT_TESTS = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-_REAL_TESTS = (
+REAL_TESTS = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
 )  # fmt: skip
 
@@ -292,11 +281,11 @@ _REAL_TESTS = (
 ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     # reals
-    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _quotient,
+    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _real("fdiv"),
     arith.NegfOp: _real("fneg"),
     arith.MinimumfOp: _intrinsic("minimum"), arith.MaximumfOp: _intrinsic("maximum"),
     arith.MinnumfOp: _intrinsic("minimumnum"), arith.MaxnumfOp: _intrinsic("maximumnum"),
-    math.AbsFOp: _intrinsic("fabs"), math.CopySignOp: _intrinsic("copysign"), math.SqrtOp: _root,
+    math.AbsFOp: _intrinsic("fabs"), math.CopySignOp: _intrinsic("copysign"), math.SqrtOp: _intrinsic("sqrt"),
     math.FloorOp: _intrinsic("floor"), math.CeilOp: _intrinsic("ceil"), math.TruncOp: _intrinsic("trunc"),
     math.RoundOp: _intrinsic("round"), math.RoundEvenOp: _intrinsic("roundeven"), math.FmaOp: _intrinsic("fma"),
     math.RsqrtOp: _rsqrt, math.PowFOp: _power, math.FPowIOp: _power,
@@ -319,7 +308,7 @@ ROWS: dict[type[Operation], Row] = {
     arith.FloorDivSIOp: _rounded(down=True), arith.CeilDivSIOp: _rounded(down=False),
     math.AbsIOp: _intrinsic("abs", ", i1 false"),
     # choice and conversions
-    arith.CmpiOp: _compare("icmp", _INT_TESTS), arith.CmpfOp: _compare("fcmp", _REAL_TESTS),
+    arith.CmpiOp: _compare("icmp", _INT_TESTS), arith.CmpfOp: _compare("fcmp", REAL_TESTS),
     arith.SelectOp: _select, arith.IndexCastOp: _index_cast,
     arith.SIToFPOp: _cast("sitofp"), arith.UIToFPOp: _unsigned_to_real, arith.FPToSIOp: _to_int,
     arith.ExtFOp: _cast("fpext"), arith.TruncFOp: _cast("fptrunc"), arith.BitcastOp: _cast("bitcast"),

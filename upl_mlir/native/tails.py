@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from xdsl.dialects import arith, math, memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.native.roots import innermost
-
+_MEMORY = (memref.AllocOp, memref.AllocaOp)
 _COSTLY = (arith.DivfOp, math.SqrtOp, math.ExpOp, math.LogOp, math.TanhOp)
 _SHIFTS = (arith.AddiOp, arith.SubiOp)
 METADATA = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
@@ -24,9 +23,9 @@ def masked(loop: scf.ForOp | scf.ParallelOp) -> bool:
     block = loop.body.block
     bounds = (loop.lb, loop.ub) if isinstance(loop, scf.ForOp) else (*loop.lowerBound, *loop.upperBound)
     ops = list(block.ops)
-    if len(block.args) != 1 or any(op.regions for op in ops) or not any(isinstance(op, _COSTLY) for op in ops):
+    if len(block.args) != 1 or any(op.regions or isinstance(op, _MEMORY) for op in ops):
         return False
-    if not innermost(ops[0]) or not any(_varies(v) for v in bounds):
+    if not any(isinstance(op, _COSTLY) for op in ops) or not any(_varies(v) for v in bounds):
         return False
     moving: set[SSAValue] = {block.args[0]}
     for op in ops:

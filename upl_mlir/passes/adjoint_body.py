@@ -38,9 +38,9 @@ class Arrival:
     value: SSAValue
     derivative: SSAValue
     guard: Formula
-    mask: SSAValue | None = None
-    tally: SSAValue | None = None
-    otherwise: bool = False
+    mask: SSAValue | None
+    tally: SSAValue | None
+    otherwise: bool
 
 
 class AdjointBody:

@@ -65,7 +65,7 @@ def connect(
     origin: Operation,
     condition: Formula = TRUE,
     predicate: SSAValue | None = None,
-    count: IndexExpr | None = None,
+    count: IndexExpr | Special | None = None,
     inverse: Inverse | None = None,
 ) -> SendOp:
     """Append an arrow; the value is converted to the target's type."""
@@ -126,11 +126,17 @@ def restricted(a: Arrow, r: PSet, context: PSet) -> Restricted:
         point = describe(r.project(points), walked, prefer=a.send.when_point.conjuncts)
     count = a.send.count.data if a.send.count else None
     if a.stars and count is not Special.UNBOUNDED:
-        new = fibre_count(r, a.dst, [count] if isinstance(count, IndexExpr) else [])
-        if new is None and (terms := fibre_counts(r, a.dst)) is not None:  # in several pieces, whose counts add
-            new = total(terms, sources)
-        count = new if new is not None else count
+        count = covered(r, a.dst, count)
     return Restricted(when, point, count)
+
+
+def covered(r: PSet, over: Sequence[str], before: IndexExpr | Special | None) -> IndexExpr | Special:
+    """The multiplicity of a token that covers the values of the dimensions `over` in `r`, as an expression of the others:
+    `before` where it still fits, and ``##`` where no expression counts them, since any other number would be wrong."""
+    new = fibre_count(r, over, [before] if isinstance(before, IndexExpr) else [])
+    if new is None and (terms := fibre_counts(r, over)) is not None:  # in several pieces, whose counts add
+        new = total(terms, r.project([d for d in r.dims if d not in over]))
+    return Special.UNBOUNDED if new is None else new
 
 
 def bounds(send: SendOp) -> Formula:

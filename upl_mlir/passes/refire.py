@@ -34,7 +34,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import span_of, symbols
-from upl_mlir.passes.arrows import COMMENT, PRIMAL, answer, connect, copy_along, free_names, here, restricted
+from upl_mlir.passes.arrows import COMMENT, PRIMAL, answer, connect, copy_along, covered, free_names, here, restricted
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, primed
@@ -292,9 +292,9 @@ class Refire:
         _, lifted = self._lifted(a, a.source, here(self.runs.fields))
         number = a.send.count.data if a.send.count else None
         if isinstance(number, IndexExpr) and a.port.gather is None:
-            number = fibre_count(r, self._dst(a), [number]) or number
+            number = covered(r, self._dst(a), number)
         connect(self.program, keep, keep.arg(v), lifted.send.target, lifted.send.index.data, rule="let go", origin=a.send,
-                count=number if isinstance(number, IndexExpr) else None)  # fmt: skip
+                count=number)  # fmt: skip
         self._let_go(op, a, r, points, keep, go)
         self.keeps.append(points)
         self.kept.append(points)

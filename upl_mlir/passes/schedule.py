@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,12 +12,13 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import AdjointOp, ArrayOp, ProgramOp
-from upl_mlir.dialects.upl.query import first_index, program_of
+from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.loops.checkpoints import remade
+from upl_mlir.passes.loops.coordinates import Coordinates
 from upl_mlir.passes.loops.equations import System, equations
-from upl_mlir.passes.loops.order import Scheduler
+from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.products import Splitter
 from upl_mlir.passes.loops.running import RunningSums
 from upl_mlir.passes.loops.statements import Edge, edges, statements
@@ -61,12 +63,32 @@ def schedule(
     Splitter(system).split()
     if not ordered and threads == 1:
         RunningSums(system).replace()
-    stmts = statements(system)
-    deps = edges(system.lin, stmts)
-    tree = Scheduler(system.lin, stmts, deps, ordered=ordered).tree()
+    tree, deps = _ordered(program, system, ordered=ordered)
     tree, arrays = _stored(system, tree, deps)
     tree = unrolled(system.lin, tree, arrays, {n for n, eq in system.equations.items() if eq.planar})
     return Plan(system, tree, arrays, ordered)
+
+
+def _ordered(program: ProgramOp, system: System, *, ordered: bool) -> tuple[list[Tree], list[Edge]]:
+    """The tree of loops and the dependences, in other coordinates where none is found in those of the program.
+
+    Raises UplError (UPL1824).
+    """
+    coordinates = Coordinates(system)
+    first: NoOrder | None = None
+    while True:
+        stmts = statements(system)
+        deps = edges(system.lin, stmts)
+        try:
+            return Scheduler(system.lin, stmts, deps, ordered=ordered).tree(), deps
+        except NoOrder as e:
+            first = first or e
+            if not coordinates.change(e.deps):
+                names = first.arrays
+                at = span_of(endpoints(program)[re.split("[.:]", names[0])[0]])
+                what = f"the elements of {', '.join(f'`{n}`' for n in names)}, which depend on each other"
+                help_ = 'use engine="interp" or "token", which need none'
+                raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
 
 
 def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[list[Tree], dict[str, Array]]:

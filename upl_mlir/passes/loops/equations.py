@@ -28,6 +28,7 @@ from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, kind_of
 from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -39,9 +40,10 @@ Env = Mapping[str, IndexExpr]
 
 @dataclass
 class _NothingArrives(Exception):
-    """No arrow serves an input under the constraints at hand."""
+    """No arrow serves an input (`what`, of `op`) under the constraints at hand."""
 
     what: str
+    op: Endpoint
 
 
 @dataclass(eq=False)
@@ -142,14 +144,14 @@ class Builder:
         for case in eq.domain:
             self._cut(eq, case)
         if not eq.pieces and eq.domain:
-            raise self._no_token(eq.name)
+            raise self._no_token(eq.name, self.graph.ends[eq.name.partition(".")[0].partition(":")[0]])
 
     def _cut(self, eq: Equation, at: Cons) -> None:
         try:
             term = self._term(eq, at)
         except _NothingArrives as e:
-            if self._exists(eq.fields, at):
-                raise self._no_token(e.what) from None
+            if self._exists(at):
+                raise self._no_token(e.what, e.op) from None
             return
         conditions = list(self.undecided)
         if not conditions or len(eq.pieces) >= MAX_PIECES:
@@ -165,10 +167,15 @@ class Builder:
         for rest in outside:
             self._cut(eq, rest)
 
-    def _exists(self, fields: Sequence[str], at: Cons) -> bool:
-        """Whether the constraints have a point, decided exactly."""
+    def _exists(self, at: Cons) -> bool:
+        """Whether the constraints have a point, decided exactly; True where that cannot be."""
         where = Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in at)
-        return not self.lin.ctx.set(fields, where).is_empty()
+        ctx = self.lin.ctx
+        names = {n for c in at for n in c.e.names} - {*ctx.params, *ctx.constants}
+        try:
+            return not ctx.set(sorted(names), where).is_empty()
+        except NotAffine:
+            return True
 
     def _pinned(self, eq: Equation, at: Cons, cond: Cons) -> bool:
         """Whether a condition leaves one value of a field."""
@@ -203,12 +210,16 @@ class Builder:
             return Get(kind_of(port.type, self.real), name, tuple(env[f] for f in node.fields))
         memo = (key, tuple(env[f] for f in node.fields), at)
         if memo not in self._memo:
-            if memo in self._building:
-                raise error(
-                    "UPL1823", f"`{node.symbol}.{port.name}` waits for itself", span_of(node), help="run `upl check`"
-                )
-            self._building.add(memo)
-            self._memo[memo] = (self._fold if port.gather else self._ordinary)(node, port, env, at)
+            if key in self._building:  # a ring of inputs of one arrow each has no entry, wherever it leads
+                if not self._exists(at):
+                    raise _NothingArrives(_name(node, port), node)
+                what = f"`{_name(node, port)}` waits for itself"
+                raise error("UPL1823", what, span_of(node), help="run `upl check`, which shows the ring")
+            self._building.add(key)
+            try:
+                self._memo[memo] = (self._fold if port.gather else self._ordinary)(node, port, env, at)
+            finally:
+                self._building.remove(key)
         return self._memo[memo]
 
     def _ordinary(self, op: Endpoint, port: Port, env: Env, at: Cons) -> Term:
@@ -220,15 +231,17 @@ class Builder:
                     here = self._here(case, env)
                     if self.lin.feasible((*at, *here)):
                         found.append((here, inverse))
-        if not found:
-            raise _NothingArrives(f"{op.symbol}.{port.name}")
         if len(found) == 1:  # every instance gets a token: no need to ask
             return self._sent(found[0][1], {}, env, kind, at)
         before = dict(self.undecided)
-        sent = [self._sent(inverse, {}, env, kind, (*at, *here)) for here, inverse in found]
+        cases = [(here, self._sent_if_any(inverse, {}, env, kind, (*at, *here))) for here, inverse in found]
+        there = [(here, t) for here, t in cases if t is not None]
+        if not there:
+            raise _NothingArrives(_name(op, port), op)
+        sent = [t for _, t in there]
         if all(_same_element(sent[0], t) for t in sent):  # every case reads the same: no need to ask either
             return sent[0]
-        open_ = [tuple(c for c in here if not self.lin.implies(at, c)) for here, _ in found]
+        open_ = [tuple(c for c in here if not self.lin.implies(at, c)) for here, _ in there]
         inside, self.undecided = self.undecided, before  # what is asked here first comes first
         for cond in open_:
             self._leave_open(cond)
@@ -244,11 +257,25 @@ class Builder:
         if cond and all(c.e.names <= self.fields | set(self.lin.ctx.params) for c in cond):
             self.undecided[cond] = None
 
-    def _no_token(self, what: str) -> Exception:
+    def _no_token(self, what: str, op: Endpoint) -> Exception:
         return error(
-            "UPL1823", f"nothing arrives at `{what}` for some of its instances", span_of(self.program),
+            "UPL1823", f"nothing arrives at `{what}` for some of its instances", span_of(op),
             help="run `upl check`, which shows the instances",
         )  # fmt: skip
+
+    def _sent_if_any(self, inverse: Inverse, free: Env, env: Env, kind: Kind, at: Cons) -> Term | None:
+        """As `_sent`; None for constraints that elimination takes for possible, and that have no point.
+
+        So it is with entries of arrays, of which elimination knows only between which numbers all of them are.
+        """
+        before = dict(self.undecided)
+        try:
+            return self._sent(inverse, free, env, kind, at)
+        except _NothingArrives:
+            if self._exists(at):
+                raise
+            self.undecided = before
+            return None
 
     def _sent(self, inverse: Inverse, free: Env, env: Env, kind: Kind, at: Cons) -> Term:
         """The value of an arrow's token at its target's instance `env`; `free` names the unknowns that stay."""
@@ -310,7 +337,7 @@ class Builder:
             if self.lin.implies(at, Con(count - 1)):
                 count = None
         if not parts and count is None:
-            raise _NothingArrives(f"{node.symbol}.{port.name}")
+            raise _NothingArrives(_name(node, port), node)
         return Fold(kind, port.gather, tuple(parts), count)
 
     def _parts(self, inverse: Inverse, env: Env, kind: Kind, at: Cons) -> list[Part]:
@@ -334,8 +361,9 @@ class Builder:
             guard = tuple(c for c in case if not c.e.names & set(left) and not self.lin.implies(at, c))
             self._leave_open(guard)
             here = {u: e.substitute(fixed) for u, e in free.items()}
-            body = self._sent(inverse, here, env, kind, (*at, *case))
-            out.append(Part(left, over, body, (guard,) if guard else ()))
+            body = self._sent_if_any(inverse, here, env, kind, (*at, *case))
+            if body is not None:
+                out.append(Part(left, over, body, (guard,) if guard else ()))
         return out
 
     def _determined(self, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
@@ -393,6 +421,11 @@ class Builder:
                 assert isinstance(op.value, FloatAttr | IntegerAttr)
                 return Number(self.real, op.value.value.data)
         return IndexValue(IndexExpr.of(name))
+
+
+def _name(op: Endpoint, port: Port) -> str:
+    """What an input is called in messages."""
+    return f"{op.symbol}.{port.name}" if isinstance(op, NodeOp) else op.symbol
 
 
 def _same_element(a: Term, b: Term) -> bool:

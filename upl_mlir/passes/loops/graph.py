@@ -94,10 +94,6 @@ class Graph:
                 help='use engine="interp" (or "token"), which moves tokens',
             )
 
-    def ports(self, node: NodeOp) -> list[Port]:
-        """The inputs of a node."""
-        return [(node.symbol, p.name) for p in node.ports]
-
     def used_ports(self, v: SSAValue) -> list[Port]:
         """The inputs that a value is computed from."""
         return self._used(resolve(v))[0]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.diagnostics import error
 from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.contractions import Finder
 from upl_mlir.passes.loops.statements import Edge, Statement
@@ -54,10 +53,22 @@ class _Place:
     left: tuple[str, ...] = ()
 
 
+@dataclass
+class NoOrder(Exception):
+    """No loop was found for elements that depend on each other in a circle, by these dependences."""
+
+    deps: list[Edge]
+
+    @property
+    def arrays(self) -> list[str]:
+        """The arrays, in the order of the program."""
+        return list(dict.fromkeys(s.array for s in sorted({e.reader for e in self.deps}, key=lambda s: s.at)))
+
+
 class Scheduler:
     """Builds the tree of loops."""
 
-    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool = False):
+    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool):
         self.lin = lin
         self.finder = Finder(lin, ordered=ordered)
         self.stmts = list(stmts)
@@ -66,7 +77,7 @@ class Scheduler:
         self._least: dict[tuple[Edge, str, str, int, int], tuple[int | None, int | None]] = {}
 
     def tree(self) -> list[Tree]:
-        """The whole tree.  Raises UplError (UPL1824) if no order is found."""
+        """The whole tree.  Raises NoOrder."""
         places = {s: _Place({}, s.free) for s in self.stmts}
         tree = self._level(self.stmts, self.deps, places, ())
         return guarded(self.lin, tree, ())
@@ -163,12 +174,7 @@ class Scheduler:
                     return along
                 best = best or along
         if best is None or not any(places[s].left for s in comp):
-            names = ", ".join(f"`{s.array}`" for s in {s.array: s for s in comp}.values())
-            raise error(
-                "UPL1824",
-                f"no order of loops found for the elements of {names}, which depend on each other",
-                help='use engine="interp" or "token", which need none',
-            )
+            raise NoOrder(inner)
         return best
 
     def _follow(

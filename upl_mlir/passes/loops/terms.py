@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation
 
 from upl_mlir.dialects.upl import Gather, UplType
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.linear import Cons
+from upl_mlir.poly.linear import Con, Cons
 
 
 class Kind(Enum):
@@ -209,22 +209,51 @@ def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:
                 pass
 
 
+def rewritten(
+    whole: Term, memo: dict[Term, Term], get: Callable[[Get], Get], index: Callable[[IndexExpr], IndexExpr] | None = None
+) -> Term:
+    """A term with other reads of arrays and, everywhere else, other index expressions."""
+
+    def under(cons: Cons) -> Cons:
+        return cons if index is None else tuple(Con(index(c.e), c.eq) for c in cons)
+
+    def part(p: Part) -> Part:
+        return Part(p.dims, under(p.cons), memo[p.body], tuple(map(under, p.guards)))
+
+    for t in inner_first(whole, _inside):
+        if t not in memo:
+            match t:
+                case Get():
+                    memo[t] = get(t)
+                case Entry(_, _, arg):
+                    memo[t] = replace(t, at=memo[arg])
+                case Convert(_, arg):
+                    memo[t] = replace(t, arg=memo[arg])
+                case Apply(_, _, args):
+                    memo[t] = replace(t, args=tuple(memo[a] for a in args))
+                case Fold(_, _, parts, count):
+                    number = count if count is None or index is None else index(count)
+                    memo[t] = replace(t, parts=tuple(map(part, parts)), count=number)
+                case Choice(_, cases):
+                    memo[t] = replace(t, cases=tuple((under(when), memo[v]) for when, v in cases))
+                case IndexValue(e):
+                    memo[t] = t if index is None else replace(t, e=index(e))
+                case Number():
+                    memo[t] = t
+    return memo[whole]
+
+
+def _inside(t: Term) -> tuple[Term, ...]:
+    """The terms of which a term is made."""
+    match t:
+        case Fold(_, _, parts):
+            return tuple(p.body for p in parts)
+        case Choice(_, cases):
+            return tuple(v for _, v in cases)
+        case _:
+            return arguments(t)
+
+
 def renamed(t: Term, names: Mapping[str, str], memo: dict[Term, Term]) -> Term:
     """A term that reads arrays under other names."""
-    if t not in memo:
-        match t:
-            case Get(kind, array, index) if array in names:
-                memo[t] = Get(kind, names[array], index)
-            case Entry(_, _, arg):
-                memo[t] = replace(t, at=renamed(arg, names, memo))
-            case Convert(_, arg):
-                memo[t] = replace(t, arg=renamed(arg, names, memo))
-            case Apply(_, _, args):
-                memo[t] = replace(t, args=tuple(renamed(a, names, memo) for a in args))
-            case Fold(_, _, parts, _):
-                memo[t] = replace(t, parts=tuple(replace(p, body=renamed(p.body, names, memo)) for p in parts))
-            case Choice(_, cases):
-                memo[t] = replace(t, cases=tuple((when, renamed(v, names, memo)) for when, v in cases))
-            case _:
-                memo[t] = t
-    return memo[t]
+    return rewritten(t, memo, lambda g: replace(g, array=names[g.array]) if g.array in names else g)
