@@ -22,12 +22,15 @@ from upl_mlir.explore.job import Job, Outcome, Task, bind, run_task
 from upl_mlir.explore.records import Records, versions
 from upl_mlir.explore.reference import reference_lines
 from upl_mlir.hw.machine import Host, Machine, Matching, Network, Organisation, Topology
+from upl_mlir.hw.synth.ecp5 import Clock
 from upl_mlir.hw.synth.figures import Figures, figures
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "docs" / "machine_table.md"
 KEPT = ROOT / "build" / "machine-table"
 COMMAND = "make machine-table"
+SYNTHESISED = 256
+"""Records and tokens in the backing memories of the machines whose cost is found: with many more a core does not fit."""
 RANDOM = {"X": "random", "Y": "random", "W": "random"}
 
 
@@ -62,7 +65,7 @@ CASES = (
 
 def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    places = dict(zip((1, 2, 4, 16), case.places, strict=True))
+    places: dict[int, int] = dict(zip((1, 2, 4, 16), case.places, strict=True))
     capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: places[cores]}
     capacity = capacities[organisation]
     matching = Matching(
@@ -75,7 +78,7 @@ def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
 class Table:
     """Runs cells and keeps them."""
 
-    def __init__(self, cores: list[int], only: list[str], synthesis: bool, clock: bool):
+    def __init__(self, cores: list[int], only: list[str], synthesis: bool, clock: Clock):
         self.cores, self.only, self.synthesis, self.clock = cores, only, synthesis, clock
         self.records = Records(KEPT)
 
@@ -152,7 +155,15 @@ class Table:
     def costs(self) -> list[str]:
         """What a core costs, and the network alone."""
         lines = ["## What a core costs", ""]
-        lines += ["One core, and what joins four, on an ECP5; whole machines are composed of them.", ""]
+        if self.clock is Clock.PLACED:
+            clock = "MHz: after placement, the delays of wires estimated from their lengths."
+        else:
+            clock = "MHz: placed and routed."
+        lines += [
+            "One core, and what joins four, on an ECP5; whole machines are composed of them. Backing memories of",
+            f"{SYNTHESISED} records and tokens: those of a machine for real programs would be outside of the chip.",
+            clock, "",
+        ]  # fmt: skip
         head = ["part", "LUT sites", "LUT4", "flip-flops", "block RAMs", "multipliers", "MHz"]
         rows, missing = [head], list[str]()
         for organisation, capacity in (
@@ -161,8 +172,10 @@ class Table:
             (Organisation.DIRECT, 1024),
         ):
             cores = 4 if organisation is Organisation.HASHED else 1
-            wanted = Machine(name=organisation.value, cores=cores,
-                             matching=Matching(organisation=organisation, capacity=capacity))  # fmt: skip
+            matching = Matching(
+                organisation=organisation, capacity=capacity, spill_capacity=SYNTHESISED, queue_capacity=SYNTHESISED
+            )
+            wanted = Machine(name=organisation.value, cores=cores, matching=matching)
             found = self.figures(wanted)
             if isinstance(found, str):
                 rows.append([f"{organisation.value}, {capacity} entries", "–", *([""] * 5)])
@@ -176,8 +189,6 @@ class Table:
                 a = part.area
                 mhz = f"{part.timing.fmax_mhz:.1f}" if part.timing is not None else "–"
                 rows.append([name, *map(str, (a.luts, a.lut4, a.ff, a.block_ram, a.dsp)), mhz])
-            if all(p.timing is None for p in found.parts) and not self.clock:
-                missing.append(f"- MHz of {organisation.value}: place and route was not asked for (`--nextpnr`)")
         lines += _markdown(rows)
         return [*lines, "", "No figure, and why:", "", *missing] if missing else lines
 
@@ -228,10 +239,10 @@ def main() -> int:
     names = [o.value for o in Organisation]
     p.add_argument("--only", choices=names, nargs="+", default=names, help="run these organisations; likewise")
     p.add_argument("--no-synthesis", action="store_true", help="leave out what a core costs")
-    p.add_argument("--nextpnr", action="store_true", help="place and route too (an hour or more)")
+    p.add_argument("--route", action="store_true", help="route what is placed, too (an hour or more for a core)")
     p.add_argument("-o", dest="output", type=Path, default=PLACE)
     args = p.parse_args()
-    text = Table(args.cores, args.only, not args.no_synthesis, args.nextpnr).text()
+    text = Table(args.cores, args.only, not args.no_synthesis, Clock.ROUTED if args.route else Clock.PLACED).text()
     args.output.write_text(text, encoding="utf-8")
     print(args.output)
     return 0

@@ -10,7 +10,7 @@ import pytest
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.synth.ecp5 import Area, Timing, parse_report
+from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing, parse_report
 from upl_mlir.hw.synth.figures import Figures, Part, figures
 from upl_mlir.hw.synth.tools import Tool
 from upl_mlir.tools.synth import text
@@ -24,8 +24,8 @@ def area(lut4: int, ff: int) -> Area:
 
 
 def test_a_machine_is_composed_of_its_parts() -> None:
-    core = Part(name="core", count=4, area=area(100, 10), timing=Timing(fmax_mhz=60.5, used={}))
-    network = Part(name="network", count=1, area=area(7, 5), timing=Timing(fmax_mhz=55.0, used={}))
+    core = Part(name="core", count=4, area=area(100, 10), timing=Timing(fmax_mhz=60.5, used={}, clock=Clock.ROUTED))
+    network = Part(name="network", count=1, area=area(7, 5), timing=Timing(fmax_mhz=55.0, used={}, clock=Clock.ROUTED))
     found = Figures(machine="m", parts=[core, network], tools=["a"]).composed()
     assert found["lut4"] == 4 * 100 + 7
     assert found["luts"] == 4 * (100 + 2 * 3 + 6 * 2) + 7 + 2 * 3 + 6 * 2
@@ -42,7 +42,7 @@ def test_the_report_of_place_and_route() -> None:
         "fmax": {"clk": {"achieved": 61.5, "constraint": 50.0}, "other": {"achieved": 43.25, "constraint": 50.0}},
         "utilization": {"DP16KD": {"available": 208, "used": 9}, "DCCA": {"available": 56, "used": 0}},
     }
-    assert parse_report(json.dumps(report)) == Timing(fmax_mhz=43.25, used={"DP16KD": 9})
+    assert parse_report(json.dumps(report), Clock.PLACED) == Timing(fmax_mhz=43.25, used={"DP16KD": 9}, clock=Clock.PLACED)
 
 
 def test_a_tool_that_is_missing_is_named() -> None:

@@ -17,6 +17,7 @@ from upl_mlir.explore.records import Records
 from upl_mlir.explore.sweep import Point, Sweep
 from upl_mlir.hw.machine import Energy, Machine
 from upl_mlir.hw.prepare import build_of, prepare_machine
+from upl_mlir.hw.synth.ecp5 import Clock
 from upl_mlir.hw.synth.figures import figures
 
 BATCH = 16
@@ -172,7 +173,7 @@ def _built_for(machine: Machine) -> Machine:
 def synthesise(machine: Machine, clock: bool) -> dict[str, Any]:
     """The figures of a machine as `Figures.to_dict` has them, or the `error` that synthesis ended with."""
     try:
-        return figures(machine, clock=clock).to_dict()
+        return figures(machine, clock=Clock.ROUTED if clock else None).to_dict()
     except UplError as e:
         return {"error": str(e)}
 

@@ -19,7 +19,8 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                    help="bind a parameter of the program or override a constant")  # fmt: skip
     p.add_argument("--machine", metavar="M.toml", help="machine description; default: the default machine")
-    p.add_argument("--nextpnr", action="store_true", help="place and route too, for the clock (many minutes)")
+    p.add_argument("--place", action="store_true", help="place too, for an estimate of the clock (some minutes a core)")
+    p.add_argument("--nextpnr", action="store_true", help="place and route too, for the clock (an hour or more a core)")
     p.add_argument("--json", action="store_true", help="the figures as JSON")
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
@@ -30,8 +31,10 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from upl_mlir.hw.machine import Machine, load_machine
+    from upl_mlir.hw.synth.ecp5 import Clock
     from upl_mlir.hw.synth.figures import figures
 
+    clock = Clock.ROUTED if args.nextpnr else Clock.PLACED if args.place else None
     machine = load_machine(args.machine) if args.machine else Machine()
     if args.file:
         _fits(args)
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
                 print(what, file=sys.stderr, flush=True)
                 last = part
 
-        found = figures(machine, clock=args.nextpnr, say=say)
+        found = figures(machine, clock=clock, say=say)
     if args.json:
         write_whole(args.output, json.dumps(found.to_dict(), indent=2) + "\n")
     else:
@@ -73,11 +76,15 @@ _KEYS = ("luts", "lut4", "carry", "lut_ram", "ff", "block_ram", "dsp", "fmax_mhz
 
 def text(found: Figures) -> str:
     """The figures as a table, and where flip-flops, block RAMs and multipliers are."""
+    from upl_mlir.hw.synth.ecp5 import Clock
+
     data = found.to_dict()
     rows = [[p["name"], p["count"], *(p[k] for k in _KEYS)] for p in data["parts"]]
     rows.append(["composed", "", *(data["composed"][k] for k in _KEYS)])
     table: list[list[str]] = [list(_COLUMNS), *([_cell(c) for c in row] for row in rows)]
     lines = [f"{found.machine}: {found.device}, {', '.join(found.tools)}", *_table(table)]
+    if any(p["clock"] == Clock.PLACED.value for p in data["parts"]):
+        lines.append("MHz: after placement, the delays of wires estimated from their lengths")
     for p in data["parts"]:
         units = {u: c for u, c in p["units"].items() if c.get("block_ram") or c.get("dsp") or c.get("ff", 0) >= 100}
         lines += ["", f"{p['name']}: where its flip-flops, block RAMs and multipliers are"]

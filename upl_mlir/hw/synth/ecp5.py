@@ -5,6 +5,7 @@ Results are kept in the user's cache by content: the netlist that went in, the t
 
 from __future__ import annotations
 
+import enum
 import gzip
 import json
 import re
@@ -46,11 +47,21 @@ class Area(msgspec.Struct, frozen=True, kw_only=True):
         return self.lut4 + 2 * self.carry + 6 * self.lut_ram
 
 
+class Clock(enum.Enum):
+    """How far a design is taken to know its clock."""
+
+    PLACED = "placed"
+    """Cells have their sites; the delay of a wire is estimated from its length. Minutes."""
+    ROUTED = "routed"
+    """Wires have their ways, too. For a core, an hour or more."""
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """The clock that place and route achieved, in MHz, and the sites that were used, by kind of cell."""
+    """The clock that was achieved, in MHz, how far the design was taken, and the sites that were used, by kind of cell."""
 
     fmax_mhz: float
     used: dict[str, int]
+    clock: Clock
 
 
 _KINDS = {
@@ -72,9 +83,10 @@ def area(rtlil: str, top: str, say: Say) -> Area:
     return msgspec.json.decode(found, type=Area)
 
 
-def timing(rtlil: str, top: str, clock_mhz: float, say: Say) -> Timing:
-    """The clock of a design that is placed and routed for `clock_mhz`; errors as for `area`."""
-    name = f"timing-{digest(rtlil, top, _YOSYS, YOSYS.version(), NEXTPNR.version(), *_NEXTPNR, f'{clock_mhz:g}')}.json"
+def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say) -> Timing:
+    """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`."""
+    options = [*_NEXTPNR, *(["--no-route"] if clock is Clock.PLACED else []), "--freq", f"{clock_mhz:g}"]
+    name = f"timing-{digest(rtlil, top, _YOSYS, YOSYS.version(), NEXTPNR.version(), *options)}.json"
     found = open_cache().read(name)
     if found is not None:
         return msgspec.json.decode(found, type=Timing)
@@ -83,20 +95,20 @@ def timing(rtlil: str, top: str, clock_mhz: float, say: Say) -> Timing:
     with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
         (Path(folder) / "net.json").write_bytes(netlist)
         report = NEXTPNR.run(
-            [*_NEXTPNR, "--freq", f"{clock_mhz:g}", "--json", "net.json", "--report", "report.json"],
+            [*options, "--json", "net.json", "--report", "report.json"],
             Path(folder), "report.json", say, lambda line: m[1] if (m := _INFO.match(line)) else None,
         )  # fmt: skip
-        out = parse_report(report.read_text(encoding="utf-8"))
+        out = parse_report(report.read_text(encoding="utf-8"), clock)
     open_cache().write(name, msgspec.json.encode(out))
     return out
 
 
-def parse_report(text: str) -> Timing:
+def parse_report(text: str, clock: Clock) -> Timing:
     """What nextpnr's report says: the slowest clock, and how much of the device is used."""
     report: dict[str, Any] = json.loads(text)
     clocks = [float(c["achieved"]) for c in report.get("fmax", {}).values()]
     used = {kind: int(u["used"]) for kind, u in report.get("utilization", {}).items() if u["used"]}
-    return Timing(fmax_mhz=min(clocks, default=0.0), used=used)
+    return Timing(fmax_mhz=min(clocks, default=0.0), used=used, clock=clock)
 
 
 def _name(what: str, rtlil: str, top: str) -> str:

@@ -11,12 +11,12 @@ from typing import Any, cast
 import msgspec
 
 from upl_mlir.hw.machine import Machine, require_built
-from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Timing, area, timing
+from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Clock, Timing, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of hardware: how many of it the machine has, its area, and its clock if it was placed and routed."""
+    """A piece of hardware: how many of it the machine has, its area, and its clock if that was asked for."""
 
     name: str
     count: int
@@ -48,6 +48,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         parts = [
             {"name": p.name, "count": p.count, **{k: getattr(p.area, k) for k in COUNTS}, "units": p.area.units,
              "fmax_mhz": p.timing.fmax_mhz if p.timing is not None else None,
+             "clock": p.timing.clock.value if p.timing is not None else None,
              "used": p.timing.used if p.timing is not None else None}
             for p in self.parts
         ]  # fmt: skip
@@ -58,8 +59,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 COUNTS = ("luts", "lut4", "carry", "lut_ram", "ff", "block_ram", "dsp")
 
 
-def figures(machine: Machine, *, clock: bool = False, say: Say = lambda _: None) -> Figures:
-    """Synthesise what the machine is made of; with `clock` also place and route it.  `say` is told what is being done.
+def figures(machine: Machine, *, clock: Clock | None = None, say: Say = lambda _: None) -> Figures:
+    """Synthesise what the machine is made of; with `clock` also place it, and route it.  `say` is told what is being done.
 
     Raises `UplError`: UPL1723 not built yet, UPL1738 a tool is not installed, UPL1739 a tool failed.
     """
@@ -74,7 +75,7 @@ def figures(machine: Machine, *, clock: bool = False, say: Say = lambda _: None)
             say(f"{name}: {what}")
 
         cost = area(rtlil, "top", told)
-        clocked = timing(rtlil, "top", machine.clock_mhz, told) if clock else None
+        clocked = timing(rtlil, "top", machine.clock_mhz, clock, told) if clock else None
         parts.append(Part(name=name, count=count, area=cost, timing=clocked))
     return Figures(machine=machine.name, parts=parts, tools=tools)
 
