@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mutation.survivors import judged
+
 from agreement.ledger import PLACE, ROOT, Ledger, commit
 
 PAGE = ROOT / "RELIABILITY.md"
@@ -150,7 +152,7 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
             (
                 "random changes of the compiler (mutation score)",
                 str(len(done)),
-                f"{killed} caught: {100 * killed / len(done):.0f} %",
+                f"{killed} caught: {100 * killed / len(done):.0f} %; {_looked_at(done)}",
             )
         )
     rows.append(("failures found by the soaks", str(len(ledger.failures)), f"{len(ledger.open())} open"))
@@ -216,12 +218,26 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
                 f"in `passes/`, `poly/` and `hw/matching_unit/`, taken at `{score['commit']}`; {len(tried)} of them "
                 "tried so far, in the "
                 "order of the sample: `make mutants`. Each is shown to the tests that execute the changed line, the "
-                "quickest first, up to 40 s of them. Those that none catches:"
+                f"quickest first, up to {max(t['shown'] for t in tried):.0f} s of them. Those that none caught, and what "
+                "came of looking at them:"
             ),
             "",
         ]
-        out += [f"- `{t['file']}:{t['line']}` {t['what']}: `{t['source'][:100]}`" for t in tried if not t["caught"]]
+        missed = [t for t in tried if not t["caught"]]
+        out += [f"- `{t['file']}:{t['line']}` {t['what']}: `{t['source'][:100]}`: {_came_of(t)}" for t in missed]
     return "\n".join(out) + "\n"
+
+
+def _came_of(tried: dict[str, Any]) -> str:
+    found = judged(tried)
+    return "open" if found is None else f"now caught by `{found.test}`" if found.test else found.reason
+
+
+def _looked_at(done: list[dict[str, Any]]) -> str:
+    """What became of the changes that no test caught."""
+    found = [judged(t) for t in done if not t["caught"]]
+    tested = sum(s is not None and bool(s.test) for s in found)
+    return f"of the others {tested} are tested since, {sum(s is not None for s in found) - tested} can show nowhere"
 
 
 def _by(bug: dict[str, Any]) -> str:

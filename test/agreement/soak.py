@@ -14,12 +14,14 @@ import argparse
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,14 +117,27 @@ class Turn:
     broken: str | None = None
 
 
-def turn(name: str, seed: int, seconds: float, most: int = sys.maxsize) -> Turn:
-    """Let a worker look at seeds.  On Ctrl-C what it did counts, and it ends."""
+Worker = subprocess.Popen[str]
+
+
+def _end(worker: Worker) -> None:
+    """End a worker, and all that it started."""
+    if worker.poll() is None:
+        os.killpg(worker.pid, signal.SIGKILL)
+
+
+def turn(
+    name: str, seed: int, seconds: float, most: int = sys.maxsize, started: Callable[[Worker], None] = lambda _: None
+) -> Turn:
+    """Let a worker look at seeds; `started` is told of it.  It has a group of processes of its own: no Ctrl-C is for it."""
     command = [*WORKER, name, str(seed), str(seconds), str(most)]
     path = os.pathsep.join([str(ROOT / "test"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     out = Turn(seed, Counter(), [])
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}
-    ) as child:
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        started(child)
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         errors: list[str] = []
 
@@ -147,7 +162,7 @@ def turn(name: str, seed: int, seconds: float, most: int = sys.maxsize) -> Turn:
         except (queue.Empty, subprocess.TimeoutExpired):
             out.broken = f"no answer within {HANG_SECONDS:.0f} s"
         finally:
-            child.kill()
+            _end(child)
     return out
 
 
@@ -160,33 +175,51 @@ class Soak:
         self.end = time.monotonic() + 60 * minutes
         self.spent = Counter[str]()
         self.busy: set[str] = set()
+        self.workers: dict[str, Worker] = {}
+        self.stopped = False
         self.lock = threading.Lock()
         self.commit = commit()
         self.failed = 0
 
     def run(self, jobs: int) -> None:
-        """Until the time is over."""
-        threads = [threading.Thread(target=self._loop, daemon=True) for _ in range(jobs)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            while t.is_alive():
-                t.join(0.5)
+        """Until the time is over, or Ctrl-C: then the workers end at once, and what they have reached counts."""
+        with ThreadPoolExecutor(jobs) as pool:  # waits for them at its end
+            loops = [pool.submit(self._loop) for _ in range(jobs)]
+            try:
+                while wait(loops, 0.5).not_done:
+                    pass
+            except KeyboardInterrupt:
+                with self.lock:
+                    self.stopped = True
+                    for worker in self.workers.values():
+                        _end(worker)
+                raise
+        for loop in loops:
+            loop.result()
+
+    def _started(self, name: str, worker: Worker) -> None:
+        with self.lock:
+            self.workers[name] = worker
+            if self.stopped:
+                _end(worker)
 
     def _loop(self) -> None:
         while True:
             with self.lock:
                 free = [n for n in self.names if n not in self.busy]
                 left = self.end - time.monotonic()
-                if not free or (left <= 0 and sum(self.spent.values())):
+                if self.stopped or not free or (left <= 0 and sum(self.spent.values())):
                     return
                 name = min(free, key=lambda n: self.spent[n] / CAMPAIGNS[n].share)
                 self.busy.add(name)
                 first = self.ledger.next(name)
             start = time.monotonic()
-            done = turn(name, first, max(0.0001, min(SLICE_SECONDS, left)), self.most)
+            seconds = max(0.0001, min(SLICE_SECONDS, left))
+            done = turn(name, first, seconds, self.most, lambda worker, name=name: self._started(name, worker))
             with self.lock:
                 self.busy.discard(name)
+                if self.stopped:
+                    done.broken = None  # it was ended
                 self._note(name, done, time.monotonic() - start, left)
 
     def _note(self, name: str, done: Turn, seconds: float, left: float) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -383,3 +386,37 @@ def test_a_seed_that_crashes_or_hangs_is_a_failure(end: str, tmp_path: Path, mon
     ledger = Ledger.load(place)
     assert ledger.next("mistakes") == FIRST_OF_SOAK + 1
     assert [f["seed"] for f in ledger.open()] == [FIRST_OF_SOAK]
+
+
+STARTS_ANOTHER = """
+import json, os, subprocess, sys, time
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(json.dumps({"seed": int(sys.argv[2]), "reached": {"programs": 1}, "failures": []}), flush=True)
+with open(PLACE + ".part", "w") as f:
+    f.write(f"{os.getpid()} {other.pid}")
+os.rename(PLACE + ".part", PLACE)
+time.sleep(600)
+"""
+
+
+def test_ctrl_c_ends_the_workers_of_a_soak_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And what these have started; what was reached before counts, and being ended is no failure."""
+    from agreement import soak
+
+    pids = tmp_path / "pids"
+    monkeypatch.setattr(soak, "WORKER", [sys.executable, "-c", STARTS_ANOTHER.replace("PLACE", repr(str(pids)))])
+
+    def interrupt() -> None:
+        while not pids.exists():
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    start = time.monotonic()
+    assert soak.main(["--minutes", "9", "--only", "mistakes", "--ledger", str(tmp_path / "ledger.json")]) == 0
+    assert time.monotonic() - start < 120, "the worker would have gone on for ten minutes"
+    for pid in pids.read_text().split():
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    found = Ledger.load(tmp_path / "ledger.json")
+    assert found.reached("mistakes") == {"programs": 1} and not found.open()

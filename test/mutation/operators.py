@@ -108,6 +108,11 @@ def places(file: str, source: str) -> list[Place]:
 
 def changed_text(place: Place, source: str) -> str:
     """The file with the change, as `ast` writes it."""
+    return ast.unparse(changed_tree(place, source))
+
+
+def changed_tree(place: Place, source: str) -> ast.Module:
+    """The file with the change; everything else is where it was."""
     tree = ast.parse(source)
     skipped = _skipped(tree)
     number = 0
@@ -116,7 +121,7 @@ def changed_text(place: Place, source: str) -> str:
             continue
         for _, new in _variants(node):
             if number == place.number:
-                return ast.unparse(ast.fix_missing_locations(_Replace(node, new).visit(tree)))
+                return ast.fix_missing_locations(_Replace(node, new).visit(tree))
             number += 1
     raise ValueError(f"{place.file} has no place {place.number}")
 
