@@ -1,13 +1,14 @@
 """What becomes of bits that flip in the matching store, with and without parity: `python -m bench.faults [COUNT]`.
 
-Prints the tables of docs/machine.md. A product of two 3 × 3 matrices, its elements scaled by a third one: tokens with `*`,
-gathers, and records that two inputs share; on one core with 16 records in 2 ways, so that records go to the backing memory
-and come back.
+Prints the tables of docs/machine.md (organisation `hashed`) and docs/direct.md. A product of two 3 × 3 matrices, its
+elements scaled by a third one: tokens with `*`, gathers, and records that two inputs share; on one core, of `hashed` with
+16 records in 2 ways, so that records go to the backing memory and come back.
 """
 
 from __future__ import annotations
 
 import sys
+from itertools import product
 
 import numpy as np
 
@@ -28,14 +29,17 @@ node Acc<i,j>   { in f, @(+) s[n]; f*s -> C }
 """
 
 
-def engine(parity: bool, size: int) -> tuple[RtlEngine, dict[str, np.ndarray]]:
+def engine(
+    parity: bool, size: int, organisation: Organisation = Organisation.HASHED
+) -> tuple[RtlEngine, dict[str, np.ndarray]]:
     """The program on the small machine, and its inputs."""
     program = upl.load(PROGRAM, n=size).infer_domains()
+    direct = organisation is Organisation.DIRECT  # which wants a lane for each field, and places for all
     machine = Machine(
-        token=Token(tag_bits=8, node_bits=2, multiplicity_bits=5, max_inputs=2),
+        token=Token(tag_bits=24 if direct else 8, node_bits=2, multiplicity_bits=5, max_inputs=2),
         matching=Matching(
-            organisation=Organisation.HASHED, capacity=16, ways=2, spill_capacity=64, parity=parity,
-            backing_latency_cycles=2,
+            organisation=organisation, capacity=32 if direct else 16, ways=2, spill_capacity=64, parity=parity,
+            backing_latency_cycles=2, stages=1,
         ),
     )  # fmt: skip
     random = np.random.default_rng(0)
@@ -45,8 +49,8 @@ def engine(parity: bool, size: int) -> tuple[RtlEngine, dict[str, np.ndarray]]:
 
 def main(count: int) -> None:
     """Both tables."""
-    for parity in (False, True):
-        made, arrays = engine(parity, 3)
+    for organisation, parity in product((Organisation.HASHED, Organisation.DIRECT), (False, True)):
+        made, arrays = engine(parity, 3, organisation)
         done = [0]
 
         def progress(_: object, done: list[int] = done) -> None:
@@ -54,7 +58,7 @@ def main(count: int) -> None:
             print(f"\r{done[0]} of {count}", end="", file=sys.stderr)
 
         faults = Campaign(made, arrays).run(count, progress)
-        print(f"\rmatching.parity = {str(parity).lower()}\n\n{table(faults)}\n", flush=True)
+        print(f"\r{organisation.value}, matching.parity = {str(parity).lower()}\n\n{table(faults)}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,26 +7,33 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.faults import engine
 from upl_mlir.hw.faults import PARTS, Campaign, Fault, table
+from upl_mlir.hw.machine import Organisation
+
+BOTH = pytest.mark.parametrize("organisation", [Organisation.HASHED, Organisation.DIRECT])
 
 
-def run(parity: bool, count: int, parts: Sequence[str] = PARTS) -> list[Fault]:
-    made, arrays = engine(parity, 2)
+def run(organisation: Organisation, parity: bool, count: int, parts: Sequence[str] = PARTS) -> list[Fault]:
+    made, arrays = engine(parity, 2, organisation)
     return Campaign(made, arrays, seed=1).run(count, parts=parts)
 
 
-def test_with_parity_nothing_is_silent() -> None:
-    found = run(True, 10)
+@BOTH
+def test_with_parity_nothing_is_silent(organisation: Organisation) -> None:
+    found = run(organisation, True, 10)
     outcomes = Counter(f.outcome for f in found)
     assert outcomes["silent"] == 0
     assert outcomes["parity"] > 0
     assert {f.part for f in found} == set(PARTS)
 
 
-def test_without_parity_wrong_results_are_seen_as_such() -> None:
-    outcomes = Counter(f.outcome for f in run(False, 8, ("value", "tag")))
+@BOTH
+def test_without_parity_wrong_results_are_seen_as_such(organisation: Organisation) -> None:
+    outcomes = Counter(f.outcome for f in run(organisation, False, 9, ("value", "tag", "count")))
     assert outcomes["parity"] == 0
     assert outcomes["silent"] > 0
     assert outcomes["end check"] > 0

@@ -57,8 +57,10 @@ class RtlEngine:
         self.ports = host_ports(program, {}, np.dtype(np.float32))
         named = None if machine is None or isinstance(machine, Machine) else str(machine)
         self.machine = machine if isinstance(machine, Machine) else load_machine(named) if named else Machine()
-        self.image, self.hosts = assemble(lower_hw(program, named, self.machine.token.max_inputs))
+        image, self.hosts = assemble(lower_hw(program, named, self.machine.token.max_inputs))
+        self.image: ProgramImage = image
         self._program = program
+        self._streamed = False
         self._fit()
 
     def on(self, machine: Machine) -> RtlEngine:
@@ -70,10 +72,12 @@ class RtlEngine:
 
     def _fit(self) -> None:
         self.image.validate(self.machine)
-        if self.machine.matching.organisation is Organisation.DIRECT and not self.image.domains:
-            self.image = replace(
-                self.image, domains=domains_of(self._program), streams=tuple(streams(self._program).values())
-            )
+        direct = self.machine.matching.organisation is Organisation.DIRECT
+        if direct and not self.image.domains:
+            self.image = replace(self.image, domains=domains_of(self._program))
+        if (direct or self.machine.host.window) and not self._streamed:
+            self.image = replace(self.image, streams=tuple(streams(self._program).values()))
+            self._streamed = True
 
     def run(self, inputs: Mapping[str, Array]) -> RtlResult:
         """Run once; `inputs` are dense arrays as the host ports have them."""

@@ -24,16 +24,22 @@ from amaranth.lib import data
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.core.layouts import Dimensions, key_layout
-from upl_mlir.hw.core.store import Shape, gather_shape, join_shape
+from upl_mlir.hw.core.store import gather_shape, join_shape
+from upl_mlir.hw.direct.layouts import entry_layout, sum_state_layout
 from upl_mlir.hw.engine import Array, RtlEngine
+from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.system.layouts import System
 
 CLASSES = ("masked", "parity", "end check", "silent")
 PARTS = ("valid", "tag", "count", "mask", "value")
-"""Parts of a record: the mask are the inputs that are present in a record that inputs share."""
-_FIELDS = {"valid": ("valid",), "tag": ("class", "node", "tag"), "count": ("left", "total"), "mask": ("present",)}
+"""Parts of a record: the mask are the inputs that are present in a record that inputs share. A direct store has no tags, but
+generations; of a waiting token it is valid if its count is not 0, and the mask says which of two inputs it is of."""
+_FIELDS = {
+    "valid": ("valid",), "tag": ("class", "node", "tag", "generation"), "count": ("left", "total"),
+    "mask": ("present", "second"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,16 +53,25 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A memory of a store: rows in the simulation, what its words are, the number of the way."""
+class _Words:
+    """A memory of a store: its rows in the simulation, the layout of its words (None: a value), and the rows and the mask
+    that say which records are live."""
 
     rows: Any
-    kind: str
-    way: int
+    layout: data.StructLayout | None
+    guards: Any
+    mask: int
+
+    def bits(self, part: str) -> list[int]:
+        """The bits of a word that belong to a part of a record."""
+        if self.layout is None:
+            return list(range(32)) if part == "value" else []
+        fields = [f for name, f in self.layout if name in _FIELDS.get(part, ())]
+        return [f.offset + n for f in fields for n in range(f.width)]
 
 
 class Campaign:
-    """Runs of one program on one machine (organisation `hashed`, one core), each with another bit that flips."""
+    """Runs of one program on one machine (organisation `hashed` or `direct`, one core), each with another bit that flips."""
 
     def __init__(self, engine: RtlEngine, inputs: Mapping[str, Array], seed: int = 0):
         self.engine = engine
@@ -103,45 +118,62 @@ class Campaign:
             return
         await context.tick().repeat(len(self.simulation.writes) + self.at + 1)
         choices: list[tuple[Any, int]] = []
-        for store, shape in (("joins", join_shape(self.d)), ("gathers", gather_shape(self.d))):
-            places = _places(design, store)
-            keys = {p.way: p.rows for p in places if p.kind == "keys"}
-            for p in places:
-                bits = self._bits(p.kind, shape)
-                for row in range(shape.sets):
-                    if bits and context.get(keys[p.way][row]) & 1:
-                        choices += [(p.rows[row], bit) for bit in bits]
+        for words in _words(design, self.d):
+            bits = words.bits(self.part)
+            for row in range(words.rows.depth):
+                if bits and context.get(words.guards[row]) & words.mask:
+                    choices += [(words.rows[row], bit) for bit in bits]
         if choices:
             row, bit = self.random.choice(choices)
             context.set(row, context.get(row) ^ 1 << bit)
             self.hit = (self.at, self.part, bit)
 
-    def _bits(self, kind: str, shape: Shape) -> list[int]:
-        """The bits of a word that belong to the part that is to be hit."""
-        if kind.startswith("values"):
-            return list(range(32)) if self.part == "value" else []
-        layout: data.StructLayout = key_layout(self.d) if kind == "keys" else shape.state
-        fields = [f for name, f in layout if name in _FIELDS.get(self.part or "", ())]
-        return [f.offset + n for f in fields for n in range(f.width)]
+
+def _words(design: Fragment, d: Dimensions) -> list[_Words]:
+    """The memories of the stores of a core."""
+    out: list[_Words] = []
+    if d.organisation is Organisation.DIRECT:
+        entries, states = entry_layout(d), sum_state_layout(d)
+        left, valid = entries["left"], states["valid"]
+        found = _memories(design, ("joins",))
+        for n in range(d.max_inputs):
+            guards, mask = found[f"entries{n}"], (1 << left.width) - 1 << left.offset
+            out += [_Words(guards, entries, guards, mask), _Words(found[f"values{n}"], None, guards, mask)]
+        found = _memories(design, ("gathers", "records"))
+        guards, mask = found["states"], 1 << valid.offset
+        return [*out, _Words(guards, states, guards, mask), _Words(found["values"], None, guards, mask)]
+    for name, shape in (("joins", join_shape(d)), ("gathers", gather_shape(d))):
+        found = _memories(design, (name, "store"))
+        layouts = {"keys": key_layout(d), "states": shape.state, "values": None}
+        for memory, rows in found.items():
+            kind, way = _split(memory)
+            out.append(_Words(rows, layouts[kind], found[f"keys{way}"], 1))
+    return out
 
 
-def _places(design: Fragment, store: str) -> list[_Place]:
-    """The memories of a store, wherever it is in the design."""
-    out: list[_Place] = []
+def _split(memory: str) -> tuple[str, str]:
+    """What a memory of a hashed store keeps, and the way: `keys2`, `values0_2`."""
+    found = re.fullmatch(r"(keys|states|values)(?:\d+_)?(\d+)", memory)
+    assert found is not None, memory
+    return found[1], found[2]
+
+
+def _memories(design: Fragment, inside: Sequence[str]) -> dict[str, Any]:
+    """The rows of all memories for records in the units of these names, wherever they are in the design."""
+    out: dict[str, Any] = {}
 
     def visit(fragment: Fragment, path: tuple[str, ...]) -> None:
         for inner, name, _ in fragment.subfragments:
             here = (*path, name or "")
             if isinstance(inner, MemoryInstance):
-                names = (re.fullmatch(r"(keys|states|values\d+_)(\d+)", name) for name in here[-2:])
-                found = next(filter(None, names), None)
-                if found is not None and store in here and "store" in here:
-                    out.append(_Place(inner._data, found[1].rstrip("_"), int(found[2])))
+                names = [name for name in here[-2:] if re.match(r"keys|states|values|entries\d", name)]
+                if names and set(inside) <= set(here):
+                    out[names[0]] = inner._data
             else:
                 visit(inner, here)
 
     visit(design, ())
-    assert out, f"the design has no store `{store}`"
+    assert out, f"the design has no memories for records in {inside}"
     return out
 
 

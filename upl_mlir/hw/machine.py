@@ -63,6 +63,8 @@ class Matching(_Section, frozen=True):
     ways: int = 4
     wildcard_entries: int = 16
     stages: int = 4
+    beside: int = 0
+    """Records of a hashed store beside that of `direct`, per core, for nodes without places of their own; 0: none."""
     spill_capacity: int = 4096
     """Entries of backing memory per core."""
     queue_capacity: int = 4096
@@ -74,6 +76,12 @@ class Matching(_Section, frozen=True):
     def entries(self) -> int:
         """The capacity in entries per core, with the default put in."""
         return self.capacity or (256 if self.organisation is Organisation.CAM else 1024)
+
+    @property
+    def store_beside(self) -> tuple[int, int]:
+        """Records of the store beside a direct one, and in how many ways: 0 and 1 if there is none."""
+        there = self.organisation is Organisation.DIRECT and self.beside > 0
+        return (self.beside, min(self.ways, self.beside)) if there else (0, 1)
 
 
 class Execution(_Section, frozen=True):
@@ -98,6 +106,10 @@ class Host(_Section, frozen=True):
     """Where tokens come in."""
 
     ports: int = 1
+    window: int = 0
+    """Values of the field along which the program streams that the host sends before the oldest one is over; 0: all."""
+    along: str = ""
+    """The field; if it is not said, the one along which the host's tokens are spread best."""
 
 
 class Energy(_Section, frozen=True):
@@ -140,6 +152,11 @@ class Machine(_Section, frozen=True):
     placement: dict[str, str] = msgspec.field(default_factory=lambda: {"policy": "hash"})
     """`policy`, or an expression per node."""
 
+    @property
+    def stages(self) -> int:
+        """Stages that the throttle of the host tells apart, a power of two; 0 if it is not asked for."""
+        return 1 << self.matching.stages.bit_length() - 1 if self.host.window else 0
+
 
 MAX_CORES = 16
 """Cores, and ports of the host, that can be simulated."""
@@ -163,6 +180,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "matching.ways": (1, 64),
     "matching.wildcard_entries": (0, 4096),
     "matching.stages": (1, 64),
+    "matching.beside": (0, 1 << 16),
     "matching.spill_capacity": (0, 1 << 24),
     "matching.queue_capacity": (1, 1 << 24),
     "matching.backing_latency_cycles": (1, 100_000),
@@ -174,6 +192,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "network.queue_depth": (1, 4096),
     "network.link_cycles": (1, 1000),
     "host.ports": (1, 64),
+    "host.window": (0, 64),
 }
 
 
@@ -201,7 +220,8 @@ def machine_of(data: Mapping[str, Any], places: Places) -> Machine:
         raise error("UPL1722", f"{WHAT}: {cause}", places.of(key[1] if key else "")) from None
     _check_ranges(machine, places)
     placement = {k: Located(text, places.of(f"placement.{k}")) for k, text in machine.placement.items()}
-    return msgspec.structs.replace(machine, placement=placement)
+    host = msgspec.structs.replace(machine.host, along=Located(machine.host.along, places.of("host.along")))
+    return msgspec.structs.replace(machine, placement=placement, host=host)
 
 
 class Located(str):
@@ -213,6 +233,16 @@ class Located(str):
         out = super().__new__(cls, text)
         out.span = span
         return out
+
+    def __getnewargs__(self) -> tuple[str, Span]:  # type: ignore[override]
+        """For copies in other processes."""
+        return str(self), self.span
+
+
+def span_of(text: str) -> Span:
+    """Where a text of a description stands; of one that was not read from a file, nowhere."""
+    span = getattr(text, "span", None)
+    return span if isinstance(span, Span) else Span("<machine>", 0, 0)
 
 
 def machine_keys() -> tuple[str, ...]:
@@ -240,8 +270,10 @@ def require_built(machine: Machine) -> None:
         raise refuse("execution.units", machine.execution.units, 1)
     if machine.host.ports > MAX_CORES:
         raise refuse("host.ports", machine.host.ports, f"at most {MAX_CORES}")
-    if machine.matching.parity and organisation is not Organisation.HASHED:
-        raise refuse("matching.parity", "true", 'false, or [matching] organisation = "hashed"')
+    if machine.host.window and organisation is Organisation.DIRECT:
+        raise refuse("host.window", machine.host.window, "0: the places of this organisation have windows of their own")
+    if machine.matching.parity and organisation is Organisation.CAM:
+        raise refuse("matching.parity", "true", 'false, or another [matching] organisation')
 
 
 def _check_keys(data: Mapping[str, Any], places: Places) -> None:
@@ -270,14 +302,25 @@ def _check_ranges(machine: Machine, places: Places) -> None:
     if machine.cores > 1 and machine.network.topology is Topology.RING and machine.network.queue_depth < 2:
         message = "network.queue_depth = 1: a ring needs 2, or it could block itself"
         raise error("UPL1722", f"{WHAT}: {message}", places.of("network.queue_depth"))
+    if machine.host.window > (machine.stages or machine.host.window):
+        message = f"host.window = {machine.host.window}, but only {machine.stages} stages are told apart"
+        help_ = "set matching.stages higher, to a power of two"
+        raise error("UPL1722", f"{WHAT}: {message}", places.of("host.window"), help=help_)
     if machine.placement.get("policy", "hash") != "hash":
         message = f'placement.policy = "{machine.placement["policy"]}" is unknown'
         raise error("UPL1722", f"{WHAT}: {message}", places.of("placement.policy"), help='use "hash"')
     matching = machine.matching
     if matching.organisation is Organisation.HASHED:
-        sets, rest = divmod(matching.entries, matching.ways)
-        if rest or sets & (sets - 1):
-            message = f"matching.capacity = {matching.entries} is not a power of two of sets of {matching.ways} ways"
-            near = matching.ways << max(0, sets.bit_length() - 1)
-            raise error("UPL1722", f"machine description: {message}", places.of("matching.capacity"),
-                        help=f"for instance {near}")  # fmt: skip
+        _check_sets("capacity", matching.entries, matching.ways, places)
+    records, ways = matching.store_beside
+    if records:
+        _check_sets("beside", records, ways, places)
+
+
+def _check_sets(key: str, records: int, ways: int, places: Places) -> None:
+    """The sets of a hashed store are a power of two, or UPL1722."""
+    sets, rest = divmod(records, ways)
+    if rest or sets & (sets - 1):
+        message = f"matching.{key} = {records} is not a power of two of sets of {ways} ways"
+        near = ways << max(0, sets.bit_length() - 1)
+        raise error("UPL1722", f"{WHAT}: {message}", places.of(f"matching.{key}"), help=f"for instance {near}")

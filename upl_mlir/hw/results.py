@@ -68,6 +68,8 @@ class Stats:
     links: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     store: dict[str, Any] = field(default_factory=dict[str, Any])
     """Of a direct store: `places` of each bank, and last of the gather store; `rows` of ranks; `nodes`, by name."""
+    throttle: dict[str, Any] = field(default_factory=dict[str, Any])
+    """If the host is held back: the field whose values are the stages (`along`), and how many it may send (`window`)."""
     attribution: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     """By unit: what core-cycles were used for or lost to; see `hw/attribution.py`."""
     activity: dict[str, int] = field(default_factory=dict[str, int])
@@ -95,6 +97,7 @@ class Stats:
             "links": list(self.links),
             **({"store": dict(self.store)} if self.store else {}),
             "attribution": dict(self.attribution),
+            **({"throttle": dict(self.throttle)} if self.throttle else {}),
             "activity": dict(self.activity),
         }
 

@@ -22,7 +22,6 @@ from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.late import LATE_FRONT
 from upl_mlir.hw.direct.leftovers import direct_leftovers
-from upl_mlir.hw.direct.order import host_order
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
 from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack
 from upl_mlir.hw.machine import Machine, Organisation, require_built
@@ -31,6 +30,7 @@ from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, CoreReport, Ended, Record, Report, Simulation, Tokens
+from upl_mlir.hw.stages import NO_STREAM, Stream, by_stage, name_of, throttled_stream
 from upl_mlir.hw.statistics import stats
 from upl_mlir.hw.stranded import Leftover, place, stranded_error
 from upl_mlir.hw.system.layouts import System
@@ -77,12 +77,13 @@ def run_machine(
     # One library serves many machines: it has room for more, and is set to what is wanted.
     system = adjustable_system(wanted) if simulator == "compiled" else wanted
     d = system.core
-    image, program, words = _encoded(image, d, tokens, Spread.of(machine))
+    stream = throttled_stream(image, machine, tokens)
+    image, program, words = _encoded(image, d, tokens, Spread.of(machine), stream)
     runs: Simulation = simulation or (
         CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
     )
     settings = setting_writes(d, wanted.core)
-    runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program)])
+    runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program, stream)])
     started = time.perf_counter()
     report = runs.run(words, max_cycles, watch=audit or watch is not None)
     seconds = time.perf_counter() - started
@@ -94,6 +95,8 @@ def run_machine(
     if audit:
         check_run(image, program, tokens, outputs, seen)
     figures = stats(image, machine, report, seconds, simulator)
+    if stream:
+        figures = replace(figures, throttle={"along": name_of(image, stream), "window": machine.host.window})
     if program.ranks is not None:
         store = {**program.ranks.report(image), "put_off": report.count(Event.WAIT_BACKING)}
         figures = replace(figures, store=store)
@@ -101,31 +104,34 @@ def run_machine(
 
 
 _KEPT = 8
-_Key = tuple[int, int, Dimensions, Spread]
+_Key = tuple[int, int, Dimensions, Spread, frozenset[tuple[str, int]]]
 _last: OrderedDict[_Key, tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
 """Programs in words, of the last runs: a sweep runs the same one on many machines of one make."""
 
 
 def _encoded(
-    image: ProgramImage, d: Dimensions, tokens: Sequence[HostToken], spread: Spread
+    image: ProgramImage, d: Dimensions, tokens: Sequence[HostToken], spread: Spread, stream: Stream = NO_STREAM
 ) -> tuple[ProgramImage, Encoded, Tokens]:
-    """The program and its tokens in words, and the image that they are of; `spread` matters to stores without search."""
+    """The program and its tokens in words, and the image that they are of; `spread` matters to stores without search.
+    `stream`: the field in whose order the tokens are sent, if any."""
     tokens = tuple(tokens)  # the same object if it is one
     spread = spread if d.organisation is Organisation.DIRECT else ONE_CORE
-    key = (id(image), id(tokens), d, spread)
+    key = (id(image), id(tokens), d, spread, frozenset(stream.items()))
     if key not in _last:
         whole = aligned(image, d.tag_bits) if d.organisation is Organisation.DIRECT else image
         program = encode(whole, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens], spread=spread)
         # What the key names is kept with it, so that no other object gets its identity.
-        _last[key] = (image, tokens), (whole, program, _tokens(whole, d, program, tokens))
+        _last[key] = (image, tokens), (program.image, program, _tokens(program.image, d, program, tokens, stream))
         if len(_last) > _KEPT:
             _last.popitem(last=False)
     _last.move_to_end(key)
     return _last[key][1]
 
 
-def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequence[HostToken]) -> Tokens:
-    """The tokens of the host as the machine takes them, those of gathers without summands first."""
+def _tokens(
+    image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequence[HostToken], stream: Stream
+) -> Tokens:
+    """The tokens of the host as the machine takes them, stage by stage, those of gathers without summands first."""
     out = np.zeros(len(image.boot) + len(tokens), TOKEN)
     for n, boot in enumerate(image.boot):
         node = image.nodes[boot.node]
@@ -146,7 +152,8 @@ def _tokens(image: ProgramImage, d: Dimensions, program: Encoded, tokens: Sequen
             tag |= wild << d.index_bits
         times = d.unbounded if token.multiplicity is None else token.multiplicity
         out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
-    return out if program.ranks is None else out[host_order(image, program.ranks, tokens)]
+    stream = stream if program.ranks is None else program.ranks.stream
+    return out[by_stage(image, stream, tokens)] if stream else out
 
 
 def _outputs(image: ProgramImage, program: Encoded, report: Report) -> list[OutputElement]:
@@ -189,12 +196,14 @@ def _check(
                     continue
                 records += [(core, s, w, simulation.look(core, s, w)) for s in range(d.look_sets) for w in range(d.ways)]
                 if found.spilled:
-                    records += [(core, 0, 0, simulation.look(core, 0, 0, n)) for n in range(1, d.look_spilled + 1)]
+                    spilled = (simulation.look(core, 0, 0, n) for n in range(1, d.look_spilled + 1))
+                    records += [(core, d.look_sets, 0, record) for record in spilled]
             there = [record for record in records if record[3].valid]
+            places = 0 if program.ranks is None else d.sets  # records beyond say themselves what they are
+            leftovers = [left for _, s, _, r in there if s >= places for left in _leftovers(image, program, r, d)]
             if program.ranks is not None:
-                leftovers = direct_leftovers(image, program.roles, program.ranks, there, d)
-            else:
-                leftovers = [left for *_, r in there for left in _leftovers(image, program, r, d)]
+                own = (record for record in there if record[1] < places)
+                leftovers += direct_leftovers(image, program.roles, program.ranks, own, d)
             stranded = stranded_error(image, leftovers)
             if stranded is not None:
                 raise stranded
@@ -256,6 +265,12 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
             )
         case Failure.OPEN:
             return error("UPL1704", f"an activation has no complete index when {where} arrives")
+        case Failure.FULL if program.ranks is not None and program.ranks.nodes[report.failing_node] is None:
+            return error(
+                "UPL1702", f"the store beside the direct one is full when {where} arrives: "
+                f"{machine.matching.beside} records and {d.late_words} of backing memory",
+                help="set matching.beside or matching.spill_capacity higher in the machine description",
+            )  # fmt: skip
         case Failure.FULL if d.organisation is Organisation.DIRECT:
             return error(
                 "UPL1702", f"{where} is put off, as its place is still in use, and there is no room for more such tokens: "

@@ -57,14 +57,14 @@ def machine_verilog(s: System) -> str:
     return "\n".join(parts)
 
 
-def core_verilog(d: Dimensions) -> str:
-    """Verilog of one core, module `core`."""
-    return _convert(Core(d), "core")
+def core_verilog(d: Dimensions, *, model: bool = False) -> str:
+    """Verilog of one core, module `core`; `model`: to be simulated, see `_model`."""
+    return (_model if model else _convert)(Core(d), "core")
 
 
-def fabric_verilog(s: System) -> str:
-    """Verilog of what joins the cores of a machine, module `fabric`."""
-    return _convert(Fabric(s), "fabric")
+def fabric_verilog(s: System, *, model: bool = False) -> str:
+    """Verilog of what joins the cores of a machine, module `fabric`; `model`: to be simulated, see `_model`."""
+    return (_model if model else _convert)(Fabric(s), "fabric")
 
 
 def _convert(component: object, name: str) -> str:
@@ -73,6 +73,26 @@ def _convert(component: object, name: str) -> str:
     from amaranth.back import verilog
 
     return _short(cast(str, verilog.convert(component, name=name, emit_src=False)))
+
+
+_MODEL = "read_rtlil <<rtlil\n{}\nrtlil\nproc -nomux -norom -noopt\nmemory_collect\nwrite_verilog -norename -noattr"
+
+
+def _model(component: object, name: str) -> str:
+    """Verilog that is made a model: as Amaranth makes it, but for the simplification of expressions.  That splits an `and`
+    with a constant (the hashes have hundreds) into an assignment for each run of ones, where a word is to be masked.
+    """
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    from amaranth.back import rtlil
+    from amaranth.back.verilog import find_yosys
+
+    text = rtlil.convert(component, name=name, emit_src=False)
+    yosys = find_yosys(_new_enough)
+    return _short(yosys.run(["-q", "-"], _MODEL.format(text), ignore_warnings=True))
+
+
+def _new_enough(version: tuple[int, ...]) -> bool:
+    return version >= (0, 40)
 
 
 _CONSTANT = re.compile(r"(?m)^( *)always @\*(\n +\S+(?: ?\[[\d:]+\])? = \d+'[hbd][0-9a-fxz]+;\n)")

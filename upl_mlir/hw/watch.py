@@ -47,7 +47,7 @@ class Recorded:
 
 
 def events(seen: NDArray[Any], d: Dimensions) -> dict[str, Events]:
-    """What was seen (`Report.seen`), by what happened: `taken`, `fired`, `sent`, `added`."""
+    """What was seen (`Report.seen`), by what happened: `taken`, `fired`, `sent`, `added` (also in a store beside)."""
     words = np.ascontiguousarray(seen["words"]).astype(np.uint64)
     cycle, core = seen["cycle"], seen["core"]
     out: dict[str, Events] = {}
@@ -58,7 +58,17 @@ def events(seen: NDArray[Any], d: Dimensions) -> dict[str, Events]:
         for column, offset, width in _columns(layout, field.offset):
             columns[column] = _bits(words[here], offset, width)
         out[name] = Events(cycle[here], core[here], columns)
+    if "added_beside" in out:  # those of a gather are all in the one or in the other
+        out["added"] = _joined(out["added"], out.pop("added_beside"))
     return out
+
+
+def _joined(one: Events, other: Events) -> Events:
+    """The events of both in the order of cycles."""
+    cycle = np.concatenate([one.cycle, other.cycle])
+    order = np.argsort(cycle, kind="stable")
+    columns = {name: np.concatenate([c, other.columns[name]])[order] for name, c in one.columns.items()}
+    return Events(cycle[order], np.concatenate([one.core, other.core])[order], columns)
 
 
 def _columns(layout: data.StructLayout, base: int) -> list[tuple[str, int, int]]:

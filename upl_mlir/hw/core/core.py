@@ -30,10 +30,11 @@ from upl_mlir.hw.core.layouts import (
     watch_layout,
 )
 from upl_mlir.hw.core.matching import Matching
-from upl_mlir.hw.core.place import Placer
+from upl_mlir.hw.core.place import Placer, place_layout
 from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.core.settings import settings, settings_layout
 from upl_mlir.hw.direct.matching import DirectMatching
+from upl_mlir.hw.direct.mixed import MixedMatching
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.matching_unit.in_core import CamMatching
 
@@ -129,6 +130,7 @@ def core_ports(d: Dimensions) -> dict[str, Any]:
         "output_ready": In(1),
         "output_data": Out(token),
         "number": In(CORE_BITS),
+        **({"live": Out(d.stages)} if d.stages else {}),
         **configuration_ports(),
         "idle": Out(1),
         "failure": Out(Failure),
@@ -156,7 +158,7 @@ def core_ports(d: Dimensions) -> dict[str, Any]:
     }
 
 
-Unit = Matching | DirectMatching | CamMatching
+Unit = Matching | DirectMatching | MixedMatching | CamMatching
 
 
 def matching_unit(d: Dimensions) -> Unit:
@@ -165,7 +167,7 @@ def matching_unit(d: Dimensions) -> Unit:
         case Organisation.CAM:
             return CamMatching(d)
         case Organisation.DIRECT:
-            return DirectMatching(d)
+            return DirectMatching(d) if d.beside is None else MixedMatching(d)
         case Organisation.HASHED:
             return Matching(d)
 
@@ -175,7 +177,8 @@ class Core(wiring.Component):
 
     host_*: tokens of the host, which are taken when nothing else waits; network_*: tokens from other cores, which are
     always taken in the end; sent_*: tokens for other cores; output_*: tokens to the host, whose node is the number of
-    the output. number (in): of this core. config_*: see `configuration_ports`.
+    the output. number (in): of this core. config_*: see `configuration_ports`. live (out, if there is a throttle): see
+    `Throttle`.
     idle: nothing is under way. failure, failing_*: why the core has stopped. events, fired_node, taken_node: see
     `Event`; watch: the same with tokens and indices. used: records in the store, spilled: those of them in backing memory.
     queued: tokens in the queue. checksum: a digest of all that went through the ports of the units, to compare simulators.
@@ -359,6 +362,8 @@ class Core(wiring.Component):
             watch.sent.token.eq(execution.token.payload),
             watch.added.eq(matching.added),
         ]
+        if isinstance(matching, MixedMatching):
+            m.d.comb += watch.added_beside.eq(matching.added_beside)
 
     def _load(
         self, m: Module, matching: Unit, execution: Execution, placer: Placer | None
@@ -373,12 +378,14 @@ class Core(wiring.Component):
             Memory.SEND: (execution.send_en, execution.send_address, execution.send_data),
             Memory.TABLE: (execution.table_en, execution.table_address, execution.table_data),
         }
-        if isinstance(matching, DirectMatching):
+        if isinstance(matching, DirectMatching | MixedMatching):
             targets[Memory.RANK] = (matching.rank_en, matching.rank_address, matching.rank_data)
-        elif isinstance(matching, Matching):
+        if isinstance(matching, Matching | MixedMatching):
             targets[Memory.WALK] = (matching.walk_en, matching.walk_address, matching.walk_data)
         if placer is not None:
             targets[Memory.PLACE] = (placer.place_en, placer.place_address, placer.place_data)
+        if self.d.stages:
+            self._stage(m, matching, placer, targets)
         if self.d.adjustable:
             setting, loads, loaded = Signal(layout, init=settings(self.d)), Signal(), Signal(layout)
             targets[Memory.SETTING] = (loads, Signal(), loaded)
@@ -392,6 +399,18 @@ class Core(wiring.Component):
                 (written if select is Memory.TABLE else written.as_value()).eq(row),
             ]
         return setting
+
+    def _stage(self, m: Module, matching: Unit, placer: Placer | None, targets: dict[Memory, Any]) -> None:
+        """The stages of which records wait; a unit that does not tell always has some of each."""
+        if not isinstance(matching, Matching):
+            m.d.comb += self.live.eq(~0)
+            return
+        placed = Signal(place_layout(self.d)) if placer is None else placer.place_data
+        enable, address, _ = targets.setdefault(Memory.PLACE, (Signal(), Signal(self.d.node_bits), placed))
+        m.d.comb += [
+            self.live.eq(matching.live), matching.stage_en.eq(enable), matching.stage_address.eq(address),
+            matching.stage_data.eq(placed.stage),
+        ]  # fmt: skip
 
     def _digest(self, m: Module, matching: Unit, execution: Execution) -> None:
         """Turn the checksum by one place and mix in what goes through the ports in this cycle; it stays while idle."""

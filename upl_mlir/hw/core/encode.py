@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upl_mlir.diagnostics import error
@@ -38,9 +38,11 @@ from upl_mlir.hw.core.layouts import (
     send_layout,
     walk_layout,
 )
-from upl_mlir.hw.direct.encode import direct_rows
+from upl_mlir.hw.direct.encode import direct_rows, mixed_row
 from upl_mlir.hw.direct.home import ONE_CORE, Spread
+from upl_mlir.hw.direct.lanes import packed
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
+from upl_mlir.hw.direct.mixed import mixed_node_layout
 from upl_mlir.hw.direct.ranks import Ranks, Role, rank_program
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage, input_mode
@@ -94,9 +96,10 @@ class Pattern:
 
 @dataclass
 class Encoded:
-    """A program in words: what is written, the modes of the inputs by node, the layout of each output's index, and what
-    tokens of each input look like, by node and input."""
+    """A program in words: the program, its tags as they are packed; what is written, the modes of the inputs by node, the
+    layout of each output's index, and what tokens of each input look like, by node and input."""
 
+    image: ProgramImage
     writes: list[Write] = field(default_factory=list[Write])
     modes: list[list[Mode]] = field(default_factory=list[list[Mode]])
     outputs: list[tuple[IndexField, ...]] = field(default_factory=list[tuple[IndexField, ...]])
@@ -118,7 +121,7 @@ def encode(
     *, spread: Spread = ONE_CORE,
 ) -> Encoded:  # fmt: skip
     """The words for a program; `host` are the tokens that the host will send, or `host_inputs` the nodes that make them.
-    `spread`: the cores among which places are divided, in the organisation `direct`.
+    `spread`: the cores among which places are divided, in the organisation `direct`, of which the image is `aligned`.
 
     Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
     of a node gives; UPL1713 tokens of one input with different `*` fields.
@@ -151,7 +154,7 @@ class _Encoder:
         self.image = image
         self.d = d
         self.spread = spread
-        self.out = Encoded()
+        self.out = Encoded(image)
         self.found = self.out.patterns
         self.table_base: list[int] = []
 
@@ -201,9 +204,13 @@ class _Encoder:
         self._tables()
         self.out.outputs = [output_fields(o, self.d) for o in self.image.outputs]
         for number, node in enumerate(self.image.nodes):
-            self._node(number, node)
+            self._modes(number, node)
         if self.d.organisation is Organisation.DIRECT:
             self._direct()
+        else:
+            for number, node in enumerate(self.image.nodes):
+                cam = self.d.organisation is Organisation.CAM
+                self._write(Memory.NODE, number, self._cam(node) if cam else self._hashed(number, node, self.d))
         for number, (code, outcomes) in enumerate(self._codes()):
             self._entry(number, code, outcomes)
         for what, need, limit in (
@@ -225,7 +232,7 @@ class _Encoder:
             case Organisation.CAM:
                 of_node = node_row_layout(cam_dimensions(self.d))
             case Organisation.DIRECT:
-                of_node = direct_node_layout(self.d)
+                of_node = direct_node_layout(self.d) if self.d.beside is None else mixed_node_layout(self.d)
             case Organisation.HASHED:
                 of_node = node_layout(self.d)
         sizes = {
@@ -246,14 +253,9 @@ class _Encoder:
                     self._write(Memory.TABLE, self.out.table_words, to_bits(value, table.type))
                 self.out.table_words += 1
 
-    def _node(self, number: int, node: Node) -> None:
-        """The rows of the node table and of the walks."""
-        d = self.d
-        whole = 0
-        for f in node.fields:
-            whole |= f.mask
+    def _modes(self, number: int, node: Node) -> None:
+        """The modes of a node's inputs."""
         modes: list[Mode] = []
-        keys: list[int] = []
         open_everywhere = frozenset(range(len(node.fields)))
         for n, port in enumerate(node.inputs):
             pattern = self._pattern(number, n)
@@ -261,47 +263,61 @@ class _Encoder:
                 modes.append(gather_mode(node, port))
             else:
                 modes.append(Mode.PLAIN if pattern.plain else Mode.COUNTED)
-            keys.append(whole)
-            for f in pattern.wild:
-                keys[-1] &= ~node.fields[f].mask
             open_everywhere &= pattern.wild
-            if modes[-1] is Mode.COUNTED and d.organisation is Organisation.HASHED:
-                self._walk(number, n, node, sorted(pattern.wild))
-        if open_everywhere and node.inputs and d.organisation is not Organisation.CAM:
+        if open_everywhere and node.inputs and self.d.organisation is not Organisation.CAM:
             names = ", ".join(f"`{node.fields[f].name}`" for f in sorted(open_everywhere))
             raise error("UPL1704", f"no input of node `{node.name}` gives the field {names}")
         self.out.modes.append(modes)
-        if d.organisation is Organisation.DIRECT:
-            return
+
+    def _hashed(self, number: int, node: Node, d: Dimensions) -> int:
+        """The row of the node table of a hashed store; its walks are written."""
+        modes = self.out.modes[number]
+        whole = sum(f.mask for f in node.fields)
+        keys: list[int] = []
+        for n, mode in enumerate(modes):
+            wild = self._pattern(number, n).wild
+            keys.append(whole & ~sum(node.fields[f].mask for f in wild))
+            if mode is Mode.COUNTED:
+                self._walk(number, n, node, sorted(wild))
         rest = d.max_inputs - len(modes)
-        if d.organisation is Organisation.CAM:
-            masks = [f.mask for f in node.fields] + [0] * (d.max_fields - len(node.fields))
-            row = {
-                "inputs": len(modes),
-                "modes": [int(input_mode(node, port)) for port in node.inputs] + [0] * rest,
-                "field_bits": masks,
-            }
-            self._write(Memory.NODE, number, node_row_layout(cam_dimensions(d)).const(row).as_bits())
-            return
         row = {
             "plain": sum(1 << n for n, mode in enumerate(modes) if mode is not Mode.COUNTED),
             "counted": sum(1 << n for n, mode in enumerate(modes) if mode is Mode.COUNTED),
             "modes": [int(mode) for mode in modes] + [0] * rest,
             "keys": keys + [whole] * rest,  # so that all have in common what the inputs have
         }
-        self._write(Memory.NODE, number, node_layout(d).const(row).as_bits())
+        return node_layout(d).const(row).as_bits()
+
+    def _cam(self, node: Node) -> int:
+        """The row of the node table of an associative memory."""
+        rest = self.d.max_inputs - len(node.inputs)
+        row = {
+            "inputs": len(node.inputs),
+            "modes": [int(input_mode(node, port)) for port in node.inputs] + [0] * rest,
+            "field_bits": [f.mask for f in node.fields] + [0] * (self.d.max_fields - len(node.fields)),
+        }
+        return node_row_layout(cam_dimensions(self.d)).const(row).as_bits()
 
     def _direct(self) -> None:
-        """The rows of the node table and of the ranks."""
+        """The rows of the node table and of the ranks; nodes without ranks are left to the store beside, if there is one."""
+        d, beside = self.d, self.d.beside
         self.out.roles = [
             [Role(mode, self._pattern(number, n).wild) for n, mode in enumerate(modes)]
             for number, modes in enumerate(self.out.modes)
         ]
-        self.out.ranks = rank_program(self.image, self.out.roles, self.d, self.spread)
-        nodes, ranks = direct_rows(self.image, self.out.roles, self.out.ranks, self.d)
-        for number, row in enumerate(nodes):
+        self.out.ranks = ranks = rank_program(self.image, self.out.roles, d, self.spread)
+        nodes, rows = direct_rows(self.image, self.out.roles, ranks, d)
+        if beside is not None:
+            pairs = zip(self.image.nodes, ranks.nodes, strict=True)
+            self.image = self.out.image = replace(
+                self.image, nodes=tuple(packed(node) if of is None else node for node, of in pairs)
+            )
+        for number, (node, row) in enumerate(zip(self.image.nodes, nodes, strict=True)):
+            if beside is not None:
+                hashed = self._hashed(number, node, beside) if ranks.nodes[number] is None else None
+                row = mixed_row(d, row, hashed)
             self._write(Memory.NODE, number, row)
-        for number, row in enumerate(ranks):
+        for number, row in enumerate(rows):
             self._write(Memory.RANK, number, row)
 
     def _walk(self, number: int, port: int, node: Node, wild: list[int]) -> None:

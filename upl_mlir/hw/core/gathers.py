@@ -36,6 +36,7 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.records import RecordStore, handed_on
 from upl_mlir.hw.core.reducer import Reducer
+from upl_mlir.hw.core.stages import change_layout
 
 QUEUED = 4
 """Pairs of a result and a held value that can wait for the reducer while summands use it."""
@@ -75,6 +76,7 @@ class Gathers(wiring.Component):
                 "current": Out(token_layout(d)),
                 "early": Out(1),
                 **records.service,
+                **({"change": Out(change_layout(d))} if d.stages else {}),
             }
         )
 
@@ -294,4 +296,7 @@ class Gathers(wiring.Component):
             with m.Elif(failing != Failure.NONE):
                 m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
         m.d.comb += self.idle.eq(~working & (live == 0))
+        if d.stages:
+            m.d.comb += [self.change.any.eq(records.write_key_en), self.change.comes.eq(records.write_key.valid),
+                         self.change.key.eq(key)]  # fmt: skip
         return m

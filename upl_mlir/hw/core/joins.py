@@ -31,6 +31,7 @@ from upl_mlir.hw.core.layouts import (
 from upl_mlir.hw.core.phases import Phase, first_probe, next_index, used_once
 from upl_mlir.hw.core.presence import ROW_BITS, Presence, row_of
 from upl_mlir.hw.core.records import Records, handed_on, service_ports
+from upl_mlir.hw.core.stages import change_layout
 from upl_mlir.hw.core.store import join_shape
 
 
@@ -40,7 +41,7 @@ class Joins(wiring.Component):
     node_*, walk_*: writes to the two tables. failure, failing (out): why the unit has stopped, and with which token; stopped
     (in): something else has. idle, used, spilled, walking, probing, spilling, detouring, look_way, look_spilled (in),
     looked_key, looked_state: as in `Matching`; look (in): the set. mask (in): the bits of the hash that are used;
-    words, cycles: see `Spill`.
+    words, cycles: see `Spill`; change (out, if stages are told apart): of the records in this cycle.
     """
 
     def __init__(self, d: Dimensions):
@@ -65,6 +66,7 @@ class Joins(wiring.Component):
                 "look": In(shape.set_bits),
                 "mask": In(shape.set_bits, init=d.sets - 1),
                 **service_ports(d, shape),
+                **({"change": Out(change_layout(d))} if d.stages else {}),
             }
         )
 
@@ -380,4 +382,7 @@ class Joins(wiring.Component):
 
             self.idle.eq(~working & ~waiting_valid),
         ]  # fmt: skip
+        if d.stages:
+            m.d.comb += [self.change.any.eq(records.write_key_en), self.change.comes.eq(records.write_key.valid),
+                         self.change.key.eq(key)]  # fmt: skip
         return m

@@ -36,6 +36,7 @@ from upl_mlir.hw.core.layouts import (
     walk_layout,
 )
 from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.stages import Stages, stage_layout
 from upl_mlir.hw.core.store import gather_shape
 
 
@@ -94,6 +95,7 @@ class Matching(wiring.Component):
     or look_spilled (in) the record of a backing memory, if it is not 0; looked_key, looked_state (out): the record, two
     cycles later. spilling, waiting_backing (out): a record goes to the backing memory; a token waits for it.
     added (out): the operation on summands that begins in this cycle.
+    stage_*, live (out), if stages are told apart: see `Stages`.
     """
 
     def __init__(self, d: Dimensions):
@@ -104,6 +106,9 @@ class Matching(wiring.Component):
             "walk_data": In(walk_layout(d)),
             "limits": In(limits_layout(d), init=d.limits),
         }
+        if d.stages:
+            others |= {"stage_en": In(1), "stage_address": In(d.node_bits), "stage_data": In(stage_layout(d))}
+            others |= {"live": Out(d.stages)}
         super().__init__({**matching_ports(d, node_layout(d)), **others})
 
     def elaborate(self, platform: object) -> Module:
@@ -163,6 +168,17 @@ class Matching(wiring.Component):
             self.spilling.eq(joins.spilling | gathers.spilling),
             self.waiting_backing.eq(joins.detouring | gathers.detouring),
             self.used.eq(joins.used + gathers.used), self.spilled.eq(joins.spilled + gathers.spilled),
-            self.idle.eq(joins.idle & gathers.idle & front.idle),
         ]  # fmt: skip
+        idle = joins.idle & gathers.idle & front.idle
+        if d.stages:
+            m.submodules.stages = stages = Stages(d)
+            m.d.comb += [
+                stages.changes[0].eq(joins.change), stages.changes[1].eq(gathers.change),
+                stages.row_en.eq(self.stage_en), stages.row_address.eq(self.stage_address),
+                stages.row_data.eq(self.stage_data),
+                # While backing memory is waited for, a token may be long under way without a record.
+                self.live.eq(Mux(self.waiting_backing, ~0, stages.live)),
+            ]  # fmt: skip
+            idle = idle & stages.idle
+        m.d.comb += self.idle.eq(idle)
         return m

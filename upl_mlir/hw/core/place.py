@@ -23,6 +23,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.layouts import CORE_BITS, OFFSET_BITS, Dimensions, flit_layout, token_layout
+from upl_mlir.hw.core.stages import stage_layout
 from upl_mlir.hw.direct.lanes import LANE
 from upl_mlir.hw.machine import Organisation
 
@@ -34,7 +35,8 @@ _LANE_CORE = (1 << CORE_BITS) - 1
 
 def place_layout(d: Dimensions) -> data.StructLayout:
     """Which core a node's tokens are for: the bits of the tag that count (`mask`), whether they are hashed, else the place
-    from which on they are read, with what they are multiplied and what is added; the number of cores and the first one."""
+    from which on they are read, with what they are multiplied and what is added; the number of cores and the first one.
+    And their `stage`, if there is a throttle."""
     return data.StructLayout(
         {
             "mask": d.tag_bits,
@@ -44,6 +46,7 @@ def place_layout(d: Dimensions) -> data.StructLayout:
             "constant": PLACE_BITS,
             "count": CORE_BITS + 1,
             "first": CORE_BITS,
+            **({"stage": stage_layout(d)} if d.stages else {}),
         }
     )
 

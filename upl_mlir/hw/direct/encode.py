@@ -11,39 +11,43 @@ from typing import Any
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import WALK_LEVELS, Dimensions, Mode
 from upl_mlir.hw.direct.home import Range
-from upl_mlir.hw.direct.lanes import LANE, Digit, lanes_of
+from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
-from upl_mlir.hw.direct.ranks import NodeRanks, Ranks, Role, Row, Space
+from upl_mlir.hw.direct.mixed import mixed_node_layout
+from upl_mlir.hw.direct.ranks import NodeRanks, Ranks, Role, Row, Space, open_digits
 from upl_mlir.hw.image import ProgramImage
 
 
 def direct_rows(
     image: ProgramImage, roles: Sequence[Sequence[Role]], ranks: Ranks, d: Dimensions
 ) -> tuple[list[int], list[int]]:
-    """The rows of the node table and those of the ranks, as numbers.
+    """The rows of the node table (0 of nodes that are left to a store beside) and those of the ranks, as numbers.
 
-    Raises `UplError`: UPL1715 a node without ranks; UPL1710 a token with more `*` fields than the machine counts through.
+    Raises `UplError` UPL1715: a node without ranks, and there is no store beside.
     """
     nodes: list[int] = []
     rows: list[int] = []
     for node, of, found in zip(image.nodes, roles, ranks.nodes, strict=True):
-        if found is None:
+        if found is None and d.beside is None:
             raise error(
                 "UPL1715", f"tokens of node `{node.name}` cannot be given places of their own: {ranks.reasons[node.name]}",
-                help='use [matching] organisation = "hashed", which needs none, or more token.tag_bits',
+                help="set matching.beside in the machine description: the records of a hashed store for such nodes; "
+                'or use [matching] organisation = "hashed"',
             )  # fmt: skip
-        for port, role in zip(node.inputs, of, strict=True):
-            if len(_levels(found, role)) > WALK_LEVELS:
-                what = f"tokens of `{node.name}.{port.name}` have {len(_levels(found, role))} `*` fields"
-                raise error("UPL1710", f"{what}; the machine counts through {WALK_LEVELS}")
+        if found is None:
+            nodes.append(0)
+            continue
         nodes.append(direct_node_layout(d).const(_node(found, of, len(rows), d)).as_bits())
         rows += [rank_layout(d).const(_row(found, row, d)).as_bits() for row in found.rows]
     return nodes, rows
 
 
-def _levels(of: NodeRanks, role: Role) -> list[Digit]:
-    """The digits that a token of an input counts through."""
-    return [digit for digit in of.digits if role.wild & set(digit.fields)]
+def mixed_row(d: Dimensions, direct: int, hashed: int | None) -> int:
+    """A row of the node table where there is a store beside; `hashed`: the row there, if the node is left to it."""
+    layout = mixed_node_layout(d)
+    if hashed is None:
+        return direct << layout["direct"].offset
+    return 1 << layout["beside"].offset | hashed << layout["hashed"].offset
 
 
 def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> dict[str, Any]:
@@ -58,7 +62,7 @@ def _node(of: NodeRanks, roles: Sequence[Role], first: int, d: Dimensions) -> di
     none = {"any": 0, "lane": 0, "wide": 0}
     walks: list[list[Mapping[str, int]]] = []
     for n in range(d.max_inputs):
-        wild = _levels(of, roles[n]) if n < len(roles) else []
+        wild = open_digits(of.digits, roles[n]) if n < len(roles) else []
         levels = [{"any": 1, "lane": digit.lane, "wide": int(digit.lanes == 2)} for digit in wild]
         walks.append([*levels, *[none] * (WALK_LEVELS - len(levels))])
     inputs = (1 << len(roles)) - 1

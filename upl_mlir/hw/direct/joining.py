@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import add, or_
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -24,6 +24,7 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failure, activation_layout, token_layout
 from upl_mlir.hw.core.phases import used_once
+from upl_mlir.hw.core.ram import ram
 from upl_mlir.hw.direct.fetch import Fetch
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.late import MANY, put_off
@@ -129,20 +130,13 @@ class Joins(wiring.Component):
 
         # ---- banks
         at_rest = ~now_valid & ~here_valid
-        entries, values, entry_writes, value_writes = [], [], [], []
-        for i in inputs:
-            for name, shape, found, writes in (
-                ("entries", entry_layout(d), entries, entry_writes),
-                ("values", VALUE_BITS, values, value_writes),
-            ):
-                memory = Memory(shape=shape, depth=d.sets, init=[])
-                m.submodules[f"{name}{i}"] = memory
-                write = memory.write_port()
-                read = memory.read_port(transparent_for=(write,))
-                m.d.comb += [read.addr.eq(Mux(at_rest, self.look, addresses[i])), read.en.eq(step | at_rest),
-                             write.addr.eq(at[i])]  # fmt: skip
-                found.append(read.data)
-                writes.append(write)
+        entry_banks = [ram(m, d, f"entries{i}", entry_layout(d), d.sets) for i in inputs]
+        value_banks = [ram(m, d, f"values{i}", VALUE_BITS, d.sets) for i in inputs]
+        for bank, i in zip([*entry_banks, *value_banks], [*inputs, *inputs], strict=True):
+            m.d.comb += [bank.address.eq(Mux(at_rest, self.look, addresses[i])), bank.reads.eq(step | at_rest),
+                         bank.place.eq(at[i])]  # fmt: skip
+        entries, values = [bank.found for bank in entry_banks], [bank.found for bank in value_banks]
+        corrupt = Cat(e.corrupt | v.corrupt for e, v in zip(entry_banks, value_banks, strict=True))
         with m.Switch(self.look_bank):
             for i in inputs:
                 with m.Case(i):
@@ -186,6 +180,8 @@ class Joins(wiring.Component):
         ]
         with m.If(now_valid & now_wrong):
             m.d.comb += failing.eq(Failure.INDEX)
+        with m.Elif(now_valid & ((corrupt & (home | others)) != 0)):
+            m.d.comb += failing.eq(Failure.PARITY)
         with m.Elif(now_valid & (((now_inputs & own) == 0) | (left == 0))):
             m.d.comb += failing.eq(Failure.BAD_TOKEN)
         with m.Elif(now_valid & now_first & twice):
@@ -200,12 +196,12 @@ class Joins(wiring.Component):
             ends = taken & moves_on & home[i] & (left_after == 0)  # without ever having waited there
             m.d.comb += [
                 after.eq(used_once(entries[i].left, d)),
-                entry_writes[i].en.eq((taken & others[i]) | settles | ends),
-                entry_writes[i].data.left.eq(Mux(settles | ends, left_after, after)),
-                entry_writes[i].data.second.eq(Mux(settles, second, entries[i].second)),
-                entry_writes[i].data.generation.eq(entries[i].generation + (moves_on & (leaves[i] | ends))),
-                value_writes[i].en.eq(settles),
-                value_writes[i].data.eq(now.value),
+                entry_banks[i].writes.eq((taken & others[i]) | settles | ends),
+                entry_banks[i].written.left.eq(Mux(settles | ends, left_after, after)),
+                entry_banks[i].written.second.eq(Mux(settles, second, entries[i].second)),
+                entry_banks[i].written.generation.eq(entries[i].generation + (moves_on & (leaves[i] | ends))),
+                value_banks[i].writes.eq(settles),
+                value_banks[i].written.eq(now.value),
                 comes[i].eq(settles),
                 leaves[i].eq(taken & others[i] & (after == 0)),
             ]

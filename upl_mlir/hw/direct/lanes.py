@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from upl_mlir.hw.image import IndexField, Node, ProgramImage
+from upl_mlir.hw.image import IndexField, Node, ProgramImage, layout_fields
 
 LANE = 8
 """Bits of a lane."""
@@ -38,6 +38,11 @@ def lanes_of(tag_bits: int) -> int:
 def aligned(image: ProgramImage, tag_bits: int) -> ProgramImage:
     """The same program with the index fields of its nodes in lanes; a node whose fields do not fit stays as it is."""
     return replace(image, nodes=tuple(_aligned(n, lanes_of(tag_bits)) for n in image.nodes))
+
+
+def packed(node: Node) -> Node:
+    """The same node with its fields side by side, as a hashed store has them."""
+    return replace(node, fields=layout_fields([(f.name, f.bias, f.bias + (1 << f.bits) - 1) for f in node.fields]))
 
 
 def _aligned(node: Node, lanes: int) -> Node:

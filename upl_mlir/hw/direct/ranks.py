@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.core.layouts import FIRST_GATHER, Dimensions, Mode
+from upl_mlir.hw.core.layouts import FIRST_GATHER, WALK_LEVELS, Dimensions, Mode
 from upl_mlir.hw.direct.domains import Bools, Bounds, Domain, domain_of
 from upl_mlir.hw.direct.home import ONE_CORE, WHOLE, Home, Local, Range, Spread, homes
 from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
@@ -81,6 +81,11 @@ class NodeRanks:
         return 0 if self.merged else port
 
 
+def open_digits(of: Sequence[Digit], role: Role) -> list[Digit]:
+    """The digits that a token of an input counts through."""
+    return [digit for digit in of if role.wild & set(digit.fields)]
+
+
 @dataclass
 class Ranks:
     """The ranks of a program: by node, None for those that have none, with the reasons by name; how many places of each
@@ -94,10 +99,12 @@ class Ranks:
 
     def report(self, image: ProgramImage) -> dict[str, Any]:
         """For `stats.json`: places (of the core that has most) and rows; of each node the field that chooses its row, and
-        the one that is split among the cores (if any)."""
+        the one that is split among the cores (if any), or why it is left to a store beside."""
         nodes: dict[str, Any] = {}
         for node, of in zip(image.nodes, self.nodes, strict=True):
-            if of is not None:
+            if of is None:
+                nodes[node.name] = {"store": "hashed", "because": self.reasons[node.name]}
+            else:
                 table = None if of.table is None else node.fields[of.digits[of.table].fields[0]].name
                 nodes[node.name] = {"rows": len(of.rows), "by": table}
                 if of.window is not None:
@@ -292,6 +299,9 @@ def _shapes(
         for digit in found:
             if 0 < len(role.wild & set(digit.fields)) < len(digit.fields):
                 raise NotRanked("fields that share a lane are `*` in some of its tokens only")
+        if len(open_digits(found, role)) > WALK_LEVELS:
+            many = f"{len(open_digits(found, role))} `*` fields"
+            raise NotRanked(f"some have {many}, and the direct store counts through {WALK_LEVELS}")
     bounds = domain.bounds
     if bounds is None:
         yield _Shape(node, roles, found, None, (None,), spread.cores, Local(None, Home((), spread.bits)))

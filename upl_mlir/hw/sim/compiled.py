@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
+import os
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -69,10 +71,15 @@ def _core_dtype(s: System) -> np.dtype[Any]:
 
 
 class CompiledSimulation:
-    """A machine with these parameters, built if the cache does not have it."""
+    """A machine with these parameters, built if the cache does not have it; `threads` evaluate its cores: None is one
+    for each processor and at least two cores, but a single one in a process of a pool, where each processor has one.
+    `late`: how often a thread is looked for before its cores are evaluated by another one."""
 
-    def __init__(self, s: System):
+    def __init__(self, s: System, threads: int | None = None, late: int = 0):
         self.s = s
+        self.late = late
+        alone = multiprocessing.parent_process() is None
+        self.threads = threads or (max(1, min(_processors(), s.cores // 2)) if alone else 1)
         self.library = _library(s)
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
@@ -101,7 +108,7 @@ class CompiledSimulation:
             self.library.upl_run(
                 self.handle, tokens.ctypes.data, len(tokens), out.ctypes.data, len(out), seen.ctypes.data if watch else None,
                 len(seen), max(0, limit - int(report["cycles"][0])), sums.ctypes.data, checks, PATIENCE, MOVES,
-                report.ctypes.data, cores.ctypes.data,
+                self.threads, self.late, report.ctypes.data, cores.ctypes.data,
             )  # fmt: skip
             parts.append(out[: int(report["outputs"][0])])
             watched.append(seen[: int(report["seen"][0])])
@@ -121,6 +128,11 @@ class CompiledSimulation:
         r = _Record()
         self.library.upl_look(self.handle, core, set_, way, spilled, ctypes.byref(r))
         return Record(bool(r.valid), r.kind, r.node, r.tag, r.left, r.present, r.total)
+
+
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _core(c: Any) -> CoreReport:
@@ -143,7 +155,7 @@ def _library(s: System) -> ctypes.CDLL:
     library.upl_free.argtypes = [pointer]
     library.upl_config.argtypes = [pointer, small, small, word]
     library.upl_run.argtypes = [pointer, pointer, word, pointer, word, pointer, word, word, pointer, word, word, word,
-                                pointer, pointer]  # fmt: skip
+                                small, small, pointer, pointer]  # fmt: skip
     library.upl_look.argtypes = [pointer, small, small, small, small, pointer]
     sizes = [library.upl_sizes(n) for n in range(5)]
     dtypes = (TOKEN, _report_dtype(s), _core_dtype(s), None, seen_dtype(watch_words(s)))

@@ -1,9 +1,11 @@
 // The host of a compiled machine: joins models of cores and fabric, loads them, feeds tokens, collects outputs, counts.
 // A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
 // `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 #include "Vcore.h"
 #include "Vfabric.h"
@@ -78,15 +80,107 @@ struct Simulation {
         for (auto& c : core) c->number = &c - &core[0];
         step();
     }
-    template <typename Model> static void edge(Model& m) {
-        m.clk = 1;
-        m.eval();
-        m.clk = 0;
+    template <typename Model> static void edge(Model& m) {  // the models work at both edges
+        m.clk ^= 1;
         m.eval();
     }
     void step() {
         for (auto& c : core) edge(*c);
         edge(*fabric);
+    }
+};
+
+// Threads that evaluate cores beside the one that runs the machine: in a cycle no core depends on another. A helper always
+// has the same cores, whose state is in its cache. One that is late, as the machine has other work, loses its share of the
+// cycle to the caller, which then works alone for a while.
+class Crew {
+    static constexpr int PATIENCE = 1000, ALONE = 2000;  // looks without giving way (some 50 us); cycles
+    static constexpr uint64_t END = ~0ull;
+    struct alignas(64) Helper {
+        std::atomic<uint64_t> asked{0}, begun{0}, done{0};  // numbers of cycles
+        std::atomic<bool> there{false};
+        int first = 0, last = 0;
+        std::thread thread;
+    };
+    Simulation& s;
+    std::vector<std::unique_ptr<Helper>> helpers;
+    uint64_t round = 0;
+    int own = CORES, alone = 0;
+    const uint32_t late;  // looks after which a helper is late, at least PATIENCE
+
+    static void pause() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    void evaluate(int first, int last) {
+        for (int n = first; n < last; n++)
+            if (s.rest[n] < REST) Simulation::edge(*s.core[n]);
+    }
+    static bool begin(Helper& h, uint64_t round) {  // for one of helper and caller only
+        uint64_t before = h.begun.load();
+        return before < round && h.begun.compare_exchange_strong(before, round);
+    }
+    void help(Helper& h) {
+        h.there = true;
+        uint64_t seen = 0;
+        for (int looks = 0;; looks++) {
+            const uint64_t asked = h.asked.load(std::memory_order_acquire);
+            if (asked == END) return;
+            if (asked == seen) {
+                looks < PATIENCE ? pause() : std::this_thread::yield();
+                continue;
+            }
+            looks = 0;
+            seen = asked;
+            if (begin(h, asked)) {
+                evaluate(h.first, h.last);
+                h.done.store(asked, std::memory_order_release);
+            }
+        }
+    }
+
+public:
+    Crew(Simulation& s, int threads, uint32_t late) : s(s), late(late) {
+        if (threads > CORES) threads = CORES;
+        for (int k = 1; k < threads; k++) {
+            helpers.emplace_back(new Helper);
+            Helper& h = *helpers.back();
+            h.first = CORES * k / threads;
+            h.last = CORES * (k + 1) / threads;
+            if (k == 1) own = h.first;
+            h.thread = std::thread([this, &h] { help(h); });
+        }
+        for (auto& h : helpers)
+            while (!h->there) std::this_thread::yield();
+    }
+    ~Crew() {
+        for (auto& h : helpers) h->asked.store(END);
+        for (auto& h : helpers) h->thread.join();
+    }
+    void cycle() {
+        if (helpers.empty() || alone > 0) {
+            alone -= alone > 0;
+            return evaluate(0, CORES);
+        }
+        round++;
+        for (auto& h : helpers) h->asked.store(round, std::memory_order_release);
+        evaluate(0, own);
+        for (auto& h : helpers)
+            for (uint32_t looks = 0; h->done.load(std::memory_order_acquire) != round; looks++) {
+                if (looks < PATIENCE) {
+                    pause();
+                    continue;
+                }
+                if (looks >= late) {
+                    alone = ALONE;
+                    if (begin(*h, round)) {
+                        evaluate(h->first, h->last);
+                        break;
+                    }
+                }
+                std::this_thread::yield();
+            }
     }
 };
 
@@ -137,9 +231,10 @@ void upl_config(void* handle, uint32_t select, uint32_t address, uint64_t data) 
 }
 
 void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint64_t room, Seen* seen, uint64_t seen_room,
-             uint64_t limit, uint32_t* checksums, uint64_t checks, uint64_t patience, uint64_t moves, Report* report,
-             CoreReport* reports) {
+             uint64_t limit, uint32_t* checksums, uint64_t checks, uint64_t patience, uint64_t moves, uint32_t threads,
+             uint32_t late, Report* report, CoreReport* reports) {
     auto& s = *static_cast<Simulation*>(handle);
+    Crew crew(s, int(threads), late);
     Vfabric& f = *s.fabric;
     Report& r = *report;
     Vcore* core[CORES];
@@ -249,11 +344,9 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         for (int n = 0; n < CORES; n++) {
             const bool comes = from_fabric(f, *core[n], n);
             s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
-            if (s.rest[n] < REST) Simulation::edge(*core[n]);
         }
-        f.clk = 1;
-        f.eval();
-        f.clk = 0;
+        crew.cycle();
+        Simulation::edge(f);
         cycle++;
     }
     r.cycles = cycle;

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
@@ -21,6 +21,7 @@ from upl_mlir.hw.core.place import Placer, place_layout
 from upl_mlir.hw.network.network import Network
 from upl_mlir.hw.network.parts import count_bits, turns
 from upl_mlir.hw.system.layouts import System
+from upl_mlir.hw.system.throttle import Throttle
 
 TREE = 4
 """Inputs of each register of the tree that finds out whether all cores are idle."""
@@ -37,6 +38,8 @@ def fabric_ports(s: System) -> dict[str, Any]:
         ports |= {f"host_valid_{n}": Out(1), f"host_ready_{n}": In(1), f"host_data_{n}": Out(token)}
         ports |= {f"output_valid_{n}": In(1), f"output_ready_{n}": Out(1), f"output_data_{n}": In(token)}
         ports |= {f"idle_{n}": In(1)}
+        if s.core.stages:
+            ports |= {f"live_{n}": In(s.core.stages)}
         if s.cores > 1:
             ports |= {f"sent_valid_{n}": In(1), f"sent_ready_{n}": Out(1), f"sent_data_{n}": In(flit)}
             ports |= {f"network_valid_{n}": Out(1), f"network_ready_{n}": In(1), f"network_data_{n}": Out(token)}
@@ -56,7 +59,8 @@ def fabric_members(s: System) -> dict[str, Any]:
 
 class Fabric(wiring.Component):
     """port_*: tokens of the host, one a cycle each; result_*: tokens to the host. For each core, by its number: host_*
-    tokens of the host to it, network_* tokens of other cores to it, sent_* and output_* from it to cores and host; idle_*.
+    tokens of the host to it, network_* tokens of other cores to it, sent_* and output_* from it to cores and host; idle_*;
+    live_*, if there is a throttle (see `Throttle`).
 
     idle (out): nothing is under way anywhere. moved, waits (out): what links do (see `Network`); under_way (out): tokens
     between cores.
@@ -69,7 +73,10 @@ class Fabric(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """The three parts side by side."""
         m = Module()
-        came, left = self._hosts(m)
+        rows = self.s.cores > 1 or self.s.core.stages
+        row = configuration_row(m, self, place_layout(self.s.core).size) if rows else Const(0)
+        throttle = self._throttle(m, row) if self.s.core.stages else None
+        came, left = self._hosts(m, row, throttle)
         if self.s.cores > 1:
             s, width = self.s, token_layout(self.s.core).size
             m.submodules.network = network = Network(width, s.cores, s.topology, s.queue_depth, s.link_cycles)
@@ -83,18 +90,39 @@ class Fabric(wiring.Component):
                 left.append(getattr(self, f"network_valid_{n}") & getattr(self, f"network_ready_{n}"))
             m.d.comb += [self.moved.eq(network.moved), self.waits.eq(network.waits)]
             m.d.sync += self.under_way.eq(self.under_way + count_bits(came, "came", m) - count_bits(left, "left", m))
-        self._end(m)
+        self._end(m, throttle)
         return m
 
-    def _hosts(self, m: Module) -> tuple[list[Value], list[Value]]:
+    def _throttle(self, m: Module, row: Value) -> Throttle:
+        """What tokens of the host pass first."""
+        s = self.s
+        m.submodules.throttle = throttle = Throttle(s)
+        live: Value = Const(0, s.core.stages)
+        for n in range(s.cores):
+            live = live | getattr(self, f"live_{n}")
+        m.d.comb += [
+            throttle.row_en.eq(self.config_en & (self.config_select == Memory.PLACE)),
+            throttle.row_address.eq(self.config_address),
+            throttle.row_data.eq(data.View(place_layout(s.core), row[: place_layout(s.core).size]).stage),
+            throttle.live.eq(live),
+        ]
+        for n in range(s.ports):
+            m.d.comb += [
+                getattr(throttle, f"in_valid_{n}").eq(getattr(self, f"port_valid_{n}")),
+                getattr(throttle, f"in_data_{n}").eq(getattr(self, f"port_data_{n}")),
+                getattr(self, f"port_ready_{n}").eq(getattr(throttle, f"in_ready_{n}")),
+            ]
+        return throttle
+
+    def _hosts(self, m: Module, row: Value, throttle: Throttle | None) -> tuple[list[Value], list[Value]]:
         """From each port to the cores, and back. The values: a token comes into what is between, or leaves it."""
         s = self.s
         came: list[Value] = []
         left: list[Value] = []
         offers: list[tuple[Value, Value, Value, Signal]] = []  # valid, home, token, taken; of each port
-        row = configuration_row(m, self, place_layout(s.core).size) if s.cores > 1 else Const(0)
         for n in range(s.ports):
-            valid, ready, what = (getattr(self, f"port_{name}_{n}") for name in ("valid", "ready", "data"))
+            source, prefix = (self, "port") if throttle is None else (throttle, "out")
+            valid, ready, what = (getattr(source, f"{prefix}_{name}_{n}") for name in ("valid", "ready", "data"))
             if s.cores == 1:
                 offers.append((valid, Const(0, CORE_BITS), what, ready))
                 continue
@@ -149,7 +177,7 @@ class Fabric(wiring.Component):
             getattr(self, f"result_data_{port}").eq(what),
         ]
 
-    def _end(self, m: Module) -> None:
+    def _end(self, m: Module, throttle: Throttle | None) -> None:
         """Idle: no token between cores and all cores idle, seen at the root of a tree of registers for longer than a signal
         takes from its leaves, with no token of the host since then."""
         s = self.s
@@ -164,9 +192,18 @@ class Fabric(wiring.Component):
                 above.append(node)
             level, depth = above, depth + 1
         held = Signal(bits_for(depth + 1))
-        begun = Cat(*(getattr(self, f"port_valid_{n}") for n in range(s.ports))).any()
+        offered = Cat(*(getattr(self, f"port_valid_{n}") for n in range(s.ports))).any()
+        begun = offered
+        if throttle is not None:  # what it holds back has not begun
+            begun = Cat(*(getattr(throttle, f"out_valid_{n}") for n in range(s.ports))).any()
         with m.If(begun | ~level[0]):
             m.d.sync += held.eq(0)
         with m.Elif(held != depth):
             m.d.sync += held.eq(held + 1)
-        m.d.comb += self.idle.eq(level[0] & (held == depth) & ~begun)
+        rest = level[0] & (held == depth) & ~begun
+        if throttle is None:
+            m.d.comb += self.idle.eq(rest)
+        else:
+            m.d.comb += [
+                throttle.rest.eq(rest), throttle.over.eq(self.idle), self.idle.eq(rest & ~offered & throttle.empty)
+            ]

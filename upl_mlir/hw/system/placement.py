@@ -11,33 +11,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text.ast import Binary, BinaryOp, Expr, Name, Number, Unary, UnaryOp
 from upl_mlir.frontend.upl_text.parser import parse_expression
 from upl_mlir.hw.core.encode import Encoded, Write
 from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
-from upl_mlir.hw.core.place import PLACE_BITS, home_of, place_layout
+from upl_mlir.hw.core.place import PLACE_BITS, golden, home_of, place_layout
 from upl_mlir.hw.image import IndexField, Node, ProgramImage
-from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.machine import Machine, span_of
+from upl_mlir.hw.stages import NO_STREAM, Stream, stage_rows
 
 _ONE = 1 << PLACE_BITS
 
 
-def placement_writes(image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded) -> list[Write]:
-    """The words that load the placement table of a machine of several cores; none for a single core.
+def placement_writes(
+    image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded, stream: Stream = NO_STREAM
+) -> list[Write]:
+    """The words that load the placement table of a machine of several cores, or with a throttle; else none.
+    `stream`: the field whose values are the stages.
 
     Raises `UplError` UPL1722: an expression that is none, or for an unknown node, or that the hardware cannot do.
     """
-    if machine.cores == 1:
+    if machine.cores == 1 and not d.stages:
         return []
+    several = machine.cores > 1
     names = [node.name for node in image.nodes]
     for name in machine.placement:
-        if name != "policy" and name not in names:
+        if several and name != "policy" and name not in names:
             raise _wrong(machine, name, f"there is no node `{name}` in program `{image.name}`", did_you_mean(name, names))
     out: list[Write] = []
     layout = place_layout(d)
-    for number, row in enumerate(placement_rows(image, machine, d, program)):
+    zeros = dict.fromkeys(layout.members.keys() - {"stage"}, 0)
+    rows: list[dict[str, Any]] = [*placement_rows(image, machine, d, program)] if several else [zeros for _ in names]
+    if d.stages:
+        rows = [{**row, "stage": s} for row, s in zip(rows, stage_rows(image, machine, d, program, stream), strict=True)]
+    for number, row in enumerate(rows):
         raw = layout.const(row).as_bits()
         parts = [raw >> first & ((1 << CONFIG_BITS) - 1) for first in range(0, layout.size, CONFIG_BITS)]
         out += [Write(Memory.STAGE, 0, part) for part in reversed(parts[1:])]
@@ -63,15 +73,18 @@ def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program
             mask = sum(f.mask for f in fields)
             zeros = dict.fromkeys(("factor", "constant", "first"), 0)
             shift = (mask & -mask).bit_length() - 1 if mask else 0
-            rows.append({"mask": mask, "hashed": 1, "shift": shift, "count": machine.cores, **zeros})
+            row = {"mask": mask, "hashed": 1, "shift": shift, "count": machine.cores, **zeros}
+            if program.ranks is not None:
+                # There is no hash of the whole tag, but one of its lowest bits: a product and its own lowest bits.
+                row |= {"hashed": 0, "factor": golden(PLACE_BITS)}
+            rows.append(row)
         else:
             rows.append(_Expression(machine, node, fields, text).row(d))
     return rows
 
 
 def _wrong(machine: Machine, name: str, message: str, help_: str | None = None) -> UplError:
-    span = getattr(machine.placement[name], "span", None)
-    where = span if isinstance(span, Span) else Span("<machine>", 0, 0)
+    where = span_of(machine.placement[name])
     return error("UPL1722", f"machine description: [placement] {name}: {message}", where, help=help_)
 
 

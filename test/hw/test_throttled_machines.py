@@ -1,0 +1,133 @@
+"""Whole machines with a throttle, compiled: the same results as without one, whatever the program; fewer records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.diagnostics import UplError
+from upl_mlir.hw.engine import RtlEngine, RtlResult
+from upl_mlir.hw.machine import Host, Machine, Matching, Network, Organisation, Topology
+from upl_mlir.hw.sim.compiled import available
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from agreement.campaign import case_of
+from agreement.engines import NOT_ON_THE_MACHINE
+from agreement.generator import generate
+from agreement.properties import host_arrays
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
+
+
+def machine(
+    window: int, capacity: int = 64, organisation: Organisation = Organisation.HASHED, cores: int = 1
+) -> Machine:
+    """With small stores, in which it matters."""
+    return Machine(
+        cores=cores, matching=Matching(organisation=organisation, capacity=capacity, backing_latency_cycles=2),
+        network=Network(topology=Topology.CROSSBAR), host=Host(window=window, ports=cores),
+    )  # fmt: skip
+
+
+def same(results: list[RtlResult]) -> bool:
+    """Whether all gave the same bits, with the same firings."""
+    first = results[0]
+    return all(
+        r.stats.firings == first.stats.firings
+        and all(np.array_equal(r.outputs[n], a, equal_nan=a.dtype.kind == "f") for n, a in first.outputs.items())
+        for r in results
+    )
+
+
+def engine_of(program: upl.Program, on: Machine) -> tuple[RtlEngine, tuple[Any, ...]]:
+    """The engine, and tokens of small whole numbers."""
+    engine = RtlEngine(program.expanded().infer_domains().module, {}, machine=on)
+    random = np.random.default_rng(1)
+    arrays: dict[str, Any] = {}
+    for name in engine.hosts:
+        port = engine.ports[name]
+        arrays[name] = random.integers(0, 2, port.shape).astype(port.zeros().dtype)
+        if port.shape == (8, 8):  # a matrix whose diagonal is divided by
+            np.fill_diagonal(arrays[name], 1)
+    return engine, tuple(engine.inject(arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "constants", "along", "gains"),
+    [
+        ("training", {"D": 6, "eta": 0.5}, "d", True),
+        ("perceptron", {"D": 6}, "d", True),
+        ("matmul", {"m": 8, "n": 8, "r": 8}, "k", False),
+        ("jacobi1d", {"T": 4, "n": 16}, None, False),  # all of its input is of the first stage
+        ("triangular_solve", {"n": 8}, "i", False),
+    ],
+)
+def test_examples(name: str, constants: dict[str, Any], along: str | None, gains: bool) -> None:
+    engine, tokens = engine_of(upl.load(EXAMPLES / f"{name}.upl", **constants), machine(1))
+    results = [engine.on(machine(w)).run_tokens(tokens) for w in (0, 1, 2, 4)]
+    assert same(results)
+    assert all(np.isfinite(a).all() for a in results[0].outputs.values())
+    assert results[1].stats.throttle.get("along") == along
+    if gains:
+        assert results[1].stats.peak_waiting < results[0].stats.peak_waiting
+
+
+def test_a_mini_batch_spills_less_and_is_faster() -> None:
+    engine, tokens = engine_of(upl.load(EXAMPLES / "matmul.upl", m=12, n=12, r=12), machine(1))
+    free, held = (engine.on(machine(w, 256)).run_tokens(tokens).stats for w in (0, 4))
+    assert held.spills < free.spills
+    assert held.cycles < free.cycles / 2
+
+
+def test_random_programs() -> None:
+    """Programs with and without streams, at stores of 16 records, against the interpreter and the machine without it."""
+    tried, held = 0, 0
+    for seed in range(9100, 9200):
+        case = case_of(generate(seed, 3), seed)
+        if not case.exact_single:
+            continue
+        program = upl.load(case.text)
+        arrays = host_arrays(program, case.params, seed)
+        wanted = upl.compile(program, real="f32", gather="ordered")(**arrays, **case.params)
+        try:
+            bound = program.expanded().infer_domains()
+            engine = RtlEngine(bound.module, dict(case.params), machine=machine(1))
+            tokens = tuple(engine.inject({n: np.asarray(a, engine.ports[n].zeros().dtype) for n, a in arrays.items()}))
+            results = [engine.on(machine(w, 16)).run_tokens(tokens) for w in (0, 1, 3)]
+        except UplError as e:
+            assert e.diagnostics[0].code in NOT_ON_THE_MACHINE, str(e)
+            continue
+        tried += 1
+        held += bool(results[1].stats.throttle)
+        assert same(results), seed
+        assert case.smooth or all(np.array_equal(wanted[n], a) for n, a in results[0].outputs.items()), seed
+        if tried >= 40:
+            break
+    assert tried >= 30
+    assert held >= 5
+
+
+def test_two_cores() -> None:
+    engine, tokens = engine_of(upl.load(EXAMPLES / "training.upl", D=6, eta=0.5), machine(1, cores=2))
+    results = [engine.on(machine(w, cores=2)).run_tokens(tokens) for w in (0, 1, 4)]
+    assert same(results)
+    assert results[1].stats.peak_waiting < results[0].stats.peak_waiting
+
+
+def test_an_associative_memory_that_would_be_too_small() -> None:
+    """There the throttle goes by rest alone, and makes a program fit."""
+
+    def on(window: int) -> Machine:
+        return machine(window, 64, Organisation.CAM)
+
+    engine, tokens = engine_of(upl.load(EXAMPLES / "matmul.upl", m=24, n=4, r=4), on(1))
+    with pytest.raises(UplError, match="UPL1702"):
+        engine.on(on(0)).run_tokens(tokens)
+    result = engine.on(on(1)).run_tokens(tokens)
+    assert result.stats.throttle == {"along": "i", "window": 1}
