@@ -29,7 +29,7 @@ from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_verilog, fabric_verilog
 
-FLAGS = ("-O3", "-fPIC", "-std=c++17")
+FLAGS = ("-O2", "-fPIC", "-std=c++17")  # -O3 takes twice as long to compile, and its models are no faster
 VERILATOR = ("--cc", "-O3", "-Wno-fatal", "-Wno-lint", "-Wno-style")
 
 
