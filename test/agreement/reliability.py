@@ -44,7 +44,7 @@ ABOUT = {
         "relaxed sums that round, within rounding. An engine refuses a program that is not in its class "
         "(UPL18xx: no native code; UPL17xx: the machine is too small, or lacks an operation). "
         "Up to seed 1001372 some programs (about one in twelve) had no output element and were counted as equal. "
-        "Known and not mended: seed 1000685 is right, and refused with UPL1823."
+        "Seed 1000685 is right and was refused with UPL1823 when it was met; it is compiled now."
     ),
     "gradients": (
         "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), "
