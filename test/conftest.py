@@ -48,9 +48,24 @@ SLOW = (
     "agreement/test_agreement.py::test_derivatives", "agreement/test_agreement.py::test_mistakes_are_refuted",
     "agreement/test_agreement.py::test_a_seed_that_crashes",
     "tools/test_quota.py", "tools/test_garbage.py::test_mutated_programs_in_passes",
+    "hw/test_core.py::test_both_simulators", "hw/test_core.py::test_every_operation", "hw/test_core.py::test_sending",
+    "hw/formal/test_blocks.py::test_store", "hw/formal/test_blocks.py::test_presence", "hw/test_settings.py",
+    "hw/test_matching_unit.py::test_legal", "hw/test_matching_unit.py::test_any_tokens", "hw/test_cam.py::test_waveforms",
+    "token/test_random_programs.py::test_mistakes", "token/test_interpreter_tests.py",
+    "token/test_examples.py::test_gradients", "native/test_c_programs.py",
+    "native/test_gradients.py::test_the_gradients_of_an_example",
+    "native/test_schedules.py::test_a_loop_over_time_runs_as_a_wavefront[reaction]",
+    "examples/test_gradients.py::test_the_derivative_is_proved_for_all_sizes[digits]",
+    "examples/test_gradients.py::test_both_modes_against_differences[digits]",
+    "examples/test_examples.py::test_counts_are_what_a_run_counts[digits]",
+    "autodiff/test_checkpoint.py::test_layers", "autodiff/test_checkpoint.py::test_segments",
+    "autodiff/test_checkpoint.py::test_snapshots", "autodiff/test_batch.py::test_a_batched_program_differentiates",
+    "docs/test_snippets.py::test_a_page[docs/drawing.md]", "malformed/test_malformed.py::test_random_inputs",
+    "frontend/test_format.py::test_blanks", "frontend/einsum/test_einsum_values.py::test_value_in_cpp[elementwise]",
+    "agreement/test_agreement.py::test_the_same_text_gives", "agreement/test_agreement.py::test_valid_programs_are_proved",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
-it takes about ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
+it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
 
 
 @pytest.hookimpl(tryfirst=True)
