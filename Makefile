@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test test-slow lint oracle bench machine-table docs clean distclean setup soak reliability mutants
+.PHONY: help demo test test-slow lint lit oracle bench machine-table docs clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -34,11 +34,14 @@ setup: .venv/.installed ## make .venv and install the package with its tools int
 demo: .venv/.installed ## the main job: check, differentiate, run on interpreter and hardware, train
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
-test: lint ## lint, then lit (the tools), then pytest (everything else)
-	@echo "==> lit"
-	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
+test: .venv/.installed ## lint and lit (the tools) side by side, then pytest (everything else)
+	@$(MAKE) --no-print-directory -j2 -Otarget lint lit
 	@echo "==> pytest"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lit: .venv/.installed
+	@echo "==> lit"
+	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
 
 test-slow: .venv/.installed ## the tests that `make test` leaves out for time: machines of their own, sweeps, seeded bugs
 	@$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
