@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 
 import pytest
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.explore.job import Job, Outcome, Task
+from upl_mlir.explore.records import Records
 from upl_mlir.explore.sweep import Sweep, load_sweep
 from upl_mlir.hw.machine import Organisation
 
@@ -35,6 +39,20 @@ def test_a_grid(tmp_path: Path) -> None:
     machine = found.machine(points[-1])
     assert (machine.matching.organisation, machine.cores, machine.matching.stages) == (Organisation.HASHED, 2, 2)
     assert found.definitions(points[-1]) == {"N": 3, "D": 8}
+
+
+def test_a_machine_goes_to_other_processes_and_is_written_down(tmp_path: Path) -> None:
+    """Texts of a description know where they stand, which is of no concern there."""
+    text = HEAD + '[sweep]\n"host.window" = [1]\n'
+    found = sweep(tmp_path, text, '[host]\nalong = "d"\n[placement]\nN = "d mod 2"\n')
+    machine = found.machine(next(found.grid()))
+    assert pickle.loads(pickle.dumps(machine)) == machine  # noqa: S301 -- made here
+    task, job = Task({}, machine), Job("p", "program p\n", {})
+    records = Records(tmp_path / "runs")
+    records.save(records.key(job, task), {}, task, Outcome(stats={"cycles": 1}))
+    (written,) = (tmp_path / "runs").rglob("config.json")
+    described = json.loads(written.read_text(encoding="utf-8"))["machine"]
+    assert (described["host"], described["placement"]) == ({"ports": 1, "window": 1, "along": "d"}, {"N": "d mod 2"})
 
 
 def test_tables_and_dotted_keys_are_the_same(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Records:
     @staticmethod
     def key(job: Job, task: Task) -> str:
         """The name of a run's folder: it follows from the program, its inputs, the machine and the hardware's sources."""
-        machine = {k: v for k, v in msgspec.to_builtins(task.machine).items() if k not in ("name", "clock_mhz", "energy")}
+        described = msgspec.to_builtins(task.machine, enc_hook=str)
+        machine = {k: v for k, v in described.items() if k not in ("name", "clock_mhz", "energy")}
         return digest(job.key, json.dumps([task.define, machine], sort_keys=True), hardware_digest())[:16]
 
     def load(self, key: str) -> Outcome | None:
@@ -50,7 +51,7 @@ class Records:
         """Write a run; its figures last, so that a folder without them is not taken for a run."""
         place = self.folder / "runs" / key
         place.mkdir(parents=True, exist_ok=True)
-        config = {"point": dict(point), "define": task.define, "machine": msgspec.to_builtins(task.machine),
+        config = {"point": dict(point), "define": task.define, "machine": msgspec.to_builtins(task.machine, enc_hook=str),
                   "versions": versions()}  # fmt: skip
         _write(place / CONFIG, config)
         _write(place / STATS, outcome.stats if outcome.stats is not None else {"error": outcome.error})

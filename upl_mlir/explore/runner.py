@@ -146,7 +146,7 @@ class Runner:
         for run in runs:
             if run.outcome.stats is not None:
                 machine = _built_for(run.task.machine)
-                wanted.setdefault(json.dumps(msgspec.to_builtins(machine), sort_keys=True), []).append(run)
+                wanted.setdefault(json.dumps(msgspec.to_builtins(machine, enc_hook=str), sort_keys=True), []).append(run)
         if phase:
             self.progress.phase(phase, len(wanted))
         for name, those in wanted.items():

@@ -83,9 +83,7 @@ class Sweep:
                 section, _, name = key.rpartition(".")
                 (data.setdefault(section, {}) if section else data)[name] = value
                 changed.add(key)
-        machine = machine_of(data, _PointPlaces(self.places, self.machine_places, changed))
-        # Plain texts: the machine is sent to other processes, and written down.
-        return msgspec.structs.replace(machine, placement={k: str(v) for k, v in machine.placement.items()})
+        return machine_of(data, _PointPlaces(self.places, self.machine_places, changed))
 
     def definitions(self, point: Point) -> dict[str, Any]:
         """What parameters and constants of the program are at a point."""
