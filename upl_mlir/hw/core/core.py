@@ -207,8 +207,7 @@ class Core(wiring.Component):
             m.d.comb += matching.limits.eq(setting.limits)
         elif isinstance(matching, CamMatching):
             m.d.comb += matching.last_entry.eq(setting.limits.set_mask)
-        if not isinstance(matching, CamMatching):
-            m.d.comb += matching.roomy.eq(activations.level < d.activations // 2)
+        m.d.comb += matching.roomy.eq(activations.level < d.activations // 2)
 
         m.d.comb += [
             activations.w_data.eq(matching.activation.payload.as_value()),
@@ -238,16 +237,15 @@ class Core(wiring.Component):
             m.submodules.placer = placer
             at_rest, network = self._connect(m, placer, queue, sent, inward, inward_ready)
 
-        crowded = Const(0, 1) if isinstance(matching, CamMatching) else matching.crowded
         # Tokens of the program go before those of the host: what is begun is finished before more is begun.
         m.d.comb += [
             hosts.w_en.eq(self.host_valid),
             hosts.w_data.eq(self.host_data),
             self.host_ready.eq(hosts.w_rdy),
             matching.token.payload.eq(Mux(queue.r_valid, queue.r_data, hosts.r_data)),
-            matching.token.valid.eq(queue.r_valid | (hosts.r_rdy & ~crowded)),
+            matching.token.valid.eq(queue.r_valid | (hosts.r_rdy & ~matching.crowded)),
             queue.r_ready.eq(matching.token.ready),
-            hosts.r_en.eq(matching.token.ready & ~queue.r_valid & ~crowded),
+            hosts.r_en.eq(matching.token.ready & ~queue.r_valid & ~matching.crowded),
         ]
         waiting = data.View(token, queue.w_data)
         with m.If(matching.failure != Failure.NONE):
