@@ -9,17 +9,12 @@ depend on the computer. A machine that was not built before takes a minute or mo
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-import upl_mlir as upl
-from upl_mlir.explore.job import Job, difference, prepare
-from upl_mlir.hw.machine import Host, Machine, Matching, Network, Topology
-from upl_mlir.hw.run import run_machine
+from bench.example_run import figures, machine, parser
+from upl_mlir.hw.machine import Matching
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS: dict[str, dict[str, Any]] = {
     "training": {"D": 32},
     "iris_batch": {"D": 16},
@@ -32,7 +27,7 @@ LARGE = {"iris_batch": {"D": 8, "K": 3, "N": [64, 32, 10]}}
 
 def main() -> int:
     """Print the table as Markdown."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser(__doc__)
     p.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     p.add_argument("--capacities", type=int, nargs="+", help="records of a core")
     p.add_argument("--windows", type=int, nargs="+", default=[0, 1, 2, 4], help="0: no throttle")
@@ -45,24 +40,13 @@ def main() -> int:
     titles = ["program", "records", *(f"window {w}" if w else "no throttle" for w in args.windows)]
     print("| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|")
     for name, sizes in programs.items():
-        source = (EXAMPLES / f"{name}.upl").read_text(encoding="utf-8")
-        inputs = dict.fromkeys(upl.load(source, **sizes).inputs, "random")
-        prepared = prepare(Job(source, source, inputs), sizes, Machine())
         said = ", ".join(f"{k}={v}" for k, v in sizes.items())
         for capacity in capacities:
+            matching = Matching(capacity=capacity, spill_capacity=backing, queue_capacity=backing)
             cells = [f"`{name}` {said}", f"{capacity}"]
             for window in args.windows:
-                machine = Machine(
-                    cores=args.cores,
-                    matching=Matching(capacity=capacity, spill_capacity=backing, queue_capacity=backing),
-                    network=Network(topology=Topology.CROSSBAR),
-                    host=Host(window=window, ports=args.cores),
-                )  # fmt: skip
-                engine = prepared.engine.on(machine)
-                found = run_machine(engine.image, machine, prepared.tokens, audit=True)
-                difference(engine.collect(found.outputs), prepared.expected)
-                stats = found.stats
-                cells.append(f"{stats.cycles:,} ({stats.peak_waiting:,}; {stats.spills:,})")
+                stats = figures(name, sizes, machine(args.cores, matching, window=window))
+                cells.append(f"{stats['cycles']:,} ({stats['peak_waiting']:,}; {stats['spills']:,})")
             print("| " + " | ".join(cells) + " |", flush=True)
     return 0
 

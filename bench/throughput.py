@@ -10,21 +10,17 @@ Cycles do not depend on the computer. A machine that was not built before takes 
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
-from upl_mlir.explore.job import Job, difference, prepare
-from upl_mlir.hw.machine import Host, Machine, Matching, Network, Topology
-from upl_mlir.hw.run import run_machine
+from bench.example_run import figures, machine, parser
+from upl_mlir.hw.machine import Matching, Topology
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-PROGRAMS = {"training": "iris_batch.upl", "forward": "perceptron.upl"}
+PROGRAMS = {"training": "iris_batch", "forward": "perceptron"}
 
 
 def main() -> int:
     """Print a table."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser(__doc__)
     p.add_argument("--program", choices=sorted(PROGRAMS), default="training")
     p.add_argument("--cores", type=int, nargs="+", default=[1, 4])
     p.add_argument("--records", type=int, default=1 << 16, help="of all cores together")
@@ -34,32 +30,24 @@ def main() -> int:
     p.add_argument("--ports", type=int, help="ports of the host; one for each core if nothing is said")
     p.add_argument("--audit", action="store_true", help="compare with the re-execution of what was recorded, too")
     args = p.parse_args()
-    source = (EXAMPLES / PROGRAMS[args.program]).read_text(encoding="utf-8")
-    inputs = dict.fromkeys("XWY" if args.program == "training" else "XW", "random")
     sizes = {"D": 8, "K": len(args.layers), "N": args.layers}
-    prepared = prepare(Job(source, source, inputs), sizes, Machine())
     print("cores   cycles  speed-up  taken  sent  probes  ALU  waiting  spilled  lost to")
     alone: int | None = None
     for cores in args.cores:
-        machine = Machine(
-            cores=cores,
-            matching=Matching(
-                capacity=args.records // cores, ways=args.ways or (8 if cores == 1 else 4),
-                spill_capacity=1 << 15, queue_capacity=1 << 15,
-            ),
-            network=Network(topology=Topology(args.topology)),
-            host=Host(ports=args.ports or cores),
+        matching = Matching(
+            capacity=args.records // cores, ways=args.ways or (8 if cores == 1 else 4),
+            spill_capacity=1 << 15, queue_capacity=1 << 15,
         )  # fmt: skip
-        found = run_machine(prepared.engine.image, machine, prepared.tokens, audit=args.audit)
-        difference(prepared.engine.collect(found.outputs), prepared.expected)
-        stats = found.stats
-        alone = stats.cycles if cores == 1 else alone
-        faster = f"{alone / stats.cycles:.2f}" if alone is not None else ""
-        use = [stats.utilisation[unit] for unit in ("match_in", "send", "probe", "alu")]
-        lost = sorted(stats.attribution["match"].items(), key=lambda item: -item[1])
-        shares = ", ".join(f"{name} {n / stats.cycles / cores:.0%}" for name, n in lost[:5] if name != "busy")
-        print(f"{cores:5} {stats.cycles:8,} {faster:>9} {use[0]:6.2f} {use[1]:5.2f} {use[2]:7.2f} {use[3]:4.2f} "
-              f"{stats.peak_waiting:8,} {stats.spills:8,}  {shares}", flush=True)  # fmt: skip
+        on = machine(cores, matching, ports=args.ports, topology=Topology(args.topology))
+        stats = figures(PROGRAMS[args.program], sizes, on, audit=args.audit)
+        cycles = stats["cycles"]
+        alone = cycles if cores == 1 else alone
+        faster = f"{alone / cycles:.2f}" if alone is not None else ""
+        use = [stats["utilisation"][unit] for unit in ("match_in", "send", "probe", "alu")]
+        lost = sorted(stats["attribution"]["match"].items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{name} {n / cycles / cores:.0%}" for name, n in lost[:5] if name != "busy")
+        print(f"{cores:5} {cycles:8,} {faster:>9} {use[0]:6.2f} {use[1]:5.2f} {use[2]:7.2f} {use[3]:4.2f} "
+              f"{stats['peak_waiting']:8,} {stats['spills']:8,}  {shares}", flush=True)  # fmt: skip
     return 0
 
 

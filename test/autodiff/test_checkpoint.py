@@ -207,12 +207,40 @@ def test_the_peak_of_a_long_loop(tools, rng) -> None:
 
 
 def test_a_state_is_kept_once(tools) -> None:
-    """Phases: U's values are kept where a segment begins, not the three copies of each on their way to Upd."""
+    """Phases: U's values are kept where a segment begins, not the three copies of each on their way to Upd; the adjoint of
+    U, for which they are kept, lets them go, though that of Upd has the same fields and fires at these steps too."""
     text = str(upl.checkpoint(tools.vjp(JACOBI, "Y", "U0"), along="t", every=4))
     assert "-> Keep_Upd.v<t,i>" in text
     assert not re.search(r"(Keep|RUpd)[^\n]*\.(l|c|r)<[^\n]*mod 4", text)
     held = re.search(r"node Keep_Upd<t,i> in (.*) \{", text)
     assert held is not None and "t mod 4==0" in held.group(1)
+    bodies = dict(re.findall(r"^node (\w+)<(.*?)^\}", text, re.MULTILINE | re.DOTALL))
+    assert [name for name, body in bodies.items() if "true -> Keep_Upd.go" in body] == ["DU"]
+
+
+def test_what_is_kept_goes_to_as_many_as_the_author_leaves_uncounted(tools, rng) -> None:
+    """A state multicast by `##`: so is the token that was kept of it (it went to one instance, and others starved)."""
+    text = """program spread
+param T >= 2
+param n >= 1
+input U0<i> in 0<=i<n { -> U.u<0,i> }
+input W<j,i> in 0<=j<n, 0<=i<n { #T -> P.w<*,j,i> }
+output Y<i>
+node U<t,i> in 0<=t<=T, 0<=i<n {
+  in u
+  if t<T: u ## -> P.u<t+1,*,i>
+  if t==T: -> Y<i>
+}
+node P<t,j,i> in 1<=t<=T, 0<=j<n, 0<=i<n { in u, w; w*sin(u) -> S.s<t,j> }
+node S<t,j> in 1<=t<=T, 0<=j<n { in @(+) s[n]; s -> U.u<t,j> }
+"""
+    g = tools.vjp(text, "Y", "U0")
+    c = upl.checkpoint(g, along="t", every=3)
+    assert re.search(r"node Keep_U<.*\n.*\n  v ## -> RP.u<t\+1,\*,i>\n", str(c))
+    inputs = _arrays(g, rng, T=7, n=3)
+    expected = upl.compile(g, gather="ordered")(**inputs, T=7)["d_U0"]
+    assert np.all(expected)
+    np.testing.assert_array_equal(upl.compile(c, gather="ordered")(**inputs, T=7)["d_U0"], expected)
 
 
 def test_from_text(tools, rng) -> None:

@@ -108,6 +108,25 @@ def test_a_shape_that_the_zeros_make_is_kept(tools) -> None:
     np.testing.assert_array_equal(out["d_X"], [6.0, 6.0, 0.0, 0.0])
 
 
+def product(body: str, names: str) -> str:
+    """A node whose inputs are elements of arrays of that name, and R is what `body` computes."""
+    inputs = "".join(f"input {v.upper()}<i> in 0<=i<n {{ -> S.{v} }}\n" for v in names)
+    return (
+        f"program p\nparam n >= 1\n{inputs}output R<i>\nnode S<i> in 0<=i<n {{ in {', '.join(names)}; {body} -> R }}\n"
+    )
+
+
+def test_one_value_is_sent_where_it_is_all_that_a_derivative_reads(tools) -> None:
+    """By x alone: the factor that was computed from y and z, not both, which derivatives by them would read."""
+    text = str(tools.vjp(product("x*sin(y*z)", "xyz"), "R", "X"))
+    assert "node DS<i> in 0<=i<n { in d_R, v1; d_R*v1 -> d_X<i> }" in text
+
+
+def test_what_two_names_are_given_is_one_value(tools) -> None:
+    """Of which there is one derivative."""
+    assert " 2*d_R*w*v -> d_X<i>" in str(tools.vjp(product("v = exp(x); w = exp(x); v*w", "x"), "R", "X"))
+
+
 def test_twice_through_arrows_whose_iterators_are_named_like_fields(tools, rng) -> None:
     """The derivative of a derivative: its arrows' iterators must not meet the fields of what they come back to."""
     g = tools.vjp("scan", "Y", "X", K=3, P=(1, 2, 4, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,12 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.engine import RtlEngine, RtlResult
+from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Host, Machine, Matching, Network, Organisation, Topology
 from upl_mlir.hw.sim.compiled import available
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from agreement.campaign import case_of
-from agreement.engines import NOT_ON_THE_MACHINE
-from agreement.generator import generate
-from agreement.properties import host_arrays
+from agreement.machines import agreeing, same
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
@@ -33,16 +31,6 @@ def machine(
         cores=cores, matching=Matching(organisation=organisation, capacity=capacity, backing_latency_cycles=2),
         network=Network(topology=Topology.CROSSBAR), host=Host(window=window, ports=cores),
     )  # fmt: skip
-
-
-def same(results: list[RtlResult]) -> bool:
-    """Whether all gave the same bits, with the same firings."""
-    first = results[0]
-    return all(
-        r.stats.firings == first.stats.firings
-        and all(np.array_equal(r.outputs[n], a, equal_nan=a.dtype.kind == "f") for n, a in first.outputs.items())
-        for r in results
-    )
 
 
 def engine_of(program: upl.Program, on: Machine) -> tuple[RtlEngine, tuple[Any, ...]]:
@@ -87,30 +75,10 @@ def test_a_mini_batch_spills_less_and_is_faster() -> None:
 
 def test_random_programs() -> None:
     """Programs with and without streams, at stores of 16 records, against the interpreter and the machine without it."""
-    tried, held = 0, 0
-    for seed in range(9100, 9200):
-        case = case_of(generate(seed, 3), seed)
-        if not case.exact_single:
-            continue
-        program = upl.load(case.text)
-        arrays = host_arrays(program, case.params, seed)
-        wanted = upl.compile(program, real="f32", gather="ordered")(**arrays, **case.params)
-        try:
-            bound = program.expanded().infer_domains()
-            engine = RtlEngine(bound.module, dict(case.params), machine=machine(1))
-            tokens = tuple(engine.inject({n: np.asarray(a, engine.ports[n].zeros().dtype) for n, a in arrays.items()}))
-            results = [engine.on(machine(w, 16)).run_tokens(tokens) for w in (0, 1, 3)]
-        except UplError as e:
-            assert e.diagnostics[0].code in NOT_ON_THE_MACHINE, str(e)
-            continue
-        tried += 1
-        held += bool(results[1].stats.throttle)
-        assert same(results), seed
-        assert case.smooth or all(np.array_equal(wanted[n], a) for n, a in results[0].outputs.items()), seed
-        if tried >= 40:
-            break
-    assert tried >= 30
-    assert held >= 5
+    machines = [machine(w, 16) for w in (0, 1, 3)]
+    tried = list(islice(agreeing(range(9100, 9200), machines), 40))
+    assert len(tried) >= 30
+    assert sum(bool(held.stats.throttle) for _, held, _ in tried) >= 5
 
 
 def test_two_cores() -> None:

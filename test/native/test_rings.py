@@ -24,33 +24,19 @@ node A<t,i> in 0<=t<=T, 0<=i<n {
   if t<T: 0.5*x -> S.s<PLACE,j> for j in 0..n-1
   if t==T: x -> R<i>
 }
-node S<r,j> in DOMAIN, 0<=j<n {
+node S<FIELDS,j> in DOMAIN, 0<=j<n {
   in @(+) s[n]
   s+1.0 -> A.x<BACK,j>
 }
 """
 PLACES = {
-    "by twos": ("2*t+1", "0<=r<2*T, r mod 2==1", "(r-1) floordiv 2+1"),
-    "backwards": ("-3*t", "0<=-r<3*T, r mod 3==0", "-(r floordiv 3)+1"),
-    "from a size on": ("t+n", "0<=r-n<T", "r-n+1"),
-    "by threes from a size on": ("3*t+n", "0<=r-n<3*T, (r-n) mod 3==0", "(r-n) floordiv 3+1"),
-    "a sum": ("t+2*j", "0<=r-2*j<T", "r-2*j+1"),
+    "by twos": ("2*t+1", "r", "0<=r<2*T, r mod 2==1", "(r-1) floordiv 2+1"),
+    "backwards": ("-3*t", "r", "0<=-r<3*T, r mod 3==0", "-(r floordiv 3)+1"),
+    "from a size on": ("t+n", "r", "0<=r-n<T", "r-n+1"),
+    "by threes from a size on": ("3*t+n", "r", "0<=r-n<3*T, (r-n) mod 3==0", "(r-n) floordiv 3+1"),
+    "a sum": ("t+2*j", "r", "0<=r-2*j<T", "r-2*j+1"),
+    "digits": ("t mod 3,t floordiv 3", "k,m", "0<=k<3, 0<=3*m+k<T", "3*m+k+1"),
 }
-DIGITS = """program digits
-param n >= 1
-param T >= 1
-input X<i> in 0<=i<n { -> A.x<0,i> }
-output R<i>
-node A<t,i> in 0<=t<=T, 0<=i<n {
-  in x
-  if t<T: 0.5*x -> S.s<t mod 3,t floordiv 3,j> for j in 0..n-1
-  if t==T: x -> R<i>
-}
-node S<k,m,j> in 0<=k<3, 0<=3*m+k<T, 0<=j<n {
-  in @(+) s[n]
-  s+1.0 -> A.x<3*m+k+1,j>
-}
-"""
 SPIRAL = """program spiral
 param n >= 1
 param T >= 1
@@ -63,10 +49,11 @@ node A<t,i> in 0<=t<=2*T, 0<=i<n {
   if t==2*T: x -> R<i>
 }
 """
-CIRCLES = {
-    name: LAYERS.replace("PLACE", place).replace("DOMAIN", domain).replace("BACK", back)
-    for name, (place, domain, back) in PLACES.items()
-} | {"digits": DIGITS, "a spiral": SPIRAL}  # fmt: skip
+CIRCLES = {"a spiral": SPIRAL}
+for name, texts in PLACES.items():
+    CIRCLES[name] = LAYERS
+    for blank, text in zip(("PLACE", "FIELDS", "DOMAIN", "BACK"), texts, strict=True):
+        CIRCLES[name] = CIRCLES[name].replace(blank, text)
 
 
 @pytest.mark.parametrize("text", CIRCLES.values(), ids=CIRCLES)

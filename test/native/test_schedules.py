@@ -97,9 +97,15 @@ def test_gradients_of_a_convolution(gather: str) -> None:
     if gather == "relaxed":  # two loops over the nine taps, for one image at a time
         (term,) = found["d_X"].contraction.terms
         assert len(term.around) == 2 and len(found["d_X"].contraction.around) == 1
+        # or, where all of the kernels is finite, one product on a copy with zeros round it
+        assert str(lower_to_loops(gradient.op).module).count("arith.cmpf oeq") == 1
     else:  # the taps would come in another order
         assert "d_X" not in found
-    for sizes in ({"n": 1, "c": 1, "k": 1, "o": 1}, {"n": 2, "c": 3, "k": 5, "o": 4}, {"n": 2, "c": 20, "k": 9, "o": 11}):
+    for sizes in (
+        {"n": 1, "c": 1, "k": 1, "o": 1},
+        {"n": 2, "c": 3, "k": 5, "o": 4},
+        {"n": 2, "c": 20, "k": 9, "o": 11},
+    ):
         compare(gradient, sizes, gather)
 
 
@@ -171,6 +177,22 @@ def test_rows_of_grids_begin_where_vectors_should(real: str, line: int) -> None:
             assert places // line % 2 == 1 and places % line == 0
 
 
+def test_the_rows_of_a_grid_of_known_height_too() -> None:
+    """What counts is how long its rows may be."""
+    text = (PROGRAMS / "jacobi.upl").read_text(encoding="utf-8")
+    for old, new in (
+        ("i<m", "i<20"),
+        ("i<=m-3", "i<=17"),
+        ("<=i<=m-2", "<=i<=18"),
+        ("i==m-1", "i==19"),
+        ("#m -> T", "#20 -> T"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    row = plan(upl.load(text)).arrays["U.u"].axes[-1]
+    assert (row.lead + 1) % 8 == 0 and row.line == 8
+
+
 def test_small_arrays_lie_on_the_stack() -> None:
     """Those of a known size: the layers and weights of a small net, but not the grid of a stencil."""
     training = upl.load(EXAMPLES / "training.upl").expanded()
@@ -187,7 +209,12 @@ def test_of_a_trajectory_few_states_are_kept() -> None:
         "U.u.kept": [None, None, None],
         "U.u.again": [power_of_two(SEGMENT), power_of_two(2 * SEGMENT + 1), None],
     }
-    assert [arrays["U.u.kept"].axes[0].extent.evaluate({"T": t}, lambda *_: 0) for t in (1, 10, 11, 100)] == [1, 1, 2, 10]
+    assert [arrays["U.u.kept"].axes[0].extent.evaluate({"T": t}, lambda *_: 0) for t in (1, 10, 11, 100)] == [
+        1,
+        1,
+        2,
+        10,
+    ]
 
 
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])

@@ -33,6 +33,12 @@ input Z<h> in h mod 2==1, -n<=(h-1) floordiv 2<=n { -> C.x<(h-1) floordiv 2> }
 output R<l>
 node C<l> { in x; x*x -> R }
 """
+LAST = """program last
+param n >= 1
+input X<i> in 0<=i<4*n, i mod 4>=3 { -> C.x<i floordiv 4> }
+output R<l>
+node C<l> { in x; x*x -> R }
+"""
 NEGATIVE = """program negative
 input X<p> in -9<=p<9 { if p<0: X -> C.x<(p floordiv 3) floordiv 2,(p floordiv 3) mod 2,p mod 3>
   if p>=0: -X -> C.x<(p floordiv 3) floordiv 2,(p floordiv 3) mod 2,p mod 3> }
@@ -42,7 +48,7 @@ node C<a,b,c> { in x; x-1.0 -> R }
 
 
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])
-@pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, NEGATIVE], ids=lambda t: t.split()[1])
+@pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, LAST, NEGATIVE], ids=lambda t: t.split()[1])
 def test_the_source_is_found(text: str, gather: Any) -> None:
     p = upl.load(text)
     params = dict.fromkeys(p.params, 3)

@@ -45,6 +45,7 @@ def walked(found: Nest, env: dict[str, int]) -> Iterator[tuple[int, int]]:
         ("0<=i<=n && 3*j==i+k", ["i"]),
         ("0<=i<=n && j==N[i floordiv 2]", ["i"]),
         ("i==N[k] && 0<=j<=i && (i+j) mod 2==0", ["j"]),
+        ("i==3-k && j==N[i]+k", []),
     ],
 )
 def test_the_loops_enumerate_the_points(formula: str, loops: list[str]) -> None:
