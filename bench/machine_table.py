@@ -46,28 +46,30 @@ class Case:
     records: int = 1024
     """Records of each core's store, if it is `hashed`."""
     ways: int = 4
-    entries: int = 1024
-    """Entries of each core's associative memory, if it is `cam`: more than a few hundred can be simulated, hardly built;
-    Verilator compiles 4096, not 8192."""
+    entries: tuple[int, ...] = (1024, 1024, 1024, 1024)
+    """Entries of each core's associative memory on 1, 2, 4 and 16 cores, if it is `cam`: a power of two that holds all
+    tokens that wait, as there is no backing memory. More than a few hundred can be simulated, hardly built."""
     places: tuple[int, ...] = (8192, 8192, 8192, 8192)
-    """Places of each core's store on 1, 2, 4 and 16 cores, if it is `direct`."""
+    """Likewise the places of each core's store, if it is `direct`."""
 
 
 CASES = (
     Case("per example: 7 layers, 8 examples one after the other", "training.upl", {"D": 8}),
     Case(
         "mini-batch of 8, the same 7 layers", "iris_batch.upl", {"D": 8, "K": 7, "N": [4, 4, 5, 6, 4, 3, 3]},
-        records=4096, entries=4096,
+        records=4096, entries=(4096, 4096, 4096, 4096),
     ),
-    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 16, 8, 4096,
-         (1 << 15, 1 << 14, 1 << 13, 1 << 11)),
+    Case("64-32-10, mini-batch of 8", "iris_batch.upl", {"D": 8, "K": 3, "N": [64, 32, 10]}, 1 << 15, 1 << 16, 8,
+         (1 << 16, 1 << 15, 1 << 14, 1 << 12), (1 << 15, 1 << 14, 1 << 13, 1 << 11)),
 )  # fmt: skip
 
 
 def machine(case: Case, organisation: Organisation, cores: int) -> Machine:
     """The machine of a cell: everything else is the default."""
-    places: dict[int, int] = dict(zip((1, 2, 4, 16), case.places, strict=True))
-    capacities = {Organisation.HASHED: case.records, Organisation.CAM: case.entries, Organisation.DIRECT: places[cores]}
+    column = (1, 2, 4, 16).index(cores)
+    capacities = {
+        Organisation.HASHED: case.records, Organisation.CAM: case.entries[column], Organisation.DIRECT: case.places[column],
+    }  # fmt: skip
     capacity = capacities[organisation]
     matching = Matching(
         organisation=organisation, capacity=capacity, ways=case.ways, spill_capacity=case.queue, queue_capacity=case.queue
@@ -105,10 +107,10 @@ class Table:
         graph = dependences(program, bound, dense, Machine().execution)
         sizes = ", ".join(f"{k} = {v}" for k, v in case.define.items())
         counts = f"{len(graph.units)} operations, {graph.depth} firings in the longest chain"
-        places = " / ".join(f"{n:,}" for n in case.places)
+        entries, places = (" / ".join(f"{n:,}" for n in each) for each in (case.entries, case.places))
         lines = [
             f"`examples/{case.file}`, {sizes}; {counts}. Stores of each core: `hashed` {case.records:,} records in",
-            f"{case.ways} ways, `cam` {case.entries:,}, `direct` {places} on 1 / 2 / 4 / 16 cores;",
+            f"{case.ways} ways, `cam` {entries}, `direct` {places} on 1 / 2 / 4 / 16 cores;",
             f"{case.queue:,} tokens and records in each backing memory. Crossbar, a port of the host for each core.", "",
         ]  # fmt: skip
         lines += _markdown([

@@ -51,6 +51,7 @@ SLOW = (
     "hw/test_core.py::test_both_simulators", "hw/test_core.py::test_every_operation", "hw/test_core.py::test_sending",
     "hw/formal/test_blocks.py::test_store", "hw/formal/test_blocks.py::test_presence", "hw/test_settings.py",
     "hw/test_matching_unit.py::test_legal", "hw/test_matching_unit.py::test_any_tokens", "hw/test_cam.py::test_waveforms",
+    "hw/test_cam.py::test_both_simulators", "hw/formal/test_cam.py",
     "token/test_random_programs.py::test_mistakes", "token/test_interpreter_tests.py",
     "token/test_examples.py::test_gradients", "native/test_c_programs.py",
     "native/test_gradients.py::test_the_gradients_of_an_example",

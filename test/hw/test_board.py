@@ -21,7 +21,7 @@ from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, token_layout
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack, unpack
-from upl_mlir.hw.machine import Machine, Topology
+from upl_mlir.hw.machine import Machine, Matching, Organisation, Topology
 from upl_mlir.hw.microcode import Instruction, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.sim.build import available, verilator
 from upl_mlir.hw.system.board import (
@@ -171,6 +171,17 @@ def test_the_verilog_has_no_warnings(tmp_path: Path) -> None:
     bare = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("/* verilator lint_off"))
     assert lint(tmp_path, bare) == waived
     assert stream_bits(System(SMALL)) == 128
+
+
+@pytest.mark.parametrize("capacity", [48, 150])
+def test_the_verilog_with_an_associative_memory_has_no_warnings(tmp_path: Path, capacity: int) -> None:
+    """In one bank, and in three of which the last one is not full."""
+    if not available():
+        pytest.skip("no C++ compiler or no Verilator")
+    machine = Machine(matching=Matching(organisation=Organisation.CAM, capacity=capacity))
+    text = machine_verilog(System.of(machine))
+    assert "upl_cam #(" in text
+    assert lint(tmp_path, text) == set()
 
 
 def lint(folder: Path, text: str) -> set[str]:

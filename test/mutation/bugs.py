@@ -197,8 +197,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "an entry once freed stays",
         CAM,
-        "kept = self.occupied & ~Mux(self.free,",
-        "kept = self.occupied & ~Mux(self.free & 0,",
+        "occupied.eq(occupied & ~place)",
+        "occupied.eq(occupied)",
         UNIT,
     ),
     Bug(
@@ -231,9 +231,9 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "the walk ends at its first partner",
-        RTL,
-        "untried[level].eq(partner.bits & ~partner.onehot)",
-        "untried[level].eq(0)",
+        CAM,
+        "untried[self.level].eq(hit.bits & ~hit.onehot)",
+        "untried[self.level].eq(0)",
         UNIT,
     ),
     # -- lowering to native code

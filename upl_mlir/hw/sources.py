@@ -19,7 +19,7 @@ def hardware_digest() -> str:
         for entry in sorted(place.iterdir(), key=lambda e: e.name):
             if entry.is_dir():
                 walk(entry)
-            elif entry.name.endswith((".py", ".cpp")):
+            elif entry.name.endswith((".py", ".cpp", ".v")):
                 parts.extend((entry.name, entry.read_text(encoding="utf-8")))
 
     walk(package.joinpath("hw"))

@@ -16,6 +16,7 @@ from upl_mlir.hw.core.core import Core
 from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.machine import Machine, Organisation, load_machine, require_built
+from upl_mlir.hw.matching_unit.cam import VERILOG, cam_verilog
 from upl_mlir.hw.system.board import Board
 from upl_mlir.hw.system.fabric import Fabric
 from upl_mlir.hw.system.layouts import System
@@ -59,7 +60,8 @@ def machine_verilog(s: System) -> str:
 
 def core_verilog(d: Dimensions, *, model: bool = False) -> str:
     """Verilog of one core, module `core`; `model`: to be simulated, see `_model`."""
-    return (_model if model else _convert)(Core(d), "core")
+    text = (_model if model else _convert)(Core(d), "core")
+    return text + cam_verilog() if d.organisation is Organisation.CAM else text
 
 
 def fabric_verilog(s: System, *, model: bool = False) -> str:
@@ -72,7 +74,7 @@ def _convert(component: object, name: str) -> str:
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import verilog
 
-    return _short(cast(str, verilog.convert(component, name=name, emit_src=False)))
+    return _short(cast(str, verilog.convert(component, name=name, platform=VERILOG, emit_src=False)))
 
 
 _MODEL = "read_rtlil <<rtlil\n{}\nrtlil\nproc -nomux -norom -noopt\nmemory_collect\nwrite_verilog -norename -noattr"
@@ -86,7 +88,7 @@ def _model(component: object, name: str) -> str:
     from amaranth.back import rtlil
     from amaranth.back.verilog import find_yosys
 
-    text = rtlil.convert(component, name=name, emit_src=False)
+    text = rtlil.convert(component, name=name, platform=VERILOG, emit_src=False)
     yosys = find_yosys(_new_enough)
     return _short(yosys.run(["-q", "-"], _MODEL.format(text), ignore_warnings=True))
 

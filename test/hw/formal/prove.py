@@ -50,14 +50,16 @@ class _Top(Elaboratable):
         return m
 
 
-def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc") -> Outcome:
-    """Prove what `build` asserts in the module that it is given; `mode` is "bmc" or "prove"."""
+def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> Outcome:
+    """Prove what `build` asserts in the module that it is given; `mode` is "bmc" or "prove". Modules in `verilog` may be
+    instances in it."""
     top = _Top(build)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "design.il").write_text(rtlil.convert(top, ports=[top.domain.clk]), encoding="utf-8")
+    (folder / "instances.v").write_text(verilog, encoding="utf-8")
     (folder / "proof.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\n[engines]\nsmtbmc {SOLVER}\n"
-        "[script]\nread_rtlil design.il\nprep -top top\n[files]\ndesign.il\n",
+        "[script]\nread_rtlil design.il\nread_verilog instances.v\nprep -top top\n[files]\ndesign.il\ninstances.v\n",
         encoding="utf-8",
     )
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -75,15 +77,15 @@ def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "
     return Outcome(status[1] == "PASS", text)
 
 
-def holds(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc") -> None:
+def holds(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> None:
     """The proof goes through."""
-    outcome = run(folder, build, depth, mode)
+    outcome = run(folder, build, depth, mode, verilog)
     assert outcome.proved, outcome.log
 
 
-def fails(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc") -> None:
+def fails(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> None:
     """With a defect built in there is a run from reset that violates an assertion."""
-    outcome = run(folder, build, depth, mode)
+    outcome = run(folder, build, depth, mode, verilog)
     assert not outcome.proved, "the defect is not noticed"
     assert re.search(r"Assert failed in|BMC failed!", outcome.log), outcome.log
 

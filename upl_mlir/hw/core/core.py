@@ -15,6 +15,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.execution import Execution
 from upl_mlir.hw.core.layouts import (
@@ -142,12 +143,12 @@ def core_ports(d: Dimensions) -> dict[str, Any]:
         "taken_node": Out(d.node_bits),
         "watch": Out(watch_layout(d).size),
         "used": Out(range(d.most_records + 1)),
-        "spilled": Out(range(d.look_spilled + 1)),
+        "spilled": Out(bits_for(d.look_spilled)),
         "queued": Out(range(d.queue_front + d.queue_words + 1)),
         "checksum": Out(CHECKSUM_BITS),
         "look_set": In(d.look_bits),
         "look_way": In(d.way_bits),
-        "look_spilled": In(range(d.look_spilled + 1)),
+        "look_spilled": In(bits_for(d.look_spilled)),
         "look_valid": Out(1),
         "look_class": Out(d.class_bits),
         "look_node": Out(d.node_bits),
@@ -399,10 +400,8 @@ class Core(wiring.Component):
         return setting
 
     def _stage(self, m: Module, matching: Unit, placer: Placer | None, targets: dict[Memory, Any]) -> None:
-        """The stages of which records wait; a unit that does not tell always has some of each."""
-        if not isinstance(matching, Matching):
-            m.d.comb += self.live.eq(~0)
-            return
+        """The stages of which records wait."""
+        assert isinstance(matching, Matching | CamMatching), "`require_built` refuses the others"
         placed = Signal(place_layout(self.d)) if placer is None else placer.place_data
         enable, address, _ = targets.setdefault(Memory.PLACE, (Signal(), Signal(self.d.node_bits), placed))
         m.d.comb += [

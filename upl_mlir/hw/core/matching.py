@@ -18,6 +18,7 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.front import Front
 from upl_mlir.hw.core.gathers import Gathers
@@ -36,7 +37,7 @@ from upl_mlir.hw.core.layouts import (
     walk_layout,
 )
 from upl_mlir.hw.core.records import Records
-from upl_mlir.hw.core.stages import Stages, stage_layout
+from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.core.store import gather_shape
 
 
@@ -52,7 +53,7 @@ def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
         "failing": Out(token_layout(d)),
         "idle": Out(1),
         "used": Out(range(d.most_records + 1)),
-        "spilled": Out(range(d.look_spilled + 1)),
+        "spilled": Out(bits_for(d.look_spilled)),
         "taken": Out(1),
         "taken_node": Out(d.node_bits),
         "walking": Out(1),
@@ -62,7 +63,7 @@ def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
         "waiting_reducer": Out(1),
         "look": In(d.look_bits),
         "look_way": In(d.way_bits),
-        "look_spilled": In(range(d.look_spilled + 1)),
+        "look_spilled": In(bits_for(d.look_spilled)),
         "spilling": Out(1),
         "waiting_backing": Out(1),
         "looked_key": Out(key_layout(d)),
@@ -106,10 +107,7 @@ class Matching(wiring.Component):
             "walk_data": In(walk_layout(d)),
             "limits": In(limits_layout(d), init=d.limits),
         }
-        if d.stages:
-            others |= {"stage_en": In(1), "stage_address": In(d.node_bits), "stage_data": In(stage_layout(d))}
-            others |= {"live": Out(d.stages)}
-        super().__init__({**matching_ports(d, node_layout(d)), **others})
+        super().__init__({**matching_ports(d, node_layout(d)), **stage_ports(d), **others})
 
     def elaborate(self, platform: object) -> Module:
         """The front, and the two pipes."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Member, Out
 
 from upl_mlir.hw.core.layouts import OFFSET_BITS, Dimensions, key_layout
 
@@ -37,6 +37,14 @@ def stage_layout(d: Dimensions) -> data.StructLayout:
             "window": WINDOW_BITS,
         }
     )
+
+
+def stage_ports(d: Dimensions) -> dict[str, Member]:
+    """The ports of a matching unit for the stages of its records: see `Stages`; none if stages are not told apart."""
+    if not d.stages:
+        return {}
+    written = {"stage_en": In(1), "stage_address": In(d.node_bits), "stage_data": In(stage_layout(d))}
+    return {**written, "live": Out(d.stages)}
 
 
 def stage_of(row: Value, tag: Value) -> Value:

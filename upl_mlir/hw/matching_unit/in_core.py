@@ -19,6 +19,7 @@ from amaranth.lib.wiring import In
 
 from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, Failure, Kind
 from upl_mlir.hw.core.matching import matching_ports
+from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder
 from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
@@ -53,14 +54,15 @@ class CamMatching(wiring.Component):
 
     node_data is a row of `node_row_layout`. There is no backing memory and no table of walks: `walk_*` is not there,
     `spilled` and `spilling` are 0.
+    stage_*, live (out), if stages are told apart: see `Stages`.
     last_entry (in): entries behind it are not used. look (in): an entry. probing (out): all entries are compared with a key.
     """
 
     def __init__(self, d: Dimensions):
         self.d = d
         self.dim = cam_dimensions(d)
-        last = {"last_entry": In(self.dim.entry_bits, init=d.sets - 1)}
-        super().__init__({**matching_ports(d, node_row_layout(self.dim)), **last})
+        others = {"last_entry": In(self.dim.entry_bits, init=d.sets - 1)}
+        super().__init__({**matching_ports(d, node_row_layout(self.dim)), **stage_ports(d), **others})
 
     def elaborate(self, platform: object) -> Module:
         """Unit and adder; the adder's results wait in a queue with a place for each addition under way."""
@@ -112,8 +114,21 @@ class CamMatching(wiring.Component):
             self.failing.node.eq(working.node), self.failing.input.eq(working.input),
             self.failing.tag.eq(Cat(working.tag, working.wild)), self.failing.multiplicity.eq(working.multiplicity),
             unit.last_entry.eq(self.last_entry),
-            self.idle.eq(unit.idle), self.used.eq(unit.occupied), self.probing.eq(unit.searching),
+            self.used.eq(unit.occupied), self.probing.eq(unit.searching),
         ]  # fmt: skip
+
+        idle = unit.idle
+        if d.stages:
+            m.submodules.stages = stages = Stages(d)
+            change, (of_unit, _) = unit.change, stages.changes
+            m.d.comb += [
+                of_unit.any.eq(change.any), of_unit.comes.eq(change.comes), of_unit.key["class"].eq(change.input),
+                of_unit.key.node.eq(change.node), of_unit.key.tag.eq(change.tag),
+                stages.row_en.eq(self.stage_en), stages.row_address.eq(self.stage_address),
+                stages.row_data.eq(self.stage_data), self.live.eq(stages.live),
+            ]  # fmt: skip
+            idle = idle & stages.idle
+        m.d.comb += self.idle.eq(idle)
 
         # ---- looks: the unit answers a cycle later, and the core expects two
         found = unit.dump

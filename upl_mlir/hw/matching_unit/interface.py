@@ -180,6 +180,14 @@ def entry_layout(dim: Dimensions) -> data.StructLayout:
     )
 
 
+def change_layout(dim: Dimensions) -> data.StructLayout:
+    """An entry that is occupied (`comes`), or emptied, if `any`: its token's place, and of its tag the fields that are not
+    `*`."""
+    return data.StructLayout(
+        {"any": 1, "comes": 1, "node": dim.node_bits, "input": dim.input_bits, "tag": dim.tag_bits}
+    )
+
+
 def content_layout(dim: Dimensions) -> data.StructLayout:
     """The part of an entry that changes: `left` is the multiplicity left (of a gather record: the summands yet to
     come), `value` the value, valid if `has_value` (always for an ordinary token), `pending` its additions under way.

@@ -21,12 +21,12 @@ nothing waits for the adder.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.matching_unit.cam import Cam, LowestBit
+from upl_mlir.hw.matching_unit.cam import Cam
 from upl_mlir.hw.matching_unit.interface import (
     VALUE_BITS,
     Dimensions,
@@ -35,6 +35,7 @@ from upl_mlir.hw.matching_unit.interface import (
     MatchingError,
     activation_layout,
     addition_layout,
+    change_layout,
     config_layout,
     content_layout,
     dump_layout,
@@ -67,6 +68,7 @@ class MatchingUnit(wiring.Component):
     error (out, 3): a `MatchingError`; once it is not NONE the unit stands still until reset, and `failing` tells
     the token it failed on.
     failing (out, `token_layout`): the token being worked on.
+    change (out, `change_layout`): an entry is occupied in this cycle, or emptied.
     searching (out, 1): the key is compared with all entries in this cycle, and the result is used.
     joining (out, 1): strobe: `failing` starts to be matched now (a gather when its sum is complete): the order of
     these strobes is the order of acceptance.
@@ -93,6 +95,7 @@ class MatchingUnit(wiring.Component):
                 "failing": Out(token_layout(dim)),
                 "joining": Out(1),
                 "searching": Out(1),
+                "change": Out(change_layout(dim)),
                 "matches": Out(COUNTER_BITS),
                 "stalls_activation": Out(COUNTER_BITS),
                 "stalls_addition": Out(COUNTER_BITS),
@@ -106,10 +109,8 @@ class MatchingUnit(wiring.Component):
         dim = self.dim
         levels = max(1, dim.max_inputs - 1)
 
-        m.submodules.cam = cam = Cam(dim, self.fault)
-        m.submodules.partner = partner = LowestBit(dim.capacity)
-        m.submodules.vacancy = vacancy = LowestBit(dim.capacity)
-        m.d.comb += vacancy.bits.eq(~cam.occupied & ((Const(2, 2) << self.last_entry) - 1))
+        m.submodules.cam = cam = Cam(dim)
+        found = Const(0) if self.fault is Fault.MATCH_STUCK_AT_0 else cam.found
 
         # Block memories with registered outputs, one port for each direction.
         m.submodules.entries = entries = Memory(shape=entry_layout(dim), depth=dim.capacity, init=[])
@@ -129,7 +130,6 @@ class MatchingUnit(wiring.Component):
         # The token being worked on, and the search with return.
         cur = Signal(token_layout(dim))
         level = Signal(range(levels + 1))
-        untried = Array(Signal(dim.capacity, name=f"untried{i}") for i in range(levels))
         place = Array(Signal(dim.entry_bits, name=f"place{i}") for i in range(levels))
         left = [Signal(dim.multiplicity_bits, name=f"left{i}") for i in range(levels)]
         left_at = Array(left)
@@ -150,10 +150,11 @@ class MatchingUnit(wiring.Component):
         key_gather, key_node = Signal(), Signal(dim.node_bits)
         key_input, key_tag = Signal(dim.input_bits), Signal(dim.tag_bits)
         m.d.comb += [
-            cam.key_gather.eq(key_gather),
-            cam.key_node.eq(key_node),
-            cam.key_input.eq(key_input),
+            cam.key_exact.eq(Cat(key_gather, key_node, key_input)),
             cam.key_tag.eq(key_tag),
+            cam.level.eq(level),
+            cam.search.eq(self.searching),
+            cam.last_entry.eq(self.last_entry),
         ]
 
         # Storing: the key registers hold what is written to the match part; the memories get the same.
@@ -162,10 +163,9 @@ class MatchingUnit(wiring.Component):
         written = Signal(content_layout(dim))
         address = Signal(dim.entry_bits)
         m.d.comb += [
-            address.eq(Mux(store, vacancy.index, Mux(key_gather, place[0], place[level]))),
+            address.eq(Mux(store, cam.vacancy, Mux(key_gather, place[0], place[level]))),
             cam.write.eq(store),
-            cam.write_entry.eq(address),
-            cam.free_entry.eq(address),
+            cam.entry.eq(address),
             entry_write.en.eq(store),
             entry_write.addr.eq(address),
             entry_write.data.gather.eq(key_gather),
@@ -191,6 +191,10 @@ class MatchingUnit(wiring.Component):
         m.d.comb += self.failing.eq(cur)
         working = Signal()
         m.d.comb += self.idle.eq(~working & (under_way == 0))
+        m.d.comb += [
+            self.change.any.eq(store | cam.free), self.change.comes.eq(store), self.change.node.eq(key_node),
+            self.change.input.eq(key_input), self.change.tag.eq(key_tag),
+        ]  # fmt: skip
         with m.If(store & ~cam.free):
             m.d.sync += self.occupied.eq(self.occupied + 1)
         with m.Elif(cam.free & ~store):
@@ -198,7 +202,8 @@ class MatchingUnit(wiring.Component):
         dumped = Signal(dim.entry_bits)
         m.d.sync += dumped.eq(self.dump_entry)
         m.d.comb += [
-            self.dump.occupied.eq((cam.occupied >> dumped) & 1),
+            cam.look.eq(dumped),
+            self.dump.occupied.eq(cam.looked),
             self.dump.entry.eq(entry),
             self.dump.content.eq(content),
         ]
@@ -271,14 +276,13 @@ class MatchingUnit(wiring.Component):
 
             with m.State("SEARCH"):
                 m.d.comb += self.searching.eq(1)
-                m.d.sync += untried[level].eq(cam.hits)
                 m.next = "PICK"
 
             with m.State("PICK"):
-                m.d.comb += partner.bits.eq(untried[level])
-                with m.If(partner.found):
-                    m.d.comb += [read.eq(1), read_entry.eq(partner.index)]
-                    m.d.sync += [place[level].eq(partner.index), untried[level].eq(partner.bits & ~partner.onehot)]
+                m.d.comb += cam.pick.eq(1)
+                with m.If(found):
+                    m.d.comb += [read.eq(1), read_entry.eq(cam.partner), cam.drop.eq(1)]
+                    m.d.sync += place[level].eq(cam.partner)
                     m.next = "READ"
                 with m.Elif(level == 0):
                     look_for(cur.input, tag[0], wild[0])
@@ -343,6 +347,9 @@ class MatchingUnit(wiring.Component):
                     written.left.eq(left_at[level]),
                     written.value.eq(values[other[level]]),
                     written.has_value.eq(1),
+                    # Its own tag is lost, but what it did not leave open is in the narrowed one.
+                    self.change.input.eq(other[level]),
+                    self.change.tag.eq(tag[level + 1]),
                 ]
                 with m.If(~gone):
                     m.next = "PICK"
@@ -353,7 +360,8 @@ class MatchingUnit(wiring.Component):
 
             with m.State("STORE"):
                 m.d.comb += [written.left.eq(cur.multiplicity), written.value.eq(cur.value), written.has_value.eq(1)]
-                with m.If(vacancy.found):
+                m.d.comb += cam.seek.eq(1)
+                with m.If(cam.vacant):
                     m.d.comb += store.eq(1)
                     m.next = "IDLE"
                 with m.Else():
@@ -361,18 +369,17 @@ class MatchingUnit(wiring.Component):
 
             with m.State("GATHER_SEARCH"):
                 m.d.comb += self.searching.eq(1)
-                m.d.sync += untried[0].eq(cam.hits)
                 m.next = "GATHER_PICK"
 
             with m.State("GATHER_PICK"):
-                m.d.comb += partner.bits.eq(untried[0])
-                with m.If(partner.found):
-                    m.d.comb += [read.eq(1), read_entry.eq(partner.index)]
-                    m.d.sync += place[0].eq(partner.index)
+                m.d.comb += [cam.pick.eq(1), cam.seek.eq(1)]
+                with m.If(found):
+                    m.d.comb += [read.eq(1), read_entry.eq(cam.partner)]
+                    m.d.sync += place[0].eq(cam.partner)
                     m.next = "GATHER_READ"
                 with m.Elif(cur.multiplicity == 1):
                     self._complete(m, cur, node_read, cur.node)
-                with m.Elif(vacancy.found):
+                with m.Elif(cam.vacant):
                     m.d.comb += [
                         store.eq(1),
                         written.left.eq(cur.multiplicity - 1),
@@ -414,7 +421,10 @@ class MatchingUnit(wiring.Component):
                     with m.If(to_adder & ~self.addition.ready):
                         m.d.sync += self.stalls_addition.eq(self.stalls_addition + 1)
                     with m.Elif((rest == 0) & (pending == 0)):
-                        m.d.comb += cam.free.eq(1)
+                        m.d.comb += [
+                            cam.free.eq(1), self.change.node.eq(entry.node), self.change.input.eq(entry.input),
+                            self.change.tag.eq(entry.tag),
+                        ]  # fmt: skip
                         m.d.sync += [cur.value.eq(written.value), cur.input.eq(entry.input)]
                         m.d.sync += [cur.tag.eq(entry.tag), cur.node.eq(entry.node)]
                         self._complete(m, cur, node_read, entry.node)

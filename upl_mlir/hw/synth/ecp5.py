@@ -17,10 +17,12 @@ from typing import Any
 import msgspec
 
 from upl_mlir.host.cache import digest, open_cache
+from upl_mlir.hw.matching_unit.cam import cam_verilog
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 
 DEVICE = "LFE5U-85F"
 _YOSYS = "read_rtlil in.il; synth_ecp5 -top {top} -json net.json"
+_INSTANCES = "read_verilog in.v; "
 _NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context", "--timing-allow-fail", "--seed", "1")
 """Out of context: a core has more ports than the package has pins, and in a machine none of them leaves the chip."""
 
@@ -86,7 +88,7 @@ def area(rtlil: str, top: str, say: Say) -> Area:
 def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say) -> Timing:
     """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`."""
     options = [*_NEXTPNR, *(["--no-route"] if clock is Clock.PLACED else []), "--freq", f"{clock_mhz:g}"]
-    name = f"timing-{digest(rtlil, top, _YOSYS, YOSYS.version(), NEXTPNR.version(), *options)}.json"
+    name = f"timing-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
     found = open_cache().read(name)
     if found is not None:
         return msgspec.json.decode(found, type=Timing)
@@ -113,15 +115,26 @@ def parse_report(text: str, clock: Clock) -> Timing:
 
 def _name(what: str, rtlil: str, top: str) -> str:
     suffix = "json.gz" if what == "net" else "json"
-    return f"{what}-{digest(rtlil, top, _YOSYS, YOSYS.version())}.{suffix}"
+    return f"{what}-{digest(*_source(rtlil, top))}.{suffix}"
+
+
+def _source(rtlil: str, top: str) -> list[str]:
+    """What a netlist follows from: the design, the Verilog modules in it, and the tool."""
+    return [rtlil, *([_INSTANCES, cam_verilog()] if _has_cam(rtlil) else []), top, _YOSYS, YOSYS.version()]
+
+
+def _has_cam(rtlil: str) -> bool:
+    return "cell \\upl_cam " in rtlil
 
 
 def _synthesise(rtlil: str, top: str, say: Say) -> bytes:
     """The netlist as JSON; it and its area go into the cache."""
     with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
         (Path(folder) / "in.il").write_text(rtlil, encoding="utf-8")
+        (Path(folder) / "in.v").write_text(cam_verilog(), encoding="utf-8")
+        script = (_INSTANCES if _has_cam(rtlil) else "") + _YOSYS.format(top=top)
         made = YOSYS.run(
-            ["-p", _YOSYS.format(top=top)], Path(folder), "net.json", say,
+            ["-p", script], Path(folder), "net.json", say,
             lambda line: m[1] if (m := _PASS.match(line)) else None,
         )  # fmt: skip
         netlist = made.read_bytes()

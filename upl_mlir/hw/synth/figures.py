@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from upl_mlir.hw.machine import Machine, require_built
+from upl_mlir.hw.matching_unit.cam import VERILOG
 from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Clock, Timing, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 
@@ -96,4 +97,4 @@ def _rtlil(design: object) -> str:
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import rtlil
 
-    return rtlil.convert(cast(Any, design), name="top", emit_src=False)
+    return rtlil.convert(cast(Any, design), name="top", platform=VERILOG, emit_src=False)
