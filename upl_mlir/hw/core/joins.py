@@ -128,6 +128,7 @@ class Joins(wiring.Component):
         next_phase = Signal(Phase)
         next_class = Signal(d.class_bits)
         next_tag = Signal(d.tag_bits)
+        next_set = Signal(self.shape.set_bits)
         next_place = Signal(d.tag_bits)
         next_todo = Signal(d.max_inputs)
         next_input = Signal(d.input_bits)
@@ -146,17 +147,36 @@ class Joins(wiring.Component):
         counted_token = Signal()
         m.d.comb += [own.eq(1 << current.input), counted_token.eq((row.counted & own) != 0)]
 
+        # Sets are known before it is: of each class at the index that is tried, and of the token itself.
+        def sets_at(node: Value, at: Value, keys: Value) -> list[Value]:
+            tags = [*(at & keys[i] for i in range(d.max_inputs)), at]
+            return [set_of((Const(n, d.class_bits), node, tag), self.shape.set_bits) for n, tag in enumerate(tags)]
+
+        sets = sets_at(current.node, place, row.keys)
+        own_class = Signal(d.class_bits)
+        m.d.comb += own_class.eq(current.input)
+        own_set = set_of((own_class, current.node, current.tag), self.shape.set_bits)
+
         def go(probe: dict[str, Signal]) -> list[object]:
             return [
                 again.eq(1), next_phase.eq(probe["phase"]), next_class.eq(probe["class"]), next_tag.eq(probe["tag"]),
-                next_todo.eq(probe["todo"]), next_input.eq(probe["input"]),
+                next_set.eq(probe["set"]), next_todo.eq(probe["todo"]), next_input.eq(probe["input"]),
             ]  # fmt: skip
+
+        def go_shared() -> list[object]:
+            """The record that the plain inputs share."""
+            return [again.eq(1), next_class.eq(d.max_inputs), next_tag.eq(place), next_set.eq(sets[d.max_inputs])]
+
+        def go_input(i: int) -> list[object]:
+            """The record of a counted input."""
+            return [again.eq(1), next_class.eq(i), next_input.eq(i), next_tag.eq(place & row.keys[i]), next_set.eq(sets[i])]
 
         # ---- what may come next into the stage
         fresh = node_read.data
         fresh_own = Signal(d.max_inputs)
         m.d.comb += fresh_own.eq(1 << waiting.input)
-        start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input)
+        fresh_sets = sets_at(waiting.node, waiting.tag, fresh.keys)
+        start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input, fresh_sets)
         everywhere: Value = waiting.tag
         for i in range(d.max_inputs):
             everywhere = everywhere & fresh.keys[i]
@@ -169,7 +189,7 @@ class Joins(wiring.Component):
         )
         home = Signal(self.shape.set_bits)
         m.d.comb += [
-            probe.as_value().eq(Cat(Const(1, 1), *chosen)), home.eq(set_of(chosen, self.shape.set_bits) & self.mask)
+            probe.as_value().eq(Cat(Const(1, 1), *chosen)), home.eq(Mux(again, next_set, start["set"]) & self.mask)
         ]  # fmt: skip
         with m.If(working & (hold | stopped)):
             m.d.comb += records.address.eq(at_set)
@@ -197,7 +217,8 @@ class Joins(wiring.Component):
 
         # ---- one more field value for a token with open fields
         onward, last = next_index(m, d, walk, place)
-        further = first_probe(m, d, row, own, onward, "further", current.input)
+        further_sets = sets_at(current.node, onward, row.keys)
+        further = first_probe(m, d, row, own, onward, "further", current.input, further_sets)
 
         hopeless = Signal()  # another input of the node has no token at all
         needed = Cat(row.counted & ~own, ((row.plain & ~own) != 0) & ~joined)
@@ -211,19 +232,18 @@ class Joins(wiring.Component):
             """After an index has been tried: the next one, or store what is left, or be done."""
             with m.If(left_after != 0):
                 with m.If(last | hopeless):
-                    m.d.comb += [
-                        again.eq(1), next_phase.eq(Phase.OWN), next_class.eq(current.input), next_tag.eq(current.tag)
-                    ]
+                    m.d.comb += [again.eq(1), next_phase.eq(Phase.OWN), next_class.eq(own_class),
+                                 next_tag.eq(current.tag), next_set.eq(own_set)]  # fmt: skip
                 with m.Else():
                     m.d.comb += [*go(further), next_place.eq(onward)]
 
         def commit_next(pending: Value) -> None:
             """Write back the records that a firing has used, or go on if there are none."""
             with m.If(pending != 0):
-                m.d.comb += [again.eq(1), next_phase.eq(Phase.COMMIT), next_class.eq(d.max_inputs), next_tag.eq(place)]
+                m.d.comb += [*go_shared(), next_phase.eq(Phase.COMMIT)]
                 for i in reversed(range(d.max_inputs)):
                     with m.If(pending[i]):
-                        m.d.comb += [next_class.eq(i), next_input.eq(i), next_tag.eq(place & row.keys[i])]
+                        m.d.comb += go_input(i)
             with m.Elif(counted_token):
                 walk_on()
 
@@ -239,10 +259,7 @@ class Joins(wiring.Component):
             m.d.comb += [again.eq(1), next_phase.eq(Phase.COUNTED)]
             for i in reversed(range(d.max_inputs)):
                 with m.If(these[i]):
-                    m.d.comb += [
-                        next_class.eq(i), next_input.eq(i), next_tag.eq(place & row.keys[i]),
-                        next_todo.eq(these & ~(1 << i)),
-                    ]  # fmt: skip
+                    m.d.comb += [*go_input(i), next_todo.eq(these & ~(1 << i))]
 
         found, state = records.hit, records.state
         m.d.comb += [
@@ -292,15 +309,14 @@ class Joins(wiring.Component):
                             m.d.comb += fired_values[i].eq(Mux(input_now == i, records.values[0], values[i]))
                         with m.If(attempt_fire()):
                             m.d.comb += [records.write_state_en.eq(1), records.write_state.left.eq(after)]
-                            with m.If(after == 0):
+                            with m.If(state.left == 1):
                                 free_record()
                             commit_next(saved_valid)
                     with m.Elif(found):
                         for i in range(d.max_inputs):
                             with m.If(input_now == i):
                                 m.d.sync += [values[i].eq(records.values[0]), saved_valid[i].eq(1)]
-                        m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), next_class.eq(d.max_inputs),
-                                     next_tag.eq(place)]  # fmt: skip
+                        m.d.comb += [*go_shared(), next_phase.eq(Phase.SHARED)]
                         with m.If(todo != 0):
                             probe_counted(todo)
                     with m.Else():
@@ -309,8 +325,7 @@ class Joins(wiring.Component):
                             walk_on()
                         with m.Elif(~joined):
                             m.d.sync += missed.eq(1)
-                            m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), next_class.eq(d.max_inputs),
-                                         next_tag.eq(place)]  # fmt: skip
+                            m.d.comb += [*go_shared(), next_phase.eq(Phase.SHARED)]
 
                 with m.Case(Phase.SHARED):
                     mine = Signal(d.max_inputs)
@@ -356,7 +371,7 @@ class Joins(wiring.Component):
                     after = Signal(d.multiplicity_bits, name="after_commit")
                     m.d.comb += [after.eq(used_once(state.left, d)), records.write_state.left.eq(after),
                                  records.write_state_en.eq(1)]  # fmt: skip
-                    with m.If(after == 0):
+                    with m.If(state.left == 1):
                         free_record()
                     lowest = saved_valid & (~saved_valid + 1)
                     rest = Signal(d.max_inputs + 1)
