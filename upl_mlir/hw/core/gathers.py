@@ -155,22 +155,25 @@ class Gathers(wiring.Component):
         ]  # fmt: skip
         unknown, done = current.multiplicity == d.unbounded, Signal()
         left, total = Signal(d.multiplicity_bits), Signal(d.multiplicity_bits)
-        before, stated = Mux(hit, state.left, 0), Mux(hit, state.total, 0)
+        before, stated = state.left, state.total  # 0 without a record
+        known, awaited = Signal(), Signal(d.multiplicity_bits)  # this summand is the last one if so many were to come
         m.d.comb += [
-            left.eq(before + Mux(unknown | (stated != 0), 0, current.multiplicity) - 1),
-            total.eq(Mux(unknown, stated, current.multiplicity)), done.eq((left == 0) & (total != 0)),
+            known.eq(unknown | (stated != 0)), awaited.eq(1 - current.multiplicity),
+            left.eq(before + Mux(known, 0, current.multiplicity) - 1),
+            total.eq(Mux(unknown, stated, current.multiplicity)),
+            done.eq(Mux(known, before == 1, before == awaited) & (~unknown | (stated != 0))),
         ]  # fmt: skip
 
         # ---- the oldest result of the reducer
         result, arrived = reducer.result, reducer.valid
         back = reducer.result_place.at
         rides, meets = Signal(), Signal()  # it meets the summand; the value that is held
-        at_end = Signal()  # it is its gather's
+        at_end = Signal()  # it is its gather's, for which no summand comes any more
         blocked, settles = Signal(), Signal()
         m.d.comb += [
             rides.eq(arrived & mine.bit_select(back, 1) & acts & hit),
             meets.eq(arrived & ~rides & holds.bit_select(back, 1)),
-            at_end.eq(arrived & ~rides & ~meets & final.bit_select(back, 1) & (under_way[back] == 1)),
+            at_end.eq(arrived & ~holds.bit_select(back, 1) & final.bit_select(back, 1) & (under_way[back] == 1)),
         ]
 
         # ---- what enters the reducer: a pair with the summand, one with the result, or one that has waited
@@ -182,22 +185,24 @@ class Gathers(wiring.Component):
             with m.If(~live[n]):
                 m.d.comb += free_place.eq(n)
         place = Mux(opened, here, free_place)
-        name_of_result, name_entered = named.read_port(domain="comb"), named.read_port(domain="comb")
+        pairs = Signal()  # it leaves with the value that is held
+        name_of_result, name_of_pair = named.read_port(domain="comb"), named.read_port(domain="comb")
         name_write = named.write_port()
-        pairs = settles & meets
+        name_entered = Mux(pairs, name_of_result.data.as_value(), name_of_pair.data.as_value())
+        name_entered = data.View(names, name_entered)
         m.d.comb += [
-            blocked.eq((meets & begins & ~queue.w_rdy) | (at_end & (~self.complete.ready | completes))),
+            blocked.eq((meets & begins & ~queue.w_rdy) | (at_end & ~self.complete.ready)), pairs.eq(settles & meets),
             settles.eq(arrived & ~rides & ~blocked & ~stopped),
             reducer.take.eq(settles | rides),
             queue.w_data.eq(Cat(back, values[back], result)), queue.w_en.eq(pairs & begins),
             queue.r_en.eq(~begins & ~pairs),
-            name_of_result.addr.eq(back), name_entered.addr.eq(entered),
+            name_of_result.addr.eq(back), name_of_pair.addr.eq(waiting_pair.at),
             reducer.place.at.eq(entered), reducer.begin.eq(begins | pairs | queue.r_rdy),
-            reducer.mode.eq(Mux(begins, mode, name_entered.data.mode)),
+            reducer.mode.eq(Mux(begins, mode, name_entered.mode)),
             self.added.valid.eq(reducer.begin), self.added.left.eq(reducer.left), self.added.right.eq(reducer.right),
-            self.added.node.eq(Mux(begins, current.node, name_entered.data.node)),
-            self.added.input.eq(Mux(begins, current.input, name_entered.data.input)),
-            self.added.tag.eq(Mux(begins, current.tag, name_entered.data.tag)),
+            self.added.node.eq(Mux(begins, current.node, name_entered.node)),
+            self.added.input.eq(Mux(begins, current.input, name_entered.input)),
+            self.added.tag.eq(Mux(begins, current.tag, name_entered.tag)),
         ]  # fmt: skip
         with m.If(begins):
             m.d.comb += [entered.eq(place), reducer.left.eq(Mux(rides, result, held)), reducer.right.eq(value)]
@@ -235,7 +240,8 @@ class Gathers(wiring.Component):
                 with m.Else():
                     m.d.comb += [acts.eq(1), begins.eq(rides | holding)]
             with m.Elif(done):
-                m.d.comb += [completes.eq(1), hold.eq(~self.complete.ready), acts.eq(self.complete.ready)]
+                goes = self.complete.ready & ~at_end  # results of the reducer first
+                m.d.comb += [completes.eq(goes), hold.eq(~goes), acts.eq(goes)]
             with m.Else():
                 m.d.comb += [acts.eq(1), writes.eq(1)]
             # What is wrong with its number or with the sum stops the unit, but too late to keep it from this step.
@@ -258,11 +264,12 @@ class Gathers(wiring.Component):
                      home_write.en.eq(sums), name_write.addr.eq(place), name_write.en.eq(sums),
                      name_write.data.node.eq(current.node), name_write.data.input.eq(current.input),
                      name_write.data.tag.eq(current.tag), name_write.data.mode.eq(mode)]  # fmt: skip
-        # The value of an accumulator without work goes back to the store when no other one is written there.
-        evicts, evicted = Signal(), Signal(d.accumulator_bits)
+        # The value of an accumulator without work goes back to the store when no other one may be written there.
+        evicts, evicted, may_write = Signal(), Signal(d.accumulator_bits), Signal()
+        m.d.comb += may_write.eq(working & records.ready & Mux(hit, ~pipelined, records.free))
         for n in reversed(range(size)):
             with m.If(idle_ones[n] & ~(working & mine[n])):
-                m.d.comb += [evicts.eq(~records.bringing & ~writes & ~stopped), evicted.eq(n)]
+                m.d.comb += [evicts.eq(~records.bringing & ~may_write & ~stopped), evicted.eq(n)]
         m.d.comb += [
             evicted_home.addr.eq(evicted), records.write_value.eq(writes | evicts),
             records.value_set.eq(Mux(evicts, evicted_home.data.set, at_set)),
