@@ -410,7 +410,7 @@ class Core(wiring.Component):
         ]  # fmt: skip
 
     def _digest(self, m: Module, matching: Unit, execution: Execution) -> None:
-        """Turn the checksum by one place and mix in what goes through the ports in this cycle; it stays while idle."""
+        """Turn the checksum by one place and mix in what went through the ports in the cycle before; it stays while idle."""
         mixed: Value = Const(0, CHECKSUM_BITS)
         for place, (valid, what) in enumerate(
             (
@@ -424,8 +424,9 @@ class Core(wiring.Component):
                 piece = what[first : first + CHECKSUM_BITS]
                 padded = Cat(piece, Const(0, CHECKSUM_BITS - len(piece))) if len(piece) < CHECKSUM_BITS else piece
                 mixed = mixed ^ Mux(valid, padded.rotate_left((first // 7 + 5 * place) % CHECKSUM_BITS), 0)
+        before = Signal(CHECKSUM_BITS)
         with m.If(~self.idle):
-            m.d.sync += self.checksum.eq((self.checksum.rotate_left(1) ^ mixed) + 1)
+            m.d.sync += [before.eq(mixed), self.checksum.eq((self.checksum.rotate_left(1) ^ before) + 1)]
 
 
 def configuration_row(m: Module, ports: Core | wiring.Component, bits: int) -> Value:

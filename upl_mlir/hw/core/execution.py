@@ -1,7 +1,8 @@
 """The execution unit: contexts take turns, one instruction a cycle; results leave by one pipeline of fixed length.
 
-A context runs the code of one activation. It issues its next instruction when the one before has written its result, so
-that no hazards exist inside a context; with as many contexts as the pipeline is long an instruction issues every cycle.
+A context runs the code of one activation. It issues its next instruction so late that this reads its registers when the one
+before writes its result, so that no hazards exist inside a context; with as many contexts as the pipeline is long an
+instruction issues every cycle.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -33,6 +34,7 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
 )
 from upl_mlir.hw.core.send import SendEngine, request_layout
+from upl_mlir.hw.core.slices import Forward
 from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
@@ -112,7 +114,7 @@ class Execution(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Take activations; choose a context; fetch; read; compute; write."""
+        """Take activations; choose a context; fetch; read; select operands; compute; write."""
         d = self.d
         m = Module()
         n = d.contexts
@@ -189,24 +191,28 @@ class Execution(wiring.Component):
             m.d.comb += port.addr.eq(Cat(fetched_code[name][:REGISTER_BITS], fetched_context))
             read[name] = port.data
         m.submodules.engine = engine = SendEngine(d)
-        executing = Signal()
         failing_context = Signal(d.context_bits)
-        context = Signal(d.context_bits)
-        code = Signal(instruction_layout())
-        m.d.sync += [executing.eq(fetched), context.eq(fetched_context), code.eq(fetched_code)]
+        reading, reading_context = Signal(), Signal(d.context_bits)  # its registers are there
+        about = Signal(instruction_layout())
+        m.d.sync += [reading.eq(fetched), reading_context.eq(fetched_context), about.eq(fetched_code)]
         now = Signal(activation_layout(d))
         reads = [activations.read_port(domain="comb") for _ in range(4)]
-        places = (context, engine.fetched_context, engine.context, failing_context)
+        places = (reading_context, engine.fetched_context, engine.context, failing_context)
         m.d.comb += [port.addr.eq(place) for port, place in zip(reads, places, strict=True)]
         m.d.comb += now.eq(reads[0].data)
 
         def operand(name: str) -> Value:
-            number = code[name]
+            number = about[name]
             picked = now["values"][number[: d.input_bits]]
             return Mux(number >= FIRST_INPUT, picked, read[name])
 
-        a, c = operand("a"), operand("c")
-        b = Mux(code.immediate_b, code.immediate, operand("b"))
+        executing, context = Signal(), Signal(d.context_bits)  # its operands are there
+        code, tag = Signal(instruction_layout()), Signal(d.tag_bits)
+        a, b, c = Signal(32), Signal(32), Signal(32)
+        m.d.sync += [
+            executing.eq(reading), context.eq(reading_context), code.eq(about), tag.eq(now.tag),
+            a.eq(operand("a")), b.eq(Mux(about.immediate_b, about.immediate, operand("b"))), c.eq(operand("c")),
+        ]  # fmt: skip
 
         # ---- compute
         m.submodules.alu = alu = Alu(d.tag_bits)
@@ -233,7 +239,7 @@ class Execution(wiring.Component):
             plain.eq(executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)),
             going.writes.eq(operation != Code.SEND), going.sends.eq(code.sends),
             going.first.eq(code.immediate), going.count.eq(code.immediate[COUNT_PLACE:]),
-            alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(now.tag),
+            alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(tag),
             alu.place.eq(code.a), alu.width.eq(code.b), alu.constant.eq(code.immediate),
             table_read.addr.eq(table_base + relative),
             going.valid.eq(plain), going.context.eq(context), going.register.eq(code.result), going.last.eq(code.last),
@@ -260,6 +266,14 @@ class Execution(wiring.Component):
             m.d.sync += delayed.eq(word)
             word = delayed
 
+        # Two cycles before its result is written a context may be chosen again: by then it reads its registers, which see
+        # the write.
+        soon: Value = Mux(plain & ~code.sends & ~code.last, 1 << context, 0)[:n]
+        for stage in range(d.pass_cycles - 2):
+            delayed = Signal(n, name=f"soon{stage}")
+            m.d.sync += delayed.eq(soon)
+            soon = delayed
+
         # ---- write
         out = Signal(passed)
         m.d.comb += out.eq(adder.pass_out)
@@ -271,7 +285,6 @@ class Execution(wiring.Component):
                 write.en.eq(out.writes), write.address.eq(Cat(out.register, out.context)),
                 write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
                                Mux(out.kind == 3, word, Mux(out.kind == 4, fma.result, out.value))))),
-                finished.eq(Mux(out.sends, 0, 1 << out.context)),
                 ended.eq(Mux(out.last & ~out.sends, 1 << out.context, 0)),
                 sends.w_en.eq(out.sends), request.context.eq(out.context), request.send.eq(out.first),
                 request.count.eq(out.count), request.last.eq(out.last),
@@ -303,7 +316,7 @@ class Execution(wiring.Component):
         again = slow.refused  # the unit was busy: the same instruction once more
         m.d.sync += [
             used.eq((used | begins) & ~over),
-            ready.eq((((ready & ~leaves) | begins | finished | engine.finished | branching) & ~over) | again),
+            ready.eq((((ready & ~leaves) | begins | soon | finished | engine.finished | branching) & ~over) | again),
         ]
         with m.If(again.any()):
             for k in range(n):
@@ -322,7 +335,9 @@ class Execution(wiring.Component):
         for number, request in enumerate(engine.reads):
             port = self._registers(m, f"send{number}", write)
             m.d.comb += [port.addr.eq(request.address), port.en.eq(request.en), request.value.eq(port.data)]
-        wiring.connect(m, engine.token, wiring.flipped(self.token))
+        m.submodules.leaving = leaving = Forward(token_layout(d))
+        wiring.connect(m, engine.token, leaving.source)
+        wiring.connect(m, leaving.target, wiring.flipped(self.token))
         m.d.comb += self.sending.eq(self.token.valid & self.token.ready)
 
         # ---- failures: the first one is kept
@@ -342,7 +357,7 @@ class Execution(wiring.Component):
                 self.failing_node.eq(reads[3].data.node),
                 self.failing_tag.eq(reads[3].data.tag),
             ]
-        m.d.comb += [self.idle.eq((used == 0) & ~taking), self.issuing.eq(fetching)]
+        m.d.comb += [self.idle.eq((used == 0) & ~taking & ~self.token.valid), self.issuing.eq(fetching)]
         return m
 
     def _registers(self, m: Module, name: str, write: Value) -> ReadPort:

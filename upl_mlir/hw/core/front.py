@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -79,7 +79,7 @@ class Front(wiring.Component):
         token = token_layout(d)
         m.submodules.joining = joining = SyncFIFOBuffered(width=token.size, depth=d.joining)
         m.submodules.walkers = walkers = SyncFIFOBuffered(width=token.size, depth=d.walkers)
-        m.submodules.completed = completed = SyncFIFOBuffered(width=token.size, depth=COMPLETED_DEPTH)
+        m.submodules.completed = completed = SyncFIFO(width=token.size, depth=COMPLETED_DEPTH)
         m.submodules.modes_of = memory = Memory(shape=modes_layout(d), depth=1 << d.node_bits, init=[])
         mode_write, mode_read = memory.write_port(), memory.read_port()
         # A plain token, or a completed gather, of a node that has no other input is a firing by itself.

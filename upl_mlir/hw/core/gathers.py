@@ -16,7 +16,10 @@ way gives its value back to the store. Other operators are done in place, in the
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory
@@ -47,6 +50,11 @@ def summand_layout(d: Dimensions, records: RecordStore) -> data.StructLayout:
     return data.StructLayout(
         {"token": token_layout(d), "mode": MODE_BITS, "set": records.shape.set_bits, "key": records.key_shape}
     )
+
+
+def name_of(token: Value) -> Value:
+    """What makes the gather of a summand another one than all others."""
+    return Value.cast(Cat(token.node, token.input, token.tag))
 
 
 class Gathers(wiring.Component):
@@ -130,36 +138,42 @@ class Gathers(wiring.Component):
         # ---- its record, and the accumulator that the record has, if any
         hit, state, value = records.hit, records.state, current.value
         pipelined = mode <= LAST_PIPELINED
-        home_read, evicted_home = homed.read_port(domain="comb"), homed.read_port(domain="comb")
+        evicted_home = homed.read_port(domain="comb")
         home_write = homed.write_port()
         opened, holding = Signal(), Signal()
         held = Signal(VALUE_BITS)
-        here = state.place
+        # Accumulators know their gathers, so that this one's is found while the store is still being read.
+        whose = [Signal(len(name_of(current)), name=f"whose{n}") for n in range(size)]
+        mine, here = Signal(size), Signal(d.accumulator_bits)
+        for n in range(size):
+            m.d.comb += mine[n].eq(live[n] & ~final[n] & (whose[n] == name_of(current)) & pipelined)
         m.d.comb += [
-            home_read.addr.eq(here),
-            opened.eq(hit & pipelined & live.bit_select(here, 1) & ~final.bit_select(here, 1)
-                      & (home_read.data.set == at_set) & (home_read.data.way == records.way)),
-            holding.eq(~opened | holds.bit_select(here, 1)),
-            held.eq(Mux(opened, values[here], records.values[0])),
+            here.eq(reduce(or_, [Mux(mine[n], n, 0) for n in range(size)])),
+            opened.eq(mine.any()),
+            holding.eq(~opened | (mine & holds).any()),
+            held.eq(Mux(opened, reduce(or_, [Mux(mine[n], values[n], 0) for n in range(size)]), records.values[0])),
         ]  # fmt: skip
         unknown, done = current.multiplicity == d.unbounded, Signal()
         left, total = Signal(d.multiplicity_bits), Signal(d.multiplicity_bits)
-        before, stated = Mux(hit, state.left, 0), Mux(hit, state.total, 0)
+        before, stated = state.left, state.total  # 0 without a record
+        known, awaited = Signal(), Signal(d.multiplicity_bits)  # this summand is the last one if so many were to come
         m.d.comb += [
-            left.eq(before + Mux(unknown | (stated != 0), 0, current.multiplicity) - 1),
-            total.eq(Mux(unknown, stated, current.multiplicity)), done.eq((left == 0) & (total != 0)),
+            known.eq(unknown | (stated != 0)), awaited.eq(1 - current.multiplicity),
+            left.eq(before + Mux(known, 0, current.multiplicity) - 1),
+            total.eq(Mux(unknown, stated, current.multiplicity)),
+            done.eq(Mux(known, before == 1, before == awaited) & (~unknown | (stated != 0))),
         ]  # fmt: skip
 
         # ---- the oldest result of the reducer
         result, arrived = reducer.result, reducer.valid
         back = reducer.result_place.at
         rides, meets = Signal(), Signal()  # it meets the summand; the value that is held
-        at_end = Signal()  # it is its gather's
+        at_end = Signal()  # it is its gather's, for which no summand comes any more
         blocked, settles = Signal(), Signal()
         m.d.comb += [
-            rides.eq(arrived & opened & (back == here) & acts),
+            rides.eq(arrived & mine.bit_select(back, 1) & acts & hit),
             meets.eq(arrived & ~rides & holds.bit_select(back, 1)),
-            at_end.eq(arrived & ~rides & ~meets & final.bit_select(back, 1) & (under_way[back] == 1)),
+            at_end.eq(arrived & ~holds.bit_select(back, 1) & final.bit_select(back, 1) & (under_way[back] == 1)),
         ]
 
         # ---- what enters the reducer: a pair with the summand, one with the result, or one that has waited
@@ -171,22 +185,24 @@ class Gathers(wiring.Component):
             with m.If(~live[n]):
                 m.d.comb += free_place.eq(n)
         place = Mux(opened, here, free_place)
-        name_of_result, name_entered = named.read_port(domain="comb"), named.read_port(domain="comb")
+        pairs = Signal()  # it leaves with the value that is held
+        name_of_result, name_of_pair = named.read_port(domain="comb"), named.read_port(domain="comb")
         name_write = named.write_port()
-        pairs = settles & meets
+        name_entered = Mux(pairs, name_of_result.data.as_value(), name_of_pair.data.as_value())
+        name_entered = data.View(names, name_entered)
         m.d.comb += [
-            blocked.eq((meets & begins & ~queue.w_rdy) | (at_end & (~self.complete.ready | completes))),
+            blocked.eq((meets & begins & ~queue.w_rdy) | (at_end & ~self.complete.ready)), pairs.eq(settles & meets),
             settles.eq(arrived & ~rides & ~blocked & ~stopped),
             reducer.take.eq(settles | rides),
             queue.w_data.eq(Cat(back, values[back], result)), queue.w_en.eq(pairs & begins),
             queue.r_en.eq(~begins & ~pairs),
-            name_of_result.addr.eq(back), name_entered.addr.eq(entered),
+            name_of_result.addr.eq(back), name_of_pair.addr.eq(waiting_pair.at),
             reducer.place.at.eq(entered), reducer.begin.eq(begins | pairs | queue.r_rdy),
-            reducer.mode.eq(Mux(begins, mode, name_entered.data.mode)),
+            reducer.mode.eq(Mux(begins, mode, name_entered.mode)),
             self.added.valid.eq(reducer.begin), self.added.left.eq(reducer.left), self.added.right.eq(reducer.right),
-            self.added.node.eq(Mux(begins, current.node, name_entered.data.node)),
-            self.added.input.eq(Mux(begins, current.input, name_entered.data.input)),
-            self.added.tag.eq(Mux(begins, current.tag, name_entered.data.tag)),
+            self.added.node.eq(Mux(begins, current.node, name_entered.node)),
+            self.added.input.eq(Mux(begins, current.input, name_entered.input)),
+            self.added.tag.eq(Mux(begins, current.tag, name_entered.tag)),
         ]  # fmt: skip
         with m.If(begins):
             m.d.comb += [entered.eq(place), reducer.left.eq(Mux(rides, result, held)), reducer.right.eq(value)]
@@ -203,7 +219,7 @@ class Gathers(wiring.Component):
         m.d.comb += [
             inplace.mode.eq(mode), inplace.left.eq(records.values[0]), inplace.right.eq(value),
             records.write_way.eq(Mux(hit, records.way, records.free_way)), records.write_key.eq(key),
-            records.write_state.left.eq(left), records.write_state.total.eq(total), records.write_state.place.eq(place),
+            records.write_state.left.eq(left), records.write_state.total.eq(total),
             finished.eq(Mux(hit, inplace.result, value)), self.summing.eq(acts),
         ]  # fmt: skip
         crowded = (reducer.active + queue.level) >= d.pending - 2
@@ -218,19 +234,21 @@ class Gathers(wiring.Component):
                 m.d.comb += [hold.eq(1), records.evict.eq(1)]
                 with m.If(records.full):
                     m.d.comb += failing.eq(Failure.FULL)
-            with m.Elif(hit & ~unknown & (stated != 0) & (stated != current.multiplicity)):
-                m.d.comb += failing.eq(Failure.COUNT)
             with m.Elif(hit & pipelined):
                 with m.If(crowded | (~opened & live.all())):
                     m.d.comb += [hold.eq(1), self.waiting.eq(1)]
                 with m.Else():
                     m.d.comb += [acts.eq(1), begins.eq(rides | holding)]
-            with m.Elif(hit & inplace.overflow):
-                m.d.comb += failing.eq(Failure.OVERFLOW)
             with m.Elif(done):
-                m.d.comb += [completes.eq(1), hold.eq(~self.complete.ready), acts.eq(self.complete.ready)]
+                goes = self.complete.ready & ~at_end  # results of the reducer first
+                m.d.comb += [completes.eq(goes), hold.eq(~goes), acts.eq(goes)]
             with m.Else():
                 m.d.comb += [acts.eq(1), writes.eq(1)]
+            # What is wrong with its number or with the sum stops the unit, but too late to keep it from this step.
+            with m.If(acts & hit & ~unknown & (stated != 0) & (stated != current.multiplicity)):
+                m.d.comb += failing.eq(Failure.COUNT)
+            with m.Elif(acts & hit & ~pipelined & inplace.overflow):
+                m.d.comb += failing.eq(Failure.OVERFLOW)
         m.d.comb += [
             records.write_state_en.eq(acts & ~done), records.write_key.valid.eq(~done),
             records.write_key_en.eq(acts & (hit == done)), records.over.eq(acts & done), self.current.eq(current),
@@ -240,17 +258,18 @@ class Gathers(wiring.Component):
         sums = acts & hit & pipelined
         one, other = Signal(size), Signal(size)  # those of the summand and of the result
         ends = Signal(size)
-        m.d.comb += [one.eq(Mux(sums, 1 << place, 0)), other.eq(Mux(settles, 1 << back, 0)),
+        m.d.comb += [one.eq(Mux(sums, Mux(opened, mine, ~live & (live + 1)), 0)), other.eq(Mux(settles, 1 << back, 0)),
                      ends.eq(Mux(at_end, other, 0))]  # fmt: skip
         m.d.comb += [home_write.addr.eq(place), home_write.data.set.eq(at_set), home_write.data.way.eq(records.way),
                      home_write.en.eq(sums), name_write.addr.eq(place), name_write.en.eq(sums),
                      name_write.data.node.eq(current.node), name_write.data.input.eq(current.input),
                      name_write.data.tag.eq(current.tag), name_write.data.mode.eq(mode)]  # fmt: skip
-        # The value of an accumulator without work goes back to the store when no other one is written there.
-        evicts, evicted = Signal(), Signal(d.accumulator_bits)
+        # The value of an accumulator without work goes back to the store when no other one may be written there.
+        evicts, evicted, may_write = Signal(), Signal(d.accumulator_bits), Signal()
+        m.d.comb += may_write.eq(working & records.ready & Mux(hit, ~pipelined, records.free))
         for n in reversed(range(size)):
-            with m.If(idle_ones[n] & ~(working & opened & (here == n))):
-                m.d.comb += [evicts.eq(~records.bringing & ~writes & ~stopped), evicted.eq(n)]
+            with m.If(idle_ones[n] & ~(working & mine[n])):
+                m.d.comb += [evicts.eq(~records.bringing & ~may_write & ~stopped), evicted.eq(n)]
         m.d.comb += [
             evicted_home.addr.eq(evicted), records.write_value.eq(writes | evicts),
             records.value_set.eq(Mux(evicts, evicted_home.data.set, at_set)),
@@ -269,6 +288,8 @@ class Gathers(wiring.Component):
                 m.d.sync += under_way[n].eq(Mux(opened, under_way[n], 0) + begins)
             with m.Elif(other[n] & ~meets):
                 m.d.sync += under_way[n].eq(under_way[n] - 1)
+            with m.If(one[n]):
+                m.d.sync += whose[n].eq(name_of(current))
             with m.If(one[n] & ~begins):
                 m.d.sync += values[n].eq(value)
             with m.Elif(other[n] & ~meets):

@@ -12,6 +12,9 @@ therefore atomic, and the order in which tokens are taken is the order of the fi
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
@@ -126,8 +129,10 @@ class Joins(wiring.Component):
         # ---- what the probe stage decides
         again = Signal()  # another probe for the same token
         next_phase = Signal(Phase)
-        next_class = Signal(d.class_bits)
-        next_tag = Signal(d.tag_bits)
+        # The record that is next: of a counted input, the shared one, the token's own, the first one at the next index. That
+        # is known late; what these are, and their sets, early.
+        choice = Signal(d.max_inputs + 3)
+        of_shared, of_own, of_onward = d.max_inputs, d.max_inputs + 1, d.max_inputs + 2
         next_place = Signal(d.tag_bits)
         next_todo = Signal(d.max_inputs)
         next_input = Signal(d.input_bits)
@@ -139,38 +144,34 @@ class Joins(wiring.Component):
         free_stage = (~working | finish) & ~stopped
         m.d.comb += [
             finish.eq(working & ~again & ~hold), next_place.eq(place), begin.eq(free_stage & waiting_valid),
-            next_todo.eq(todo), next_input.eq(input_now),
+            next_todo.eq(todo),
         ]  # fmt: skip
 
         own = Signal(d.max_inputs)
         counted_token = Signal()
         m.d.comb += [own.eq(1 << current.input), counted_token.eq((row.counted & own) != 0)]
 
-        def go(probe: dict[str, Signal]) -> list[object]:
-            return [
-                again.eq(1), next_phase.eq(probe["phase"]), next_class.eq(probe["class"]), next_tag.eq(probe["tag"]),
-                next_todo.eq(probe["todo"]), next_input.eq(probe["input"]),
-            ]  # fmt: skip
+        # Sets are known before it is: of each class at the index that is tried, and of the token itself.
+        def sets_at(node: Value, at: Value, keys: Value) -> list[Value]:
+            tags = [*(at & keys[i] for i in range(d.max_inputs)), at]
+            return [set_of((Const(n, d.class_bits), node, tag), self.shape.set_bits) for n, tag in enumerate(tags)]
+
+        sets = sets_at(current.node, place, row.keys)
+        own_class = Signal(d.class_bits)
+        m.d.comb += own_class.eq(current.input)
+        own_set = set_of((own_class, current.node, current.tag), self.shape.set_bits)
 
         # ---- what may come next into the stage
         fresh = node_read.data
         fresh_own = Signal(d.max_inputs)
         m.d.comb += fresh_own.eq(1 << waiting.input)
-        start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input)
+        fresh_sets = sets_at(waiting.node, waiting.tag, fresh.keys)
+        start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input, fresh_sets)
         everywhere: Value = waiting.tag
         for i in range(d.max_inputs):
             everywhere = everywhere & fresh.keys[i]
         fresh_row = row_of(waiting.node, everywhere, d)
-        probe = Signal(key_layout(d))
-        chosen = (
-            Mux(again, next_class, start["class"])[: d.class_bits],
-            Mux(again, current.node, waiting.node),
-            Mux(again, next_tag, start["tag"]),
-        )
-        home = Signal(self.shape.set_bits)
-        m.d.comb += [
-            probe.as_value().eq(Cat(Const(1, 1), *chosen)), home.eq(set_of(chosen, self.shape.set_bits) & self.mask)
-        ]  # fmt: skip
+        probe, home = Signal(key_layout(d)), Signal(self.shape.set_bits)
         with m.If(working & (hold | stopped)):
             m.d.comb += records.address.eq(at_set)
         with m.Elif(~working & ~waiting_valid):
@@ -197,7 +198,25 @@ class Joins(wiring.Component):
 
         # ---- one more field value for a token with open fields
         onward, last = next_index(m, d, walk, place)
-        further = first_probe(m, d, row, own, onward, "further", current.input)
+        further_sets = sets_at(current.node, onward, row.keys)
+        further = first_probe(m, d, row, own, onward, "further", current.input, further_sets)
+
+        # ---- the next record, of the same token or of the next one
+        counted = [(Const(i, d.class_bits), place & row.keys[i], sets[i]) for i in range(d.max_inputs)]
+        shared_one = (Const(d.max_inputs, d.class_bits), place, sets[d.max_inputs])
+        own_one, further_one, start_one = (own_class, current.tag, own_set), *(
+            (one["class"], one["tag"], one["set"]) for one in (further, start)
+        )
+        chosen = [
+            reduce(or_, [Mux(bit, candidate, 0) for bit, candidate in zip([*choice, ~again], candidates, strict=True)])
+            for candidates in zip(*counted, shared_one, own_one, further_one, start_one, strict=True)
+        ]
+        m.d.comb += [
+            probe.valid.eq(1), probe["class"].eq(chosen[0]), probe.node.eq(Mux(again, current.node, waiting.node)),
+            probe.tag.eq(chosen[1]), home.eq(chosen[2] & self.mask),
+        ]  # fmt: skip
+        inputs = [*range(d.max_inputs), input_now, input_now, further["input"]]
+        m.d.comb += next_input.eq(reduce(or_, [Mux(bit, one, 0) for bit, one in zip(choice, inputs, strict=True)]))
 
         hopeless = Signal()  # another input of the node has no token at all
         needed = Cat(row.counted & ~own, ((row.plain & ~own) != 0) & ~joined)
@@ -211,19 +230,15 @@ class Joins(wiring.Component):
             """After an index has been tried: the next one, or store what is left, or be done."""
             with m.If(left_after != 0):
                 with m.If(last | hopeless):
-                    m.d.comb += [
-                        again.eq(1), next_phase.eq(Phase.OWN), next_class.eq(current.input), next_tag.eq(current.tag)
-                    ]
+                    m.d.comb += [again.eq(1), next_phase.eq(Phase.OWN), choice.eq(1 << of_own)]
                 with m.Else():
-                    m.d.comb += [*go(further), next_place.eq(onward)]
+                    m.d.comb += [again.eq(1), next_phase.eq(further["phase"]), choice.eq(1 << of_onward),
+                                 next_todo.eq(further["todo"]), next_place.eq(onward)]  # fmt: skip
 
         def commit_next(pending: Value) -> None:
             """Write back the records that a firing has used, or go on if there are none."""
             with m.If(pending != 0):
-                m.d.comb += [again.eq(1), next_phase.eq(Phase.COMMIT), next_class.eq(d.max_inputs), next_tag.eq(place)]
-                for i in reversed(range(d.max_inputs)):
-                    with m.If(pending[i]):
-                        m.d.comb += [next_class.eq(i), next_input.eq(i), next_tag.eq(place & row.keys[i])]
+                m.d.comb += [again.eq(1), next_phase.eq(Phase.COMMIT), choice.eq(pending & (~pending + 1))]
             with m.Elif(counted_token):
                 walk_on()
 
@@ -236,22 +251,21 @@ class Joins(wiring.Component):
 
         def probe_counted(these: Value) -> None:
             """The record of the first of some counted inputs is next."""
-            m.d.comb += [again.eq(1), next_phase.eq(Phase.COUNTED)]
-            for i in reversed(range(d.max_inputs)):
-                with m.If(these[i]):
-                    m.d.comb += [
-                        next_class.eq(i), next_input.eq(i), next_tag.eq(place & row.keys[i]),
-                        next_todo.eq(these & ~(1 << i)),
-                    ]  # fmt: skip
+            lowest = these & (~these + 1)
+            m.d.comb += [again.eq(1), next_phase.eq(Phase.COUNTED), choice.eq(lowest), next_todo.eq(these & ~lowest)]
 
         found, state = records.hit, records.state
+        write_key_en, write_state_en, write_value = Signal(), Signal(), Signal.like(records.write_value)
         m.d.comb += [
             records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & (phase != Phase.FIRE) & ~stopped),
             *handed_on(self, records),
             records.write_way.eq(Mux(found, records.way, records.free_way)),
             records.value_set.eq(at_set), records.value_way.eq(records.write_way),
             records.write_key.eq(key), records.write_state.eq(state), records.write_values.eq(records.values),
-            self.activation.valid.eq(fire),
+            self.activation.valid.eq(fire & records.ready),
+            records.write_key_en.eq(write_key_en & records.ready),
+            records.write_state_en.eq(write_state_en & records.ready),
+            records.write_value.eq(Mux(records.ready, write_value, 0)),
             self.activation.payload.node.eq(current.node),
             self.activation.payload.tag.eq(place),
             self.activation.payload["values"].eq(fired_values),
@@ -259,21 +273,25 @@ class Joins(wiring.Component):
         ]  # fmt: skip
 
         def free_record() -> None:
-            m.d.comb += [records.write_key_en.eq(1), records.write_key.valid.eq(0)]
+            m.d.comb += [write_key_en.eq(1), records.write_key.valid.eq(0)]
+
+        def note(*statements: object) -> None:
+            """What is remembered of a probe, once it is known what there is."""
+            with m.If(records.ready):
+                m.d.sync += statements
 
         def allocate() -> None:
             """Take a free way for the key; there must be no hit."""
             with m.If(records.free):
-                m.d.comb += [records.write_key_en.eq(1), records.write_state_en.eq(1), records.write_value.eq(~0)]
+                m.d.comb += [write_key_en.eq(1), write_state_en.eq(1), write_value.eq(~0)]
             with m.Else():
                 m.d.comb += [hold.eq(1), records.evict.eq(1)]
                 with m.If(records.full):
                     m.d.comb += failing.eq(Failure.FULL)
 
-        with m.If(working & ~records.ready):
-            m.d.comb += hold.eq(1)
-        with m.If(working & ~stopped & records.ready):
-            m.d.comb += self.probing.eq(phase != Phase.FIRE)
+        # All of this is as if it were known by now what there is; if it is not, the cycle is held, and nothing written.
+        with m.If(working & ~stopped):
+            m.d.comb += self.probing.eq((phase != Phase.FIRE) & records.ready)
             with m.Switch(phase):
                 with m.Case(Phase.FIRE):
                     with m.If((row.plain | row.counted) & own == 0):
@@ -291,26 +309,24 @@ class Joins(wiring.Component):
                         for i in range(d.max_inputs):
                             m.d.comb += fired_values[i].eq(Mux(input_now == i, records.values[0], values[i]))
                         with m.If(attempt_fire()):
-                            m.d.comb += [records.write_state_en.eq(1), records.write_state.left.eq(after)]
-                            with m.If(after == 0):
+                            m.d.comb += [write_state_en.eq(1), records.write_state.left.eq(after)]
+                            with m.If(state.left == 1):
                                 free_record()
                             commit_next(saved_valid)
                     with m.Elif(found):
                         for i in range(d.max_inputs):
                             with m.If(input_now == i):
-                                m.d.sync += [values[i].eq(records.values[0]), saved_valid[i].eq(1)]
-                        m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), next_class.eq(d.max_inputs),
-                                     next_tag.eq(place)]  # fmt: skip
+                                note(values[i].eq(records.values[0]), saved_valid[i].eq(1))
+                        m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), choice.eq(1 << of_shared)]
                         with m.If(todo != 0):
                             probe_counted(todo)
                     with m.Else():
-                        m.d.sync += saved_valid.eq(0)
+                        note(saved_valid.eq(0))
                         with m.If(counted_token):
                             walk_on()
                         with m.Elif(~joined):
-                            m.d.sync += missed.eq(1)
-                            m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), next_class.eq(d.max_inputs),
-                                         next_tag.eq(place)]  # fmt: skip
+                            note(missed.eq(1))
+                            m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), choice.eq(1 << of_shared)]
 
                 with m.Case(Phase.SHARED):
                     mine = Signal(d.max_inputs)
@@ -318,7 +334,8 @@ class Joins(wiring.Component):
                     present = Signal(d.max_inputs)
                     m.d.comb += present.eq(Mux(found, state.present, 0))
                     whole = Signal()
-                    m.d.comb += [whole.eq(((present | mine) == row.plain) & ~missed), self.walking.eq(counted_token)]
+                    m.d.comb += [whole.eq(((present | mine) == row.plain) & ~missed),
+                                 self.walking.eq(counted_token & records.ready)]  # fmt: skip
                     # A plain token with plain partners comes here first: they, and it, wait for the counted ones here.
                     partners = Signal(d.max_inputs)
                     m.d.comb += partners.eq(Mux(counted_token | (mine == row.plain), 0, row.counted))
@@ -334,7 +351,7 @@ class Joins(wiring.Component):
                                 free_record()
                             commit_next(saved_valid)
                     with m.Elif(counted_token):
-                        m.d.sync += saved_valid.eq(0)
+                        note(saved_valid.eq(0))
                         walk_on()
                     with m.Else():
                         m.d.comb += [records.write_state.present.eq(present | mine), records.write_state.left.eq(1)]
@@ -342,26 +359,26 @@ class Joins(wiring.Component):
                             with m.If(mine[i]):
                                 m.d.comb += records.write_values[i].eq(current.value)
                         with m.If(found):
-                            m.d.comb += [records.write_state_en.eq(1), records.write_value.eq(mine)]
+                            m.d.comb += [write_state_en.eq(1), write_value.eq(mine)]
                         with m.Else():
                             allocate()
                         with m.If(found & whole & ~hopeless):
                             probe_counted(partners)
-                            m.d.sync += [joined.eq(1), saved_valid[d.max_inputs].eq(1)]
+                            note(joined.eq(1), saved_valid[d.max_inputs].eq(1))
                             for i in range(d.max_inputs):
                                 with m.If(present[i]):
-                                    m.d.sync += values[i].eq(records.values[i])
+                                    note(values[i].eq(records.values[i]))
 
                 with m.Case(Phase.COMMIT):
                     after = Signal(d.multiplicity_bits, name="after_commit")
                     m.d.comb += [after.eq(used_once(state.left, d)), records.write_state.left.eq(after),
-                                 records.write_state_en.eq(1)]  # fmt: skip
-                    with m.If(after == 0):
+                                 write_state_en.eq(1)]  # fmt: skip
+                    with m.If(state.left == 1):
                         free_record()
                     lowest = saved_valid & (~saved_valid + 1)
                     rest = Signal(d.max_inputs + 1)
                     m.d.comb += rest.eq(saved_valid & ~lowest)
-                    m.d.sync += saved_valid.eq(rest)
+                    note(saved_valid.eq(rest))
                     commit_next(rest)
 
                 with m.Case(Phase.OWN):
@@ -374,9 +391,11 @@ class Joins(wiring.Component):
                     with m.Else():
                         allocate()
 
+        with m.If(working & ~records.ready):
+            m.d.comb += hold.eq(1)
         with m.If(records.corrupt):
             m.d.comb += failing.eq(Failure.PARITY)
-        with m.If((failing != Failure.NONE) & ~stopped):
+        with m.If((failing != Failure.NONE) & ~stopped & (records.ready | records.corrupt)):
             m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
         m.d.comb += [
 

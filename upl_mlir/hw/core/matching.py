@@ -20,7 +20,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from upl_mlir.hw.core.front import Front
+from upl_mlir.hw.core.front import Front, summand_layout
 from upl_mlir.hw.core.gathers import Gathers
 from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.joins import Joins
@@ -37,6 +37,7 @@ from upl_mlir.hw.core.layouts import (
     walk_layout,
 )
 from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.slices import Skid
 from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.core.store import gather_shape
 
@@ -116,8 +117,11 @@ class Matching(wiring.Component):
         m.submodules.front = front = Front(d)
         m.submodules.joins = joins = Joins(d)
         m.submodules.gathers = gathers = Gathers(d, Records(d, gather_shape(d)))
+        # The pipes know late in a cycle whether they take a token: the front is told a cycle later.
+        m.submodules.joined = joined = Skid(token_layout(d))
+        m.submodules.summands = summands = Skid(summand_layout(d))
         stopped = Signal()
-        summand, given = front.summand, gathers.summand
+        summand, given = summands.target, gathers.summand
         found = given.payload
         home = set_of((found.key["class"], found.key.node, found.key.tag), gathers.shape.set_bits)
         m.d.comb += [
@@ -134,7 +138,9 @@ class Matching(wiring.Component):
             found.key.tag.eq(found.token.tag), found.set.eq(home & self.limits.gather_mask),
         ]  # fmt: skip
         wiring.connect(m, gathers.complete, front.complete)
-        wiring.connect(m, front.joined, joins.token)
+        wiring.connect(m, front.summand, summands.source)
+        wiring.connect(m, front.joined, joined.source)
+        wiring.connect(m, joined.target, joins.token)
         wiring.connect(m, joins.activation, front.fired)
         wiring.connect(m, wiring.flipped(self.token), front.token)
         wiring.connect(m, front.activation, wiring.flipped(self.activation))
@@ -167,7 +173,7 @@ class Matching(wiring.Component):
             self.waiting_backing.eq(joins.detouring | gathers.detouring),
             self.used.eq(joins.used + gathers.used), self.spilled.eq(joins.spilled + gathers.spilled),
         ]  # fmt: skip
-        idle = joins.idle & gathers.idle & front.idle
+        idle = joins.idle & gathers.idle & front.idle & ~joined.target.valid & ~summands.target.valid
         if d.stages:
             m.submodules.stages = stages = Stages(d)
             m.d.comb += [

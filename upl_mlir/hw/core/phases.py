@@ -36,9 +36,9 @@ def used_once(multiplicity: Value, d: Dimensions) -> Value:
 
 
 def first_probe(
-    m: Module, d: Dimensions, of: Value, own_bit: Value, at: Value, names: str, input_number: Value
+    m: Module, d: Dimensions, of: Value, own_bit: Value, at: Value, names: str, input_number: Value, sets: list[Value]
 ) -> dict[str, Signal]:
-    """The first probe for a token that is joined at an index."""
+    """The first probe for a token that is joined at an index. `sets`: that of each class of records at this index."""
     others = Signal(d.max_inputs, name=f"{names}_others")
     shared, first = Signal(name=f"{names}_shared"), Signal(name=f"{names}_first")
     m.d.comb += [
@@ -52,14 +52,15 @@ def first_probe(
         "tag": Signal(d.tag_bits, name=f"{names}_tag"),
         "todo": Signal(d.max_inputs, name=f"{names}_todo"),
         "input": Signal(d.input_bits, name=f"{names}_input"),
+        "set": Signal(len(sets[0]), name=f"{names}_set"),
     }
     m.d.comb += [out["phase"].eq(Mux(shared, Phase.SHARED, Phase.FIRE)), out["class"].eq(d.max_inputs),
-                 out["tag"].eq(at), out["input"].eq(input_number)]  # fmt: skip
+                 out["tag"].eq(at), out["input"].eq(input_number), out["set"].eq(sets[d.max_inputs])]  # fmt: skip
     for i in reversed(range(d.max_inputs)):
         with m.If(others[i] & ~first):
             m.d.comb += [
                 out["phase"].eq(Phase.COUNTED), out["class"].eq(i), out["input"].eq(i),
-                out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)),
+                out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)), out["set"].eq(sets[i]),
             ]  # fmt: skip
     return out
 

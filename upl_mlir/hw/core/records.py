@@ -120,8 +120,9 @@ class Records(wiring.Component):
 
     address (in): the set that is looked at in the next cycle; as long as ready (out) is 0 it must be `at` (in), the set
     that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the next cycle on it
-    is another one. ready (out): it is known whether there is one (hit, way, state, values: out) and whether there is room
-    in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full (out): there is none.
+    is another one. ready (out): it is known whether there is one (hit, way, state, values: out; else 0), and whether
+    there is room in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full (out): none
+    can be made.
     still (in): records may be moved now. early (out), over (in): of stores where keys take turns at a place.
     write_* (in): as in `Store`, into the set `at`, values into `value_set`; only when ready.
     look_way, look_spilled (in): when nothing is wanted, the way, or the record of the backing memory if it is not 0, to look

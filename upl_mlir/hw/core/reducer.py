@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.layouts import MODE_BITS, VALUE_BITS, Dimensions, Mode
@@ -52,16 +52,21 @@ class Reducer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Adder, multiplier and integer product side by side, of one latency."""
+        """Adder, multiplier and integer product side by side, of one latency, behind registers: who begins an operation has
+        decided that late in the cycle. Results are few, and read at once: so they wait in LUTs."""
         d = self.d
         m = Module()
+        begun, left, right = Signal(), Signal(VALUE_BITS), Signal(VALUE_BITS)
+        begun_mode, begun_place = Signal(MODE_BITS), Signal(self.place_layout)
+        m.d.sync += [begun.eq(self.begin), left.eq(self.left), right.eq(self.right), begun_mode.eq(self.mode),
+                     begun_place.eq(self.place)]  # fmt: skip
         place_bits = self.place_layout.size
         passed = 1 + MODE_BITS + place_bits
         m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed)
         m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
-        m.submodules.results = results = SyncFIFOBuffered(width=VALUE_BITS + place_bits + 1, depth=d.pending)
+        m.submodules.results = results = SyncFIFO(width=VALUE_BITS + place_bits + 1, depth=d.pending)
         product = Signal(signed(2 * VALUE_BITS))
-        m.d.comb += product.eq(self.left.as_signed() * self.right.as_signed())
+        m.d.comb += product.eq(left.as_signed() * right.as_signed())
         line: Signal | None = None
         for n in range(d.pass_cycles):
             register = Signal(VALUE_BITS + 1, name=f"product{n}")
@@ -70,11 +75,11 @@ class Reducer(wiring.Component):
             line = register
         assert line is not None
         m.d.comb += [
-            adder.a.eq(self.left),
-            adder.b.eq(self.right),
-            multiplier.a.eq(self.left),
-            multiplier.b.eq(self.right),
-            adder.pass_in.eq(Cat(self.begin, self.mode, self.place)),
+            adder.a.eq(left),
+            adder.b.eq(right),
+            multiplier.a.eq(left),
+            multiplier.b.eq(right),
+            adder.pass_in.eq(Cat(begun, begun_mode, begun_place)),
         ]
         mode, place = adder.pass_out[1 : 1 + MODE_BITS], adder.pass_out[1 + MODE_BITS :]
         integer = mode == Mode.MUL_I32

@@ -213,7 +213,7 @@ class SendEngine(wiring.Component):
             self.token.payload.tag.eq(tag),
             self.token.payload.multiplicity.eq(Mux(counted, times, now.multiplicity)),
             self.token.payload.value.eq(operand_value(now.value, "value")),
-            leaves.eq(gathering & (~goes | self.token.ready | (self.failure != Failure.NONE))),
+            leaves.eq(gathering & (~goes | self.token.ready)),
             self.finished.eq(Mux(leaves & final, 1 << request.context, 0)),
             self.ended.eq(Mux(leaves & final & request.last, 1 << request.context, 0)),
         ]

@@ -52,9 +52,8 @@ def join_shape(d: Dimensions) -> Shape:
 
 
 def gather_shape(d: Dimensions) -> Shape:
-    """Records of open gathers: the summands yet to come (`left`), their number if it is known (`total`, else 0), and the
-    place among the accumulators where the value is if it is not here."""
-    state = {"left": d.multiplicity_bits, "total": d.multiplicity_bits, "place": d.accumulator_bits}
+    """Records of open gathers: the summands yet to come (`left`), and their number if it is known (`total`, else 0)."""
+    state = {"left": d.multiplicity_bits, "total": d.multiplicity_bits}
     return Shape(d.gather_sets or d.sets, data.StructLayout(state), 1)
 
 

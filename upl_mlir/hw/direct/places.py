@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
@@ -57,14 +57,13 @@ class Places(wiring.Component):
             timely.eq(~self.key.moves | (found.generation == self.key.generation)),
             states.address.eq(self.address), values.address.eq(self.address),
             self.ready.eq(1), self.early.eq(~timely), self.hit.eq(found.valid & timely), self.free.eq(~found.valid),
-            self.state.left.eq(found.left), self.state.total.eq(found.total), self.state.place.eq(found.place),
+            self.state.left.eq(Mux(self.hit, found.left, 0)), self.state.total.eq(Mux(self.hit, found.total, 0)),
             self.values[0].eq(values.found), self.looked.eq(found),
             self.corrupt.eq((states.corrupt | values.corrupt) & self.wanted),
             # A gather that is over leaves its place to the next generation, even if it has never waited there.
             states.writes.eq(self.write_state_en | self.over), states.place.eq(self.at),
             written.valid.eq(~self.over), written.generation.eq(found.generation + self.over),
             written.left.eq(self.write_state.left), written.total.eq(self.write_state.total),
-            written.place.eq(self.write_state.place),
             values.writes.eq(self.write_value), values.place.eq(self.value_set), values.written.eq(self.write_values[0]),
         ]  # fmt: skip
         with m.If(self.write_key_en & self.write_key.valid):
