@@ -71,6 +71,18 @@ def test_gradients_of_all_shapes(real: str, threads: int) -> None:
             np.testing.assert_allclose(found[name], value, rtol=0, atol=tolerance * scale, err_msg=f"{name} {sizes}")
 
 
+def test_kernels_that_count_channels_backwards() -> None:
+    """Their places fall where those of the images rise."""
+    text = PROGRAM.read_text(encoding="utf-8")
+    backwards = text.replace("Mul.x<b,*,f,", "Mul.x<b,*,c-1-f,")
+    assert backwards != text
+    given = data((1, 16, 9, 6))
+    expected = exact(given["X"], given["W"][:, ::-1], given["d_R"])["d_X"]
+    program = upl.vjp(upl.load(backwards), of="R", wrt=["X"])
+    found = upl.compile(program, engine="native")(**given)["d_X"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
 PLACES = [
     ("W", (0, 0, 0, 0)),
     ("W", (-1, -1, 1, 2)),

@@ -167,6 +167,7 @@ def test_a_refuted_program_does_not_run() -> None:
     ("text", "given", "words"),
     [
         (ADD, {"A": 2**63 - 1, "B": 1}, "integer overflow"),
+        (ADD.replace("a+b", "a floordiv b"), {"A": -(2**63), "B": -1}, "integer overflow"),
         (ADD.replace("a+b", "a mod b"), {"A": 1, "B": 0}, "division by zero"),
         (ADD.replace("a+b", "int(exp(a))"), {"A": 100, "B": 0}, "no 64-bit integer value"),
     ],

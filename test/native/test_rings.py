@@ -49,7 +49,15 @@ node A<t,i> in 0<=t<=2*T, 0<=i<n {
   if t==2*T: x -> R<i>
 }
 """
-CIRCLES = {"a spiral": SPIRAL}
+ENTERED = """program entered
+param n >= 1
+param T >= 1
+input X<i> in 0<=i<n { -> B.x<0,i> }
+output R<i>
+node B<t,i> in 0<=t<=T, 0<=i<n { in x; 2.0*x -> A.x<t,i> }
+node A<t,i> in 0<=t<=T, 0<=i<n { in x; if t<T: x -> B.x<t+1,i>; if t==T: x -> R }
+"""
+CIRCLES = {"a spiral": SPIRAL, "entered before the node it is left at": ENTERED}
 for name, texts in PLACES.items():
     CIRCLES[name] = LAYERS
     for blank, text in zip(("PLACE", "FIELDS", "DOMAIN", "BACK"), texts, strict=True):

@@ -14,6 +14,7 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.native.backend import compile_module
 from upl_mlir.passes.loops.checkpoints import SEGMENT
+from upl_mlir.passes.loops.show import schedule_lines
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
 from upl_mlir.passes.loops.wavefront import power_of_two
 from upl_mlir.passes.lower_to_loops import lower_to_loops
@@ -317,6 +318,12 @@ def test_layers_of_known_sizes_are_written_out() -> None:
     found = plan(upl.load(EXAMPLES / "training.upl").expanded())
     bounds = [e for t in subtrees(found.tree) if isinstance(t, Loop) for e in (*t.lows, *t.highs)]
     assert bounds and not any("N[" in str(e) for e in bounds)
+
+
+def test_the_bounds_of_loops_are_shown() -> None:
+    text = "program p\nparam n >= 1\nparam m >= 1\ninput X<i> in 0<=i<n, i<m { -> A.x }\noutput R<i>\n"
+    found = plan(upl.load(text + "node A<i> { in x; 2.0*x -> R }\n").infer_domains())
+    assert schedule_lines(found.tree, found.arrays) == ["parallel for L1 in 0..min(m-1, n-1)", "  R<L1> = (2 * X<L1>)"]
 
 
 def test_one_compilation_serves_calls_of_all_kinds() -> None:

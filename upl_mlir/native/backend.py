@@ -58,7 +58,7 @@ class Kernel:
     @property
     def asm(self) -> str:
         """The machine code as assembly text."""
-        return target.assembly(self.emitted.ir, self.machine)
+        return target.assembly(self.emitted.ir, self.machine, _effort(self.emitted))
 
     @property
     def call_path(self) -> str:
@@ -82,6 +82,11 @@ class Kernel:
         """
         assert all(not a.rank for a in self.arguments), "for functions of scalars"
         return call.scalar_call(self._target(), call.extension(), fail)
+
+
+def _effort(emitted: EmittedModule) -> target.Effort:
+    """How hard LLVM works on a program."""
+    return target.Effort.USUAL if emitted.shared else target.Effort.FULL
 
 
 _in_memory: weakref.WeakValueDictionary[str, target.Loaded] = weakref.WeakValueDictionary()
@@ -180,5 +185,5 @@ def compile_emitted(
     """Machine code of LLVM IR; `start` is when the work on it began, for `Kernel.compile_seconds`."""
     start = time.perf_counter() if start is None else start
     needs = [_shared(name, f, machine) for name, f in emitted.shared]
-    loaded, cached = _load([(emitted.ir, target.Effort.FULL)], machine, ENTRY, needs, cache=cache)
+    loaded, cached = _load([(emitted.ir, _effort(emitted))], machine, ENTRY, needs, cache=cache)
     return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

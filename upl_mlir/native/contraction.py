@@ -29,6 +29,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from upl_mlir.native.affine import linear
+from upl_mlir.native.borders import Border, border_of
 from upl_mlir.native.emit import Emitter
 from upl_mlir.native.gemm import Panels
 from upl_mlir.native.tables import MAX_DIMS
@@ -44,6 +45,8 @@ PACKED_PRODUCTS = 1_500
 """From so many products on, packing is better than plain loops."""
 MANY_PRODUCTS = 40_000
 """From so many products on, packing is better than the ways of `thin.py` too."""
+MANY_MORE = 400_000
+"""The same where B stays in the first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Nest:
     summed: tuple[bool, ...]
     operands: tuple[Operand, ...]
     block: Block
+    border: Border | None = None
+    """What is known of zeros."""
 
 
 def nest_of(e: Emitter, op: GenericOp) -> Nest:
@@ -94,7 +99,7 @@ def nest_of(e: Emitter, op: GenericOp) -> Nest:
         operands.append(Operand(view, tuple(strides), start, tuple(together)))
     assert None not in sizes, "the verifier wants an operand for each dimension that has it as an index of its own"
     summed = tuple(kind.data == IteratorType.REDUCTION for kind in op.iterator_types)
-    return Nest(tuple(cast(list[str], sizes)), summed, tuple(operands), op.body.block)
+    return Nest(tuple(cast(list[str], sizes)), summed, tuple(operands), op.body.block, border_of(e, op, summed))
 
 
 def filled_before(op: Operation | None) -> FillOp | None:

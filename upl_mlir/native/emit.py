@@ -56,18 +56,19 @@ class Library:
             self.functions.setdefault(key, body)
         return full
 
-    def independent(self, *, masked: bool) -> tuple[str, str]:
-        """Metadata for a loop whose iterations touch no common memory: for its accesses, and for its jump back."""
+    def independent(self, more: str) -> tuple[str, str]:
+        """Metadata for a loop whose iterations touch no common memory: for accesses, and (with `more`) for its jump back."""
         group = len(self.metadata)
-        more = f", {tails.METADATA}" if masked else ""
         loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}{more}}}'
         self.metadata += [f"!{group} = distinct !{{}}", loop]
         return f", !llvm.access.group !{group}", f", !llvm.loop !{group + 1}"
 
-    def masked(self) -> str:
-        """Metadata for the jump back of a loop without iterations left over."""
+    def known(self, parts: str) -> str:
+        """Metadata for the jump back of a loop, of which there is more to say; nothing where there is not."""
+        if not parts:
+            return ""
         at = len(self.metadata)
-        self.metadata.append(f"!{at} = distinct !{{!{at}, {tails.METADATA}}}")
+        self.metadata.append(f"!{at} = distinct !{{!{at}{parts}}}")
         return f", !llvm.loop !{at}"
 
     def rare(self) -> str:
@@ -184,7 +185,7 @@ def _for(e: Emitter, op: scf.ForOp) -> None:
     after = e.texts(e.body(op.body.block))
     following = c.let(f"add nsw i64 {counter.name}, {step}", "iv")
     last = c.block
-    c.do(f"br label %{header}{e.library.masked() if not e.ordered and tails.masked(op) else ''}")
+    c.do(f"br label %{header}{e.library.known('' if e.ordered else tails.metadata(op))}")
     counter.close((lower, before), (following, last))
     for phi, start, again in zip(phis, first, after, strict=True):
         phi.close((start, before), (again, last))
@@ -273,7 +274,7 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
         with e.code.loop(lower, upper, step) as iv:
             yield iv
         return
-    e.code.access, note = e.library.independent(masked=not e.ordered and tails.masked(op))
+    e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))
     with e.code.loop(lower, upper, step, note=note) as iv:
         yield iv
     e.code.access = ""

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from upl_mlir.native.tables import GLUE, SLACK, consecutive, entry, function, group_size, runs
+from upl_mlir.native.tables import (
+    BORDER_WORDS,
+    GLUE,
+    GROUP_WORDS,
+    SLACK,
+    consecutive,
+    entry,
+    function,
+    group_size,
+    runs,
+)
 from upl_mlir.native.text import Code
 from upl_mlir.native.tiles import TileFormat, accumulate, first_lanes, splat
 
@@ -136,6 +146,7 @@ def product(f: TileFormat) -> str:
     longest = c.let(f"select i1 {packs}, i64 {KC}, i64 {longest}")
     blocks = c.most(c.let(f"udiv i64 {c.add(k_all, c.sub(longest, '1'))}, {longest}"), "1")
     even = c.most(c.let(f"udiv i64 {c.add(k_all, c.sub(blocks, '1'))}, {blocks}"), "1")
+    zeros = _zeros(c, c.let(f"and i1 {c.let('icmp eq i64 %anew, 1')}, {c.let(f'icmp eq i64 {blocks}, 1')}"))
 
     def fill(group: str, start: str, count: str, first: str, second: str) -> None:
         tables = f"ptr {part[first]}, ptr {part[second]}"
@@ -162,7 +173,7 @@ def product(f: TileFormat) -> str:
                 with c.when(packing, "packa"):
                     c.do(f"call void @upl.pack{rows}.{f.name}(ptr %a, ptr {part['am']}, ptr {part['ak']}, i64 {mb}, "
                          f"i64 {kb}, ptr {part['a']})")  # fmt: skip
-                _tiles(c, f, part, way, (mb, nb, kb), anew)
+                _tiles(c, f, part, way, (mb, nb, kb), anew, replace(zeros, row=ic))
     params = ("ptr noalias %m, ptr noalias %n, ptr noalias %k, ptr noalias %a, ptr noalias %b, ptr noalias %c, "
               "ptr noalias %scratch, i64 %m0, i64 %m1, i64 %n0, i64 %n1, i64 %anew, i64 %repeated")  # fmt: skip
     return function(f"upl.gemm.{f.name}", params, c, GLUE)
@@ -175,6 +186,48 @@ class _Way:
     stepped: str
     packed: str
     step: str
+
+
+@dataclass(frozen=True)
+class _Zeros:
+    """The words of `BORDER_WORDS`; `row` is where a block begins along m."""
+
+    run: str
+    each: str
+    size: str
+    slope: str
+    first: str
+    behind: str
+    last: str
+    row: str = "0"
+
+    def part(self, c: Code, at: str, rows: str, products: str) -> tuple[str, str, str]:
+        """For the rows of a block from `at` on: the end of those (of `rows`) that meet the same products, and which these
+        are (of `products`), the first and how many.  Rows that meet none are given all."""
+        d = c.let(f"udiv i64 {c.add(self.row, at)}, {self.run}")
+        moved = c.mul(self.slope, d)
+        first = c.most(c.add(moved, self.first), "0")
+        behind = c.least(c.add(moved, self.behind), self.size)
+        some, all_ = c.let(f"icmp slt i64 {first}, {behind}"), c.let(f"icmp eq i64 {c.sub(behind, first)}, {self.size}")
+        same = c.let(f"select i1 {all_}, i64 {c.most(self.last, d)}, i64 {d}")
+        end = c.least(c.sub(c.mul(c.add(same, "1"), self.run), self.row), rows)
+        first = c.mul(c.let(f"select i1 {some}, i64 {first}, i64 0"), self.each)
+        behind = c.least(c.mul(c.let(f"select i1 {some}, i64 {behind}, i64 {self.size}"), self.each), products)
+        return end, first, c.sub(behind, first)
+
+
+def _zeros(c: Code, once: str) -> _Zeros:
+    """What the description says; where it says nothing, all rows meet all products.
+
+    So they do unless a sum is made at `once`: the last tile of alike rows may begin the ones behind it, but not add to them.
+    """
+    words = [entry(c, "%k", str(GROUP_WORDS + i)) for i in range(BORDER_WORDS)]
+    known = c.let(f"and i1 {once}, {c.let(f'icmp ne i64 {words[0]}, 0')}")
+    many = str(1 << 40)
+    return _Zeros(*(
+        c.let(f"select i1 {known}, i64 {word}, i64 {all_}")
+        for word, all_ in zip(words, (many, many, "1", "0", "0", "1", "0"), strict=True)
+    ))  # fmt: skip
 
 
 def _in_rows(c: Code, table: str, count: str) -> str:
@@ -197,8 +250,13 @@ def _pad(c: Code, table: str, count: str, width: int) -> None:
         c.do(f"store i64 {first}, ptr {c.at(table, c.add(count, i), 'i64')}")
 
 
-def _tiles(c: Code, f: TileFormat, part: dict[str, str], way: _Way, block: tuple[str, str, str], anew: str) -> None:
-    """The loops over the tiles of a block, of extents m, n and k; `anew` is 1 for the first one along k of a new sum."""
+def _tiles(
+    c: Code, f: TileFormat, part: dict[str, str], way: _Way, block: tuple[str, str, str], anew: str, zeros: _Zeros
+) -> None:
+    """The loops over the tiles of a block, of extents m, n and k; `anew` is 1 for the first one along k of a new sum.
+
+    What is summed by tables leaves products with zeros out, for which rows are taken together that have the same ones.
+    """
     mb, nb, kb = block
     rows, width = f.tile[0], f.tile[1] * f.lanes
     added = c.let(f"icmp eq i64 {anew}, 0")
@@ -216,8 +274,18 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], way: _Way, block: tuple
         moved = f"ptr %c, ptr {part['cm']}, ptr {cn}, i64 {mb}, i64 {nr}, ptr {part['own']}, ptr {part['spare']}"
         with c.when(c.let(f"and i1 {apart}, {added}"), "take"):
             c.do(f"call void @upl.take.{f.name}({moved})")
-        with c.loop("0", mb, high, "ir") as ir:
-            mr = c.least(c.sub(mb, ir), high)
+        header, same, moved_on = c.label("same"), c.label("alike"), c.label("moved")
+        before = c.block
+        c.jump(header)
+        c.begin(header)
+        begin = c.phi("i64", "row")
+        c.branch(c.let(f"icmp slt i64 {begin.name}, {mb}", "c"), same, moved_on)
+        c.begin(same)
+        end, first, some = zeros.part(c, begin.name, mb, kb)
+        along = c.at(part["ak"], first, "i64")
+        below = c.at(b, c.mul(first, str(width)), f.real)
+        with c.loop(begin.name, end, high, "ir") as ir:
+            mr = c.least(c.sub(end, ir), high)
             cm, am = c.at(part["cm"], ir, "i64"), c.at(part["am"], ir, "i64")
             a = c.let(f"select i1 {way.packed}, ptr {c.at(part['a'], c.mul(ir, kb), f.real)}, ptr {first_k}")
             places = c.let(f"select i1 {way.packed}, ptr {part['count']}, ptr {am}")
@@ -235,9 +303,12 @@ def _tiles(c: Code, f: TileFormat, part: dict[str, str], way: _Way, block: tuple
             given = f"{way.step}, ptr {b}, ptr {part['rows']}, i64 {nr}, i64 {kept}"
             _tile(c, f, tiles(f, listed=False), (mr, nr), f"i64 {kb}, ptr {a}, ptr {places}, i64 {given}", ran)
             c.begin(listed)
-            given = f"{part['ak']}, ptr {b}, ptr {own}, i64 {kept}"
-            _tile(c, f, tiles(f, listed=True), (mr, nr), f"i64 {kb}, ptr {a}, ptr {places}, ptr {given}", ran)
+            given = f"{along}, ptr {below}, ptr {own}, i64 {kept}"
+            _tile(c, f, tiles(f, listed=True), (mr, nr), f"i64 {some}, ptr {a}, ptr {places}, ptr {given}", ran)
             c.begin(ran)
+        begin.close(("0", before), (end, c.block))
+        c.jump(header)
+        c.begin(moved_on)
         with c.when(apart, "put"):
             c.do(f"call void @upl.put.{f.name}({moved})")
 

@@ -24,19 +24,19 @@ class Shared:
 
 
 def _gemm(f: TileFormat) -> list[tuple[str, Effort]]:
-    """Loops over blocks and packing, where nothing is to be gained; and the tiles, where all of the time goes."""
+    """The tiles, where all of the time goes, written as the machine shall run them; loops over blocks, and packing."""
     widths, tiles = (f.tile[0], f.tile[1] * f.lanes), [*gemm.tiles(f, listed=False), *gemm.tiles(f, listed=True)]
-    glue = [gemm.product(f), *(packing.pack(f, width) for width in widths), *(t.declaration(f) for t in tiles)]
-    glue += [results.move(f, name) for name in ("take", "put")]
-    glue.append(f"declare void @upl.fill.{f.name}({SHARED['fill'].params})")
-    return [("\n".join(glue), Effort.NONE), ("\n".join(gemm.tile(f, t) for t in tiles), Effort.LIGHT)]
+    parts = [gemm.product(f), *(packing.pack(f, width) for width in widths), *(gemm.tile(f, t) for t in tiles)]
+    parts += [results.move(f, name) for name in ("take", "put")]
+    parts.append(f"declare void @upl.fill.{f.name}({SHARED['fill'].params})")
+    return [("\n".join(parts), Effort.NONE)]
 
 
 SHARED: dict[str, Shared] = {
     "fill": Shared("ptr, i64, i64, ptr, ptr", lambda f: [(tables.fill_tables(f), Effort.LIGHT)]),
     "gemm": Shared(", ".join(["ptr"] * 7 + ["i64"] * 6), _gemm, ("fill",)),
-    "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64, i64", lambda f: [(thin.thin(f), Effort.LIGHT)]),
-    "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64, i64", lambda f: [(thin.dot(f), Effort.LIGHT)]),
+    "thin": Shared("i64, i64, i64, ptr, i64, ptr, ptr, ptr, ptr, i64, i64", lambda f: [(thin.thin(f), Effort.NONE)]),
+    "dot": Shared("i64, i64, ptr, i64, ptr, ptr, i64, i64", lambda f: [(thin.dot(f), Effort.NONE)]),
 }
 
 

@@ -9,6 +9,7 @@ from functools import reduce
 
 from upl_mlir.native.contraction import (
     FEW_PRODUCTS,
+    MANY_MORE,
     MANY_PRODUCTS,
     PACKED_PRODUCTS,
     THIN_K,
@@ -21,6 +22,7 @@ from upl_mlir.native.emit import Emitter
 from upl_mlir.native.gemm import Panels
 from upl_mlir.native.tables import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, SLACK
 from upl_mlir.native.text import is_number
+from upl_mlir.native.thin import LITTLE
 
 Way = tuple[str, Callable[[], None]]
 """A condition (a text, or "true") and what to write where it holds."""
@@ -126,7 +128,10 @@ def _packed(e: Emitter, p: Product) -> Way | None:
     in_place = "false" if row is None else _at_least(e, p.nest.sizes[row], wide)
     dots = "false" if along is None else _at_least(e, p.nest.sizes[along], 4 * p.f.lanes)
     rows = _choose(e, in_place, str(2 * p.f.tile[0]), _choose(e, dots, "8", "4"))
-    least = _choose(e, in_place, str(MANY_PRODUCTS), str(PACKED_PRODUCTS))
+    many = str(MANY_PRODUCTS)
+    if p.n == (row,) and len(p.k) == 1:  # of a B that stays in the first-level cache, packing only makes a copy
+        many = _choose(e, _at_least(e, str(LITTLE // p.f.bytes), e.code.mul(n, k)), str(MANY_MORE), many)
+    least = _choose(e, in_place, many, str(PACKED_PRODUCTS))
     depth = _choose(e, in_place, "16", "4")
     enough = _all(e, *(_at_least(e, x, y) for x, y in ((work, least), (m, rows), (n, p.f.lanes // 2), (k, depth))))
 
@@ -143,6 +148,7 @@ def _packed(e: Emitter, p: Product) -> Way | None:
         rows, lanes = (e.code.at(groups, str(i * GROUP_WORDS), "i64") for i in range(2))
         extent = _choose(e, swap, n, m), _choose(e, swap, m, n), work
         repeated = _choose(e, swap, "1", str(int(_windows(p, p.a, p.m))))
+        _write_border(e, p, description, swap)
 
         def call(a: str, b: str, c: str) -> None:
             from upl_mlir.native.parallel import fork_product
@@ -160,6 +166,29 @@ def _packed(e: Emitter, p: Product) -> Way | None:
         _loops(e, p, p.batch, call)
 
     return enough, write
+
+
+def _write_border(e: Emitter, p: Product, description: Sequence[str], swap: str) -> None:
+    """Write which products are with zeros, if they stand round the operand that is not packed.
+
+    Their indices then come first in their groups, so that rows, and products along k, stand together that are alike.
+    """
+    known, border = p.nest.border, e.code.at(description[2], str(GROUP_WORDS), "i64")
+    e.code.do(f"store i64 0, ptr {border}")
+    if known is None:
+        return
+    a, dims, group, used = (p.a, p.m, description[0], "true") if swap == "false" else (p.b, p.n, description[1], swap)
+    if p.nest.operands[known.operand] is not a or known.field not in dims or not _windows(p, a, dims):
+        return
+    dims, k = ((first, *(d for d in all_ if d != first)) for first, all_ in ((known.field, dims), (known.summed, p.k)))
+    with e.code.when(used):
+        _write_group(e, p, group, dims, a, p.c)
+        _write_group(e, p, description[2], k, p.a, p.b, swap)
+        size = p.nest.sizes[k[0]]
+        words = (_count(e, p, dims[1:]), _count(e, p, k[1:]), size, str(known.slope), known.first, known.behind)
+        words = (*words, known.last(e, size))
+        for i, word in enumerate(words):
+            e.code.do(f"store i64 {word}, ptr {e.code.at(border, str(i), 'i64')}")
 
 
 def _exchanged(e: Emitter, condition: str, a: str, b: str) -> tuple[str, str]:

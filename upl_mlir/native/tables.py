@@ -13,8 +13,12 @@ from upl_mlir.native.tiles import TileFormat, first_lanes, splat
 MAX_DIMS = 8
 GROUP_WORDS = 1 + 3 * MAX_DIMS
 """A group in memory: number of dimensions, then sizes, first strides, second strides (MAX_DIMS places each)."""
-DESCRIPTION_WORDS = 3 * GROUP_WORDS
-"""The groups m (strides in A and C), n (B and C), k (A and B)."""
+BORDER_WORDS = 7
+"""Which products along k are not with zeros that stand round A: those with ``slope*d + first <= e < slope*d + behind``,
+where d is an index of m, `run` rows long, and e one of k, `each` long and of `size` values; up to the d called `last`, all.
+The words are run, each, size, slope, first, behind, last.  run = 0: nothing is known."""
+DESCRIPTION_WORDS = 3 * GROUP_WORDS + BORDER_WORDS
+"""The groups m (strides in A and C), n (B and C), k (A and B); behind k what is known of zeros."""
 SLACK = 32
 """Entries behind a table's end that may be read and written: two vectors of any format."""
 

@@ -1,43 +1,62 @@
-"""Which loops run their last iterations as a vector with lanes masked off, not one by one.
+"""What LLVM is told of innermost loops: which run their last iterations as a vector with lanes masked off, not one by one,
+and which are not to be written out.
 
 Where a loop's bounds change with the loop outside (a triangle), what is left over of the vectors is left over in each row;
-if an iteration is costly, that is a good part of the time.
+if an iteration is costly, that is a good part of the time.  (Not so in a row of ten numbers: what masked vectors have
+written is not at hand when it is read back at once.)  Loops of a few vectors LLVM would write out one by one, and then make
+vectors of the loop outside, whose elements lie apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects import arith, math, memref, scf
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 _MEMORY = (memref.AllocOp, memref.AllocaOp)
 _COSTLY = (arith.DivfOp, math.SqrtOp, math.ExpOp, math.LogOp, math.TanhOp)
 _SHIFTS = (arith.AddiOp, arith.SubiOp)
-METADATA = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
+_MASKED = ', !{!"llvm.loop.vectorize.predicate.enable", i1 true}'
+_A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
+_ROWS = range(16, 64)
+"""Iterations that fill vectors, and are few enough for LLVM to write them out."""
 
 
-def masked(loop: scf.ForOp | scf.ParallelOp) -> bool:
-    """Whether a loop is to have no iterations left over: an innermost one in a triangle, costly, that reads and writes
-    neighbouring elements (masked vectors of others would be gathered)."""
+def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
+    """More parts of a loop's metadata, each behind a comma.
+
+    No iterations are left over in an innermost loop in a triangle, costly, that reads and writes neighbouring elements
+    (masked vectors of others would be gathered); one of a few iterations, their number known, is not written out.
+    """
     block = loop.body.block
     bounds = (loop.lb, loop.ub) if isinstance(loop, scf.ForOp) else (*loop.lowerBound, *loop.upperBound)
     ops = list(block.ops)
     if len(block.args) != 1 or any(op.regions or isinstance(op, _MEMORY) for op in ops):
-        return False
-    if not any(isinstance(op, _COSTLY) for op in ops) or not any(_varies(v) for v in bounds):
-        return False
+        return ""
+    n = _iterations(bounds)
+    in_rows = n is not None and n in _ROWS
+    if not in_rows and not (any(isinstance(op, _COSTLY) for op in ops) and any(_varies(v) for v in bounds)):
+        return ""
     moving: set[SSAValue] = {block.args[0]}
     for op in ops:
         if isinstance(op, memref.LoadOp | memref.StoreOp):
             if any(i in moving for i in list(op.indices)[:-1]):
-                return False
+                return ""
         elif isinstance(op, _SHIFTS):
             if any(o in moving for o in op.operands):
                 moving.add(op.results[0])
         elif any(o in moving for o in op.operands):
-            return False
-    return True
+            return ""
+    return _A_LOOP if in_rows else _MASKED
+
+
+def _iterations(bounds: Sequence[SSAValue]) -> int | None:
+    """The number of iterations of a loop where that is known."""
+    ends = [v.owner.value.value.data for v in bounds
+            if isinstance(v.owner, arith.ConstantOp) and isinstance(v.owner.value, IntegerAttr)]  # fmt: skip
+    return ends[1] - ends[0] if len(ends) == len(bounds) == 2 else None
 
 
 def _varies(v: SSAValue) -> bool:

@@ -72,10 +72,15 @@ _lock = threading.Lock()
 
 
 class Effort(Enum):
-    """How hard LLVM works on a module: what is written with vectors and blocks in it wants little or nothing."""
+    """How hard LLVM works on a module: what is written with vectors and blocks in it wants little or nothing.
+
+    At its highest level it writes out nests of short loops. What gains by that are programs of small arrays; where there are
+    products of any size, it is their loops for sizes that no kernel of ours takes, at half of all the time.
+    """
 
     NONE = 0
     LIGHT = 1
+    USUAL = 2
     FULL = 3
 
 
@@ -87,7 +92,7 @@ def _optimise(ir: str, machine: Machine, effort: Effort) -> tuple[Any, Any]:
     module.data_layout = str(target_machine.target_data)
     module.verify()
     if effort is not Effort.NONE:
-        full = effort is Effort.FULL
+        full = effort.value >= Effort.USUAL.value
         options: Any = llvm.create_pipeline_tuning_options(speed_level=effort.value)
         options.loop_vectorization = options.slp_vectorization = full
         options.loop_interleaving = options.loop_unrolling = full
@@ -109,10 +114,10 @@ def compile_object(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> b
         return target_machine.emit_object(module)
 
 
-def assembly(ir: str, machine: Machine) -> str:
+def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> str:
     """The machine code of an IR text, as assembly."""
     with _lock:
-        module, target_machine = _optimise(ir, machine, Effort.FULL)
+        module, target_machine = _optimise(ir, machine, effort)
         return target_machine.emit_assembly(module)
 
 

@@ -54,25 +54,39 @@ def _columns(c: Code, f: TileFormat, begin: str, end: str) -> None:
         left = c.sub("%n", j)
         full, edge, done = c.label("full"), c.label("edge"), c.label("strip")
         c.branch(c.let(f"icmp sge i64 {left}, {width}"), full, edge)
-        for label, masked in ((full, False), (edge, True)):
-            c.begin(label)
-            masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(f.thin)] if masked else None
-            there = [kept] * f.thin
-            if masks:
-                there = [c.let(f"and <{f.lanes} x i1> {m}, {kept}") for m in masks]
-            with c.loop(begin, end, str(f.few)) as i:
-                lines = [c.add(i, str(r)) for r in range(f.few)]
-                targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
-                sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
-                below = c.at("%b", j, f.real)
-
-                def step(k: str, sources: list[str] = sources, below: str = below) -> tuple[list[str], str]:
-                    a, b = _place(c, "%along_a", k), _place(c, "%along_b", k)
-                    return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
-
-                accumulate(c, f, f.thin, "%k", targets, step, masks, there=there)
+        c.begin(full)
+        _strip(c, f, (begin, end), j, [kept] * f.thin, None)
+        c.jump(done)
+        c.begin(edge)
+        for vectors in range(1, f.thin + 1):  # of what is left over no more vectors than there are
+            larger = c.label("larger") if vectors < f.thin else None
+            if larger is not None:
+                fits = c.label("fits")
+                c.branch(c.let(f"icmp sle i64 {left}, {vectors * f.lanes}"), fits, larger)
+                c.begin(fits)
+            masks = [first_lanes(c, f, c.sub(left, str(v * f.lanes))) for v in range(vectors)]
+            _strip(c, f, (begin, end), j, [c.let(f"and <{f.lanes} x i1> {m}, {kept}") for m in masks], masks)
             c.jump(done)
+            if larger is not None:
+                c.begin(larger)
         c.begin(done)
+
+
+def _strip(
+    c: Code, f: TileFormat, rows: tuple[str, str], j: str, there: list[str], masks: list[str] | None
+) -> None:
+    """Some rows of as many vectors as there are masks, from column `j` on."""
+    with c.loop(*rows, str(f.few)) as i:
+        lines = [c.add(i, str(r)) for r in range(f.few)]
+        targets = [c.at("%c", c.add(c.mul(line, "%step_c"), j), f.real) for line in lines]
+        sources = [c.at("%a", c.mul(line, "%step_a"), f.real) for line in lines]
+        below = c.at("%b", j, f.real)
+
+        def step(k: str) -> tuple[list[str], str]:
+            a, b = _place(c, "%along_a", k), _place(c, "%along_b", k)
+            return [c.at(s, a, f.real) for s in sources], c.at(below, b, f.real)
+
+        accumulate(c, f, len(there), "%k", targets, step, masks, there=there)
 
 
 def _stream(c: Code, f: TileFormat, i: str) -> None:

@@ -84,14 +84,14 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
     key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
     found = _find(key, machine, threads)
     if found is None:
-        from upl_mlir.native.entry import emit_module  # a process that finds its code needs none of this
-        from upl_mlir.passes.lower_to_loops import lower_to_loops
-        from upl_mlir.passes.proved import require_proved
-
         program = source.read()
         ahead = _ahead(program, machine, real, gather)
         names: set[str] = set()
         try:
+            from upl_mlir.native.entry import emit_module  # a process that finds its code needs none of this
+            from upl_mlir.passes.lower_to_loops import lower_to_loops
+            from upl_mlir.passes.proved import require_proved
+
             require_proved(program)
             lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
             emitted = emit_module(lowered.module, machine, threads)

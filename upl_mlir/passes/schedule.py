@@ -10,7 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import AdjointOp, ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
 from upl_mlir.passes.effort import bounded
@@ -18,8 +18,10 @@ from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.loops.checkpoints import remade
 from upl_mlir.passes.loops.coordinates import Coordinates
 from upl_mlir.passes.loops.equations import System, equations
+from upl_mlir.passes.loops.forward import Forwarder
 from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.products import Splitter
+from upl_mlir.passes.loops.reuse import Reuse
 from upl_mlir.passes.loops.running import RunningSums
 from upl_mlir.passes.loops.statements import Edge, edges, statements
 from upl_mlir.passes.loops.terms import Kind
@@ -59,14 +61,33 @@ def schedule(
     if not domains_known(program):
         infer_domains(program)
     ordered = gather == "ordered"
-    system = equations(program, Kind(real), ordered=ordered, fixed=fixed)
-    Splitter(system).split()
-    if not ordered and threads == 1:
-        RunningSums(system).replace()
-    tree, deps = _ordered(program, system, ordered=ordered)
-    tree, arrays = _stored(system, tree, deps)
+    system, tree, deps = _tree(program, Kind(real), ordered=ordered, sums=not ordered and threads == 1, fixed=fixed)
+    storage, tree, arrays = _stored(system, tree, deps)
     tree = unrolled(system.lin, tree, arrays, {n for n, eq in system.equations.items() if eq.planar})
+    forwarder = Forwarder(system.lin, tree, system.hosts)
+    tree = forwarder.forwarded()
+    storage.without(arrays, forwarder.gone)
     return Plan(system, tree, arrays, ordered)
+
+
+def _tree(
+    program: ProgramOp, real: Kind, *, ordered: bool, sums: bool, fixed: Mapping[str, int] | None, reuse: bool = True
+) -> tuple[System, list[Tree], list[Edge]]:
+    """The equations, as they are best computed, with their loops and dependences; `sums`: whether sums may run along.
+
+    Raises UplError.
+    """
+    system = equations(program, real, ordered=ordered, fixed=fixed)
+    Splitter(system).split()
+    reused = reuse and Reuse(system).replace()
+    if sums:
+        RunningSums(system).replace()
+    try:
+        return system, *_ordered(program, system, ordered=ordered)
+    except UplError:
+        if not reused:
+            raise
+    return _tree(program, real, ordered=ordered, sums=sums, fixed=fixed, reuse=False)  # the reads asked for another order
 
 
 def _ordered(program: ProgramOp, system: System, *, ordered: bool) -> tuple[list[Tree], list[Edge]]:
@@ -91,19 +112,21 @@ def _ordered(program: ProgramOp, system: System, *, ordered: bool) -> tuple[list
                 raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
 
 
-def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[list[Tree], dict[str, Array]]:
+def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[Storage, list[Tree], dict[str, Array]]:
     """Where elements live, and loops over time tiled; with states made again where that can be."""
     found = remade(system, tree, deps)
     if found is not None:
-        arrays = Storage(system, found.tree, found.deps).arrays()
+        storage = Storage(system, found.tree, found.deps)
+        arrays = storage.arrays()
         if all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
             arrays |= found.arrays
             tiled = wavefront(system.lin, found.tree, arrays, found.deps, found.blocks)
             if tiled is not None:
                 system.equations |= found.equations
-                return tiled, arrays
-    arrays = Storage(system, tree, deps).arrays()
-    return wavefront(system.lin, tree, arrays, deps) or tree, arrays
+                return storage, tiled, arrays
+    storage = Storage(system, tree, deps)
+    arrays = storage.arrays()
+    return storage, wavefront(system.lin, tree, arrays, deps) or tree, arrays
 
 
 def prepared(ctx: Context, module: ModuleOp, real: str, gather: str) -> ProgramOp:

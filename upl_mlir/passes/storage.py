@@ -1,20 +1,22 @@
 """Where the elements of each equation live: dense arrays of as few dimensions as the schedule allows.
 
 A field that goes along with a loop needs no room for values that no later iteration reads: it is left out where an element
-is read in the iteration that writes it, and kept modulo a small number where it is read a few iterations later.
+is read in the iteration that writes it, and kept modulo a small number where it is read a few iterations later.  Fields of
+several loops (epochs and batches) are left out together where each element is read for the last time before the next one, by
+whichever loop, is written to its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from upl_mlir.diagnostics import error
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
-from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
+from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Lookup, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_WINDOW = 8
@@ -55,12 +57,16 @@ class Axis:
 
 @dataclass(eq=False)
 class Array:
-    """The array of an equation.  `loop` is the parallel loop inside which it is private, None for one of the whole run."""
+    """The array of an equation.  `loop` is the parallel loop inside which it is private, None for one of the whole run.
+
+    `in_turn`: elements share places as they follow each other in several loops, whose order must stay as it is.
+    """
 
     name: str
     kind: Kind
     axes: tuple[Axis, ...]
     loop: Loop | None = None
+    in_turn: bool = False
 
 
 @dataclass(eq=False)
@@ -68,6 +74,11 @@ class _Access:
     leaf: Leaf
     path: tuple[int, ...]  # places in the bodies from the root to the leaf
     loops: dict[int, Loop]  # by depth in the path
+    whole: bool = False  # a contraction, for all values of the fields that no loop gives
+
+
+_Timed = tuple[_Access, dict[str, IndexExpr]]
+"""A statement and an instance of it: its fields by other names, where they have others."""
 
 
 def span(lin: Linear, cases: Sequence[Cons], field: str, fields: Sequence[str]) -> tuple[IndexExpr, IndexExpr] | None:
@@ -119,7 +130,7 @@ class Storage:
                 case Guard():
                     self._walk(t.body, here, loops)
                 case Box():
-                    self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops)
+                    self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops, whole=True)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name."""
@@ -129,8 +140,11 @@ class Storage:
                 continue
             writers = [s for s in self.accesses if s.array == name]
             deps = [e for e in self.deps if e.writer.array == name]
-            bounds = box(self.lin, [s.cons for s in writers], eq.fields, name)
+            bounds = box(self.lin, [c for s in writers for c in self._by_entries(s)], eq.fields, name)
             windows, loop = self._windows(writers, deps)
+            few = {f for f, (lo, hi) in zip(eq.fields, bounds, strict=True) if self._few(hi - lo)}
+            in_turn = self._in_turn(writers, deps, {*windows, *few}) if loop is None else set[str]()
+            windows |= dict.fromkeys(in_turn, 1)
             axes = [
                 Axis(i, lo, IndexExpr.of(m) if (m := windows.get(f)) else hi - lo + 1, windows.get(f))
                 for i, (f, (lo, hi)) in enumerate(zip(eq.fields, bounds, strict=True))
@@ -138,8 +152,39 @@ class Storage:
             ]
             if eq.planar:
                 axes.sort(key=lambda a: (n := self.lin.plain(a.extent).constant) is None or n > FEW)
-            out[name] = Array(name, eq.kind, tuple(axes), loop)
+            out[name] = Array(name, eq.kind, tuple(axes), loop, in_turn=bool(in_turn))
         return out
+
+    def without(self, arrays: dict[str, Array], gone: Collection[Statement]) -> None:
+        """Take out of the arrays what only statements would write that are gone; changes the arrays."""
+        for name in {s.array for s in gone}:
+            a, eq = arrays[name], self.system.equations[name]
+            writers = [s for s in self.accesses if s.array == name and s not in gone]
+            if not writers:
+                del arrays[name]
+            elif not any(x.line for x in a.axes):
+                bounds = box(self.lin, [c for s in writers for c in self._by_entries(s)], eq.fields, name)
+                ends = {i: (lo, hi - lo + 1) for i, (lo, hi) in enumerate(bounds)}
+                a.axes = tuple(
+                    x if x.modulus else replace(x, lower=ends[x.at][0], extent=ends[x.at][1]) for x in a.axes
+                )
+
+    def _by_entries(self, s: Statement) -> list[Cons]:
+        """The constraints of a statement for each value of the fields that pick entries of arrays, if these are few: of a
+        bound that is an entry is known else only that it is one of all."""
+        cases = [s.cons]
+        atoms = {a for c in s.cons for m, _ in c.e.terms for a in m}
+        for f in s.fields:
+            if any(isinstance(a, Lookup) and f in a.index.names for a in atoms):
+                lo, hi = self.lin.bounds(s.cons, IndexExpr.of(f))
+                if lo is None or hi is None or hi - lo >= MAX_WINDOW:
+                    return [s.cons]
+                values = [IndexExpr.of(n) for n in range(lo, hi + 1)]
+                cases = [(*self._at(c, {f: v}), Con(IndexExpr.of(f) - v, True)) for c in cases for v in values]
+        return [c for c in cases if len(cases) == 1 or self.lin.feasible(c)]
+
+    def _at(self, cons: Cons, values: dict[str, IndexExpr]) -> Cons:
+        return self.lin.tidy(Con(self.lin.plain(c.e.substitute(values)), c.eq) for c in cons)
 
     # -- windows ----------------------------------------------------------------------------------------------------------
     def _windows(self, writers: list[Statement], deps: list[Edge]) -> tuple[dict[str, int], Loop | None]:
@@ -259,7 +304,8 @@ class Storage:
     def _before(self, depth: int, e: Edge, w: Statement, index: dict[str, IndexExpr]) -> bool:
         """Whether the read of a dependence comes before statement `w` writes the element `index` (by names of the reader).
 
-        Both stand in the loop at `depth`.  The same instance reads before it writes.
+        Both stand in the loop at `depth`.  The same instance reads before it writes, but for a contraction: of that, which
+        is all instances at once, some have been written when others are still to read.
         """
         r, o = self.accesses[e.reader], self.accesses[w]
         names = {f: IndexExpr.of(f"other {f}") for f in w.fields}
@@ -281,7 +327,77 @@ class Storage:
             cons = (*cons, Con(apart, True))
             if not self.lin.feasible(cons):
                 return True
-        return r.leaf is o.leaf
+        return r.leaf is o.leaf and not r.whole
+
+    # -- elements that follow each other in several loops -----------------------------------------------------------------
+    def _few(self, extent: IndexExpr) -> bool:
+        return (n := self.lin.plain(extent).constant) is not None and n < MAX_WINDOW
+
+    def _in_turn(self, writers: list[Statement], deps: list[Edge], small: Collection[str]) -> set[str]:
+        """The fields of several loops that run one iteration after the other, outer ones first, if one value of them at a
+        time is enough; of one loop `_windows` knows as much.  Fields that are `small` anyway are not worth it alone."""
+        found = set[str]()
+        fields = set[str]()
+        for more in self._sequential(writers):
+            several = bool(fields)
+            fields |= more
+            if several and not all(f in small for f in more):
+                if not self._one_at_a_time(writers, deps, fields):
+                    break
+                found |= fields
+        return found
+
+    def _one_at_a_time(self, writers: list[Statement], deps: list[Edge], fields: set[str]) -> bool:
+        """Whether no element is written between the writing and a read of another one that differs in these fields only."""
+        rest = [f for f in writers[0].fields if f not in fields]
+        for e in deps:
+            written, read = (self.accesses[e.writer], e.index), (self.accesses[e.reader], dict[str, IndexExpr]())
+            for o in writers:
+                names = {f: IndexExpr.of(f"other {f}") for f in o.fields}
+                same = (Con(names[f] - e.index[f], True) for f in rest)
+                cons = (*e.cons, *(Con(self.lin.plain(c.e.substitute(names)), c.eq) for c in o.cons), *same)
+                between = (self.accesses[o], names)
+                # all that one run of a contraction writes has the same values of the fields that loops give
+                for first in self._orders(written, between, apart=fields <= self.accesses[o].leaf.env.keys()):
+                    if self.lin.feasible((*cons, *first)) and any(
+                        self.lin.feasible((*cons, *first, *second)) for second in self._orders(between, read)
+                    ):
+                        return False
+        return True
+
+    def _sequential(self, writers: list[Statement]) -> list[set[str]]:
+        """The fields that go along with loops that are not parallel, by the loops, outer ones first."""
+        found: dict[int, set[str]] = {}
+        for a in (self.accesses[w] for w in writers):
+            for depth, loop in a.loops.items():
+                if not loop.parallel:
+                    x = Var(loop.var)
+                    along = {f for f, e in a.leaf.env.items() if any(m == (x,) for m, _ in e.terms)}
+                    found.setdefault(depth, set()).update(along)
+        return [found[depth] for depth in sorted(found) if found[depth]]
+
+    def _orders(self, a: _Timed, b: _Timed, *, apart: bool = False) -> Iterator[Cons]:
+        """Under which constraints an instance may run before another one; `apart`: the two are not of one contraction."""
+        equal: Cons = ()
+        for at, (mine, theirs) in enumerate(zip(a[0].path, b[0].path, strict=False)):
+            if mine != theirs:
+                if mine < theirs:
+                    yield equal
+                return
+            loop = a[0].loops.get(at)
+            if loop is None:
+                continue
+            times = [inverse(x.leaf, loop.var) for x, _ in (a, b)]
+            if times[0] is None or times[1] is None:
+                yield equal
+                return
+            later = self.lin.plain(times[1].substitute(b[1]) - times[0].substitute(a[1]))
+            yield (*equal, Con(later - 1))
+            if loop.parallel:
+                yield (*equal, Con(-later - 1))
+            equal = (*equal, Con(later, True))
+        if a[0].whole and not apart:  # a contraction reads and writes as it likes
+            yield equal
 
     def _keeps(
         self, field: str, sign: int, size: int, mine: list[Statement], early: list[Statement], after: list[Edge]

@@ -40,6 +40,7 @@ class NotAffine(Exception):
     what: str
 
 
+@lru_cache(maxsize=4096)
 def param_id(atom: Var | Lookup) -> str:
     """The isl parameter that stands for a symbol or an array entry."""
     prefix = "c_" if isinstance(atom, Var) else "l_"
@@ -151,7 +152,7 @@ class FromIsl:
         for i in range(obj.dim(isl.dim_type.div)):
             c = _int(obj.get_coefficient_val(isl.dim_type.div, i), scale)
             if c:
-                out = out + self.aff(obj.get_div(i), floor=True) * c
+                out = out + self.aff(obj.get_div(i)) * c
         return out
 
     def _param(self, obj: Any, i: int) -> Var | Lookup:
@@ -160,7 +161,7 @@ class FromIsl:
     def _dim(self, obj: Any, i: int) -> Var:
         return Var(self.dims[i])
 
-    def aff(self, a: isl.Aff, *, floor: bool = False) -> IndexExpr:
+    def aff(self, a: isl.Aff) -> IndexExpr:
         """An affine function as an expression; one with a denominator is its floor."""
         den = a.get_denominator_val().to_python()
         num = self._linear(a, isl.dim_type.in_, a.get_constant_val(), den)

@@ -47,8 +47,12 @@ class Var:
 
     name: str
 
-    def __hash__(self) -> int:  # names are most of what is hashed, and a text knows its hash
+    # Names are most of what is hashed and compared, and a text knows its hash.
+    def __hash__(self) -> int:
         return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Var) and self.name == other.name)
 
     def __str__(self) -> str:
         return self.name
@@ -116,7 +120,7 @@ def _mono_key(m: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
 
 
 @total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class IndexExpr:
     """An integer polynomial in normal form: `terms` maps monomials (sorted atoms) to nonzero coefficients.
 
@@ -124,6 +128,9 @@ class IndexExpr:
     """
 
     terms: tuple[tuple[Monomial, int], ...] = ()
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...] = ()):
+        self.__dict__["terms"] = terms  # most of what is made: half the time of a frozen class's own way
 
     # -- construction ------------------------------------------------------------------------------------------
     @staticmethod
@@ -133,8 +140,7 @@ class IndexExpr:
             return value
         if isinstance(value, int):
             return IndexExpr((((), value),)) if value else IndexExpr()
-        atom = Var(value) if isinstance(value, str) else value
-        return IndexExpr((((atom,), 1),))
+        return _named(value) if isinstance(value, str) else IndexExpr((((value,), 1),))
 
     @staticmethod
     def _from(terms: Mapping[Monomial, int]) -> IndexExpr:
@@ -178,6 +184,9 @@ class IndexExpr:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, IndexExpr) and self.terms == other.terms)
 
     # -- inspection --------------------------------------------------------------------------------------------
     @property
@@ -277,6 +286,12 @@ class IndexExpr:
         if needs or (product and strength > _FACTOR):
             return f"({out})"
         return out
+
+
+@lru_cache(maxsize=1 << 12)
+def _named(name: str) -> IndexExpr:
+    """A name as an expression: always the same one, so that most comparisons are of an object with itself."""
+    return IndexExpr((((Var(name),), 1),))
 
 
 def _term_text(m: Monomial, c: int) -> str:

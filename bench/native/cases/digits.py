@@ -1,4 +1,4 @@
-"""Case g, without a target: handwritten digits, a 64-32-10 perceptron, five epochs of mini-batches in one call."""
+"""Case g: handwritten digits, a 64-32-10 perceptron, five epochs of mini-batches in one call; all contenders in f64."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.native import c
 from bench.native.case import EXAMPLES, Absent, Array, Arrays, Case, Run, Sizes, Task, simple
 from bench.native.peers import jax_for, torch_for
 
@@ -97,6 +98,22 @@ def jax_run(task: Task) -> Run:
     return simple(lambda: jax.block_until_ready(train(start)), named)
 
 
+def c_run(task: Task) -> Run:
+    """Small products for each mini-batch, the weights in place."""
+    x, y, w, epochs = arrays(task)
+    run = c.function("digits", "train", task.real, result=None)
+    first, second = matrices(w)
+    w1, w2, r = np.empty_like(first), np.empty_like(second), np.zeros_like(y)
+    given = [c.bound(v) for v in (epochs, len(x), ETA, x, y, w1, w2, r)]
+
+    def train() -> Any:
+        w1[:], w2[:] = first, second
+        run(*given)
+        return r, w1, w2
+
+    return simple(train, named)
+
+
 def torch_run(task: Task) -> Run:
     """PyTorch eager."""
     torch = torch_for(task)
@@ -134,8 +151,8 @@ CASES = (
         parameters=("E", "M"),
         inputs=inputs,
         reference=lambda task: named(by_hand(*arrays(task))),
-        contenders={"jax": jax_run, "torch": torch_run, "numpy": numpy_run},
-        against_peers=None,
+        contenders={"jax": jax_run, "torch": torch_run, "numpy": numpy_run, "C": c_run},
+        against_peers=1,
         first_seconds=1.0,
         tolerance=1e-9,
     ),

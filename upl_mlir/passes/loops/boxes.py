@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, linalg, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Block, Region, SSAValue
 
 from upl_mlir.passes.loops.code import INDEX
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from upl_mlir.passes.loops.tree import Box
     from upl_mlir.passes.storage import Array
 
+FINITE = "upl.finite"
+"""The attribute of a product one factor of which has zeros round it, where the other one is known to be finite: they make
+zeros."""
 AT_ONCE = 65_536
 """Numbers in a padded copy, unless one value of the first field has more."""
 GROWTH = 6
@@ -290,4 +293,5 @@ class _PaddedWriter:
         view = self.writer.part(
             copy, offsets, [self._op(arith.SubiOp, r, o) for r, o in zip(rooms, offsets, strict=True)]
         )
-        self.writer.generic(self.p, start, extent, {which: view})
+        product = self.writer.generic(self.p, start, extent, {which: view})
+        product.attributes[FINITE] = UnitAttr()

@@ -13,11 +13,11 @@ that factor with zeros round it.  It takes the other factor for finite, as 0 tim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.passes.loops.products import factors
+from upl_mlir.passes.loops.products import factors, is_sum_of_products, names_in
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Fold, Get, Part
 from upl_mlir.poly.expr import IndexExpr, Var
@@ -25,8 +25,12 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 
 FEW = 256
 """A contraction of known, no larger extents is left to plain loops."""
+MANY = 512
+"""A loop round them does not cut contractions with so many products for each iteration."""
 NEAR = 16
 """An iterator that takes at most so many values beside a field is replaced by its distance."""
+
+New = Callable[[IndexExpr], IndexExpr]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Range:
     var: str
     lows: tuple[IndexExpr, ...]
     highs: tuple[IndexExpr, ...]
+
+    def rewritten(self, new: New) -> Range:
+        """With other bounds."""
+        return Range(self.var, tuple(map(new, self.lows)), tuple(map(new, self.highs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +60,13 @@ class Term:
     arrays: tuple[Get, Get]
     indices: tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...], tuple[IndexExpr, ...]]
 
+    def rewritten(self, new: New) -> Term:
+        """With other index expressions."""
+        around, fields, summed = (tuple(r.rewritten(new) for r in x) for x in (self.around, self.fields, self.summed))
+        a, b, c = (tuple(map(new, x)) for x in self.indices)
+        cons = tuple(Con(new(c.e), c.eq) for c in self.cons)
+        return Term(cons, around, fields, summed, self.arrays, (a, b, c))
+
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
@@ -66,6 +81,13 @@ class Contraction:
     index: tuple[IndexExpr, ...]
     terms: tuple[Term, ...]
     padded: Padded | None = None
+
+    def rewritten(self, new: New) -> Contraction:
+        """With other index expressions, for a loop outside that is written out."""
+        around, fields = (tuple(r.rewritten(new) for r in x) for x in (self.around, self.fields))
+        terms = tuple(t.rewritten(new) for t in self.terms)
+        padded = self.padded and self.padded.rewritten(new)
+        return Contraction(self.fold, around, fields, tuple(map(new, self.index)), terms, padded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +107,11 @@ class Padded:
         """The number of the other factor."""
         return 1 - self.factor
 
+    def rewritten(self, new: New) -> Padded:
+        """With other index expressions."""
+        limits = {i: (tuple(map(new, lows)), tuple(map(new, highs))) for i, (lows, highs) in self.limits.items()}
+        return Padded(self.term.rewritten(new), self.factor, limits)
+
 
 class Finder:
     """Finds contractions among statements."""
@@ -99,6 +126,14 @@ class Finder:
         if s not in self._whole:
             self._whole[s] = self.find(s, {}, s.free, ()) is not None
         return self._whole[s]
+
+    def cut(self, s: Statement, field: str) -> bool:
+        """Whether a statement is a sum of products of which a loop along a field takes one factor by parts only."""
+        fold = s.term
+        if not isinstance(fold, Fold) or not is_sum_of_products(fold):
+            return False
+        found = [factors(p.body) for p in fold.parts]
+        return all(pair is not None and sum(field in names_in(x) for x in pair) == 1 for pair in found)
 
     def find(
         self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons
@@ -310,18 +345,32 @@ class Finder:
         lo, hi = self.lin.bounds(cons, IndexExpr.of(name))
         return unknown if lo is None or hi is None else max(0, hi - lo + 1)
 
+    def worth(
+        self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], field: str, context: Cons
+    ) -> bool:
+        """Whether a statement is a contraction (see `find`) that is worth keeping whole, as it has many products for one
+        value of a field; an extent that is not known counts as many."""
+        found, known = self.find(s, env, left, context), (*context, *s.cons)
+        return found is not None and any(
+            self._points(t, [r for r in (*t.fields, *t.summed) if r.var != field], known) >= MANY for t in found.terms
+        )
+
+    def _points(self, t: Term, ranges: Sequence[Range], context: Cons) -> int:
+        """How many values some ranges may have together; more than a few for each that is not known."""
+        size = 1
+        for r in ranges:
+            x = IndexExpr.of(r.var)
+            inside = (*(Con(x - b) for b in r.lows), *(Con(b - x) for b in r.highs))
+            size *= self._extent((*context, *inside, *t.cons), r.var, FEW + 1)
+        return size
+
     def _large(self, t: Term, context: Cons) -> bool:
         """Whether a product may have more than a few points, of which some are used more than once."""
         used = [{n for e in index for n in e.names} for index in t.indices[:2]]
         box = [r.var for r in (*t.fields, *t.summed)]
         if not t.summed or all(set(box) <= u for u in used) or not any(r.var in u for r in t.fields for u in used):
             return False
-        size = 1
-        for r in (*t.around, *t.fields, *t.summed):
-            x = IndexExpr.of(r.var)
-            inside = (*(Con(x - b) for b in r.lows), *(Con(b - x) for b in r.highs))
-            size *= self._extent((*context, *inside, *t.cons), r.var, FEW + 1)
-        return size > FEW
+        return self._points(t, (*t.around, *t.fields, *t.summed), context) > FEW
 
 
 def _turned(ranges: Sequence[Range], index: Sequence[IndexExpr]) -> dict[str, IndexExpr]:
@@ -332,6 +381,13 @@ def _turned(ranges: Sequence[Range], index: Sequence[IndexExpr]) -> dict[str, In
         if falls and len(r.lows) == len(r.highs) == 1:
             out[r.var] = r.lows[0] + r.highs[0] - IndexExpr.of(r.var)
     return out
+
+
+def of_matrices(t: Term) -> bool:
+    """Whether each factor is used more than once: by a field that the other one has, and it has not."""
+    mine, theirs = ({n for e in index for n in e.names} for index in t.indices[:2])
+    fields = {r.var for r in t.fields}
+    return bool(fields & mine - theirs) and bool(fields & theirs - mine)
 
 
 def linear(e: IndexExpr, names: Collection[str]) -> bool:

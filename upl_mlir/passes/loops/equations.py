@@ -25,8 +25,8 @@ from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, Prog
 from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port
 from upl_mlir.passes.loops.bodies import Bodies
 from upl_mlir.passes.loops.graph import Graph, resolve
-from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract
-from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, kind_of
+from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
+from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, alike, kind_of
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
@@ -143,6 +143,7 @@ class Builder:
         """Cut the domain into pieces and build each one's term."""
         for case in eq.domain:
             self._cut(eq, case)
+        self._join(eq)
         if not eq.pieces and eq.domain:
             raise self._no_token(eq.name, self.graph.ends[eq.name.partition(".")[0].partition(":")[0]])
 
@@ -166,6 +167,19 @@ class Builder:
             self._cut(eq, inside)
         for rest in outside:
             self._cut(eq, rest)
+
+    def _join(self, eq: Equation) -> None:
+        """Make one of neighbouring pieces of the same form: cutting goes by one condition after the other."""
+        pieces: list[tuple[Cons, Term]] = []
+        for at, term in eq.pieces:
+            for i, (other, same) in enumerate(pieces):
+                both = union(self.lin, other, at) if alike(same, term) else None
+                if both is not None:
+                    pieces[i] = (both, same)
+                    break
+            else:
+                pieces.append((at, term))
+        eq.pieces = pieces
 
     def _exists(self, at: Cons) -> bool:
         """Whether the constraints have a point, decided exactly; True where that cannot be."""

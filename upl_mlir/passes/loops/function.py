@@ -49,6 +49,7 @@ class FunctionWriter:
         self.hosts: list[InputOp | OutputOp] = [*inputs(program), *outputs(program)]
         self.params = self.lin.ctx.params
         self.values_of: dict[str, SSAValue] = {}  # the memref of each array
+        self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}
         block = self._arguments()
         self.code = Code(self.lin, block, self.lin.ctx.arrays)
@@ -158,6 +159,7 @@ class FunctionWriter:
                 dynamic.append(self.code.add(arith.MaxSIOp(size, self.code.constant(0, INDEX))))
         op = memref.AllocOp(dynamic, [], MemRefType(a.kind.mlir, shape))
         self.values_of[a.name] = self.code.add(op)
+        self._allocated.append(op)
         op.results[0].name_hint = name_of(a.name)
 
     # -- control --------------------------------------------------------------------------------------------------------
@@ -182,13 +184,15 @@ class FunctionWriter:
         return ()
 
     def _loop(self, t: Loop) -> None:
+        own = t.copy_of or t
+
         def inside() -> None:
             for a in self.arrays.values():
-                if a.loop is t:
+                if a.loop is own:
                     self._allocate(a)
             self.body(t.body)
 
-        if t.lows == t.highs and len(t.lows) == 1 and not any(a.loop is t for a in self.arrays.values()):
+        if t.lows == t.highs and len(t.lows) == 1 and not any(a.loop is own for a in self.arrays.values()):
             self._once(t)
             return
         if t.parallel:
@@ -273,14 +277,11 @@ class FunctionWriter:
 
     def _drop_unread(self) -> None:
         """Arrays that nothing reads: all their elements were at hand where they were needed."""
-        for name, ref in self.values_of.items():
-            if not isinstance(ref.owner, memref.AllocOp):
-                continue
-            users: list[Operation] = [u.operation for u in ref.uses]
+        for op in self._allocated:
+            users: list[Operation] = [u.operation for u in op.memref.uses]
             if all(isinstance(u, memref.StoreOp) for u in users):
                 for u in users:
                     u.detach()
                     u.erase()
-                ref.owner.detach()
-                ref.owner.erase()
-            del name
+                op.detach()
+                op.erase()

@@ -158,7 +158,7 @@ class Writer:
 
     def sums(self, p: Product, start: SSAValue | None = None) -> None:
         """Add a term; `start` is what to fill the result with before."""
-        self.loops(p.term.around, lambda: self.generic(p, start, self.extent(p.dims)))
+        self.loops(p.term.around, lambda: (self.generic(p, start, self.extent(p.dims)), None)[1])
 
     def extent(self, dims: Sequence[Range]) -> Extent:
         """The values of dimensions that no loop fixes."""
@@ -173,15 +173,15 @@ class Writer:
 
     def generic(
         self, p: Product, start: SSAValue | None, extent: Extent, views: Mapping[int, SSAValue] | None = None
-    ) -> None:
+    ) -> linalg.ops.GenericOp:
         """The operation; `views` are given for arrays that are not read in place."""
         given = [
             (views or {}).get(i) or self._view(name, axes, extent)
             for i, (name, axes) in enumerate(zip(p.names, p.places, strict=True))
         ]
-        self._emit(p, given, start)
+        return self._emit(p, given, start)
 
-    def _emit(self, p: Product, views: Sequence[SSAValue], start: SSAValue | None) -> None:
+    def _emit(self, p: Product, views: Sequence[SSAValue], start: SSAValue | None) -> linalg.ops.GenericOp:
         code = self.code
         maps = [AffineMapAttr(AffineMap(len(p.dims), 0, tuple(map(_affine, axes)))) for axes in p.places]
         if start is not None:
@@ -195,7 +195,9 @@ class Writer:
         block.add_ops([times, plus, linalg.ops.YieldOp(plus.result)])
         summed = len(p.term.summed)
         kinds = [IteratorType.PARALLEL] * (len(p.dims) - summed) + [IteratorType.REDUCTION] * summed
-        code.emit(linalg.ops.GenericOp(views[:2], views[2:], Region(block), maps, [IteratorTypeAttr(k) for k in kinds]))
+        op = linalg.ops.GenericOp(views[:2], views[2:], Region(block), maps, [IteratorTypeAttr(k) for k in kinds])
+        code.emit(op)
+        return op
 
     def _view(self, name: str, axes: Sequence[Place], extent: Extent) -> SSAValue:
         """An array from the box's first point on."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.passes.components import components
-from upl_mlir.passes.loops.contractions import Finder
+from upl_mlir.passes.loops.contractions import Finder, of_matrices
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import Extremum, IndexExpr, extremum
@@ -74,6 +74,7 @@ class Scheduler:
         self.stmts = list(stmts)
         self.deps = list(deps)
         self._vars = 0
+        self._inside: dict[tuple[Statement, tuple[str, ...]], bool] = {}
         self._least: dict[tuple[Edge, str, str, int, int], tuple[int | None, int | None]] = {}
 
     def tree(self) -> list[Tree]:
@@ -158,8 +159,9 @@ class Scheduler:
     def _cycle(
         self, comp: list[Statement], inner: list[Edge], places: dict[Statement, _Place], context: Cons
     ) -> dict[Statement, Along]:
-        """A loop for statements that depend on each other in a circle."""
+        """A loop for statements that depend on each other in a circle; best one that cuts no product."""
         best: dict[Statement, Along] | None = None
+        cutting: dict[Statement, Along] | None = None
         first = max(comp, key=lambda s: (len(places[s].left), -s.at))
         for f in (*places[first].left, *(f for f in first.fixed if f not in places[first].env)):
             for sign in (1, -1):
@@ -170,12 +172,30 @@ class Scheduler:
                 if along is None:
                     continue
                 spans = [self._span(e, along) for e in inner]
-                if all(s == (0, 0) for s in spans) or any(lo is not None and lo > 0 for lo, _ in spans):
+                if all(s == (0, 0) for s in spans):
+                    if cutting is None and not any(self.finder.cut(s, along[s].field) for s in comp):
+                        return along
+                    cutting = cutting or along
+                elif any(lo is not None and lo > 0 for lo, _ in spans) and (
+                    not cutting or self._leaves_whole(comp, along, cutting, places, context)
+                ):
                     return along
                 best = best or along
+        best = cutting or best
         if best is None or not any(places[s].left for s in comp):
             raise NoOrder(inner)
         return best
+
+    def _leaves_whole(
+        self, comp: list[Statement], along: dict[Statement, Along], cutting: dict[Statement, Along],
+        places: dict[Statement, _Place], context: Cons) -> bool:  # fmt: skip
+        """Whether all products that one loop would cut are contractions inside of another, and worth keeping whole."""
+        for s in comp:
+            f, place = along[s].field, places[s]
+            env, left = {**place.env, f: IndexExpr.of(f)}, tuple(x for x in place.left if x != f)
+            if self.finder.cut(s, cutting[s].field) and not self.finder.worth(s, env, left, cutting[s].field, context):
+                return False
+        return True
 
     def _follow(
         self, first: Statement, start: Along, inner: list[Edge], places: dict[Statement, _Place]
@@ -309,7 +329,7 @@ class Scheduler:
         """Put a group into the loop of an earlier one if every dependence allows it and both run over the same values."""
         if not between and not self._share(g, new):
             return False
-        if any(self.finder.whole(s) for s in (*g.members, *new.members)):
+        if any(self._whole(s, places[s], context) for s in (*g.members, *new.members)):
             return False  # a loop round a contraction would cut it into smaller ones
         for along in self._common(g, new, between, places):
             both = self._fitting(g, new, along, between, places, context)
@@ -320,6 +340,16 @@ class Scheduler:
                 g.inner += [*between, *new.inner]
                 return True
         return False
+
+    def _whole(self, s: Statement, place: _Place, context: Cons) -> bool:
+        """Whether a statement is a contraction by itself, or a product of matrices inside of the loops that it stands in."""
+        if self.finder.whole(s):
+            return True
+        key = (s, place.left)
+        if key not in self._inside:
+            found = self.finder.find(s, place.env, place.left, context) if place.env else None
+            self._inside[key] = found is not None and all(map(of_matrices, found.terms))
+        return self._inside[key]
 
     def _share(self, g: _Group, new: _Group) -> bool:
         """Whether two groups read the same arrays."""

@@ -294,6 +294,16 @@ def disjoint(lin: Linear, cases: Sequence[Cons]) -> list[Cons]:
     return out
 
 
+def union(lin: Linear, a: Cons, b: Cons) -> Cons | None:
+    """Two cases as one; None if together they are none."""
+    plain = [[Con(k) for c in x for k in ((c.e, -c.e) if c.eq else (c.e,))] for x in (a, b)]
+    both = [c for mine, other in ((plain[0], b), (plain[1], a)) for c in mine if lin.implies(other, c)]
+    for rest in subtract(lin, tuple(dict.fromkeys(both)), a):
+        if not all(lin.implies(rest, c) for c in b):
+            return None
+    return lin.minimal(both)
+
+
 def subtract(lin: Linear, a: Cons, b: Cons) -> list[Cons]:
     """What is in `a` and not in `b`, as disjoint cases."""
     if not lin.feasible((*a, *b)):

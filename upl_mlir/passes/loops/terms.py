@@ -183,6 +183,35 @@ def arguments(t: Term) -> tuple[Term, ...]:
             return ()
 
 
+def alike(a: Term, b: Term) -> bool:
+    """Whether two terms are made alike; such as have folds or choices are not taken for it."""
+    ways = [inner_first(t, arguments) for t in (a, b)]
+    number = [{t: i for i, t in enumerate(way)} for way in ways]
+    if len(ways[0]) != len(ways[1]):
+        return False
+    for x, y in zip(*ways, strict=True):
+        if [number[0][t] for t in arguments(x)] != [number[1][t] for t in arguments(y)] or x.kind is not y.kind:
+            return False
+        match x, y:
+            case (Number(), Number()):
+                same = repr(x.value) == repr(y.value)
+            case (IndexValue(), IndexValue()):
+                same = x.e == y.e
+            case (Get(), Get()):
+                same = (x.array, x.index) == (y.array, y.index)
+            case (Entry(), Entry()):
+                same = x.table == y.table
+            case (Apply(), Apply()):
+                same = type(x.op) is type(y.op) and x.op.properties == y.op.properties
+            case (Convert(), Convert()):
+                same = True
+            case _:
+                same = False
+        if not same:
+            return False
+    return True
+
+
 def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:
     """Every term inside, with the constraints under which it is evaluated; shared terms once for each context."""
     seen: set[tuple[int, int]] = set()

@@ -13,13 +13,17 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 
 @dataclass(eq=False)
 class Loop:
-    """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another."""
+    """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another.
+
+    `copy_of` is the loop that this one is a copy of, for other values outside: what is private to that is so to it, too.
+    """
 
     var: str
     lows: tuple[IndexExpr, ...]
     highs: tuple[IndexExpr, ...]
     parallel: bool
     body: list[Tree]
+    copy_of: Loop | None = None
 
     @property
     def context(self) -> Cons:
@@ -178,6 +182,8 @@ def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | No
             return Guard(kept, copies, others if kept else [])
         case Loop():
             copies = [c for b in t.body if (c := replaced(lin, b, values)) is not None]
-            return Loop(t.var, tuple(map(new, t.lows)), tuple(map(new, t.highs)), t.parallel, copies)
-        case Box():
-            raise AssertionError("contractions are not copied")
+            lows, highs = tuple(map(new, t.lows)), tuple(map(new, t.highs))
+            return Loop(t.var, lows, highs, t.parallel, copies, t.copy_of or t)
+        case Box(leaf, contraction, plain):
+            copies = [c for b in plain if (c := replaced(lin, b, values)) is not None]
+            return Box(Leaf(leaf.stmt, {f: new(e) for f, e in leaf.env.items()}), contraction.rewritten(new), copies)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from upl_mlir.passes.loops.terms import Fold, walk
+from upl_mlir.passes.loops.terms import Choice, Fold, IndexValue, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import IndexExpr, Lookup
@@ -63,14 +63,30 @@ def _values(lin: Linear, t: Loop, private: list[Loop], planar: Collection[str]) 
         return range(low, high + 1)
     if not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
         return None
-    if any(isinstance(b, Box) for b in subtrees(t.body)):
-        return None
-    inside = [t, *(loop for _, loops in leaves(t.body) for loop in loops)]
-    if any(p is loop for p in private for loop in inside):
-        return None
+    inside = [loop for _, loops in leaves(t.body) for loop in loops]
+    if any(p is loop for p in private for loop in inside) and not any(_decides(b, t.var) for b in subtrees(t.body)):
+        return None  # rows that stay in registers anyway
     if (high - low + 1) * sum(1 for _ in leaves(t.body)) > STATEMENTS:
         return None
     return range(low, high + 1)
+
+
+def _decides(t: Tree, var: str) -> bool:
+    """Whether what a statement computes depends on a variable itself; so it is taken to be for contractions."""
+    if not isinstance(t, Leaf):
+        return isinstance(t, Box)
+    along = {f for f, e in t.env.items() if var in e.names}
+    for term, _ in walk(t.stmt.term):
+        match term:
+            case IndexValue(e):
+                named = e.names
+            case Choice(_, cases):
+                named = {n for when, _ in cases for c in when for n in c.e.names}
+            case _:
+                continue
+        if along & named:
+            return True
+    return False
 
 
 def _picks(e: IndexExpr, var: str) -> bool:
@@ -93,5 +109,7 @@ def _expressions(t: Tree) -> Iterable[IndexExpr]:
             for term, _ in walk(stmt.term):
                 if isinstance(term, Fold):
                     yield from (c.e.substitute(env) for p in term.parts for c in p.cons)
-        case Box():
-            pass
+        case Box(_, found, plain):
+            yield from (e for r in found.fields for e in (*r.lows, *r.highs))
+            for b in plain:
+                yield from _expressions(b)

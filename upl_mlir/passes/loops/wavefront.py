@@ -136,6 +136,8 @@ class _Tiler:
         """The tiled loop; None if it cannot be tiled, or there is nothing to gain."""
         if any(len(loop.lows) != 1 for loop in self.loops):
             return None
+        if any((a := self.arrays.get(s.array)) is not None and a.in_turn for s in self.found):
+            return None
         if not any(len(loops) > 2 for _, loops in self.found.values()):
             return None  # rows of one element each: nothing to run through the cache
         rows = self._row_fields()
