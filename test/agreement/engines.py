@@ -33,6 +33,7 @@ NOT_ON_THE_MACHINE = ("UPL1702", "UPL1706", "UPL1710", "UPL1711", "UPL1712", "UP
 MACHINES = {
     "hashed": '[matching]\norganisation = "hashed"\n',  # the default machine, so that other tests have it built already
     "cam": '[matching]\norganisation = "cam"\n',
+    "direct": '[matching]\norganisation = "direct"\nbeside = 64\n',  # few random programs need what is beside
 }
 
 
@@ -72,8 +73,10 @@ ENGINES: tuple[Engine, ...] = (
     Engine("token", {"engine": "token", "gather": "ordered"}, ordered=True, every=60),
 )  # fmt: skip
 """One line for each engine."""
+DIRECT = Engine("RTL direct", single=True, refuses=NOT_ON_THE_MACHINE, machine="direct")
+"""Tried by the campaign "machine" alone: no other test has it built."""
 RELAXED = "native, relaxed"
-BY_NAME = {e.name: e for e in ENGINES}
+BY_NAME = {e.name: e for e in (*ENGINES, DIRECT)}
 NOTHING = "no result to compare"
 
 
@@ -179,8 +182,10 @@ def _native(case: Case) -> Counter[str]:
 
 
 def machine(case: Case) -> Counter[str]:
-    """The machine equals the interpreter: with the default store, and in every fourth case with the associative one."""
-    return engines(case, tuple(BY_NAME[n] for n in ("RTL hashed", "RTL cam")[: 1 + (case.seed % 4 == 0)]))
+    """The machine equals the interpreter: with the default store, in every fourth case also with the associative one, and in
+    every eighth with the direct one."""
+    more = {0: "RTL cam", 4: "RTL cam", 6: DIRECT.name}.get(case.seed % 8)
+    return engines(case, tuple(BY_NAME[n] for n in ("RTL hashed", more) if n is not None))
 
 
 def _bounded(p: upl.Program, case: Case, expected: Arrays, got: Arrays) -> str:

@@ -35,8 +35,9 @@ ABOUT = {
         "compiling is made for one in eight only: \"programs\" has it for all its programs."
     ),
     "machine": (
-        "Random programs on the machine in RTL: with the hashed store, and one in four with the associative one "
-        '(`cam`). Sums that round in f32 are compared within rounding: the machine adds in order of arrival.'
+        "Random programs on the machine in RTL: with the hashed store, one in four with the associative one too "
+        "(`cam`), and from seed 4001932 on one in eight with the direct store. "
+        'Sums that round in f32 are compared within rounding: the machine adds in order of arrival.'
     ),
     "engines": (
         "Random right programs on every engine, against the interpreter. On dyadic data, for which no order "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import upl_mlir as upl
+
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 MATVEC = """program matvec
 param n >= 1
@@ -55,16 +58,7 @@ node A<i> in 0<=i<n { in @(+) s[i], v; s*v -> Y }
 node B<i> in 0<=i<n { in u, w; u*w -> Z }
 """
 
-ROWS = """program rows
-param R >= 1
-param m >= 1
-input cnt<r>: int in 1<=r<=R { -> Dot.n<r>; #m -> Mul.n<r,*> }
-input V<r,p> in 1<=r<=R, 1<=p<=m { -> Mul.v<r,p> }
-input X<p> in 1<=p<=m { #R -> Mul.x<*,p> }
-output Y<r>
-node Mul<r,p> { in v, x, n: int; if p<=n: v*x -> Dot.s<r> }
-node Dot<r> { in @(+) s[n], n: int; s*s -> Y }
-"""
+ROWS = (INPUTS / "rows.upl").read_text(encoding="utf-8")
 
 NEWTON = """program newton
 const Nmax = 30

@@ -227,3 +227,25 @@ def test_what_cannot_go_back_is_refused(text, wrt, help_):
 def test_a_node_that_data_make_fire_has_no_array_of_derivatives():
     with pytest.raises(upl.UplError, match=r"UPL1405.*does not exist at every index"):
         upl.grad(upl.load(NEWTON), of="Root", wrt="It.a")
+
+
+def test_a_value_sent_to_two_instances_or_to_none(tools):
+    """As many derivatives are waited for as tokens were sent: none where the condition does not hold."""
+    text = """program choose
+input X<i> in 0<=i<3 { -> A.x }
+output R<i>
+node A<i> in 0<=i<3 {
+  in x
+  p: bool = x > 0
+  if p: x -> P.a<i,j> for j in 0..1
+  if p: 3.0 -> P.w<i,j> for j in 0..1
+  if !p: 5.0 -> T.r<i>
+}
+node P<i,j> in 0<=i<3, 0<=j<2 { in a, w; if j==0: a*w -> Q.u<i>; if j==1: a*w -> Q.v<i> }
+node Q<i> in 0<=i<3 { in u, v; u+v -> T.r<i> }
+node T<i> in 0<=i<3 { in r; r*r -> R }
+"""
+    x, d = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    out = upl.compile(tools.vjp(text, "R", "X"))(X=x, d_R=d)
+    np.testing.assert_array_equal(out["R"], np.where(x > 0, (6 * x) ** 2, 25.0))
+    np.testing.assert_array_equal(out["d_X"], np.where(x > 0, 72 * x * d, 0.0))

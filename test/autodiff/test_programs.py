@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import upl_mlir as upl
 
-CONVOLUTION = """program convolution
-const H = 7
-const F = 3
-const O = H-F+1
-input X<i,j> in 0<=i<H, 0<=j<H { -> Mul.x<i-a,j-b,a,b> for a in 0..F-1, b in 0..F-1 if 0<=i-a<O && 0<=j-b<O }
-input W<a,b> in 0<=a<F, 0<=b<F { #O*O -> Mul.w<*,*,a,b> }
-output Y<i,j>
-node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
-node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
-"""
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
-STENCIL = """program stencil
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
-"""
+CONVOLUTION = (INPUTS / "convolution.upl").read_text(encoding="utf-8")
 
-RESHAPE = """program reshape
-const n = 6
-const m = 4
-input A<i,j> in 0<=i<n, 0<=j<m { -> B.b<(m*i+j) floordiv 8, (m*i+j) mod 8> }
-input W<r,c> in 0<=r<3, 0<=c<8 { -> B.w }
-output Y<c,r>
-node B<r,c> { in b, w; b*w*b -> Y<c,r> }
-"""
+STENCIL = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
+
+RESHAPE = (INPUTS / "reshape.upl").read_text(encoding="utf-8")
 
 FORK = """program fork
 const n = 5

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.passes.arrows import covered
 from upl_mlir.passes.inside_arrays import inside_arrays
 from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.sets import PolyContext, Table
@@ -161,3 +162,21 @@ def test_a_multicast_to_fewer_instances_that_no_expression_counts(tools, rng, n)
     assert upl.compile(g, engine="native")(**given)["d_W"].tolist() == expected.tolist()
     with pytest.raises(upl.UplError, match=r"UPL1403.*cannot count"):
         upl.vjp(g, of="d_W", wrt="W")
+
+
+@pytest.mark.parametrize(("before", "after"), [("max(1,n-i)", "max(1,n-i)"), ("n", "n-i")])
+def test_a_multiplicity_stays_as_it_was_written_where_it_fits(before, after):
+    """The number of j with i+j < n."""
+    r = PolyContext(("n",), parse_formula("n>=1")).set(("i", "j"), parse_formula("0<=i<n && 0<=j<n-i"))
+    assert str(covered(r, ("j",), parse_index(before))) == after
+
+
+def test_the_derivatives_that_come_back_are_counted_as_the_author_counts(tools):
+    text = """program triangle
+param n >= 1
+input X<i> in 0<=i<n { X*X #max(1,n-i) -> M.a<i,*> }
+input W<i,j> in 0<=i<n, 0<=j<n-i { -> M.w }
+output R<i,j>
+node M<i,j> in 0<=i<n, 0<=j<n-i { in a, w; a*w -> R }
+"""
+    assert "d_R*w #max(1,n-i) -> DX.d_a<i>" in str(tools.vjp(text, "R", "X"))

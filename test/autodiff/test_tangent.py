@@ -5,10 +5,14 @@ Vectors are random, never all-ones: a transposed or permuted derivative must sho
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import upl_mlir as upl
+
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 CONV = """
 program conv
@@ -22,22 +26,7 @@ node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
 node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
 """
 
-HEAT = """
-program heat
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r; (l + c*c + r)/3 -> U.u<t,i> }
-"""
+HEAT = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
 
 NEWTON = """
 program newton

@@ -45,9 +45,11 @@ def judged(tried: dict[str, object]) -> Survivor | None:
     return None
 
 
+FROZEN = "nothing sets a field of it or hashes one"
 REMOVED = "the code was never used, and is gone"
 SIMPLIFY = "test/passes/test_simplify.py::test_a_rule"
 SCHEDULES = "test/native/test_schedules.py"
+RINGS = "test/native/test_rings.py::test_a_circle_without_a_plain_field_is_ordered"
 READABLE = "test/autodiff/test_readable.py"
 SURVIVORS = (
     # of the sample at 45c6dc15
@@ -171,5 +173,155 @@ SURVIVORS = (
     Survivor(
         "passes/loops/boxes.py", "if len(used) != 1 or used[0] in seen or abs(place.factors[used[0]]) != 1:",
         "NotEq to Eq", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
+    ),
+    Survivor(
+        "passes/batch.py", "    return e\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
+    ),
+    Survivor(
+        "passes/build.py", "return _negated(body, condition(body, f.args[0], env, lazy))", "0 to 1",
+        test="test/hw/test_host_order.py::test_a_condition_that_is_negated_as_a_whole",
+    ),
+    Survivor(
+        "passes/loops/pull.py",
+        "        for c in case:\n            k = next((k for m, k in c.e.terms if m == (Var(u),)), 0)", "0 to 1",
+        reason="a constraint without `u` is passed over as before: `u` then is in what is left of it",
+    ),
+    Survivor(
+        "poly/quota.py",
+        'return not isl.Set("{ [i] : 0 <= i <= 1 }").is_subset(isl.Set("{ [i] : i <= 1 }"))', "not left out",
+        test="test/poly/test_sets.py::test_a_failure_of_isl_that_is_not_the_limit_is_none",
+    ),
+    Survivor(
+        "passes/loops/boxes.py", "low, high = ends if place.factors[used[0]] > 0 else (-ends[1], -ends[0])", "1 to 2",
+        test="test/native/test_convolutions.py::test_kernels_that_count_channels_backwards",
+    ),
+    Survivor(
+        "passes/loops/pull.py", "if u in arrow.unknowns and (value := express(arrow, u)) is not None:", "IsNot to Is",
+        test="test/native/test_turned_round.py::test_the_source_is_found[last-ordered]",
+    ),
+    Survivor(
+        "poly/linear.py", "return f\"{self.e} {'==' if self.eq else '>='} 0\"", "returns None", reason=REMOVED, removed=True,
+    ),
+    Survivor(
+        "passes/arrows.py", "new = fibre_count(r, over, [before] if isinstance(before, IndexExpr) else [])",
+        "condition turned round",
+        test="test/autodiff/test_sizes.py::test_a_multiplicity_stays_as_it_was_written_where_it_fits",
+        was="new = fibre_count(r, a.dst, [count] if isinstance(count, IndexExpr) else [])",
+    ),
+    Survivor("passes/loops/order.py", "self._vars = 0", "0 to 1", reason="the number in the names of loop variables"),
+    Survivor(
+        "passes/obligations.py", "return _small_witness(s, a, b)", "returns None",
+        test="test/passes/test_check_messages.py::test_a_mistake_is_explained[#n*n for #m*n]",
+    ),
+    Survivor(
+        "passes/lower_hw.py", "if name in counting_only(node):", "condition turned round",
+        test="test/hw/test_host_order.py::test_tokens_come_in_that_order",
+    ),
+    Survivor(
+        "passes/loops/equations.py", "self._building.add(key)", "statement left out",
+        test="test/native/test_rings.py::test_a_ring_without_an_entry_is_refused", was="self._building.add(memo)",
+    ),
+    Survivor(
+        "poly/levels.py",
+        "for d in reversed(s.dims[:-1]):  # from the inside out: what bounds inner dimensions then needs no array entries",
+        "1 to 2", test="test/poly/test_levels.py::test_the_greatest_value",
+    ),
+    Survivor(
+        "passes/loops/values.py", "if isinstance(op, arith.FloorDivSIOp | arith.CeilDivSIOp | arith.DivSIOp):",
+        "condition turned round", test="test/native/test_engine.py::test_faults_of_integers",
+    ),
+    Survivor(
+        "passes/check.py",
+        "out[f] = None if lo is None or hi is None else max(1, (hi - lo).bit_length())\n    return out", "returns None",
+        test="test/passes/test_check.py::test_numbers_of_the_perceptron",
+    ),
+    Survivor(
+        "poly/counting.py", "out[0] = Fraction(1)  # 0**0 counts", "0 to 1",
+        reason="the constant cancelled, as the polynomial's difference at two places is all that is used; it is gone",
+        removed=True,
+    ),
+    Survivor(
+        "passes/lower_hw.py", "tokens may have.\"\"\"\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
+    ),
+    Survivor(
+        "passes/loops/graph.py",
+        "return [c for c in components(list(edges), lambda p: edges.get(p, [])) "
+        "if len(c) > 1 or c[0] in edges.get(c[0], [])]", "Or to And",
+        test=f"{RINGS}[entered before the node it is left at]",
+    ),
+    Survivor(
+        "passes/adjoint_plan.py", "prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []",
+        "Is to IsNot",
+        test="test/autodiff/test_sizes.py::test_the_derivatives_that_come_back_are_counted_as_the_author_counts",
+    ),
+    Survivor(
+        "passes/loops/pull.py", "in cases]\n    if not free:", "not left out",
+        test="test/native/test_turned_round.py::test_the_source_is_found[last-ordered]",
+    ),
+    Survivor(
+        "poly/quota.py", "if a.n_basic_set() <= FEW:", "LtE to Lt",
+        reason="a bound on effort: the same pieces, subtracted in one call or several",
+    ),
+    Survivor(
+        "passes/loops/terms.py", "args: tuple[Term, ...]\n\n\n@dataclass(frozen=True, eq=False)", "True to False",
+        reason=FROZEN,
+    ),
+    Survivor(
+        "poly/ranking.py", "if _always(s, later):\n        return 1", "1 to 2",
+        reason="it is only asked whether this is 0: any other number says that a coordinate grows",
+    ),
+    Survivor(
+        "passes/adjoint_ends.py", "if value.port.count is Special.CARRIED:", "Is to IsNot",
+        test="test/autodiff/test_dynamic.py::test_newton_with_its_own_exit",
+    ),
+    Survivor(
+        "passes/lower_hw.py",
+        "times = None if isinstance(count, Special) or count.constant == 1 else inner.index(count)", "1 to 2",
+        test="test/hw/test_host_order.py::test_how_many_instances_a_token_serves",
+    ),
+    Survivor(
+        "passes/loops/show.py",
+        "return str(parts[0]) if len(parts) == 1 else f\"{name}({', '.join(map(str, parts))})\"", "returns None",
+        test=f"{SCHEDULES}::test_the_bounds_of_loops_are_shown",
+    ),
+    Survivor(
+        "poly/convert.py", "def aff(self, a: isl.Aff, *, floor: bool = False) -> IndexExpr:", "False to True",
+        reason=REMOVED, removed=True,
+    ),
+    Survivor(
+        "passes/entries.py", "else:\n            continue", "continue to break",
+        reason="an index reads arrays of integers alone (UPL1108), which have a table or are open: none comes here",
+    ),
+    Survivor(
+        "passes/simplify.py", "if isinstance(op, NodeOp | InputOp) and PRIMAL in op.attributes:", "And to Or",
+        test="test/passes/test_simplify.py::test_what_the_author_wrote_stays",
+    ),
+    Survivor(
+        "passes/loops/boxes.py", "if i != at:", "condition turned round",
+        reason="a bound on memory: how much of the padded copy is made at a time",
+    ),
+    Survivor(
+        "poly/ranking.py", "by_value: bool = False  # array entries are looked up, not left open", "False to True",
+        reason="a bound on effort: what is proved without the entries' values is proved with them, more slowly",
+    ),
+    Survivor(
+        "passes/lower_hw.py",
+        '("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), '
+        '("&&", False): 1, ("||", False): 0,',
+        "False to True", test="test/hw/test_host_order.py::test_a_number_of_summands_is_told_by_one_that_changes_nothing",
+    ),
+    Survivor(
+        "passes/differentiate.py",
+        "term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))", "0 to 1",
+        test="test/autodiff/test_dynamic.py::test_a_value_sent_to_two_instances_or_to_none",
+    ),
+    Survivor(
+        "passes/loops/running.py",
+        "if len(fields) < 2 or len(domain) != 1 or not kind.is_float or not self._few(domain[0], fields[-1]):",
+        "condition turned round", test="test/native/test_running_sums.py::test_nothing_is_kept_of_the_pairs",
+    ),
+    Survivor(
+        "passes/limit_inputs.py", "out[v] = None\n        return list(out)", "returns None",
+        test="test/passes/test_limit_inputs.py::test_the_parts_compute_what_the_node_did",
     ),
 )  # fmt: skip

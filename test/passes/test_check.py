@@ -13,32 +13,10 @@ from upl_mlir.passes.obligations import Kind, Status
 from upl_mlir.poly.expr import IndexExpr
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
-STENCIL = """program stencil
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
-"""
-CONVOLUTION = """program convolution
-const H = 7
-const F = 3
-const O = H-F+1
-input X<i,j> in 0<=i<H, 0<=j<H { -> Mul.x<i-a,j-b,a,b> for a in 0..F-1, b in 0..F-1 if 0<=i-a<O && 0<=j-b<O }
-input W<a,b> in 0<=a<F, 0<=b<F { #O*O -> Mul.w<*,*,a,b> }
-output Y<i,j>
-node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
-node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
-"""
+STENCIL = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
+CONVOLUTION = (INPUTS / "convolution.upl").read_text(encoding="utf-8")
 COUNTED = """program counted
 param n >= 2
 input X<i> in 0<=i<n { X -> Below.x<k> for k in i+1..n-1 }

@@ -37,6 +37,15 @@ output R<i>
 node A<i> { in x; x -> R }
 """
 
+RECTANGLE = """program rectangle
+param n >= 1
+param m >= 1
+input X<k> in 0<=k<3 { #m*n -> P.x<*,*,k> }
+input W<i,j,k> in 0<=i<n, 0<=j<m, 0<=k<3 { -> P.w }
+output R<i,j,k>
+node P<i,j,k> { in x, w; x*w -> R }
+"""
+
 CASES = [
     (
         MULTICAST, "#n -> M.b<*>", "-> M.b<*>",
@@ -83,11 +92,14 @@ CASES = [
         OPEN, "if k==K-1", "if k<K-1",
         "4:37: error[UPL1303]: two tokens of X -> A.x reach A<0>: one from X<0,0>, another from X<1,0>",
         "(with K=3, N=[1, 2, 1])",
+    ), (
+        RECTANGLE, "#m*n", "#n*n",
+        "4:24: error[UPL1304]: multiplicity n*n of X<0> (n=1, m=2) is 1, but its token covers 2 instances of P", "",
     ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [MULTICAST, COUNTED, WIDTHS, OPEN])
+@pytest.mark.parametrize("text", [MULTICAST, COUNTED, WIDTHS, OPEN, RECTANGLE])
 def test_the_right_programs_are_proved(text: str) -> None:
     assert {o.status for o in upl.load(text).check().obligations} == {Status.PROVED}
 

@@ -11,22 +11,9 @@ from upl_mlir.passes import critical_path as module
 from upl_mlir.poly.expr import IndexExpr
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
-STENCIL = """program stencil
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
-"""
+STENCIL = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
 
 WAVEFRONT = """program wavefront
 param n >= 2
@@ -118,6 +105,24 @@ def test_unknown_where_data_decide_or_an_adjoint_is_to_come():
     text += "node N<i> in 0<=i<3 { in x; x -> Y<i> }\n"
     assert path(text) is None
     assert upl.load(EXAMPLES / "training.upl").check().critical_path is None
+
+
+def test_unknown_where_it_is_one_expression_for_some_sizes_only():
+    """Rows 0 to 3 as far as there are so many: 7 firings from n = 4 on, 2 for n = 1."""
+    text = """program rows
+param n >= 1
+const N[0:3] = [2, 3, 1, 4]
+input X { -> A.x<0,0> }
+output R<k,i>
+node A<k,i> in 0<=k<n, k<=3, 0<=i<N[k] {
+  in x
+  x -> R
+  if i<N[k]-1: x -> A.x<k,i+1>
+  if i==0 && k<n-1 && k<3: x -> A.x<k+1,0>
+}
+"""
+    assert [path(text, n=n) for n in (1, 2, 4, 9)] == [2, 4, 7, 7]
+    assert path(text) is None
 
 
 def test_widths_of_layers_do_not_matter():

@@ -110,3 +110,10 @@ def test_bodies_mean_the_same_afterwards(seed: int) -> None:
         results = [run(**given, P=choice) for run in runs]
         for i, body in enumerate(bodies):
             assert results[0][f"R{i}"] == results[1][f"R{i}"], body
+
+
+def test_what_the_author_wrote_stays() -> None:
+    p = program(["a*1.0 + (b - (-b))"], adjoint=False)
+    before = str(p)
+    simplify(p.op)
+    assert str(p) == before

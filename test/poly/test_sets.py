@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import islpy as isl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.dense import guarded
 from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, Select, divide, extremum
 from upl_mlir.poly.parse import parse_formula, parse_index
+from upl_mlir.poly.quota import limited
 from upl_mlir.poly.sets import PolyContext, Table, union
 
 # -- random quasi-affine formulas ----------------------------------------------------------------------------------
@@ -236,3 +238,9 @@ def test_known_constants_keep_a_product_affine(naive, text):
     f = parse_formula(text)
     for n in naive.sizes:
         assert naive.points_of(naive.set(f), n) == naive.points(f, n)
+
+
+def test_a_failure_of_isl_that_is_not_the_limit_is_none() -> None:
+    """Not "too complex": a mistake of ours must show."""
+    with pytest.raises(isl.Error), limited():
+        isl.Set("no set")

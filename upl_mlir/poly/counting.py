@@ -208,7 +208,7 @@ def _rational(e: IndexExpr) -> Rational:
 
 @cache
 def _faulhaber(k: int) -> tuple[Fraction, ...]:
-    """Coefficients, from the constant one on, of the polynomial in x that is the sum of j**k over 0 <= j <= x."""
+    """Coefficients, from the constant one on, of the polynomial in x that is the sum of j**k over 1 <= j <= x."""
     bernoulli = [Fraction(1)]
     for m in range(1, k + 1):
         bernoulli.append(-sum((comb(m + 1, i) * b for i, b in enumerate(bernoulli)), Fraction(0)) / (m + 1))
@@ -217,8 +217,6 @@ def _faulhaber(k: int) -> tuple[Fraction, ...]:
     out = [Fraction(0)] * (k + 2)
     for i, b in enumerate(bernoulli):
         out[k + 1 - i] = comb(k + 1, i) * b / (k + 1)
-    if k == 0:
-        out[0] = Fraction(1)  # 0**0 counts
     return tuple(out)
 
 

@@ -10,7 +10,7 @@ import islpy as isl
 import numpy as np
 
 from upl_mlir.poly.expr import CmpOp, Extremum, Formula, IndexExpr, Lookup, extremum
-from upl_mlir.poly.sets import DIM, PSet, as_map
+from upl_mlir.poly.sets import DIM, PSet, as_map, union
 
 
 def latest(s: PSet) -> PSet:
@@ -51,9 +51,11 @@ def affine_through(points: Sequence[tuple[tuple[int, ...], int]], names: Sequenc
 
 
 def greatest(sets: Iterable[PSet]) -> IndexExpr | None:
-    """The greatest value of the last dimension over all points of all sets; None if isl finds no bound."""
+    """The greatest value of the last dimension over all points of all sets; None if isl finds no bound, or none of that
+    form for all parameters."""
     found: dict[IndexExpr, None] = {}
     ctx = None
+    reduced: list[PSet] = []
     for s in sets:
         ctx = s.ctx
         for d in reversed(s.dims[:-1]):  # from the inside out: what bounds inner dimensions then needs no array entries
@@ -64,6 +66,7 @@ def greatest(sets: Iterable[PSet]) -> IndexExpr | None:
             s = s.with_isl(s.isl, {p: a for p, a in s.params.items() if s.involves(a)})
         last = s.dims[-1]
         s = s.reorder((last, *s.dims[:-1])).known()
+        reduced.append(s)
         for b in s.isl.get_basic_sets():
             piece = isl.Set.from_basic_set(b)
             if not piece.dim_has_upper_bound(DIM, 0):
@@ -78,4 +81,9 @@ def greatest(sets: Iterable[PSet]) -> IndexExpr | None:
     for a in list(kept):
         if any(b != a and ctx.set((), ctx.param_condition & Formula.compare(a, CmpOp.GT, b)).is_empty() for b in kept):
             kept.remove(a)
+    for a in kept:  # a piece may be empty for some parameters
+        where = Formula.all((ctx.param_condition, *(Formula.compare(a, CmpOp.GE, b) for b in kept if b != a)))
+        reach = (s.constrain(Formula.compare(s.dims[0], CmpOp.GE, a)).project(()) for s in reduced)
+        if not ctx.set((), where) <= union(reach):
+            return None
     return extremum(Extremum.MAX, kept)

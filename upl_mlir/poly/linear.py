@@ -49,9 +49,6 @@ class Con(NamedTuple):
         below = Con(-self.e - 1)
         return [below, Con(self.e - 1)] if self.eq else [below]
 
-    def __str__(self) -> str:
-        return f"{self.e} {'==' if self.eq else '>='} 0"
-
 
 Cons = tuple[Con, ...]
 
