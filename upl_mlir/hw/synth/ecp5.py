@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from upl_mlir.diagnostics import error
 from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.matching_unit.cam import cam_verilog
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
@@ -28,6 +29,7 @@ _NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context"
 
 _PASS = re.compile(r"^\d+(?:\.\d+){0,2}\. Executing (.*?)\.?$")
 _INFO = re.compile(r"^Info: +((?:Packing|Placed|Running|Routing|Routed|Creating|at iteration|Promoting|Annotating).*)$")
+_CLOCK = re.compile(r"^\w+: Max frequency for clock +'(.*)': +([0-9.]+) MHz")
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +90,7 @@ def area(rtlil: str, top: str, say: Say) -> Area:
 def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say) -> Timing:
     """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`."""
     options = [*_NEXTPNR, *(["--no-route"] if clock is Clock.PLACED else []), "--freq", f"{clock_mhz:g}"]
-    name = f"timing-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
+    name = f"clock-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
     found = open_cache().read(name)
     if found is not None:
         return msgspec.json.decode(found, type=Timing)
@@ -96,21 +98,34 @@ def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say) -> Ti
     netlist = _synthesise(rtlil, top, say) if kept is None else gzip.decompress(kept)
     with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
         (Path(folder) / "net.json").write_bytes(netlist)
+        estimates: dict[str, float] = {}  # by clock; the report has the clocks of routed designs only
+
+        def step(line: str) -> str | None:
+            if m := _CLOCK.match(line):
+                estimates[m[1]] = float(m[2])
+            return m[1] if (m := _INFO.match(line)) else None
+
         report = NEXTPNR.run(
             [*options, "--json", "net.json", "--report", "report.json"],
-            Path(folder), "report.json", say, lambda line: m[1] if (m := _INFO.match(line)) else None,
+            Path(folder), "report.json", say, step,
         )  # fmt: skip
-        out = parse_report(report.read_text(encoding="utf-8"), clock)
+        out = parse_report(report.read_text(encoding="utf-8"), clock, estimates)
     open_cache().write(name, msgspec.json.encode(out))
     return out
 
 
-def parse_report(text: str, clock: Clock) -> Timing:
-    """What nextpnr's report says: the slowest clock, and how much of the device is used."""
+def parse_report(text: str, clock: Clock, estimates: dict[str, float]) -> Timing:
+    """What nextpnr says: the slowest clock in MHz, and how much of the device is used.
+
+    `text` is its report, in which a routed design has its clocks; `estimates`, from its log, are those of one that is only
+    placed.  Raises `UplError` UPL1739 if there is no clock.
+    """
     report: dict[str, Any] = json.loads(text)
-    clocks = [float(c["achieved"]) for c in report.get("fmax", {}).values()]
+    clocks = [float(c["achieved"]) for c in report.get("fmax", {}).values()] or [*estimates.values()]
+    if not clocks:
+        raise error("UPL1739", f"`{NEXTPNR.package}` found no clock in the design")
     used = {kind: int(u["used"]) for kind, u in report.get("utilization", {}).items() if u["used"]}
-    return Timing(fmax_mhz=min(clocks, default=0.0), used=used, clock=clock)
+    return Timing(fmax_mhz=min(clocks), used=used, clock=clock)
 
 
 def _name(what: str, rtlil: str, top: str) -> str:
