@@ -98,6 +98,7 @@ class Planner:
     sets: ProgramSets
     activity: Activity
     dynamics: Dynamics
+    _pruned: dict[Arrow, PSet] = field(default_factory=dict[Arrow, PSet])
 
     def plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
         whole = self.sets.domain(op.symbol)
@@ -146,15 +147,18 @@ class Planner:
         else:
             n = total(terms, plan.domain)
             plain = all(len(m) <= 1 for m, _ in n.terms)  # a product of cases is no affine count
-            once = not everywhere or (plain and _has_cases(n) and any(a.loops and self._looped(a) for a in arrows))
+            told = any(self.dynamics.told(a) for a in arrows)  # who answers knows the index as data, the count belongs here
+            once = not everywhere or told or (plain and _has_cases(n) and any(a.loops and self._looped(a) for a in arrows))
             port = Port(name, type_, Gather.SUM, n if once else Special.CARRIED)
         return ActiveValue(ssa, arrows, port, ordinary, where, terms, mask, tally)
 
     def pruned(self, a: Arrow) -> PSet:
         """R' = R restricted to active targets (rule 3)."""
-        target = self.activity.active[key_of(a)]
-        inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
-        return (self.sets.relation(a) & inside).in_terms_of(a.src)
+        if a not in self._pruned:
+            target = self.activity.active[key_of(a)]
+            inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+            self._pruned[a] = (self.sets.relation(a) & inside).in_terms_of(a.src)
+        return self._pruned[a]
 
     def count_terms(self, a: Arrow) -> list[tuple[PSet, IndexExpr]]:
         """|R'(x)| as a sum of expressions, each on its own set of source instances; 1 where data choose the target."""

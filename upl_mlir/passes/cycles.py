@@ -9,7 +9,7 @@ This also finds what differs between the least and the greatest fixpoint of LANG
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import span_of
@@ -23,12 +23,9 @@ def of_cycles(sets: ProgramSets) -> Iterator[Obligation]:
     """One obligation for each strongly connected component of nodes."""
     for component in components(sets):
         names = [op.symbol for op in component]
-        arrows = [a for a in sets.arrows if a.source.symbol in names and a.target.symbol in names]
+        arrows = _inside(sets, component)
         where = " -> ".join([*names, names[0]])
-        width = max(len(op.fields) for op in component)
-        place = {op.symbol: n for n, op in enumerate(component)}
-        steps = [_dependence(sets, a, place) for a in arrows]
-        found = find_cycle(sets.ctx, width, steps)
+        found = _find(sets, component, arrows)
         span = span_of(component[0])
         if found is None:
             declared = [op.symbol for op in component if op.declared is not None]
@@ -44,6 +41,31 @@ def of_cycles(sets: ProgramSets) -> Iterator[Obligation]:
             status = Status.REFUTED if all(a.exact for a in arrows) else Status.UNPROVED
             message = f"{instance(op, point)} waits for itself round {where}"
             yield Obligation(Kind.ACYCLIC, status, where, message, span_of(op), None, point)
+
+
+def _inside(sets: ProgramSets, component: Sequence[NodeOp]) -> list[Arrow]:
+    """The arrows from one node of a component to another or the same."""
+    names = {op.symbol for op in component}
+    return [a for a in sets.arrows if a.source.symbol in names and a.target.symbol in names]
+
+
+def _find(
+    sets: ProgramSets, component: Sequence[NodeOp], arrows: Sequence[Arrow]
+) -> tuple[int, tuple[int, ...], dict[str, int]] | str | None:
+    """What `find_cycle` says of the arrows of a component."""
+    place = {op.symbol: n for n, op in enumerate(component)}
+    return find_cycle(sets.ctx, max(len(op.fields) for op in component), [_dependence(sets, a, place) for a in arrows])
+
+
+def circular(sets: ProgramSets, may: Callable[[Arrow], bool]) -> list[frozenset[str]]:
+    """The components (their nodes) with an arrow for which `may` holds in which, if all arrows sent, an instance might wait
+    for itself."""
+    out: list[frozenset[str]] = []
+    for component in components(sets):
+        arrows = _inside(sets, component)
+        if any(may(a) for a in arrows) and _find(sets, component, arrows) is not None:
+            out.append(frozenset(op.symbol for op in component))
+    return out
 
 
 def _dependence(sets: ProgramSets, a: Arrow, place: dict[str, int]) -> Dependence:

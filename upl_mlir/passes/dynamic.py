@@ -5,7 +5,8 @@ fires* on its whole domain if some input of it is served there by arrows that al
 be a stranded token, an error).  On that ground each arrow that carries a derivative gets one of three treatments:
 
 * STATIC: its tokens follow from the index alone; the reversed arrow is too.
-* MASKED: both ends surely fire; the adjoint comes back everywhere, and the source's adjoint node selects by the condition.
+* MASKED: both ends surely fire, and so do all others that may serve the input; the adjoint comes back everywhere, and the
+  source's adjoint node selects by the condition.
 * COUNTED: the source sends its adjoint node the number of tokens that it really sent; the target's adjoint node learns
   from an identifier which arrow, from which index, served it (`Trace`).
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import product
 
 from xdsl.dialects import arith
@@ -25,6 +27,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, RefOp, Special, UplType
 from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.build import unused
+from upl_mlir.passes.cycles import circular
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Atom, CmpOp, Formula, IndexExpr, Lookup
@@ -58,6 +61,7 @@ class Dynamics:
     def __init__(self, sets: ProgramSets):
         self.sets = sets
         self.any = any(not a.exact for a in sets.arrows)
+        self._traced: dict[tuple[str, str], bool] = {}  # by node and input
         self.sure: set[str] = self._sure() if self.any else set(sets.ends)
 
     def _sure(self) -> set[str]:
@@ -125,8 +129,34 @@ class Dynamics:
         """The treatment of an arrow."""
         if a.exact:
             return Flow.STATIC
+        return Flow.MASKED if self._maskable(a) and not self.told(a) else Flow.COUNTED
+
+    def _maskable(self, a: Arrow) -> bool:
+        """Whether the derivative could come back along the arrow in any case: both ends surely fire, and none waits for
+        itself if all arrows answer."""
+        ends = {a.source.symbol, a.target.symbol}
+        return self._both_sure(a) and not any(ends <= ring for ring in self._circular)
+
+    def _both_sure(self, a: Arrow) -> bool:
         both = a.source.symbol in self.sure and a.target.symbol in self.sure
-        return Flow.MASKED if both and not self.dynamic_index(a) else Flow.COUNTED
+        return both and not self.dynamic_index(a)
+
+    @cached_property
+    def _circular(self) -> list[frozenset[str]]:
+        """Groups of nodes among which derivatives that come back in any case would wait for each other: values may go
+        right or left, as data say."""
+        return circular(self.sets, lambda a: not a.exact and self._both_sure(a))
+
+    def told(self, a: Arrow) -> bool:
+        """Whether the target of an arrow learns who served the input: then it answers that one alone."""
+        key = a.target.symbol, a.port.name
+        if key not in self._traced:
+            op = a.target
+            self._traced[key] = (
+                isinstance(op, NodeOp) and a.port.gather is None
+                and self.trace(op, a.port.name, self.sets.domain(op.symbol), set()) is not None
+            )  # fmt: skip
+        return self._traced[key]
 
     def whole(self, name: str) -> bool:
         """Whether derivatives of a node must be kept on its whole domain, because data decide which instances fire."""
@@ -138,8 +168,7 @@ class Dynamics:
         if not self.any:
             return None
         into = self.sets.into(op.symbol, port)
-        doubtful = [a for a in into if self.flow(a) is Flow.COUNTED or a.source.symbol not in self.sure]
-        if not doubtful:
+        if all(a.source.symbol in self.sure and (a.exact or self._maskable(a)) for a in into):
             return None
         images = [self.sets.image(a) & domain for a in into]
         overlap = any(not (s & t).is_empty() for n, s in enumerate(images) for t in images[:n])
