@@ -93,8 +93,8 @@ class Table:
             "inputs are random, with a fixed seed. All outputs agree with the interpreter's to 1e-3 of the greatest",
             "element (both are binary32, sums differ in their order), and bit for bit with the machine's own additions,",
             "made again. What the columns mean: [explore](explore.md).", "",
-            "`cam` has no backing memory: its entries are a power of two that holds all tokens that wait in a core. That many",
-            "can be simulated, not built.", "",
+            "`cam` has no backing memory: its entries are a power of two that holds all tokens that wait in a core. That",
+            "many can be simulated, not built.", "",
             "Versions: " + ", ".join(f"{k} {v}" for k, v in versions().items()) + f"; {platform.machine()}.",
         ]  # fmt: skip
         for case in CASES:

@@ -70,22 +70,22 @@ def eliminate_dead_derivatives(program: ProgramOp) -> None:
     keep_inside_arrays(program, PRIMAL)
 
 
-def _live(sets: ProgramSets, adjoints: dict[str, NodeOp]) -> dict[str, PSet]:
-    """The live instances of each adjoint node."""
+def _live(sets: ProgramSets, adjoints: dict[str, NodeOp]) -> tuple[dict[str, PSet], bool]:
+    """The live instances of each adjoint node, and whether all of them are."""
     steps = [Step(a, a.target.symbol, [n]) for n in adjoints for a in sets.out_of(n)]
     found = {n: sets.ctx.empty(op.fields) for n, op in adjoints.items()}
     found |= {s.goal: sets.domain(s.goal) for s in steps if s.goal not in adjoints}
-    reaching(sets, found, steps, sets.domain)
-    return {n: found[n] for n in adjoints}
+    exact = reaching(sets, found, steps, sets.domain)
+    return {n: found[n] for n in adjoints}, exact
 
 
 def _prune_instances(program: ProgramOp) -> bool:
-    """Shrink adjoint nodes to their live instances; whether anything changed."""
+    """Shrink adjoint nodes to their live instances; whether some that are left may be dead."""
     adjoints = {op.symbol: op for op in nodes(program) if PRIMAL in op.attributes}
     if not adjoints:
         return False
     sets = ProgramSets(program)
-    live = _live(sets, adjoints)
+    live, exact = _live(sets, adjoints)
     shrunk = {n for n, s in live.items() if not sets.domain(n) <= s}
     if not shrunk:
         return False
@@ -100,7 +100,7 @@ def _prune_instances(program: ProgramOp) -> bool:
         if live[n].is_empty():
             adjoints[n].detach()
             adjoints[n].erase()
-    return True
+    return not exact
 
 
 def _restrict(sets: ProgramSets, a: Arrow, r: PSet, live: dict[str, PSet]) -> None:

@@ -27,6 +27,7 @@ from upl_mlir.poly.expr import (
     IndexExpr,
     Lookup,
     MinMax,
+    Monomial,
     Select,
     Var,
     divide,
@@ -143,12 +144,13 @@ class FromIsl:
         self.params = params
 
     def _linear(self, obj: Any, dim_type: isl.dim_type, constant: isl.Val, scale: int) -> IndexExpr:
-        out = IndexExpr.of(_int(constant, scale))
+        terms: dict[Monomial, int] = {(): _int(constant, scale)}
         for kind, name in ((isl.dim_type.param, self._param), (dim_type, self._dim)):
             for i in range(obj.dim(kind)):
                 c = _int(obj.get_coefficient_val(kind, i), scale)
                 if c:
-                    out = out + IndexExpr.of(name(obj, i)) * c
+                    terms[(name(obj, i),)] = c
+        out = IndexExpr.sum_of(terms)
         for i in range(obj.dim(isl.dim_type.div)):
             c = _int(obj.get_coefficient_val(isl.dim_type.div, i), scale)
             if c:
@@ -175,7 +177,7 @@ class FromIsl:
 
 def _int(v: isl.Val, scale: int) -> int:
     """The integer ``v * scale``."""
-    return v.mul(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, scale)).to_python()
+    return (v if scale == 1 else v.mul(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, scale))).to_python()
 
 
 def solve(e: IndexExpr, equality: bool, dims: Sequence[str]) -> Formula:
@@ -191,8 +193,7 @@ def solve(e: IndexExpr, equality: bool, dims: Sequence[str]) -> Formula:
             alone = IndexExpr.of(mono[0])
         else:
             coeff = next((c for m, c in e.terms if m == (Var(d),)), 0)
-            hidden = any(d in a_names for m, _ in e.terms if m != (Var(d),) for a_names in [_names(m)])
-            if abs(coeff) != 1 or hidden:
+            if abs(coeff) != 1 or any(d in IndexExpr.of(a).names for m, _ in e.terms if m != (Var(d),) for a in m):
                 continue
             alone = IndexExpr.of(d)
         rest = e - alone * coeff
@@ -202,13 +203,6 @@ def solve(e: IndexExpr, equality: bool, dims: Sequence[str]) -> Formula:
             return _strict(alone, CmpOp.GE, -rest)
         return _strict(alone, CmpOp.LE, rest)
     raise AssertionError("unreachable: the loop ends with None")
-
-
-def _names(m: Sequence[Atom]) -> frozenset[str]:
-    out: frozenset[str] = frozenset()
-    for a in m:
-        out |= IndexExpr.of(a).names
-    return out
 
 
 def _as_mod(e: IndexExpr) -> Formula | None:

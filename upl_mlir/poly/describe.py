@@ -145,16 +145,18 @@ def _halves(f: Formula) -> list[Formula]:
 def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
     """The conjunction with every droppable part dropped; parts with literals and without dimensions go first."""
 
-    def rank(i: int) -> tuple[int, int, int]:
-        names = parts[i].names & set(target.dims)
-        return (len(names) > 0, -len(list(parts[i].atoms())), i)
-
-    kept = dict.fromkeys(range(len(parts)))
-    for i in sorted(kept, key=rank):
-        rest = Formula.all(parts[j] for j in kept if j != i)
-        if context.constrain(rest) <= target:
-            del kept[i]
-    return Formula.all(parts[j] for j in kept)
+    def rank(i: int) -> tuple[bool, int, int]:
+        return (bool(parts[i].names & set(target.dims)), -len(list(parts[i].atoms())), i)
+    order, kept = sorted(range(len(parts)), key=rank), set[int]()
+    after = [context]  # for each part, the last one first: the context with those that come after it
+    for i in reversed(order[1:]):
+        after.append(after[-1].constrain(parts[i]))
+    before = context.ctx.set(context.dims)  # those before it that are kept
+    for i in order:
+        if not before & after.pop() <= target:
+            before = before.constrain(parts[i])
+            kept.add(i)
+    return Formula.all(parts[i] for i in sorted(kept))
 
 
 def _ordered(parts: Sequence[Formula], dims: Sequence[str]) -> list[Formula]:
@@ -477,8 +479,7 @@ def _sums(p: PSet, over: Sequence[str]) -> list[IndexExpr]:
     return list(found)
 
 
-def _has_cases(n: IndexExpr) -> bool:
-    """Whether a length is a sum with `min` or `max` in it."""
+def _has_cases(n: IndexExpr) -> bool:  # whether a length is a sum with `min` or `max` in it
     return len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms())
 
 

@@ -143,7 +143,8 @@ class IndexExpr:
         return _named(value) if isinstance(value, str) else IndexExpr((((value,), 1),))
 
     @staticmethod
-    def _from(terms: Mapping[Monomial, int]) -> IndexExpr:
+    def sum_of(terms: Mapping[Monomial, int]) -> IndexExpr:
+        """The sum of monomials with their coefficients."""
         kept = [(m, c) for m, c in terms.items() if c]
         return IndexExpr(tuple(sorted(kept, key=lambda t: _mono_key(t[0])) if len(kept) > 1 else kept))
 
@@ -156,7 +157,7 @@ class IndexExpr:
         out = dict(self.terms)
         for m, c in IndexExpr.of(other).terms:
             out[m] = out.get(m, 0) + c
-        return IndexExpr._from(out)
+        return IndexExpr.sum_of(out)
 
     def __neg__(self) -> IndexExpr:
         return IndexExpr(tuple((m, -c) for m, c in self.terms))
@@ -173,7 +174,7 @@ class IndexExpr:
             for m2, c2 in IndexExpr.of(other).terms:
                 m = tuple(sorted(m1 + m2, key=_atom_key))
                 out[m] = out.get(m, 0) + c1 * c2
-        return IndexExpr._from(out)
+        return IndexExpr.sum_of(out)
 
     def __lt__(self, other: IndexExpr) -> bool:
         return str(self) < str(other)
@@ -240,7 +241,7 @@ class IndexExpr:
                 term = term * _rewrite_atom(atom, leaf)
             for new, k in term.terms:
                 out[new] = out.get(new, 0) + c * k
-        return IndexExpr._from(out)
+        return IndexExpr.sum_of(out)
 
     def substitute(self, values: Mapping[str, IndexExpr | int | str]) -> IndexExpr:
         """Replace names by expressions."""

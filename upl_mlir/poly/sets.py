@@ -51,8 +51,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A symbolic integer array: entries from index `lower` to `upper`, of each of which `each` holds (`name` stands for the
-    entry)."""
+    """A symbolic integer array: entries from index `lower` to `upper`; `each` holds of every one (`name` stands for it)."""
 
     name: str
     lower: IndexExpr
@@ -127,7 +126,7 @@ class PSet:
     def with_isl(self, s: isl.Set, params: Mapping[str, Var | Lookup] | None = None) -> PSet:
         """Another isl set over the same dimensions (and parameters)."""
         check_pieces(s)
-        return replace(self, isl=s, params=dict(self.params if params is None else params))
+        return PSet(self.ctx, self.dims, s, dict(self.params if params is None else params))
 
     def constrain(self, formula: Formula) -> PSet:
         """The points that also satisfy the formula.  Raises NotAffine."""
@@ -491,8 +490,7 @@ class PSet:
     def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:
         """Facts on the program's parameters alone, over the given dimensions."""
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
-        relevant = symbols & set(self.ctx.params)
-        return self.ctx.set(dims, self.ctx.param_condition if relevant else TRUE).isl
+        return self.ctx.set(dims, self.ctx.param_condition if symbols & set(self.ctx.params) else TRUE).isl
 
 
 def union(sets: Iterable[PSet]) -> PSet:
