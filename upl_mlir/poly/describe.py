@@ -147,6 +147,7 @@ def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
 
     def rank(i: int) -> tuple[bool, int, int]:
         return (bool(parts[i].names & set(target.dims)), -len(list(parts[i].atoms())), i)
+
     order, kept = sorted(range(len(parts)), key=rank), set[int]()
     after = [context]  # for each part, the last one first: the context with those that come after it
     for i in reversed(order[1:]):
@@ -405,9 +406,9 @@ def _box_count(s: PSet, outer: Sequence[str], over: Sequence[str]) -> IndexExpr 
     if not exact.reorder(s.dims) <= s:
         return None  # not a box
     product = IndexExpr.of(1)
-    several = sum(_has_cases(n) for n in lengths) > 1
-    for n in lengths:  # where there is a point each length is at least 1: so written, the product stays one
-        product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if several and _has_cases(n) else n)
+    cases = [len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms()) for n in lengths]
+    for n, split in zip(lengths, cases, strict=True):  # where there is a point each length is at least 1: so written, the product stays one
+        product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if split and sum(cases) > 1 else n)
     return product
 
 
@@ -477,10 +478,6 @@ def _sums(p: PSet, over: Sequence[str]) -> list[IndexExpr]:
         if len(e.names) > 1 and e * -1 not in found:
             found[e] = None
     return list(found)
-
-
-def _has_cases(n: IndexExpr) -> bool:  # whether a length is a sum with `min` or `max` in it
-    return len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms())
 
 
 def sum_by_parts(domain: PSet, terms: Sequence[tuple[PSet, IndexExpr]]) -> list[tuple[PSet, IndexExpr]]:
