@@ -407,7 +407,8 @@ def _box_count(s: PSet, outer: Sequence[str], over: Sequence[str]) -> IndexExpr 
         return None  # not a box
     product = IndexExpr.of(1)
     cases = [len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms()) for n in lengths]
-    for n, split in zip(lengths, cases, strict=True):  # where there is a point each length is at least 1: so written, the product stays one
+    for n, split in zip(lengths, cases, strict=True):
+        # Where there is a point each length is at least 1: so written, the product stays one.
         product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if split and sum(cases) > 1 else n)
     return product
 
