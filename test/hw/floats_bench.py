@@ -1,13 +1,12 @@
 """The floating-point units as machine code: many operands at once, for `test_floating_point.py` and `soak_fp.py`."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportPrivateUsage=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportInconsistentConstructor=false
 
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from upl_mlir.hw.fp.iterative import Divider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder, Multiplier
 from upl_mlir.hw.sim import build
+from upl_mlir.hw.verilog import netlist
 
 Words = NDArray[np.uint32]
 LATENCY = 4
@@ -33,22 +33,20 @@ UNITS = ("add", "mul", "fma", "div", "sqrt")
 
 HARNESS = """
 #include <cstdint>
-#include "Vfloats.h"
-#include "verilated.h"
+#include "floats.h"
 extern "C" void floats_run(int unit, const uint32_t* a, const uint32_t* b, const uint32_t* c, uint32_t* out, uint64_t n) {
-    VerilatedContext context;
-    Vfloats top(&context);
-    auto cycle = [&] { top.clk ^= 1; top.eval(); };  // models work at both edges
-    top.clk = 0; top.start = 0; top.eval();
+    Floats top;
+    auto cycle = [&] { top.edge(); top.settle(); };
+    top.settle();
     for (uint64_t i = 0; i < n + (unit < 3 ? LATENCY : 0); i++) {
         if (i < n) { top.a = a[i]; top.b = b[i]; top.c = c[i]; }
         if (unit < 3) {
-            top.eval();
+            top.settle();
             if (i >= LATENCY) out[i - LATENCY] = unit == 0 ? top.sum : unit == 1 ? top.product : top.fused;
             cycle();
             continue;
         }
-        top.start = 1; top.eval(); cycle(); top.start = 0; top.eval();
+        top.start = 1; top.settle(); cycle(); top.start = 0; top.settle();
         for (int wait = 0; !(unit == 3 ? top.divided : top.rooted) && wait < 100; wait++) cycle();
         out[i] = unit == 3 ? top.quotient : top.root;
         cycle();
@@ -84,24 +82,17 @@ class Floats(wiring.Component):
 
 @cache
 def _library() -> ctypes.CDLL:
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
-    from amaranth.back import verilog
-
-    text = str(verilog.convert(Floats(), name="floats", emit_src=False))
+    text = netlist(Floats(), "floats")
     harness = f"#define LATENCY {LATENCY}\n{HARNESS}"
     kept = open_cache()
-    name = f"floats-{digest(text, harness, build.compiler() or '', *build.FLAGS, *build.VERILATOR)}.so"
+    name = f"floats-{digest(text, harness, *build.tools())}.so"
     path = kept.file(name)
     if path is None:
         with tempfile.TemporaryDirectory(prefix="upl-floats-") as place:
             folder = Path(place)
             (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-            include = build._root() / "include"
-            sources = [*build._translate(folder, "floats", text), folder / "harness.cpp", include / "verilated.cpp",
-                       include / "verilated_threads.cpp"]  # fmt: skip
-            objects = build._compile(folder, sources, folder / "floats")
-            built = folder / "floats.so"
-            build._call([build._cxx(), "-shared", "-o", str(built), *map(str, objects), "-lpthread"])
+            objects = [build.model(folder, text, "floats"), build.compile_source(folder / "harness.cpp")]
+            built = build.link(objects, folder / "floats.so")
             path = kept.write(name, built.read_bytes())
             return ctypes.CDLL(str(path or built))
     return ctypes.CDLL(str(path))

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack, unpack
 from upl_mlir.hw.machine import Machine, Matching, Organisation, Topology
 from upl_mlir.hw.microcode import Instruction, Op, Send, ToHost, ToNode, ValueType
-from upl_mlir.hw.sim.build import available, verilator
 from upl_mlir.hw.system.board import (
     Answer,
     Board,
@@ -36,6 +34,9 @@ from upl_mlir.hw.system.board import (
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.placement import placement_writes
 from upl_mlir.hw.verilog import machine_verilog
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from verilated import lint
 
 I32 = ValueType.I32
 SMALL = Dimensions(
@@ -163,8 +164,6 @@ def results(s: System, words: Any, run: list[int]) -> dict[int | None, int]:
 
 def test_the_verilog_has_no_warnings(tmp_path: Path) -> None:
     """All of Verilator's: none beyond those that the file waives at its top, with reasons; and each of these is needed."""
-    if not available():
-        pytest.skip("no C++ compiler or no Verilator")
     text = machine_verilog(System(SMALL, 3, Topology.RING))
     assert lint(tmp_path, text) == set()
     waived = {line.split()[3] for line in text.splitlines() if line.startswith("/* verilator lint_off")}
@@ -176,24 +175,7 @@ def test_the_verilog_has_no_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("capacity", [48, 150])
 def test_the_verilog_with_an_associative_memory_has_no_warnings(tmp_path: Path, capacity: int) -> None:
     """In one bank, and in three of which the last one is not full."""
-    if not available():
-        pytest.skip("no C++ compiler or no Verilator")
     machine = Machine(matching=Matching(organisation=Organisation.CAM, capacity=capacity))
     text = machine_verilog(System.of(machine))
     assert "upl_cam #(" in text
     assert lint(tmp_path, text) == set()
-
-
-def lint(folder: Path, text: str) -> set[str]:
-    """The names of the warnings that Verilator has for a text."""
-    path = folder / "machine.v"
-    path.write_text(text)
-    program_, root = verilator()
-    done = subprocess.run(
-        [program_, "--lint-only", "-Wall", "--top-module", "board", path],
-        capture_output=True, text=True, check=False, env={**os.environ, "VERILATOR_ROOT": str(root)},
-    )  # fmt: skip
-    lines = [line for line in done.stderr.splitlines() if line.startswith("%")]
-    names = {line.split(":")[0].removeprefix("%Warning-").removeprefix("%Error-") for line in lines}
-    assert bool(names) == bool(done.returncode), done.stderr
-    return {name for name in names if not name.startswith("%")}

@@ -154,7 +154,7 @@ def test_both_simulators_agree_in_every_cycle() -> None:
     Nearly all of a waits for x, so that entries of two banks are in use, and tokens with many partners walk over them.
     """
     if not available():
-        pytest.skip("no C++ compiler or no Verilator")
+        pytest.skip("no C++ compiler")
     side, capacity = 11, 150
     a, x = problem(side, side)
     image, machine = matrix_vector(side, side), Machine(matching=Matching(organisation=Organisation.CAM, capacity=capacity))

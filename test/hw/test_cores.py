@@ -318,7 +318,7 @@ def test_programs_on_two_cores_give_what_the_interpreter_gives(
 ) -> None:
     """On data where binary32 is exact: bit for bit, with the same firings; and figures that add up."""
     if not available():
-        pytest.skip("no C++ compiler or no Verilator")
+        pytest.skip("no C++ compiler")
     stats = same_as_the_interpreter(described(tmp_path, 2, more), name, **constants)
     cores = stats["cores"]
     assert len(cores) == 2
@@ -335,7 +335,7 @@ def test_programs_on_two_cores_give_what_the_interpreter_gives(
 
 def test_both_simulators_agree_in_every_cycle_on_two_cores(tmp_path: Path) -> None:
     if not available():
-        pytest.skip("no C++ compiler or no Verilator")
+        pytest.skip("no C++ compiler")
     machine = load_machine(described(tmp_path, 2, '[network]\ntopology = "ring"\n'))
     program = upl.vjp(upl.load(EXAMPLES / "perceptron.upl", D=2), of="R", wrt=["W"])
     engine = RtlEngine(program.infer_domains().module, {}, machine=machine)

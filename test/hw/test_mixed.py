@@ -296,7 +296,7 @@ node Sum<i,k> { in @(+) s[n]; -> C }
 def test_programs_on_the_whole_machine(cores: int) -> None:
     """Of default widths, compiled: the interpreter's result, bit for bit, on each number of cores."""
     if not available():
-        pytest.skip("no C++ compiler or no Verilator")
+        pytest.skip("no C++ compiler")
     matching = Matching(organisation=Organisation.DIRECT, beside=64)
     machine = Machine(cores=cores, matching=matching, network=Network(topology=Topology.CROSSBAR))
     program = upl.load(SIX, n=7).infer_domains()

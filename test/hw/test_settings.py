@@ -79,7 +79,7 @@ def run(wanted: Machine, *, built: bool) -> Report:
     return report
 
 
-@pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
 @pytest.mark.parametrize("matching", [
     {}, {"capacity": 8, "ways": 2}, {"capacity": 1, "ways": 1, "backing_latency_cycles": 3}, {"capacity": 12, "ways": 3},
     {"capacity": 4, "ways": 1, "queue_capacity": 5, "backing_latency_cycles": 1},
@@ -96,7 +96,7 @@ def test_a_register_is_as_good_as_a_constant(matching: dict[str, int]) -> None:
     assert np.array_equal(a.outputs, b.outputs)
 
 
-@pytest.mark.skipif(not available(), reason="no C++ compiler or no Verilator")
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
 def test_settings_change_the_time() -> None:
     """They do something: less store, more cycles; slower backing memory, more cycles; too little of it, an end."""
     cycles = [run(machine(capacity=c, ways=min(c, 4)), built=False).cycles for c in (64, 2, 1)]

@@ -137,7 +137,7 @@ def test_a_compiler_that_a_run_started(program: Path, out: Path, tmp_path: Path)
 
 
 def test_what_builds_a_machine_ends_with_us(tmp_path: Path) -> None:
-    """Verilator and the compiler behind it are started by `host.processes.run`, with what they start themselves."""
+    """The compiler is started by `host.processes.run`, with what they start themselves."""
     from upl_mlir.host.processes import run
     from upl_mlir.hw.sim import build
 

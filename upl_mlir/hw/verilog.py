@@ -1,4 +1,4 @@
-"""Verilog of the machine; `-t verilog`: the hardware of the machine that a lowered module is meant for."""
+"""Verilog of the machine (`-t verilog`: of that which a lowered module is meant for), and netlists of its parts."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # Amaranth's back ends are untyped.
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import cast
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
 
+from amaranth.hdl import ClockDomain
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.hw.assemble import assemble, ttm_program
@@ -58,15 +61,25 @@ def machine_verilog(s: System) -> str:
     return "\n".join(parts)
 
 
-def core_verilog(d: Dimensions, *, model: bool = False) -> str:
-    """Verilog of one core, module `core`; `model`: to be simulated, see `_model`."""
-    text = (_model if model else _convert)(Core(d), "core")
+def core_verilog(d: Dimensions) -> str:
+    """Verilog of one core, module `core`."""
+    text = _convert(Core(d), "core")
     return text + cam_verilog() if d.organisation is Organisation.CAM else text
 
 
-def fabric_verilog(s: System, *, model: bool = False) -> str:
-    """Verilog of what joins the cores of a machine, module `fabric`; `model`: to be simulated, see `_model`."""
-    return (_model if model else _convert)(Fabric(s), "fabric")
+def fabric_verilog(s: System) -> str:
+    """Verilog of what joins the cores of a machine, module `fabric`."""
+    return _convert(Fabric(s), "fabric")
+
+
+def core_netlist(d: Dimensions) -> str:
+    """The netlist of one core, module `core`; see `netlist`."""
+    return netlist(Core(d), "core")
+
+
+def fabric_netlist(s: System) -> str:
+    """The netlist of what joins the cores of a machine, module `fabric`; see `netlist`."""
+    return netlist(Fabric(s), "fabric")
 
 
 def _convert(component: object, name: str) -> str:
@@ -77,20 +90,57 @@ def _convert(component: object, name: str) -> str:
     return _short(cast(str, verilog.convert(component, name=name, platform=VERILOG, emit_src=False)))
 
 
-_MODEL = "read_rtlil <<rtlil\n{}\nrtlil\nproc -nomux -norom -noopt\nmemory_collect\nwrite_verilog -norename -noattr"
+_NETLIST = """read_rtlil <<rtlil
+{}
+rtlil
+proc -norom
+memory_collect
+flatten
+opt_expr
+opt_clean
+opt_merge
+opt_clean
+write_json
+"""
 
 
-def _model(component: object, name: str) -> str:
-    """Verilog that is made a model: as Amaranth makes it, but for the simplification of expressions.  That splits an `and`
-    with a constant (the hashes have hundreds) into an assignment for each run of ones, where a word is to be masked.
+def netlist(component: object, name: str) -> str:
+    """A component to be simulated, as a flat netlist in JSON. It has a port `clk` and none for a reset: a model begins anew
+    by being made anew, and if there were one, the next state of every register would depend on it.
     """
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import rtlil
     from amaranth.back.verilog import find_yosys
 
-    text = rtlil.convert(component, name=name, platform=VERILOG, emit_src=False)
+    with _without_zeros():
+        text = rtlil.convert(component, name=name, platform=VERILOG, emit_src=False, missing_domain=_without_reset)
     yosys = find_yosys(_new_enough)
-    return _short(yosys.run(["-q", "-"], _MODEL.format(text), ignore_warnings=True))
+    made = yosys.run(["-q", "-"], _NETLIST.format(text), ignore_warnings=True)
+    return cast(str, made)[made.index("{") :]
+
+
+@contextmanager
+def _without_zeros() -> Generator[None]:
+    """Amaranth writes initial values of memories, and yosys reads them, bit by bit, which takes most of the time of both if
+    there are millions. Rows without one are undefined to yosys, and to readers of netlists 0.
+    """
+    from amaranth.back.rtlil import ModuleEmitter
+
+    whole = ModuleEmitter.emit_memory
+
+    def emit(self: Any, cell_idx: int, cell: Any) -> None:
+        if any(cell.init):
+            whole(self, cell_idx, cell)
+
+    ModuleEmitter.emit_memory = emit
+    try:
+        yield
+    finally:
+        ModuleEmitter.emit_memory = whole
+
+
+def _without_reset(name: str) -> ClockDomain:
+    return ClockDomain(name, reset_less=True)
 
 
 def _new_enough(version: tuple[int, ...]) -> bool:

@@ -1,9 +1,10 @@
 """The associative memory of organisation `cam`: registers and a ternary comparator per entry, and who of those hit is next.
 
-It is written twice. Here the registers are kept bit by bit: one signal holds bit b of the tags of *all* entries, so that
-Amaranth's simulator runs each statement as an operation on wide integers. Verilog made of that has vectors as wide as there
-are entries, which Verilator, and what it makes, take badly; so all Verilog has `upl_cam.v` in its place, loops over
-arrays. The two are proved to be equal on small instances (`test/hw/formal/test_cam.py`).
+It is written three times. Here the registers are kept bit by bit: one signal holds bit b of the tags of *all* entries, so
+that Amaranth's simulator runs each statement as an operation on wide integers. Verilog made of that has vectors as wide
+as there are entries, which tools that read it take badly; so all Verilog has `upl_cam.v` in its place, loops over arrays,
+and compiled simulation `upl_cam.h`, the same in C++. The first two are proved to be equal on small instances
+(`test/hw/formal/test_cam.py`); the last one is compared with the first on random inputs (`test/hw/sim/test_upl_cam.py`).
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false

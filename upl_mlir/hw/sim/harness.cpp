@@ -7,9 +7,8 @@
 #include <memory>
 #include <thread>
 #include <vector>
-#include "Vcore.h"
-#include "Vfabric.h"
-#include "verilated.h"
+#include "core.h"
+#include "fabric.h"
 #include "wires.h"
 
 struct Token {
@@ -18,7 +17,7 @@ struct Token {
 };
 
 struct Bits {
-    uint32_t word[TOKEN_WORDS + 2];
+    uint32_t word[TOKEN_WORDS + 3];
     Bits() : word() {}
     void put(Span s, uint64_t value) {
         const unsigned low = s.first % 32;
@@ -38,10 +37,8 @@ struct Bits {
     }
 };
 
-template <std::size_t N> inline void read(uint32_t* to, const VlWide<N>& from) { std::memcpy(to, from.data(), 4 * N); }
-inline void read(uint32_t* to, uint64_t from) { to[0] = uint32_t(from), to[1] = uint32_t(from >> 32); }
-template <std::size_t N> inline void write(VlWide<N>& to, const uint32_t* from) { std::memcpy(to.data(), from, 4 * N); }
-template <typename T> inline void write(T& to, const uint32_t* from) { to = T(from[0] | uint64_t(from[1]) << 32); }
+template <typename Port> inline void read(uint32_t* to, const Port& from) { std::memcpy(to, &from, sizeof from); }
+template <typename Port> inline void write(Port& to, const uint32_t* from) { std::memcpy(&to, from, sizeof to); }
 
 constexpr unsigned SLOTS = 1 << 14;  // patterns of events that are told apart
 
@@ -69,29 +66,43 @@ struct Seen {
 
 constexpr int REST = 4;  // cycles after which an idle core does not change any more
 
+constexpr int MODELS = (CORES + WIDTH - 1) / WIDTH;  // of WIDTH cores
+
 struct Simulation {
-    VerilatedContext context;
-    std::unique_ptr<Vfabric> fabric;
-    std::vector<std::unique_ptr<Vcore>> core;
-    int rest[CORES] = {};
+    std::unique_ptr<Fabric> fabric;
+    std::vector<std::unique_ptr<Core>> model;
+    std::vector<std::unique_ptr<Lane>> core;
+    int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
-    Simulation() : fabric(new Vfabric(&context)) {
-        for (int n = 0; n < CORES; n++) core.emplace_back(new Vcore(&context));
-        for (auto& c : core) c->number = &c - &core[0];
-        step();
+    Simulation() : fabric(new Fabric) {
+        for (int n = 0; n < MODELS; n++) model.emplace_back(new Core);
+        for (int n = 0; n < CORES; n++) {
+            core.emplace_back(new Lane(*model[n / WIDTH], n % WIDTH));
+            core[n]->number = n;
+        }
+        for (int n = CORES; n < MODELS * WIDTH; n++) rest[n] = REST;  // lanes without a core
+        for (auto& m : model) m->settle();
     }
-    template <typename Model> static void edge(Model& m) {  // the models work at both edges
-        m.clk ^= 1;
-        m.eval();
+    static void edge(Core& m) {
+        m.edge();
+        m.settle();
     }
     void step() {
-        for (auto& c : core) edge(*c);
-        edge(*fabric);
+        for (auto& m : model) edge(*m);
+        fabric->settle();
+        fabric->edge();
+    }
+    void evaluate(int first, int last) {  // models, unless all of their cores rest
+        for (int n = first; n < last; n++) {
+            bool all = true;
+            for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
+            if (!all) edge(*model[n]);
+        }
     }
 };
 
-// Threads that evaluate cores beside the one that runs the machine: in a cycle no core depends on another. A helper always
-// has the same cores, whose state is in its cache. One that is late, as the machine has other work, loses its share of the
+// Threads that evaluate models beside the one that runs the machine: in a cycle no core depends on another. A helper always
+// has the same models, whose state is in its cache. One that is late, as the machine has other work, loses its share of the
 // cycle to the caller, which then works alone for a while.
 class Crew {
     static constexpr int PATIENCE = 1000, ALONE = 2000;  // looks without giving way (some 50 us); cycles
@@ -105,17 +116,13 @@ class Crew {
     Simulation& s;
     std::vector<std::unique_ptr<Helper>> helpers;
     uint64_t round = 0;
-    int own = CORES, alone = 0;
+    int own = MODELS, alone = 0;
     const uint32_t late;  // looks after which a helper is late, at least PATIENCE
 
     static void pause() {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
-    }
-    void evaluate(int first, int last) {
-        for (int n = first; n < last; n++)
-            if (s.rest[n] < REST) Simulation::edge(*s.core[n]);
     }
     static bool begin(Helper& h, uint64_t round) {  // for one of helper and caller only
         uint64_t before = h.begun.load();
@@ -134,7 +141,7 @@ class Crew {
             looks = 0;
             seen = asked;
             if (begin(h, asked)) {
-                evaluate(h.first, h.last);
+                s.evaluate(h.first, h.last);
                 h.done.store(asked, std::memory_order_release);
             }
         }
@@ -142,12 +149,12 @@ class Crew {
 
 public:
     Crew(Simulation& s, int threads, uint32_t late) : s(s), late(late) {
-        if (threads > CORES) threads = CORES;
+        if (threads > MODELS) threads = MODELS;
         for (int k = 1; k < threads; k++) {
             helpers.emplace_back(new Helper);
             Helper& h = *helpers.back();
-            h.first = CORES * k / threads;
-            h.last = CORES * (k + 1) / threads;
+            h.first = MODELS * k / threads;
+            h.last = MODELS * (k + 1) / threads;
             if (k == 1) own = h.first;
             h.thread = std::thread([this, &h] { help(h); });
         }
@@ -161,11 +168,11 @@ public:
     void cycle() {
         if (helpers.empty() || alone > 0) {
             alone -= alone > 0;
-            return evaluate(0, CORES);
+            return s.evaluate(0, MODELS);
         }
         round++;
         for (auto& h : helpers) h->asked.store(round, std::memory_order_release);
-        evaluate(0, own);
+        s.evaluate(0, own);
         for (auto& h : helpers)
             for (uint32_t looks = 0; h->done.load(std::memory_order_acquire) != round; looks++) {
                 if (looks < PATIENCE) {
@@ -175,7 +182,7 @@ public:
                 if (looks >= late) {
                     alone = ALONE;
                     if (begin(*h, round)) {
-                        evaluate(h->first, h->last);
+                        s.evaluate(h->first, h->last);
                         break;
                     }
                 }
@@ -235,9 +242,9 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
              uint32_t late, Report* report, CoreReport* reports) {
     auto& s = *static_cast<Simulation*>(handle);
     Crew crew(s, int(threads), late);
-    Vfabric& f = *s.fabric;
+    Fabric& f = *s.fabric;
     Report& r = *report;
-    Vcore* core[CORES];
+    Lane* core[CORES];
     Counter counter[CORES];
     for (int n = 0; n < CORES; n++) core[n] = s.core[n].get(), counter[n].r = &reports[n];
     const Ports ports(f);
@@ -268,14 +275,14 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             *ports.port_valid[p] = s.offered[p];
         }
         to_fabric(f, core);
-        f.eval();
+        f.settle();
         if (cycle < checks) {
             uint32_t sum = 0;
-            for (Vcore* c : core) sum = (sum << 1 | sum >> 31) ^ c->checksum;
+            for (Lane* c : core) sum = (sum << 1 | sum >> 31) ^ c->checksum;
             checksums[cycle] = sum;
         }
         bool failed = false;
-        for (Vcore* c : core) failed |= c->failure != 0;
+        for (Lane* c : core) failed |= c->failure != 0;
         if (failed) {
             r.ended = 2;
             break;
@@ -286,7 +293,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         }
         uint64_t all = 0;
         for (int n = 0; n < CORES; n++) {
-            const Vcore& c = *core[n];
+            const Lane& c = *core[n];
             CoreReport& q = reports[n];
             const uint64_t events = c.events;
             all |= events;
@@ -299,7 +306,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             q.used_sum += used;
             if (seen) {
                 Seen& e = seen[r.seen];
-                uint32_t word[WATCH_WORDS + 1];
+                uint32_t word[WATCH_WORDS + 3];
                 read(word, c.watch);
                 bool any = false;
                 for (unsigned bit : WATCHED) any |= word[bit / 32] >> bit % 32 & 1;
@@ -346,13 +353,13 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
         }
         crew.cycle();
-        Simulation::edge(f);
+        f.edge();
         cycle++;
     }
     r.cycles = cycle;
     r.injected = next;
     for (int n = 0; n < CORES; n++) {
-        const Vcore& c = *core[n];
+        const Lane& c = *core[n];
         CoreReport& q = reports[n];
         q.spilled = c.spilled;
         q.left = c.used;
@@ -364,11 +371,11 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
 }
 
 void upl_look(void* handle, uint32_t core, uint32_t set, uint32_t way, uint32_t spilled, Record* record) {
-    Vcore& c = *static_cast<Simulation*>(handle)->core[core];
+    Lane& c = *static_cast<Simulation*>(handle)->core[core];
     c.look_set = set;
     c.look_way = way;
     c.look_spilled = spilled;
-    for (int cycle = 0; cycle < 3; cycle++) Simulation::edge(c);
+    for (int cycle = 0; cycle < 3; cycle++) Simulation::edge(c.model);
     record->valid = c.look_valid;
     record->kind = c.look_class;
     record->node = c.look_node;

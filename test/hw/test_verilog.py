@@ -1,0 +1,67 @@
+"""The Verilog of a machine, made machine code by Verilator, does in every cycle what the compiled simulation does."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from test_cam import matrix_vector, matrix_vector_tokens, problem
+from verilated import machine_library
+
+from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.execute import to_bits
+from upl_mlir.hw.image import pack
+from upl_mlir.hw.machine import Machine, Matching, Organisation
+from upl_mlir.hw.microcode import ValueType
+from upl_mlir.hw.sim import compiled
+from upl_mlir.hw.sim.compiled import CompiledSimulation, available
+from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
+from upl_mlir.hw.system.layouts import System
+
+
+@pytest.mark.skipif(not available(), reason="no C++ compiler")
+@pytest.mark.parametrize("matching", [
+    {"organisation": Organisation.HASHED, "capacity": 16, "spill_capacity": 63, "queue_capacity": 256},
+    {"organisation": Organisation.CAM, "capacity": 150},
+])  # fmt: skip
+def test_the_verilog_is_what_is_simulated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, matching: dict[str, Any]
+) -> None:
+    """Two ways from the same RTL: yosys' Verilog and Verilator, which has models of its own for `upl_cam.v`; and our own."""
+    side = 11
+    image, tokens = matrix_vector(side, side), matrix_vector_tokens(*problem(side, side))
+    system = System.of(Machine(matching=Matching(**matching)))
+    words = encode(image, system.core, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
+    rows = np.zeros(len(tokens), TOKEN)
+    for n, t in enumerate(tokens):
+        tag, wild = pack(image.nodes[t.node].fields, t.index, "")
+        if system.core.organisation is Organisation.CAM:
+            tag |= wild << system.core.index_bits
+        rows[n] = (tag, 0, t.node, t.input, t.multiplicity, to_bits(t.value, ValueType.F32), 0)
+    reports: list[Report] = []
+    for simulation in (CompiledSimulation(system), verilated(monkeypatch, system, tmp_path)):
+        simulation.configure(words.writes)
+        reports.append(simulation.run(rows, 10_000, checks=10_000, watch=True))
+    ours, theirs = reports
+    assert ours.checksums == theirs.checksums
+    assert len(set(ours.checksums)) == ours.cycles > 500
+    assert ours.seen is not None
+    assert theirs.seen is not None
+    assert ours.seen.tobytes() == theirs.seen.tobytes()
+    assert replace(ours, outputs=0, seen=None) == replace(theirs, outputs=0, seen=None)
+    assert ours.outputs.tolist() == theirs.outputs.tolist()
+    assert ours.ended is Ended.IDLE
+
+
+def verilated(monkeypatch: pytest.MonkeyPatch, system: System, folder: Path) -> CompiledSimulation:
+    """The same machine by Verilator."""
+    with monkeypatch.context() as changed:
+        changed.setattr(compiled, "machine_library", lambda s: machine_library(s, folder))
+        changed.setattr(compiled, "_library", compiled._library.__wrapped__)
+        return CompiledSimulation(system)

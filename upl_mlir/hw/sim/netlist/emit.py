@@ -1,0 +1,246 @@
+"""C++ of a model: a class with the module's ports as members, `settle` and `edge`.
+
+`settle` makes the outputs follow from registers and inputs, `edge` is an edge of the clock; where outputs depend on inputs,
+`settle` comes before `edge`. Both evaluate a region only if its bit in `due` is set, which is done by whoever changes what
+the region reads. A register takes its next value at once if all regions that read it have been evaluated already in this
+cycle, else at the end (`late`), as memories do (`rows`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from upl_mlir.hw.sim.netlist.lower import Program, Step
+from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
+from upl_mlir.hw.sim.netlist.schedule import Region
+from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
+
+_GROUP = 8
+"""Bits that are looked at together before each of them is."""
+
+
+def emit(program: Program, regions: Sequence[Region], name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters."""
+    return _Emitter(program, regions, name).text()
+
+
+class _Emitter:
+    def __init__(self, program: Program, regions: Sequence[Region], name: str):
+        self.program, self.regions, self.name = program, regions, name
+        self.home = {v: r for r in regions for s in r.steps for v in s.outs}
+        self.readers: dict[Variable, set[Region]] = defaultdict(set)
+        self.rows: dict[Memory | Unit, set[Region]] = defaultdict(set)
+        for r in regions:
+            for s in r.steps:
+                for v in s.ins:
+                    if self.home.get(v) is not r or v in program.initial:
+                        self.readers[v].add(r)
+                if s.rows is not None:
+                    self.rows[s.rows].add(r)
+        self.ports = {v: name for name, variables in program.outputs.items() for v in variables}
+        self.fields: dict[Variable, None] = {}
+        self.commits: dict[Variable, int] = {c.on: n for n, c in enumerate(program.commits)}
+        self.late: dict[Region, list[tuple[Variable, Variable]]] = defaultdict(list)
+
+    def text(self) -> tuple[str, str]:
+        p = self.program
+        bodies = [self._region(r) for r in self.regions]
+        early, late = ([r for r in self.regions if r.early is which] for which in (True, False))
+        wide = [name for name, variables in p.outputs.items() if _width(variables) > WORD]
+        settle = [*self._inputs(early), *self._evaluate(early), *self._ports(wide)]
+        edge = [*self._inputs(self.regions), *self._evaluate(late), *self._late(), *self._commits()]
+        rows, starts = members(p)
+        ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
+        ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
+        kept = sorted(self.fields, key=lambda v: -size(v.width))
+        due = words(len(self.regions))
+        header = [
+            "#pragma once", '#include "model.h"',
+            *(f'#include "{h}"' for h in sorted({u.kind.header for u in p.netlist.units})),
+            f"struct {self.name} {{", *ports,
+            f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
+            f"    u64 rows[{words(len(p.commits))}] = {{}}, shown[{words(len(wide))}] = {{}};",
+            *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
+            f"    {self.name}();", "    void settle();", "    void edge();", "};", "",
+        ]  # fmt: skip
+        source = [
+            f'#include "{self.name.lower()}.h"',
+            *(f"static const {kind} {name}{rest};" for (kind, rest), name in p.tables.items()),
+            *bodies,
+            *self._function(f"{self.name}::{self.name}()", starts),
+            *self._function(f"void {self.name}::settle()", settle),
+            *self._function(f"void {self.name}::edge()", edge), "",
+        ]  # fmt: skip
+        return "\n".join(header), "\n".join(source)
+
+    def _function(self, head: str, lines: Sequence[str]) -> list[str]:
+        return [f"{head} {{", f"    {self.name}& m = *this;", "    (void)m;", *(f"    {line}" for line in lines), "}"]
+
+    def _due(self, regions: Iterable[Region]) -> str:
+        return _set("m.due", (r.number for r in regions))
+
+    def _region(self, r: Region) -> str:
+        """A function that does the steps of a region, then says what has changed."""
+        inside = {v: None for s in r.steps for v in s.outs}
+        lines: list[str] = []
+        last: list[str] = []
+        known = set(inside)
+        together: dict[str, list[Variable]] = defaultdict(list)
+        stores: dict[Step, list[str]] = defaultdict(list)
+        for s in r.steps:
+            for v in s.outs:
+                self._store(r, s, v, stores[s], last, together)
+        made = {v: s for s in r.steps for v in s.outs}
+        for then, variables in together.items():
+            test = " | ".join(f"({v.name} != m.{v.name})" for v in variables)
+            moves = " ".join(f"m.{v.name} = {v.name};" for v in variables)
+            stores[made[variables[-1]]].append(f"if ({test}) {{ {moves} {then} }}")
+        for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
+            loads = [v for v in dict.fromkeys(s.ins) if v not in known]
+            known.update(loads)
+            self.fields.update(dict.fromkeys(loads))
+            lines += [*(f"const u64 {v.name} = m.{v.name};" for v in loads), s.text, *stores[s]]
+        return "\n".join([
+            f"static __attribute__((noinline)) void r{r.number}({self.name}& m) {{",
+            f"    u64 {', '.join(v.name for v in inside)};", *(f"    {line}" for line in [*lines, *last]), "}",
+        ])  # fmt: skip
+
+    def _store(
+        self, r: Region, s: Step, v: Variable, stores: list[str], last: list[str], together: dict[str, list[Variable]]
+    ) -> None:
+        """Keeps a result, if somebody else needs it. Those that mean the same to others are compared `together`."""
+        if s.register is not None:
+            q = s.register
+            self.fields[q] = None
+            if any(other.number > r.number and not other.early for other in self.readers[q]):
+                self.fields[v] = None
+                self.late[r].append((q, v))
+                stores.append(f"m.{v.name} = {v.name};")
+                stores.append(f"if ({v.name} != m.{q.name}) {_set('m.late', [r.number])}")
+            else:
+                last.append(f"if ({v.name} != m.{q.name}) {{ m.{q.name} = {v.name}; {self._due(self.readers[q])} }}")
+        elif s.writes is not None:
+            if v in self.commits:
+                n = self.commits[v]
+                stores.append(
+                    f"m.rows[{n // WORD}] = (m.rows[{n // WORD}] & ~{1 << n % WORD:#x}ull) | {v.name} << {n % WORD};"
+                )
+            else:
+                self.fields[v] = None
+                stores.append(f"m.{v.name} = {v.name};")
+        elif v in self.ports and _width(self.program.outputs[self.ports[v]]) <= WORD:
+            stores.append(f"m.{self.ports[v]} = {v.name};")
+        else:
+            then = self._due(self.readers[v]) if v in self.readers else ""
+            if v in self.ports:
+                wide = [name for name, variables in self.program.outputs.items() if _width(variables) > WORD]
+                then += _set("m.shown", [wide.index(self.ports[v])])
+            if then:
+                self.fields[v] = None
+                together[then].append(v)
+
+    def _inputs(self, regions: Sequence[Region]) -> list[str]:
+        """Looks for changed inputs that these regions read."""
+        lines: list[str] = []
+        for name, word in self.program.netlist.inputs.items():
+            for v in self.program.variables[word]:
+                if self.readers[v] & set(regions):
+                    self.fields[v] = None
+                    x = take(name, word.width, v)
+                    lines.append(
+                        f"if (const u64 x = {x}; x != {v.name}) {{ {v.name} = x; {self._due(self.readers[v])} }}"
+                    )
+        return lines
+
+    def _evaluate(self, regions: Sequence[Region]) -> list[str]:
+        each = {r.number: f"due[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; r{r.number}(m);" for r in regions}
+        return _tests("due", each)
+
+    def _late(self) -> list[str]:
+        """Registers take their next values."""
+        each: dict[int, str] = {}
+        for r, pairs in self.late.items():
+            moves = (
+                f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])} }}" for q, v in pairs
+            )
+            each[r.number] = f"late[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; {' '.join(moves)}"
+        return _tests("late", dict(sorted(each.items())))
+
+    def _commits(self) -> list[str]:
+        """Memories take what is written, each cycle in which their write is on."""
+        commits = enumerate(self.program.commits)
+        return _tests("rows", {n: f"{' '.join(c.statements)} {self._due(self.rows[c.memory])}" for n, c in commits})
+
+    def _ports(self, wide: Sequence[str]) -> list[str]:
+        each: dict[int, str] = {}
+        for n, name in enumerate(wide):
+            puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
+            each[n] = f"{name} = {{}}; {' '.join(puts)}"
+        clear = [f"shown[{n}] = 0;" for n in range(words(len(wide)))]
+        return [*_tests("shown", each), *clear]
+
+
+def members(program: Program) -> tuple[list[str], list[str]]:
+    """Memories and units as members of a class, and statements for rows that do not begin with 0."""
+    lines: list[str] = []
+    starts: list[str] = []
+    for m in program.netlist.memories:
+        for v in program.variables[m.word]:
+            lines.append(f"    uint{size(v.width)}_t m{v.number}[{m.size}] = {{}};")
+            for n in range(m.size) if m.initial else ():
+                x = m.initial >> n * m.width + v.low & (1 << v.width) - 1
+                if x:
+                    starts.append(f"m{v.number}[{n}] = {literal(x)};")
+    for u in program.netlist.units:
+        lines.append(f"    {u.kind.name}<{', '.join(map(str, u.parameters))}> u{u.number};")
+    return lines, starts
+
+
+def _tests(flags: str, each: dict[int, str]) -> list[str]:
+    """Does what is said for each bit that is set, in this order. What is done may set bits that are still to come."""
+    lines: list[str] = []
+    groups: dict[int, list[int]] = defaultdict(list)
+    for n in each:
+        groups[n // _GROUP].append(n)
+    for numbers in groups.values():
+        word = numbers[0] // WORD
+        any_ = sum(1 << n % WORD for n in numbers)
+        inner = [f"    if ({flags}[{word}] & {1 << n % WORD:#x}ull) {{ {each[n]} }}" for n in numbers]
+        lines += (
+            [f"if ({flags}[{word}] & {any_:#x}ull) {{", *inner, "}"] if len(numbers) > 2 else [x[4:] for x in inner]
+        )
+    return lines
+
+
+def _set(flags: str, numbers: Iterable[int]) -> str:
+    words: dict[int, int] = {}
+    for n in numbers:
+        words[n // WORD] = words.get(n // WORD, 0) | 1 << n % WORD
+    return " ".join(f"{flags}[{n}] |= {bits:#x}ull;" for n, bits in sorted(words.items()))
+
+
+def words(bits: int) -> int:
+    """Words that hold so many bits, at least one."""
+    return max(1, -(-bits // WORD))
+
+
+def _width(variables: Sequence[Variable]) -> int:
+    return sum(v.width for v in variables)
+
+
+def size(bits: int) -> int:
+    """Bits of the smallest type that holds so many."""
+    return next(n for n in (8, 16, 32, 64) if bits <= n)
+
+
+def port(bits: int) -> str:
+    """The type of a port."""
+    return "u64" if bits <= WORD else f"Wide<{-(-bits // WORD)}>"
+
+
+def take(name: str, wide: int, v: Variable) -> str:
+    """The bits of a variable, from a port of `wide` bits."""
+    if wide > WORD:
+        return f"get({name}, {v.low}, {v.width})"
+    return f"({name} >> {v.low} & {mask(v.width)})" if v.width < WORD else name

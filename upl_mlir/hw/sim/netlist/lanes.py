@@ -1,0 +1,167 @@
+"""C++ of a model of several cores: each variable holds a bit or a number of every core, a *lane* for each.
+
+Where several cores work there is always something to do in some of them, so nothing is looked at for whether it is due:
+all steps are done for all lanes at once, with the vectors of AVX-512 (`lanes.h`). The class has the ports of `emit`'s as
+arrays with an element for each lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from upl_mlir.hw.sim.netlist.emit import members, port, take
+from upl_mlir.hw.sim.netlist.lower import Commit, Program, Step
+from upl_mlir.hw.sim.netlist.read import WORD
+from upl_mlir.hw.sim.netlist.schedule import Region
+from upl_mlir.hw.sim.netlist.variables import Variable
+from upl_mlir.hw.sim.netlist.vector_text import Unknown, statement
+
+LIMIT = 300
+"""Cost of the steps of a function: much longer ones keep too many vectors in memory."""
+
+
+def emit_lanes(program: Program, regions: Sequence[Region], name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters. Both are compiled with the
+    number of lanes (2, 4, 8) as macro LANES."""
+    return _Lanes(program, regions, name).text()
+
+
+def _all_lanes(statements: str) -> str:
+    return f"for (int k = 0; k < LANES; k++) {{ {statements} }}"
+
+
+def _of_lane(text: str) -> str:
+    """Memories and units of lane `k`."""
+    return re.sub(r"\bm\.([mu]\d+)", r"m.core[k].\1", text)
+
+
+class _Lanes:
+    def __init__(self, program: Program, regions: Sequence[Region], name: str):
+        self.program, self.regions, self.name = program, regions, name
+        self.readers: dict[Variable, set[Region]] = defaultdict(set)
+        home = {v: r for r in regions for s in r.steps for v in s.outs}
+        for r in regions:
+            for s in r.steps:
+                for v in s.ins:
+                    if home.get(v) is not r or v in program.initial:
+                        self.readers[v].add(r)
+        self.widths = {v.name: v.width for r in regions for s in r.steps for v in (*s.outs, *s.ins)}
+        self.ports = {v: port for port, variables in program.outputs.items() for v in variables}
+        self.wide = {port for port, variables in program.outputs.items() if sum(v.width for v in variables) > WORD}
+        self.fields: dict[Variable, None] = {}
+        self.late: list[tuple[Variable, Variable]] = []
+
+    def text(self) -> tuple[str, str]:
+        p = self.program
+        bodies = [self._function(f"static void r{r.number}({self.name}& m)", self._region(r)) for r in self.regions]
+        settle = [self._input(name) for name in p.netlist.inputs]
+        settle += [f"r{r.number}(m);" for r in self.regions if r.early]
+        settle += [self._show(port) for port in sorted(self.wide)]
+        edge = [self._input(name) for name in p.netlist.inputs]
+        edge += [f"r{r.number}(m);" for r in self.regions if not r.early]
+        edge += [f"m.{q.name} = m.{v.name};" for q, v in self.late] + [self._commit(c) for c in p.commits]
+        rows, starts = members(p)
+        kept = sorted(self.fields, key=lambda v: v.width == 1)
+        begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
+        ports = {name: w.width for name, w in p.netlist.inputs.items()}
+        ports |= {name: sum(v.width for v in variables) for name, variables in p.outputs.items()}
+        header = [
+            "#pragma once", '#include "lanes.h"',
+            *(f'#include "{h}"' for h in sorted({u.kind.header for u in p.netlist.units})),
+            f"struct {self.name} {{",
+            "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
+            *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
+            *(f"    {self._type(v)} {v.name} = {self._initial(v)};" for v in kept),
+            "    Rows core[LANES];",
+            f"    {self.name}();", "    void settle();", "    void edge();", "};", "",
+        ]  # fmt: skip
+        source = [
+            f'#include "{self.name.lower()}.h"',
+            # A row more: a look at the last number of a table takes what comes after it, too.
+            *(f"static const {kind} {name}{_longer(rest)};" for (kind, rest), name in p.tables.items()),
+            *bodies,
+            self._function(f"{self.name}::{self.name}()", begin),
+            self._function(f"void {self.name}::settle()", settle, "auto& m = *this;"),
+            self._function(f"void {self.name}::edge()", edge, "auto& m = *this;"), "",
+        ]  # fmt: skip
+        return "\n".join(header), "\n".join(source)
+
+    def _function(self, head: str, lines: Sequence[str], first: str = "") -> str:
+        return "\n".join([f"{head} {{", f"    {first}", *(f"    {line}" for line in lines), "}"])
+
+    def _type(self, v: Variable) -> str:
+        return "Mask" if v.width == 1 else "Vector"
+
+    def _initial(self, v: Variable) -> str:
+        x = self.program.initial.get(v, 0)
+        return "{}" if not x else "ALL" if v.width == 1 else f"all({x:#x}ull)"
+
+    def _region(self, r: Region) -> list[str]:
+        known = {v for s in r.steps for v in s.outs}
+        lines = [f"{self._type(v)} {v.name};" for s in r.steps for v in s.outs]
+        last: list[str] = []
+        for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
+            loads = [v for v in dict.fromkeys(s.ins) if v not in known]
+            known.update(loads)
+            self.fields.update(dict.fromkeys(loads))
+            lines += [*(f"const {self._type(v)} {v.name} = m.{v.name};" for v in loads), self._step(s)]
+            for v in s.outs:
+                self._store(r, s, v, lines, last)
+        return [*lines, *last]
+
+    def _store(self, r: Region, s: Step, v: Variable, lines: list[str], last: list[str]) -> None:
+        """Keeps a result, if somebody else needs it."""
+        q = s.register
+        if q is not None:
+            self.fields[q] = None
+            if any(other.number > r.number and not other.early for other in self.readers[q]):
+                self.fields[v] = None
+                self.late.append((q, v))
+                lines.append(f"m.{v.name} = {v.name};")
+            else:
+                last.append(f"m.{q.name} = {v.name};")
+        elif v in self.ports and self.ports[v] not in self.wide:
+            lines.append(f"spill(m.{self.ports[v]}, {v.name});")
+        elif s.writes is not None or v in self.readers or v in self.ports:
+            self.fields[v] = None
+            lines.append(f"m.{v.name} = {v.name};")
+
+    def _step(self, s: Step) -> str:
+        """A step for all lanes at once, or one after the other if it has no other form."""
+        try:
+            return statement(s.text, self.widths)
+        except Unknown:
+            ins, outs = list(dict.fromkeys(s.ins)), s.outs
+            before = [f"u64 i{v.number}[LANES]; spill(i{v.number}, {v.name});" for v in ins]
+            before += [f"u64 o{v.number}[LANES];" for v in outs]
+            inner = [f"const u64 {v.name} = i{v.number}[k];" for v in ins] + [f"u64 {v.name};" for v in outs]
+            inner += [_of_lane(s.text), *(f"o{v.number}[k] = {v.name};" for v in outs)]
+            after = [f"fill({v.name}, o{v.number});" for v in outs]
+            return f"{{ {' '.join(before)} {_all_lanes(' '.join(inner))} {' '.join(after)} }}"
+
+    def _input(self, name: str) -> str:
+        word = self.program.netlist.inputs[name]
+        read = [v for v in self.program.variables[word] if v in self.readers]
+        self.fields.update(dict.fromkeys(read))
+        moves: list[str] = []
+        for v in read:
+            each = _all_lanes(f"x[k] = {take(f'{name}[k]', word.width, v)};")
+            moves.append(f"{{ u64 x[LANES]; {each} fill({v.name}, x); }}")
+        return " ".join(moves)
+
+    def _show(self, port: str) -> str:
+        puts = (f"put({port}[k], {v.low}, {v.width}, lane({v.name}, k));" for v in self.program.outputs[port])
+        return _all_lanes(f"{port}[k] = {{}}; {' '.join(puts)}")
+
+    def _commit(self, c: Commit) -> str:
+        text = " ".join(c.statements)
+        names = sorted(set(re.findall(r"\bv\d+\b", text)))
+        loads = " ".join(f"const u64 {name} = lane(m.{name}, k);" for name in names)
+        return f"if (const Mask on = m.{c.on.name}) {_all_lanes(f'if (on >> k & 1) {{ {loads} {_of_lane(text)} }}')}"
+
+
+def _longer(table: str) -> str:
+    """A table with a row more."""
+    return re.sub(r"^\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", table)

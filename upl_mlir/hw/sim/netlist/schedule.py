@@ -1,0 +1,66 @@
+"""Which steps are evaluated together, and in which order.
+
+A *region* is evaluated if something that it reads has changed since it was last evaluated (S. Beamer and D. Donofrio,
+"Efficiently exploiting low activity factors to accelerate RTL simulation", DAC 2020, call this essential signal simulation).
+Regions are runs of an order in which each step comes after those that it uses, so that no two of them wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from upl_mlir.hw.sim.netlist.lower import Program, Step
+from upl_mlir.hw.sim.netlist.variables import Variable
+
+LIMIT = 130
+"""Cost of the steps of a region: smaller ones are looked at too often, larger ones have too much in them that is not due."""
+
+
+@dataclass(eq=False)
+class Region:
+    """Steps that are evaluated together. `early`: they are needed for what the module shows."""
+
+    number: int
+    early: bool
+    steps: list[Step] = field(default_factory=list[Step])
+    cost: int = 0
+
+
+def schedule(program: Program, limit: int = LIMIT) -> list[Region]:
+    """Regions in the order in which they are to be evaluated, early ones first. What a result needs, and nothing before it
+    did, comes right before it."""
+    made = {v: s for s in program.steps for v in s.outs}
+    shown = [made[v] for variables in program.outputs.values() for v in variables]
+    kept = [s for s in program.steps if s.register is not None or s.writes is not None]
+    done: set[Step] = set()
+    regions: list[Region] = []
+    for early, roots in ((True, shown), (False, kept)):
+        first = len(regions)
+        for root in roots:
+            cone = list(_cone(root, made, done))
+            if cone and len(regions) > first and regions[-1].cost + sum(s.cost for s in cone) > limit:
+                regions.append(Region(len(regions), early))
+            for step in cone:
+                if len(regions) == first or regions[-1].cost > limit:
+                    regions.append(Region(len(regions), early))
+                regions[-1].steps.append(step)
+                regions[-1].cost += step.cost
+    return regions
+
+
+def _cone(root: Step, made: Mapping[Variable, Step], done: set[Step]) -> Iterable[Step]:
+    """Steps that are still to be done for this one, and it, each after those that it uses."""
+    if root in done:
+        return
+    done.add(root)
+    stack = [(root, iter(root.ins))]
+    while stack:
+        step, ins = stack[-1]
+        before = next((made[v] for v in ins if v in made and made[v] not in done), None)
+        if before is None:
+            stack.pop()
+            yield step
+        else:
+            done.add(before)
+            stack.append((before, iter(before.ins)))
