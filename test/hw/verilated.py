@@ -70,7 +70,7 @@ def machine_library(s: System, work: Path) -> Path:
         assert not done.returncode, done.stderr
     include = root() / "include"
     files = [*work.glob("*.cpp"), include / "verilated.cpp", include / "verilated_threads.cpp"]
-    compiler = shutil.which("g++") or build.compiler() or ""  # clang++ wants a library more for what Verilator has of atomics
+    compiler = shutil.which("g++") or build.compiler() or ""  # clang++ wants one library more
     command = [compiler, "-O1", "-fPIC", "-std=c++17", "-shared", "-o", work / "machine.so", "-I", work,
                "-I", include, "-I", include / "vltstd", *files, "-lpthread"]  # fmt: skip
     subprocess.run(command, check=True)
