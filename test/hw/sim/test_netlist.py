@@ -46,7 +46,7 @@ def test_random_circuits(tmp_path: Path) -> None:
     assert not complaints(tmp_path, {f"random{n}": circuits.random_circuit(n, 60) for n in range(4)})
 
 
-@pytest.mark.skipif(build.lanes(2) == 1, reason="no AVX-512")
+@pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")
 @pytest.mark.parametrize("lanes", [2, 4, 8])
 def test_lanes(tmp_path: Path, lanes: int) -> None:
     """Several at once, with vectors."""
@@ -138,7 +138,7 @@ def test_a_change_that_is_missed_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     assert complaints(tmp_path, {"defect": circuits.random_circuit(5, 150)})
 
 
-@pytest.mark.skipif(build.lanes(2) == 1, reason="no AVX-512")
+@pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")
 def test_a_defect_of_vectors_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the negations is left out."""
     emit = build.emit_lanes

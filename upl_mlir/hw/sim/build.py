@@ -1,8 +1,8 @@
 """Builds models: netlists by Amaranth's yosys, C++ by `netlist/`, a shared library by the C++ compiler, kept in the cache.
 
 A machine's library has one model of a core, whatever the number of cores, and one of the fabric. The core's is compiled
-once for all machines that have it. What is built follows from the netlists, the sources here and the compiler alone; one
-library serves every program.
+once for all machines that have it; where there are several cores it may be of several at once (*lanes*). What is built
+follows from the netlists, the sources here and the compiler alone; one library serves every program.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -53,28 +53,29 @@ def available() -> bool:
     return compiler() is not None
 
 
-def machine_library(s: System) -> Path:
-    """The library of a machine, built if the cache does not have it. If there is no cache it stays in a temporary folder."""
+def machine_library(s: System, lanes: int) -> Path:
+    """The library of a machine, with that many cores in a model, built if the cache does not have it. If there is no cache
+    it stays in a temporary folder."""
     cache = open_cache()
     # Sources that have not changed since a machine was elaborated make the same netlists: they need not be made again.
-    known = f"machine-{digest(hardware_digest(), repr(s), str(lanes(s.cores)), *tools())}.name"
+    known = f"machine-{digest(hardware_digest(), repr(s), str(lanes), *tools())}.name"
     found = cache.read(known)
     path = cache.file(found.decode()) if found is not None else None
     if path is not None:
         return path
     harness = _source("sim/harness.cpp")
     core, fabric, joined = core_netlist(s.core), fabric_netlist(s), wires(s)
-    name = f"machine-{digest(core, fabric, joined, harness, str(lanes(s.cores)), *tools())}.so"
+    name = f"machine-{digest(core, fabric, joined, harness, str(lanes), *tools())}.so"
     cache.write(known, name.encode())
     path = cache.file(name)
     if path is not None:
         return path
     folder = Path(tempfile.mkdtemp(prefix="upl-machine-"))
     try:
-        objects = [_kept_model(folder, core, "core", lanes(s.cores)), model(folder, fabric, "fabric")]
+        objects = [_kept_model(folder, core, "core", lanes), model(folder, fabric, "fabric")]
         (folder / "wires.h").write_text(joined, encoding="utf-8")
         (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-        host = compile_source(folder / "harness.cpp", lanes(s.cores))
+        host = compile_source(folder / "harness.cpp", lanes)
         built = link([*objects, host], folder / "machine.so")
         path = cache.write(name, built.read_bytes())
         return path or built
@@ -83,7 +84,7 @@ def machine_library(s: System) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def lanes(cores: int) -> int:
+def lanes_for(cores: int) -> int:
     """How many cores a model has: 1 if there is only one, or if the processor's vectors do not do for more."""
     return min(MOST_LANES, 1 << (cores - 1).bit_length()) if cores > 1 and _vectors() else 1
 

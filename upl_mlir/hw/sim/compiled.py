@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from upl_mlir.hw.core.core import MOVES
 from upl_mlir.hw.core.encode import Write
 from upl_mlir.hw.core.layouts import Failure
-from upl_mlir.hw.sim.build import available, machine_library, watch_words
+from upl_mlir.hw.sim.build import available, lanes_for, machine_library, watch_words
 from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
 from upl_mlir.hw.system.layouts import System
 
@@ -71,16 +71,17 @@ def _core_dtype(s: System) -> np.dtype[Any]:
 
 
 class CompiledSimulation:
-    """A machine with these parameters, built if the cache does not have it; `threads` evaluate its cores: None is one
-    for each processor and at least two cores, but a single one in a process of a pool, where each processor has one.
-    `late`: how often a thread is looked for before its cores are evaluated by another one."""
+    """A machine with these parameters, built if the cache does not have it. `lanes`: how many cores a model has (1, 2, 4 or
+    8; None: what `build.lanes_for` says). `threads` evaluate the models: None is one for each processor and at least two
+    cores, but a single one in a process of a pool, where each processor has one. `late`: how often a thread is looked for
+    before its models are evaluated by another one."""
 
-    def __init__(self, s: System, threads: int | None = None, late: int = 0):
+    def __init__(self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None):
         self.s = s
         self.late = late
         alone = multiprocessing.parent_process() is None
         self.threads = threads or (max(1, min(_processors(), s.cores // 2)) if alone else 1)
-        self.library = _library(s)
+        self.library = _library(s, lanes or lanes_for(s.cores))
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
     def __del__(self) -> None:
@@ -147,9 +148,9 @@ def _core(c: Any) -> CoreReport:
 
 
 @cache
-def _library(s: System) -> ctypes.CDLL:
+def _library(s: System, lanes: int) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
-    library = ctypes.CDLL(str(machine_library(s)))
+    library = ctypes.CDLL(str(machine_library(s, lanes)))
     pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     library.upl_new.restype = pointer
     library.upl_free.argtypes = [pointer]
