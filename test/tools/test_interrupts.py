@@ -39,14 +39,14 @@ def start(tool: str, args: Sequence[object], **environment: str) -> subprocess.P
         signal.signal(signal.SIGINT, before)
 
 
-def interrupted(child: subprocess.Popen[str]) -> None:
+def interrupted(child: subprocess.Popen[str], by: signal.Signals = signal.SIGINT) -> None:
     """Send the signal; the answer is one word, and nobody is left in the tool's session."""
-    child.send_signal(signal.SIGINT)
+    child.send_signal(by)
     try:
         out, err = child.communicate(timeout=60)
     finally:
         child.kill()
-    assert (child.returncode, out, err) == (130, "", "interrupted\n")
+    assert (child.returncode, out, err) == (128 + by, "", "interrupted\n")
     assert not session(child.pid)
 
 
@@ -123,14 +123,15 @@ def slow_compiler(folder: Path) -> Path:
     return path
 
 
-def test_a_compiler_that_a_run_started(program: Path, out: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_compiler_that_a_run_started(program: Path, out: Path, tmp_path: Path, by: signal.Signals) -> None:
     """The token engine is compiled by a C++ compiler."""
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     compiler = str(slow_compiler(tmp_path))
     child = running(program, out, "-D", "n=3", "--engine", "token", CXX=compiler, UPL_CACHE_DIR=str(cache))
     soon((tmp_path / "started").exists)
-    interrupted(child)
+    interrupted(child, by)
     assert not alive(int((tmp_path / "started").read_text()))
     assert not list(out.iterdir())
     assert not list(cache.iterdir())

@@ -1,6 +1,6 @@
 """The boundary between the package and its users: every failure becomes a message and an exit status.
 
-0: success; 1: the input is at fault; 2: the command line is; 130: interrupted.  A Python traceback is shown only with
+0: success; 1: the input is at fault; 2: the command line is; 130: interrupted; 143: told to end.  A Python traceback is shown only with
 `--debug`, and is then a defect of this package to report; what reproduces it is written to a folder.
 """
 
@@ -10,12 +10,15 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from xdsl.utils.exceptions import DiagnosticException, ParseError
@@ -28,13 +31,35 @@ class UsageError(Exception):
     """A command line that cannot be understood."""
 
 
+class Terminated(KeyboardInterrupt):
+    """The signal SIGTERM came: what Ctrl-C ends ends then, too, programs that we have started among it."""
+
+
+@contextmanager
+def _terminable() -> Generator[None]:
+    """SIGTERM is an exception, if nobody else has said what it is to be."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
     """Run a tool's main function behind the boundary; returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        status = main(args)
-        sys.stdout.flush()  # here, where a reader that has gone away is no surprise
-        return status
+        with _terminable():
+            status = main(args)
+            sys.stdout.flush()  # here, where a reader that has gone away is no surprise
+            return status
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 2
     except UsageError as e:
@@ -43,9 +68,9 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     except BrokenPipeError:
         _forget_output()
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         print("interrupted", file=sys.stderr)
-        return 130
+        return 143 if isinstance(e, Terminated) else 130
     except Exception as e:
         if "--debug" in args:
             raise

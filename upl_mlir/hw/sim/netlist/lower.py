@@ -108,13 +108,7 @@ class _Lowering:
         for r in netlist.registers:
             self._register(r)
         for name, value in netlist.outputs.items():
-            word = Word(width(value), name)
-            self.v.used[word] = word.width
-            word.cuts.update(accumulate(c.width for c in value[:-1]))
-            for v in self.v.make(word):
-                ins = self.v.reads(part(value, v.low, v.width))
-                self.steps.append(Step([v], ins, f"{v.name} = {self.v.bits(value, v.low, v.width)};"))
-            self.program.outputs[name] = self.v.of[word]
+            self.program.outputs[name] = self._output(name, value)
 
     def _step(self, word: Word, path: str, each: Callable[[Variable], str], *values: Value) -> None:
         """A step for each variable of a word, with an expression."""
@@ -307,6 +301,18 @@ class _Lowering:
         self.steps.append(step)
         told = ", ".join(v.name for v in outs.values())
         self.program.commits.append(Commit(unit, on, [f"m.u{unit.number}.edge({told});"]))
+
+    def _output(self, name: str, value: Value) -> list[Variable]:
+        """What a port shows. One of at most 64 bits is a single variable: models store that as the whole port."""
+        wide = width(value)
+        if wide > WORD:
+            variables = self.v.make(Word(wide, name, set(accumulate(c.width for c in value[:-1]))))
+        else:
+            variables = [self.v.single(wide, name)]
+        for v in variables:
+            ins = self.v.reads(part(value, v.low, v.width))
+            self.steps.append(Step([v], ins, f"{v.name} = {self.v.bits(value, v.low, v.width)};"))
+        return variables
 
     def _register(self, r: Register) -> None:
         for v in self.v.of[r.word]:

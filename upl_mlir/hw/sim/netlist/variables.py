@@ -48,8 +48,10 @@ class Variables:
 
     def make(self, word: Word) -> list[Variable]:
         """Makes the variables of a word."""
-        bits = min(word.width, self.used.get(word, word.width))
-        made = [self._new(word, low, wide) for low, wide in spans(word, bits)]
+        return self._made(word, spans(word, min(word.width, self.used.get(word, word.width))))
+
+    def _made(self, word: Word, pieces: list[tuple[int, int]]) -> list[Variable]:
+        made = [self._new(word, low, wide) for low, wide in pieces]
         self.of[word] = made
         self._lows[word] = [v.low for v in made]
         return made
@@ -59,10 +61,8 @@ class Variables:
         return Variable(word, low, wide, self._count)
 
     def single(self, wide: int, name: str = "") -> Variable:
-        """The variable of a new word of at most 64 bits."""
-        word = Word(wide, name)
-        self.used[word] = wide
-        return self.make(word)[0]
+        """The variable of a new word of at most 64 bits: one, however other words are split."""
+        return self._made(Word(wide, name), [(0, wide)])[0]
 
     def over(self, value: Value) -> list[tuple[Variable | None, int, int, int]]:
         """A value as pieces of variables: variable (none: a constant), its first bit or the constant, width, place."""
