@@ -42,7 +42,7 @@ SLOW = (
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
     "hw/test_board.py", "hw/test_verilog.py", "hw/sim/test_netlist.py::test_more",
-    "hw/sim/test_netlist.py::test_a_", "hw/sim/test_netlist.py::test_lanes[2]",
+    "hw/sim/test_netlist.py::test_a_", "hw/sim/test_netlist_splits.py::test_more", "hw/sim/test_netlist.py::test_lanes[2]",
     "hw/sim/test_netlist.py::test_lanes[8]", "hw/sim/test_upl_cam.py::test_a_defect",
     "hw/test_cores.py::test_both_simulators", "hw/test_cores.py::test_many_tokens",
     "hw/test_cores.py::test_a_full_backing", "hw/test_cores.py::test_programs_on_two_cores",

@@ -1,7 +1,7 @@
 """The boundary between the package and its users: every failure becomes a message and an exit status.
 
-0: success; 1: the input is at fault; 2: the command line is; 130: interrupted; 143: told to end.  A Python traceback is shown only with
-`--debug`, and is then a defect of this package to report; what reproduces it is written to a folder.
+0: success; 1: the input is at fault; 2: the command line is; 130: interrupted; 143: told to end.  A Python traceback is
+shown only with `--debug`, and is then a defect of this package to report; what reproduces it is written to a folder.
 """
 
 from __future__ import annotations

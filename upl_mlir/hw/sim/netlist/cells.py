@@ -56,6 +56,8 @@ def expression(to: Variables, cell: Cell, bits: int) -> str:
             whole = max(width(a), bits)
             if cell.signed:
                 wide = width(b)
+                if wide > WORD:
+                    raise ValueError(f"a shift by a number of {wide} bits")
                 text = (
                     f"shift{'' if whole <= WORD else '128'}({to.number(a, whole)}, sext({to.bits(b, 0, wide)}, {wide}))"
                 )
@@ -69,6 +71,8 @@ def expression(to: Variables, cell: Cell, bits: int) -> str:
 def _shift(name: str, by: Value, bits: int) -> str:
     """The function that shifts `bits` bits by that much: it needs to look only if that can be more than a word has."""
     most = sum((1 << c.width) - 1 << at if c.word is not None else c.low << at for c, at in _placed(by))
+    if most >= 1 << WORD:
+        raise ValueError(f"a shift by a number of {sum(c.width for c in by)} bits")
     whole = WORD if bits <= WORD else 2 * WORD
     return f"{name}{'' if bits <= WORD else '128'}{'_less' if most < whole else ''}"
 

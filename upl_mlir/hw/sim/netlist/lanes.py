@@ -134,11 +134,11 @@ class _Lanes:
             return statement(s.text, self.widths)
         except Unknown:
             ins, outs = list(dict.fromkeys(s.ins)), s.outs
-            before = [f"u64 i{v.number}[LANES]; spill(i{v.number}, {v.name});" for v in ins]
-            before += [f"u64 o{v.number}[LANES];" for v in outs]
-            inner = [f"const u64 {v.name} = i{v.number}[k];" for v in ins] + [f"u64 {v.name};" for v in outs]
-            inner += [_of_lane(s.text), *(f"o{v.number}[k] = {v.name};" for v in outs)]
-            after = [f"fill({v.name}, o{v.number});" for v in outs]
+            before = [f"u64 in{v.number}[LANES]; spill(in{v.number}, {v.name});" for v in ins]
+            before += [f"u64 out{v.number}[LANES];" for v in outs]
+            inner = [f"const u64 {v.name} = in{v.number}[k];" for v in ins] + [f"u64 {v.name};" for v in outs]
+            inner += [_of_lane(s.text), *(f"out{v.number}[k] = {v.name};" for v in outs)]
+            after = [f"fill({v.name}, out{v.number});" for v in outs]
             return f"{{ {' '.join(before)} {_all_lanes(' '.join(inner))} {' '.join(after)} }}"
 
     def _input(self, name: str) -> str:

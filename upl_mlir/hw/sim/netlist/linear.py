@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from upl_mlir.hw.sim.netlist.read import Cell, Chunk, Netlist, Value, Word, constant, width
+from upl_mlir.hw.sim.netlist.read import WORD, Cell, Chunk, Netlist, Value, Word, constant, width
 from upl_mlir.hw.sim.netlist.rewrite import Replacement, in_order, joined, uses
 
 FEWEST = 3
@@ -35,15 +35,17 @@ def join_parities(netlist: Netlist) -> None:
     """Cells `reduce_xor` of bits of the same words are replaced by one cell `linear`. Where a key has constant bits, nothing
     is seen of what the hash would make of them: maps that agree where both are seen are taken for one, so that they share
     tables, and of several keys the one is chosen before it is hashed."""
-    groups: dict[frozenset[Word], list[Cell]] = {}
+    alike: dict[frozenset[Word], list[Cell]] = {}
     for cell in netlist.cells:
         if cell.type == "reduce_xor" and cell.out.width == 1:
             words = frozenset(c.word for c in cell.inputs["A"] if c.word is not None)
-            groups.setdefault(words, []).append(cell)
+            alike.setdefault(words, []).append(cell)
+    # Rows of tables have at most 64 bits.
+    groups = [(words, cells[n : n + WORD]) for words, cells in alike.items() for n in range(0, len(cells), WORD)]
     replaced = Replacement()
     gone: set[Cell] = set()
     functions: list[_Function] = []
-    for words, cells in groups.items():
+    for words, cells in groups:
         argument = _argument(cells) if words and len(cells) >= FEWEST else None
         if argument is None:
             continue

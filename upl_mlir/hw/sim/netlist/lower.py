@@ -132,7 +132,7 @@ class _Lowering:
             return
         out = self.v.make(cell.out)
         ins = self.v.reads(*cell.inputs.values())
-        text = self._look_up(cell) if cell.type == "linear" else expression(self.v, cell, bits)
+        text = self._look_up(cell, bits) if cell.type == "linear" else expression(self.v, cell, bits)
         if len(out) == 1:
             statement = f"{out[0].name} = {text};"
         else:
@@ -140,15 +140,16 @@ class _Lowering:
             statement = f"{{ const u128 w = {text}; {' '.join(each)} }}"
         self.steps.append(Step(out, ins, statement, cell.path, 1 + len(ins)))
 
-    def _look_up(self, cell: Cell) -> str:
-        """The value of a linear map from its tables; maps that are equal have the same ones."""
+    def _look_up(self, cell: Cell, used: int) -> str:
+        """The lowest `used` bits of a linear map from its tables; maps that are equal have the same ones."""
         a, known = cell.inputs["A"], self.program.tables
         rows = tables(cell.maps, width(a))
         texts = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in rows)
         bits = next(n for n in (8, 16, 32, 64) if len(cell.maps) <= n)
         name = known.setdefault((f"uint{bits}_t", f"[{len(rows)}][{1 << BYTE}] = {{{texts}}}"), f"t{len(known)}")
         places = range(0, width(a), BYTE)
-        return " ^ ".join(f"{name}[{n}][{self.v.bits(a, at, min(BYTE, width(a) - at))}]" for n, at in enumerate(places))
+        text = " ^ ".join(f"{name}[{n}][{self.v.bits(a, at, min(BYTE, width(a) - at))}]" for n, at in enumerate(places))
+        return text if used == len(cell.maps) else f"({text}) & {mask(used)}"
 
     def _far(self, cell: Cell) -> None:
         """A shift to the right of more than 128 bits, most of them constant zeros: only where ones can be is shifted."""
