@@ -105,7 +105,7 @@ struct Simulation {
 // has the same models, whose state is in its cache. One that is late, as the machine has other work, loses its share of the
 // cycle to the caller, which then works alone for a while.
 class Crew {
-    static constexpr int PATIENCE = 1000, ALONE = 2000;  // looks without giving way (some 50 us); cycles
+    static constexpr int PATIENCE = 5000, ALONE = 500;  // looks without giving way (some 200 us); cycles
     static constexpr uint64_t END = ~0ull;
     struct alignas(64) Helper {
         std::atomic<uint64_t> asked{0}, begun{0}, done{0};  // numbers of cycles
