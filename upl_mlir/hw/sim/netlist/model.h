@@ -8,16 +8,6 @@ using i64 = int64_t;
 using u128 = unsigned __int128;
 using i128 = __int128;
 
-// A variable of at most 32 bits: operands are 64 bits wide, the compiler cuts them where it can.
-struct U32 {
-    uint32_t x;
-    operator u64() const { return x; }
-    U32& operator=(u64 y) {
-        x = uint32_t(y);
-        return *this;
-    }
-};
-
 // A port of more than 64 bits; the lowest word comes first.
 template <unsigned N> struct Wide {
     u64 word[N];
