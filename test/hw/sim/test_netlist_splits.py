@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, unsigned
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import circuits
@@ -115,8 +115,9 @@ def test_hashes_of_which_some_bits_are_used(tmp_path: Path, lanes: int) -> None:
     assert not complaints(tmp_path, made, lanes)
 
 
-def test_a_shift_by_a_long_number_is_refused(tmp_path: Path) -> None:
-    """It would be by the lowest bits of it only."""
-    circuit = Circuit([unsigned(60), unsigned(70)], lambda m, i: [i[0] >> i[1]])
+@pytest.mark.parametrize("zeros", [0, 129])
+def test_a_shift_by_a_long_number_is_refused(tmp_path: Path, zeros: int) -> None:
+    """It would be by the lowest bits of it only. `zeros`: what is shifted has so many below."""
+    circuit = Circuit([unsigned(60), unsigned(70)], lambda m, i: [Cat(Const(0, zeros), i[0]) >> i[1]])
     with pytest.raises(ValueError, match="70 bits"):
         build.model(tmp_path, netlist(circuit, "top"), "top")

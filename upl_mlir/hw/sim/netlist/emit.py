@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from upl_mlir.hw.sim.netlist.lower import Program, Step
 from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
-from upl_mlir.hw.sim.netlist.schedule import Region
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region
 from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
 
 _GROUP = 8
@@ -28,17 +28,14 @@ def emit(program: Program, regions: Sequence[Region], name: str) -> tuple[str, s
 class _Emitter:
     def __init__(self, program: Program, regions: Sequence[Region], name: str):
         self.program, self.regions, self.name = program, regions, name
-        self.home = {v: r for r in regions for s in r.steps for v in s.outs}
-        self.readers: dict[Variable, set[Region]] = defaultdict(set)
+        self.readers = Readers(program, regions)
         self.rows: dict[Memory | Unit, set[Region]] = defaultdict(set)
         for r in regions:
             for s in r.steps:
-                for v in s.ins:
-                    if self.home.get(v) is not r or v in program.initial:
-                        self.readers[v].add(r)
                 if s.rows is not None:
                     self.rows[s.rows].add(r)
         self.ports = {v: name for name, variables in program.outputs.items() for v in variables}
+        self.wide = [name for name, variables in program.outputs.items() if _width(variables) > WORD]
         self.fields: dict[Variable, None] = {}
         self.commits: dict[Variable, int] = {c.on: n for n, c in enumerate(program.commits)}
         self.late: dict[Region, list[tuple[Variable, Variable]]] = defaultdict(list)
@@ -47,8 +44,7 @@ class _Emitter:
         p = self.program
         bodies = [self._region(r) for r in self.regions]
         early, late = ([r for r in self.regions if r.early is which] for which in (True, False))
-        wide = [name for name, variables in p.outputs.items() if _width(variables) > WORD]
-        settle = [*self._inputs(early), *self._evaluate(early), *self._ports(wide)]
+        settle = [*self._inputs(early), *self._evaluate(early), *self._ports()]
         edge = [*self._inputs(self.regions), *self._evaluate(late), *self._late(), *self._commits()]
         rows, starts = members(p)
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
@@ -60,7 +56,7 @@ class _Emitter:
             *(f'#include "{h}"' for h in sorted({u.kind.header for u in p.netlist.units})),
             f"struct {self.name} {{", *ports,
             f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
-            f"    u64 rows[{words(len(p.commits))}] = {{}}, shown[{words(len(wide))}] = {{}};",
+            f"    u64 rows[{words(len(p.commits))}] = {{}}, shown[{words(len(self.wide))}] = {{}};",
             *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
             f"    {self.name}();", "    void settle();", "    void edge();", "};", "",
         ]  # fmt: skip
@@ -113,7 +109,7 @@ class _Emitter:
         if s.register is not None:
             q = s.register
             self.fields[q] = None
-            if any(other.number > r.number and not other.early for other in self.readers[q]):
+            if self.readers.wait(q, r):
                 self.fields[v] = None
                 self.late[r].append((q, v))
                 stores.append(f"m.{v.name} = {v.name};")
@@ -129,13 +125,12 @@ class _Emitter:
             else:
                 self.fields[v] = None
                 stores.append(f"m.{v.name} = {v.name};")
-        elif v in self.ports and _width(self.program.outputs[self.ports[v]]) <= WORD:
+        elif v in self.ports and self.ports[v] not in self.wide:
             stores.append(f"m.{self.ports[v]} = {v.name};")
         else:
             then = self._due(self.readers[v]) if v in self.readers else ""
             if v in self.ports:
-                wide = [name for name, variables in self.program.outputs.items() if _width(variables) > WORD]
-                then += _set("m.shown", [wide.index(self.ports[v])])
+                then += _set("m.shown", [self.wide.index(self.ports[v])])
             if then:
                 self.fields[v] = None
                 together[then].append(v)
@@ -172,12 +167,12 @@ class _Emitter:
         commits = enumerate(self.program.commits)
         return _tests("rows", {n: f"{' '.join(c.statements)} {self._due(self.rows[c.memory])}" for n, c in commits})
 
-    def _ports(self, wide: Sequence[str]) -> list[str]:
+    def _ports(self) -> list[str]:
         each: dict[int, str] = {}
-        for n, name in enumerate(wide):
+        for n, name in enumerate(self.wide):
             puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
             each[n] = f"{name} = {{}}; {' '.join(puts)}"
-        clear = [f"shown[{n}] = 0;" for n in range(words(len(wide)))]
+        clear = [f"shown[{n}] = 0;" for n in range(words(len(self.wide)))]
         return [*_tests("shown", each), *clear]
 
 

@@ -8,13 +8,12 @@ arrays with an element for each lane.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 
 from upl_mlir.hw.sim.netlist.emit import members, port, take
 from upl_mlir.hw.sim.netlist.lower import Commit, Program, Step
 from upl_mlir.hw.sim.netlist.read import WORD
-from upl_mlir.hw.sim.netlist.schedule import Region
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region
 from upl_mlir.hw.sim.netlist.variables import Variable
 from upl_mlir.hw.sim.netlist.vector_text import Unknown, statement
 
@@ -40,13 +39,7 @@ def _of_lane(text: str) -> str:
 class _Lanes:
     def __init__(self, program: Program, regions: Sequence[Region], name: str):
         self.program, self.regions, self.name = program, regions, name
-        self.readers: dict[Variable, set[Region]] = defaultdict(set)
-        home = {v: r for r in regions for s in r.steps for v in s.outs}
-        for r in regions:
-            for s in r.steps:
-                for v in s.ins:
-                    if home.get(v) is not r or v in program.initial:
-                        self.readers[v].add(r)
+        self.readers = Readers(program, regions)
         self.widths = {v.name: v.width for r in regions for s in r.steps for v in (*s.outs, *s.ins)}
         self.ports = {v: port for port, variables in program.outputs.items() for v in variables}
         self.wide = {port for port, variables in program.outputs.items() if sum(v.width for v in variables) > WORD}
@@ -116,7 +109,7 @@ class _Lanes:
         q = s.register
         if q is not None:
             self.fields[q] = None
-            if any(other.number > r.number and not other.early for other in self.readers[q]):
+            if self.readers.wait(q, r):
                 self.fields[v] = None
                 self.late.append((q, v))
                 lines.append(f"m.{v.name} = {v.name};")

@@ -157,6 +157,8 @@ class _Lowering:
         first, last = nonzero(a)
         if last - first > WORD:
             raise ValueError(f"a shift of {last - first} bits")
+        if width(cell.inputs["B"]) >= WORD:
+            raise ValueError(f"a shift by a number of {width(cell.inputs['B'])} bits")
         some = self.v.bits(a, first, last - first)
         self._step(
             cell.out,

@@ -7,7 +7,8 @@ Regions are runs of an order in which each step comes after those that it uses, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.hw.sim.netlist.lower import Program, Step
@@ -64,3 +65,26 @@ def _cone(root: Step, made: Mapping[Variable, Step], done: set[Step]) -> Iterabl
         else:
             done.add(before)
             stack.append((before, iter(before.ins)))
+
+
+class Readers:
+    """Which regions need a variable that comes from elsewhere: from another region, an input, or a register."""
+
+    def __init__(self, program: Program, regions: Sequence[Region]):
+        self._of: dict[Variable, set[Region]] = defaultdict(set)
+        home = {v: r for r in regions for s in r.steps for v in s.outs}
+        for r in regions:
+            for s in r.steps:
+                for v in s.ins:
+                    if home.get(v) is not r or v in program.initial:
+                        self._of[v].add(r)
+
+    def __getitem__(self, v: Variable) -> set[Region]:
+        return self._of.get(v, set())
+
+    def __contains__(self, v: Variable) -> bool:
+        return v in self._of
+
+    def wait(self, register: Variable, r: Region) -> bool:
+        """Whether some still need the value of a register when this region has its next one."""
+        return any(other.number > r.number and not other.early for other in self[register])
