@@ -32,6 +32,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # the processors are shared by as many of us; tests of threads say how many
+    os.environ.setdefault("UPL_SIMULATION_THREADS", "1")
+
 
 SLOW = (
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",

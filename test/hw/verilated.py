@@ -17,13 +17,15 @@ ADAPTER = """
 #pragma once
 #include "V{name}.h"
 using u64 = uint64_t;
-struct {Name} : V{name} {{  // with the two functions of our models
+struct {Name} : V{name} {{  // with the functions of our models
     {Name}() {{ clk = 0, rst = 0; settle(); }}
     void settle() {{ eval(); }}
     void edge() {{
         clk = 1, eval();
         clk = 0, eval();
     }}
+    void ports() {{}}
+    void probe() {{}}
 }};
 """
 
@@ -55,7 +57,7 @@ def lint(folder: Path, text: str) -> set[str]:
 def machine_library(s: System, work: Path) -> Path:
     """The library of a machine, as that of `build`, of Verilog and by Verilator, in a folder that is empty."""
     texts = {"core": core_verilog(s.core), "fabric": fabric_verilog(s)}
-    wires = build.wires(s)
+    wires = build.wires(s, 1)
     width = "sizeof(Core::idle) / sizeof(u64)"  # of ours, whose ports have 64 bits
     assert wires.count(width) == 1
     harness = Path(compiled.__file__).with_name("harness.cpp").read_text()

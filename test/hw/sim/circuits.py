@@ -246,14 +246,16 @@ def by_amaranth(circuit: Circuit, inputs: list[list[int]]) -> list[list[int]]:
 
 
 def by_us(
-    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1
+    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1, parts: int = 1
 ) -> dict[str, list[list[int]]]:
     """The outputs of circuits in each cycle, as our models have them: all in one library. With several lanes these share
-    the cycles, each has its part of the inputs."""
+    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes."""
     objects: list[Path] = []
     texts = ["#include <cstring>"]
     for name, circuit in circuits.items():
-        objects.append(build.model(folder, netlist(circuit, name), name, lanes))
+        steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4]
+        probes = [f"o{n}" for n in range(0, len(circuit.sizes), 3)]
+        objects.append(build.model(folder, netlist(circuit, name), name, lanes, parts, steady, probes))
         lane = "[k]" if lanes > 1 else ""
         ins, outs = [s.width for s in circuit.shapes], circuit.sizes
         sets = " ".join(f"std::memcpy(&m.i{n}{lane}, x, {8 * _words(b)}); x += {_words(b)};" for n, b in enumerate(ins))
@@ -263,9 +265,12 @@ def by_us(
         texts += [
             f'#include "{name}.h"\nextern "C" void run_{name}(u64 cycles, const u64* in, u64* out) {{',
             f"    static {name.capitalize()} m;",
+            f"    static {name.capitalize()}_rest r; m.take(r), r.take(m);" if parts > 1 else "",
             "    for (u64 n = 0; n < cycles; n++) {",
-            f"        {each} {{ const u64* x = {into}; {sets} }}\n        m.settle();",
-            f"        {each} {{ u64* y = {from_}; {gets} }}\n        m.edge();\n    }}\n}}",
+            f"        {each} {{ const u64* x = {into}; {sets} }}",
+            f"        m.ports();{' r.ports(m);' if parts > 1 else ''} m.settle(); m.probe();",
+            f"        {each} {{ u64* y = {from_}; {gets} }}",
+            f"        m.edge();{' r.take(m); r.edge(); m.take(r);' if parts > 1 else ''}\n    }}\n}}",
         ]
     (folder / "harness.cpp").write_text("\n".join(texts), encoding="utf-8")
     objects.append(build.compile_source(folder / "harness.cpp", lanes))

@@ -21,16 +21,16 @@ pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 CYCLES = 200
 
 
-def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1) -> list[str]:
+def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1, parts: int = 1) -> list[str]:
     """The first output of each circuit that differs, and when."""
     inputs = {name: circuits.stimuli(c.shapes, CYCLES, n) for n, (name, c) in enumerate(made.items())}
-    ours = circuits.by_us(folder, made, inputs, lanes)
+    ours = circuits.by_us(folder, made, inputs, lanes, parts)
     wrong: list[str] = []
     different = 0
     for name, circuit in made.items():
         share = CYCLES // lanes
-        parts = [inputs[name][n * share : (n + 1) * share] for n in range(lanes)]
-        rows = [row for part in parts for row in circuits.by_amaranth(circuit, part)]
+        shares = [inputs[name][n * share : (n + 1) * share] for n in range(lanes)]
+        rows = [row for some in shares for row in circuits.by_amaranth(circuit, some)]
         different += len({tuple(row) for row in rows})
         pairs = [(n, k) for n in range(CYCLES) for k in range(len(circuit.sizes)) if ours[name][n][k] != rows[n][k]]
         wrong += [f"{name}: o{k} in cycle {n}: {ours[name][n][k]:x} is not {rows[n][k]:x}" for n, k in pairs[:1]]
@@ -52,6 +52,14 @@ def test_lanes(tmp_path: Path, lanes: int) -> None:
     """Several at once, with vectors."""
     made = {f"random{n}": circuits.random_circuit(n, 60) for n in range(10 + lanes, 12 + lanes)}
     assert not complaints(tmp_path, {"cells": circuits.cells(), **made}, lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_two_parts(tmp_path: Path, lanes: int) -> None:
+    """Each with a state of its own; they tell each other of their registers."""
+    if lanes > 1 and build.lanes_for(2) == 1:
+        pytest.skip("no AVX-512")
+    assert not complaints(tmp_path, {f"random{n}": circuits.random_circuit(n, 100) for n in range(20, 24)}, lanes, 2)
 
 
 @pytest.mark.parametrize("first", range(100, 150, 10))
@@ -136,6 +144,23 @@ def test_a_change_that_is_missed_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(build, "emit", changed)
     assert complaints(tmp_path, {"defect": circuits.random_circuit(5, 150)})
+
+
+def test_a_register_that_the_other_part_is_not_told_of_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of those that a part says have changed."""
+    emit = build.emit
+
+    def changed(*args: Any) -> tuple[str, str]:
+        header, source = emit(*args)
+        parts = re.split(r"(\*m\.told\+\+ = {v\d+, \d+};)", source)
+        assert len(parts) > 10
+        parts[len(parts) // 2 // 2 * 2 + 1] = ""
+        return header, "".join(parts)
+
+    monkeypatch.setattr(build, "emit", changed)
+    assert complaints(tmp_path, {"defect": circuits.random_circuit(22, 100)}, parts=2)
 
 
 @pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")

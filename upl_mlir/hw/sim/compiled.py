@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.core import MOVES
 from upl_mlir.hw.core.encode import Write
 from upl_mlir.hw.core.layouts import Failure
-from upl_mlir.hw.sim.build import available, lanes_for, machine_library, watch_words
+from upl_mlir.hw.sim.build import available, lanes_for, machine_library, parts_for, watch_words
 from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
 from upl_mlir.hw.system.layouts import System
 
@@ -72,16 +73,19 @@ def _core_dtype(s: System) -> np.dtype[Any]:
 
 class CompiledSimulation:
     """A machine with these parameters, built if the cache does not have it. `lanes`: how many cores a model has (1, 2, 4 or
-    8; None: what `build.lanes_for` says). `threads` evaluate the models: None is one for each processor and at least two
-    cores, but a single one in a process of a pool, where each processor has one. `late`: how often a thread is looked for
-    before its models are evaluated by another one."""
+    8; None: what `build.lanes_for` says). `parts`: in how many parts it is (1, 2; None: what `build.parts_for` says).
+    `threads` evaluate them: None is what the environment variable UPL_SIMULATION_THREADS says, or one for each processor,
+    but a single one in a process of a pool, where each processor has one. `late`: how often a thread is looked for before
+    its share is evaluated by another one."""
 
-    def __init__(self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None):
+    def __init__(
+        self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None, parts: int | None = None
+    ):
         self.s = s
         self.late = late
-        alone = multiprocessing.parent_process() is None
-        self.threads = threads or (max(1, min(_processors(), s.cores // 2)) if alone else 1)
-        self.library = _library(s, lanes or lanes_for(s.cores))
+        self.threads = threads or _threads()
+        lanes = lanes or lanes_for(s.cores)
+        self.library = _library(s, lanes, parts or parts_for(s.cores, lanes, self.threads))
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
     def __del__(self) -> None:
@@ -131,6 +135,15 @@ class CompiledSimulation:
         return Record(bool(r.valid), r.kind, r.node, r.tag, r.left, r.present, r.total)
 
 
+def _threads() -> int:
+    given = os.environ.get("UPL_SIMULATION_THREADS", "")
+    if given:
+        if not given.isascii() or not given.isdigit() or not int(given):
+            raise error("UPL1733", f"UPL_SIMULATION_THREADS={given}: expected a number of threads, 1 or more")
+        return int(given)
+    return _processors() if multiprocessing.parent_process() is None else 1
+
+
 def _processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -148,9 +161,9 @@ def _core(c: Any) -> CoreReport:
 
 
 @cache
-def _library(s: System, lanes: int) -> ctypes.CDLL:
+def _library(s: System, lanes: int, parts: int) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
-    library = ctypes.CDLL(str(machine_library(s, lanes)))
+    library = ctypes.CDLL(str(machine_library(s, lanes, parts)))
     pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     library.upl_new.restype = pointer
     library.upl_free.argtypes = [pointer]

@@ -68,65 +68,76 @@ constexpr int REST = 4;  // cycles after which an idle core does not change any 
 
 constexpr int MODELS = (CORES + WIDTH - 1) / WIDTH;  // of WIDTH cores
 
+constexpr int ITEMS = MODELS * PARTS;  // what threads do
+
 struct Simulation {
     std::unique_ptr<Fabric> fabric;
-    std::vector<std::unique_ptr<Core>> model;
+    std::vector<std::unique_ptr<Model>> model;
     std::vector<std::unique_ptr<Lane>> core;
     int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
     Simulation() : fabric(new Fabric) {
-        for (int n = 0; n < MODELS; n++) model.emplace_back(new Core);
+        for (int n = 0; n < MODELS; n++) model.emplace_back(new Model);
         for (int n = 0; n < CORES; n++) {
             core.emplace_back(new Lane(*model[n / WIDTH], n % WIDTH));
             core[n]->number = n;
         }
         for (int n = CORES; n < MODELS * WIDTH; n++) rest[n] = REST;  // lanes without a core
-        for (auto& m : model) m->settle();
+        for (auto& m : model) m->ports(), m->settle();
     }
-    static void edge(Core& m) {
-        m.edge();
-        m.settle();
+    static void edge(Model& m) {
+        m.ports();
+        for (int k = 0; k < PARTS; k++) m.part(k);
+        m.join();
     }
     void step() {
         for (auto& m : model) edge(*m);
         fabric->settle();
         fabric->edge();
     }
-    void evaluate(int first, int last) {  // models, unless all of their cores rest
-        for (int n = first; n < last; n++) {
-            bool all = true;
-            for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
-            if (!all) edge(*model[n]);
-        }
+    bool rests(int n) const {  // all cores of a model; one in parts is evaluated in each cycle, by all that have a part of it
+        bool all = PARTS == 1;
+        for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
+        return all;
+    }
+    void evaluate(int first, int last) {  // parts of models
+        for (int n = first; n < last; n++)
+            if (!rests(n / PARTS)) model[n / PARTS]->part(n % PARTS);
+    }
+    void join() {
+        for (int n = 0; n < MODELS; n++)
+            if (!rests(n)) model[n]->join();
     }
 };
 
-// Threads that evaluate models beside the one that runs the machine: in a cycle no core depends on another. A helper always
-// has the same models, whose state is in its cache. One that is late, as the machine has other work, loses its share of the
-// cycle to the caller, which then works alone for a while.
+// Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
+// is in its cache. One that is late, as the machine has other work, loses its share of the cycle to the caller, which then
+// works alone for a while.
 class Crew {
     static constexpr int PATIENCE = 5000, ALONE = 500;  // looks without giving way (some 200 us); cycles
-    static constexpr uint64_t END = ~0ull;
-    struct alignas(64) Helper {
-        std::atomic<uint64_t> asked{0}, begun{0}, done{0};  // numbers of cycles
-        std::atomic<bool> there{false};
+    static constexpr uint64_t END = ~0ull >> 1;
+    // Numbers of cycles, each in a cache line of its own, as it has one writer. Who writes one and then reads another one has a
+    // fence between, so that of the two that want a cycle at most one gets it: a helper that finds its cycle lost says so.
+    struct Helper {
+        alignas(64) std::atomic<uint64_t> asked{0}, lost{0};  // by the caller
+        alignas(64) std::atomic<uint64_t> begun{0};           // by the helper
+        alignas(64) std::atomic<uint64_t> done{0};            // twice the number, and 1 if it was lost
+        alignas(64) std::atomic<bool> there{false};
         int first = 0, last = 0;
+        bool ahead = false;  // its parts need no inputs of the cycle
         std::thread thread;
     };
     Simulation& s;
     std::vector<std::unique_ptr<Helper>> helpers;
     uint64_t round = 0;
-    int own = MODELS, alone = 0;
+    bool begun = false;  // helpers are ahead in the next round
+    int own = ITEMS, alone = 0;
     const uint32_t late;  // looks after which a helper is late, at least PATIENCE
 
     static void pause() {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
-    }
-    static bool begin(Helper& h, uint64_t round) {  // for one of helper and caller only
-        uint64_t before = h.begun.load();
-        return before < round && h.begun.compare_exchange_strong(before, round);
     }
     void help(Helper& h) {
         h.there = true;
@@ -140,21 +151,41 @@ class Crew {
             }
             looks = 0;
             seen = asked;
-            if (begin(h, asked)) {
-                s.evaluate(h.first, h.last);
-                h.done.store(asked, std::memory_order_release);
+            h.begun.store(asked, std::memory_order_relaxed);
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            const bool lost = h.lost.load(std::memory_order_relaxed) == asked;
+            if (!lost) s.evaluate(h.first, h.last);
+            h.done.store(2 * asked + lost, std::memory_order_release);
+        }
+    }
+    bool done_by(Helper& h) {  // false: it has lost its share
+        for (uint32_t looks = 0;; looks++) {
+            const uint64_t done = h.done.load(std::memory_order_acquire);
+            if (done / 2 == round) return done % 2 == 0;
+            if (looks < PATIENCE) {
+                pause();
+                continue;
             }
+            if (looks >= late && h.lost.load(std::memory_order_relaxed) != round) {
+                alone = ALONE;
+                h.lost.store(round, std::memory_order_relaxed);
+                std::atomic_thread_fence(std::memory_order_seq_cst);
+                if (h.begun.load(std::memory_order_relaxed) != round) return false;
+            }
+            std::this_thread::yield();
         }
     }
 
 public:
     Crew(Simulation& s, int threads, uint32_t late) : s(s), late(late) {
-        if (threads > MODELS) threads = MODELS;
+        if (threads > ITEMS) threads = ITEMS;
         for (int k = 1; k < threads; k++) {
             helpers.emplace_back(new Helper);
             Helper& h = *helpers.back();
-            h.first = MODELS * k / threads;
-            h.last = MODELS * (k + 1) / threads;
+            h.first = ITEMS * k / threads;
+            h.last = ITEMS * (k + 1) / threads;
+            h.ahead = PARTS > 1;
+            for (int n = h.first; n < h.last; n++) h.ahead &= n % PARTS > 0;
             if (k == 1) own = h.first;
             h.thread = std::thread([this, &h] { help(h); });
         }
@@ -165,29 +196,24 @@ public:
         for (auto& h : helpers) h->asked.store(END);
         for (auto& h : helpers) h->thread.join();
     }
-    void cycle() {
-        if (helpers.empty() || alone > 0) {
+    bool is_ahead() const { return begun; }
+    void cycle(bool more) {  // `more`: there will be another one
+        if (!begun && (helpers.empty() || alone > 0)) {
             alone -= alone > 0;
-            return s.evaluate(0, MODELS);
+            s.evaluate(0, ITEMS);
+        } else {
+            round += !begun;
+            for (auto& h : helpers)
+                if (!begun || !h->ahead) h->asked.store(round, std::memory_order_release);
+            s.evaluate(0, own);
+            for (auto& h : helpers)
+                if (!done_by(*h)) s.evaluate(h->first, h->last);
         }
-        round++;
-        for (auto& h : helpers) h->asked.store(round, std::memory_order_release);
-        s.evaluate(0, own);
+        begun = more && !helpers.empty() && alone == 0;
+        round += begun;
         for (auto& h : helpers)
-            for (uint32_t looks = 0; h->done.load(std::memory_order_acquire) != round; looks++) {
-                if (looks < PATIENCE) {
-                    pause();
-                    continue;
-                }
-                if (looks >= late) {
-                    alone = ALONE;
-                    if (begin(*h, round)) {
-                        s.evaluate(h->first, h->last);
-                        break;
-                    }
-                }
-                std::this_thread::yield();
-            }
+            if (begun && h->ahead) h->asked.store(round, std::memory_order_release);
+        s.join();
     }
 };
 
@@ -241,6 +267,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
              uint64_t limit, uint32_t* checksums, uint64_t checks, uint64_t patience, uint64_t moves, uint32_t threads,
              uint32_t late, Report* report, CoreReport* reports) {
     auto& s = *static_cast<Simulation*>(handle);
+    for (auto& m : s.model) m->ports();
     Crew crew(s, int(threads), late);
     Fabric& f = *s.fabric;
     Report& r = *report;
@@ -254,8 +281,17 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
     r.ended = 0;
     r.outputs = r.seen = 0;
     for (int p = 0; p < PORTS; p++) *ports.result_ready[p] = 1;
+    const auto room_left = [&] { return r.outputs + PORTS <= room && (!seen || r.seen + CORES <= seen_room); };
+    const auto edge = [&](bool more) {
+        for (int n = 0; n < CORES; n++) {
+            const bool comes = from_fabric(f, *core[n], n);
+            s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
+        }
+        crew.cycle(more);
+        f.edge();
+    };
     while (cycle < stop) {
-        if (r.outputs + PORTS > room || (seen && r.seen + CORES > seen_room)) {
+        if (!room_left()) {
             r.ended = 3;
             break;
         }
@@ -292,6 +328,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             break;
         }
         uint64_t all = 0;
+        for (int n = 0; seen && n < MODELS; n++) s.model[n]->probe();
         for (int n = 0; n < CORES; n++) {
             const Lane& c = *core[n];
             CoreReport& q = reports[n];
@@ -348,13 +385,8 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             r.ended = 4;
             break;
         }
-        for (int n = 0; n < CORES; n++) {
-            const bool comes = from_fabric(f, *core[n], n);
-            s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
-        }
-        crew.cycle();
-        f.edge();
         cycle++;
+        edge(cycle < stop && room_left());
     }
     r.cycles = cycle;
     r.injected = next;
@@ -368,6 +400,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         q.failing_input = c.failing_input;
         q.failing_tag = c.failing_tag;
     }
+    if (crew.is_ahead()) edge(false);  // a run has ended in a cycle that some parts have done: the others do it, too
 }
 
 void upl_look(void* handle, uint32_t core, uint32_t set, uint32_t way, uint32_t spilled, Record* record) {

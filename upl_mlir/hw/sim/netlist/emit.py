@@ -1,9 +1,13 @@
 """C++ of a model: a class with the module's ports as members, `settle` and `edge`.
 
 `settle` makes the outputs follow from registers and inputs, `edge` is an edge of the clock; where outputs depend on inputs,
-`settle` comes before `edge`. Both evaluate a region only if its bit in `due` is set, which is done by whoever changes what
-the region reads. A register takes its next value at once if all regions that read it have been evaluated already in this
-cycle, else at the end (`late`), as memories do (`rows`).
+`settle` comes before `edge`, and these inputs stay as they are between the two. `ports` looks for changes of the inputs that
+are steady, `probe` makes the outputs that are probes. `settle` and `edge` evaluate a region only if its bit in `due` is set,
+which is done by whoever changes what the region reads. A register takes its next value at once if all regions that read it
+have been evaluated already in this cycle, else at the end (`late`), as memories do (`rows`).
+
+A program in two parts (`partition.py`) makes two classes, the second one with `_rest` after its name. Each `take`s what the
+other one has said of its registers at the last edge: `out`, twice, as the other may be at its next edge already.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from upl_mlir.hw.sim.netlist.lower import Program, Step
+from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
 from upl_mlir.hw.sim.netlist.schedule import Readers, Region
 from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
@@ -20,20 +25,46 @@ _GROUP = 8
 """Bits that are looked at together before each of them is."""
 
 
-def emit(program: Program, regions: Sequence[Region], name: str) -> tuple[str, str]:
-    """The header with the class `name`, and the source, which includes `NAME.h` in small letters."""
-    return _Emitter(program, regions, name).text()
+def emit(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part."""
+    names = class_names(name, parts)
+    each = [_Emitter(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
+    return file_of(parts, names, "model.h", each, [f"{kind} {known}{rest}" for (kind, rest), known in tables_of(parts)])
+
+
+def class_names(name: str, parts: Sequence[Part]) -> list[str]:
+    """A class for each part."""
+    return [name, f"{name}_rest"][: len(parts)]
+
+
+def tables_of(parts: Sequence[Part]) -> Iterable[tuple[tuple[str, str], str]]:
+    """Constant tables, which all parts share."""
+    return {item: None for part in parts for item in part.program.tables.items()}
+
+
+def file_of(
+    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]], tables: Sequence[str]
+) -> tuple[str, str]:
+    """Header and source of classes that have been made."""
+    units = {u.kind.header for part in parts for u in part.program.netlist.units}
+    head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units))), *(f"struct {n};" for n in names)]
+    source = [f'#include "{names[0].lower()}.h"', *(f"static const {t};" for t in tables)]
+    return "\n".join([*head, *(c for c, _ in classes)]), "\n".join([*source, *(s for _, s in classes)])
 
 
 class _Emitter:
-    def __init__(self, program: Program, regions: Sequence[Region], name: str):
-        self.program, self.regions, self.name = program, regions, name
+    def __init__(self, part: Part, regions: Sequence[Region], names: Sequence[str], number: int):
+        self.program, self.regions, self.names, self.name = part.program, regions, names, names[number]
+        self.imports = {v: n for n, v in enumerate(part.imports)}
+        self.exports = {v: n for n, v in enumerate(part.exports)}
+        program = part.program
         self.readers = Readers(program, regions)
         self.rows: dict[Memory | Unit, set[Region]] = defaultdict(set)
         for r in regions:
             for s in r.steps:
                 if s.rows is not None:
                     self.rows[s.rows].add(r)
+        self.part = part
         self.ports = {v: name for name, variables in program.outputs.items() for v in variables}
         self.wide = [name for name, variables in program.outputs.items() if _width(variables) > WORD]
         self.fields: dict[Variable, None] = {}
@@ -44,31 +75,71 @@ class _Emitter:
         p = self.program
         bodies = [self._region(r) for r in self.regions]
         early, late = ([r for r in self.regions if r.early is which] for which in (True, False))
-        settle = [*self._inputs(early), *self._evaluate(early), *self._ports()]
-        edge = [*self._inputs(self.regions), *self._evaluate(late), *self._late(), *self._commits()]
+        seen, new = self._inputs(early)
+        settle = [*seen, *self._evaluate(early), *self._ports(False)]
+        edge = [*new, *self._evaluate(late), *self._late(), *self._commits()]
+        if len(self.names) > 1:
+            edge = ["turn ^= 1; told = out[turn].each; claim(out[turn]);", *edge]
+            edge.append("out[turn].count = u64(told - out[turn].each);")
         rows, starts = members(p)
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
         kept = sorted(self.fields, key=lambda v: -size(v.width))
         due = words(len(self.regions))
         header = [
-            "#pragma once", '#include "model.h"',
-            *(f'#include "{h}"' for h in sorted({u.kind.header for u in p.netlist.units})),
-            f"struct {self.name} {{", *ports,
+            f"struct alignas(64) {self.name} {{", *ports, *self._exchange(),
             f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
             f"    u64 rows[{words(len(p.commits))}] = {{}}, shown[{words(len(self.wide))}] = {{}};",
             *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
-            f"    {self.name}();", "    void settle();", "    void edge();", "};", "",
+            f"    {self.name}();", *functions(self.names, self.name), "};", "",
         ]  # fmt: skip
         source = [
-            f'#include "{self.name.lower()}.h"',
-            *(f"static const {kind} {name}{rest};" for (kind, rest), name in p.tables.items()),
             *bodies,
             *self._function(f"{self.name}::{self.name}()", starts),
             *self._function(f"void {self.name}::settle()", settle),
-            *self._function(f"void {self.name}::edge()", edge), "",
+            *self._function(f"void {self.name}::edge()", edge),
+            *(self._taken() if len(self.names) > 1 else []),
+            *self._function(f"void {self.name}::probe()", self._ports(True)),
+            *self._function(ports_head(self.names, self.name), [*copies(self.names, self.name, p), *self._steady()]), "",
         ]  # fmt: skip
         return "\n".join(header), "\n".join(source)
+
+    def _exchange(self) -> list[str]:
+        """What is known of the other part's registers, and what it is told: those that have changed."""
+        if len(self.names) == 1:
+            return []
+        lines = [
+            f"    struct alignas(64) Out {{ u64 count = 0; Told each[{max(1, len(self.exports))}]; }} out[2];",
+            "    alignas(64) Told* told = nullptr;", "    unsigned turn = 0;",
+        ]  # fmt: skip
+        if self.imports:
+            first = ", ".join(literal(self.program.initial[v]) for v in self.imports)
+            lines.append(f"    u64 in[{len(self.imports)}] = {{{first}}};")
+        return lines
+
+    def _told(self, q: Variable, value: str) -> str:
+        """Tells the other part of a register's new value."""
+        return f" *m.told++ = {{{value}, {self.exports[q]}}};" if q in self.exports else ""
+
+    def _taken(self) -> list[str]:
+        """Takes what the other part has told, and says which regions read it."""
+        name, (other,) = self.name, (n for n in self.names if n != self.name)
+        if not self.imports:
+            return [f"void {name}::take(const {other}&) {{}}"]
+        due = range(words(len(self.regions)))
+        flags = [[sum(1 << r.number % WORD for r in self.readers[v] if r.number // WORD == w) for w in due]
+                 for v in self.imports]  # fmt: skip
+        rows = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in flags)
+        return [
+            f"static const u64 {name}_wakes[{len(flags)}][{len(due)}] = {{{rows}}};",
+            f"void {name}::take(const {other}& from) {{",
+            f"    const {other}::Out& o = from.out[turn];",
+            "    for (u64 n = 0; n < o.count; n++) {",
+            "        const u64 k = o.each[n].number;",
+            "        in[k] = o.each[n].value;",
+            *(f"        due[{w}] |= {name}_wakes[k][{w}];" for w in due),
+            "    }", "}",
+        ]  # fmt: skip
 
     def _function(self, head: str, lines: Sequence[str]) -> list[str]:
         return [f"{head} {{", f"    {self.name}& m = *this;", "    (void)m;", *(f"    {line}" for line in lines), "}"]
@@ -95,12 +166,15 @@ class _Emitter:
         for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
             known.update(loads)
-            self.fields.update(dict.fromkeys(loads))
-            lines += [*(f"const u64 {v.name} = m.{v.name};" for v in loads), s.text, *stores[s]]
+            self.fields.update(dict.fromkeys(v for v in loads if v not in self.imports))
+            lines += [*(f"const u64 {v.name} = {self._place(v)};" for v in loads), s.text, *stores[s]]
         return "\n".join([
             f"static __attribute__((noinline)) void r{r.number}({self.name}& m) {{",
             f"    u64 {', '.join(v.name for v in inside)};", *(f"    {line}" for line in [*lines, *last]), "}",
         ])  # fmt: skip
+
+    def _place(self, v: Variable) -> str:
+        return f"m.in[{self.imports[v]}]" if v in self.imports else f"m.{v.name}"
 
     def _store(
         self, r: Region, s: Step, v: Variable, stores: list[str], last: list[str], together: dict[str, list[Variable]]
@@ -115,7 +189,8 @@ class _Emitter:
                 stores.append(f"m.{v.name} = {v.name};")
                 stores.append(f"if ({v.name} != m.{q.name}) {_set('m.late', [r.number])}")
             else:
-                last.append(f"if ({v.name} != m.{q.name}) {{ m.{q.name} = {v.name}; {self._due(self.readers[q])} }}")
+                then = f"{self._due(self.readers[q])}{self._told(q, v.name)}"
+                last.append(f"if ({v.name} != m.{q.name}) {{ m.{q.name} = {v.name}; {then} }}")
         elif s.writes is not None:
             if v in self.commits:
                 n = self.commits[v]
@@ -135,18 +210,25 @@ class _Emitter:
                 self.fields[v] = None
                 together[then].append(v)
 
-    def _inputs(self, regions: Sequence[Region]) -> list[str]:
-        """Looks for changed inputs that these regions read."""
-        lines: list[str] = []
-        for name, word in self.program.netlist.inputs.items():
-            for v in self.program.variables[word]:
-                if self.readers[v] & set(regions):
-                    self.fields[v] = None
-                    x = take(name, word.width, v)
-                    lines.append(
-                        f"if (const u64 x = {x}; x != {v.name}) {{ {v.name} = x; {self._due(self.readers[v])} }}"
-                    )
+    def _inputs(self, early: Sequence[Region]) -> tuple[list[str], list[str]]:
+        """Looks for changed inputs: those that these regions read, and those that only others do."""
+        lines: tuple[list[str], list[str]] = [], []
+        for name in self.program.netlist.inputs:
+            if name not in self.part.steady:
+                for v, line in self._changed(name):
+                    lines[self.readers[v].isdisjoint(early)].append(line)
         return lines
+
+    def _steady(self) -> list[str]:
+        return [line for name in self.program.netlist.inputs if name in self.part.steady for _, line in self._changed(name)]
+
+    def _changed(self, name: str) -> Iterable[tuple[Variable, str]]:
+        word = self.program.netlist.inputs[name]
+        for v in self.program.variables[word]:
+            if v in self.readers:
+                self.fields[v] = None
+                x = take(name, word.width, v)
+                yield v, f"if (const u64 x = {x}; x != {v.name}) {{ {v.name} = x; {self._due(self.readers[v])} }}"
 
     def _evaluate(self, regions: Sequence[Region]) -> list[str]:
         each = {r.number: f"due[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; r{r.number}(m);" for r in regions}
@@ -157,7 +239,8 @@ class _Emitter:
         each: dict[int, str] = {}
         for r, pairs in self.late.items():
             moves = (
-                f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])} }}" for q, v in pairs
+                f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])}{self._told(q, v.name)} }}"
+                for q, v in pairs
             )
             each[r.number] = f"late[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; {' '.join(moves)}"
         return _tests("late", dict(sorted(each.items())))
@@ -167,13 +250,30 @@ class _Emitter:
         commits = enumerate(self.program.commits)
         return _tests("rows", {n: f"{' '.join(c.statements)} {self._due(self.rows[c.memory])}" for n, c in commits})
 
-    def _ports(self) -> list[str]:
+    def _ports(self, probes: bool) -> list[str]:
         each: dict[int, str] = {}
         for n, name in enumerate(self.wide):
-            puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
-            each[n] = f"{name} = {{}}; {' '.join(puts)}"
-        clear = [f"shown[{n}] = 0;" for n in range(words(len(self.wide)))]
-        return [*_tests("shown", each), *clear]
+            if (name in self.part.probes) is probes:
+                puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
+                done = f"shown[{n // WORD}] &= ~{1 << n % WORD:#x}ull;"
+                each[n] = f"{done} {name} = {{}}; {' '.join(puts)}"
+        return _tests("shown", each)
+
+
+def functions(names: Sequence[str], name: str) -> list[str]:
+    """The functions of a class."""
+    heads = ["void settle()", "void edge()", "void probe()", *(f"void take(const {x}& from)" for x in names if x != name)]
+    return [f"    {head};" for head in [*heads, ports_head(names, name).replace(f"{name}::", "")]]
+
+
+def ports_head(names: Sequence[str], name: str) -> str:
+    """The head of `ports`: the second part gets its inputs from the first."""
+    return f"void {name}::ports({'' if name == names[0] else f'const {names[0]}& from'})"
+
+
+def copies(names: Sequence[str], name: str, program: Program) -> list[str]:
+    """Gets the inputs of the second part."""
+    return [f"std::memcpy(&{i}, &from.{i}, sizeof {i});" for i in program.netlist.inputs if name != names[0]]
 
 
 def members(program: Program) -> tuple[list[str], list[str]]:

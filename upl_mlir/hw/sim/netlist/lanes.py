@@ -10,8 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from upl_mlir.hw.sim.netlist.emit import members, port, take
-from upl_mlir.hw.sim.netlist.lower import Commit, Program, Step
+from upl_mlir.hw.sim.netlist.emit import (
+    class_names,
+    copies,
+    file_of,
+    functions,
+    members,
+    port,
+    ports_head,
+    tables_of,
+    take,
+)
+from upl_mlir.hw.sim.netlist.lower import Commit, Step
+from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.read import WORD
 from upl_mlir.hw.sim.netlist.schedule import Readers, Region
 from upl_mlir.hw.sim.netlist.variables import Variable
@@ -21,10 +32,13 @@ LIMIT = 300
 """Cost of the steps of a function: much longer ones keep too many vectors in memory."""
 
 
-def emit_lanes(program: Program, regions: Sequence[Region], name: str) -> tuple[str, str]:
-    """The header with the class `name`, and the source, which includes `NAME.h` in small letters. Both are compiled with the
-    number of lanes (2, 4, 8) as macro LANES."""
-    return _Lanes(program, regions, name).text()
+def emit_lanes(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part.
+    Both are compiled with the number of lanes (2, 4, 8) as macro LANES."""
+    names = class_names(name, parts)
+    each = [_Lanes(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
+    # A row more: a look at the last number of a table takes what comes after it, too.
+    return file_of(parts, names, "lanes.h", each, [f"{kind} {t}{_longer(rest)}" for (kind, rest), t in tables_of(parts)])
 
 
 def _all_lanes(statements: str) -> str:
@@ -37,8 +51,10 @@ def _of_lane(text: str) -> str:
 
 
 class _Lanes:
-    def __init__(self, program: Program, regions: Sequence[Region], name: str):
-        self.program, self.regions, self.name = program, regions, name
+    def __init__(self, part: Part, regions: Sequence[Region], names: Sequence[str], number: int):
+        self.part, self.program, self.regions, self.names, self.name = part, part.program, regions, names, names[number]
+        program = part.program
+        self.imports, self.exports = set(part.imports), set(part.exports)
         self.readers = Readers(program, regions)
         self.widths = {v.name: v.width for r in regions for s in r.steps for v in (*s.outs, *s.ins)}
         self.ports = {v: port for port, variables in program.outputs.items() for v in variables}
@@ -49,40 +65,53 @@ class _Lanes:
     def text(self) -> tuple[str, str]:
         p = self.program
         bodies = [self._function(f"static void r{r.number}({self.name}& m)", self._region(r)) for r in self.regions]
-        settle = [self._input(name) for name in p.netlist.inputs]
+        moving, steady = ([n for n in p.netlist.inputs if (n in self.part.steady) is which] for which in (False, True))
+        settle = [self._input(name, True) for name in moving]
         settle += [f"r{r.number}(m);" for r in self.regions if r.early]
-        settle += [self._show(port) for port in sorted(self.wide)]
-        edge = [self._input(name) for name in p.netlist.inputs]
+        settle += [self._show(port) for port in sorted(self.wide) if port not in self.part.probes]
+        probe = [self._show(port) for port in sorted(self.wide) if port in self.part.probes]
+        edge = [self._input(name, False) for name in moving]
         edge += [f"r{r.number}(m);" for r in self.regions if not r.early]
+        if len(self.names) > 1:
+            edge.insert(0, "o = &out[turn ^= 1];")
         edge += [f"m.{q.name} = m.{v.name};" for q, v in self.late] + [self._commit(c) for c in p.commits]
         rows, starts = members(p)
         kept = sorted(self.fields, key=lambda v: v.width == 1)
         begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
         ports = {name: w.width for name, w in p.netlist.inputs.items()}
         ports |= {name: sum(v.width for v in variables) for name, variables in p.outputs.items()}
+        others = [name for name in self.names if name != self.name]
         header = [
-            "#pragma once", '#include "lanes.h"',
-            *(f'#include "{h}"' for h in sorted({u.kind.header for u in p.netlist.units})),
+            f"struct {self.name}_out {{ {' '.join(self._member(v) for v in self.part.exports)} }};" if others else "",
             f"struct {self.name} {{",
             "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
-            *(f"    {self._type(v)} {v.name} = {self._initial(v)};" for v in kept),
-            "    Rows core[LANES];",
-            f"    {self.name}();", "    void settle();", "    void edge();", "};", "",
+            *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
+            *(f"    alignas(64) {self.name}_out out[2], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
+            f"    {self.name}();", *functions(self.names, self.name), "};", "",
         ]  # fmt: skip
+        me = "auto& m = *this; (void)m;"
         source = [
-            f'#include "{self.name.lower()}.h"',
-            # A row more: a look at the last number of a table takes what comes after it, too.
-            *(f"static const {kind} {name}{_longer(rest)};" for (kind, rest), name in p.tables.items()),
             *bodies,
             self._function(f"{self.name}::{self.name}()", begin),
-            self._function(f"void {self.name}::settle()", settle, "auto& m = *this;"),
-            self._function(f"void {self.name}::edge()", edge, "auto& m = *this;"), "",
+            self._function(f"void {self.name}::settle()", settle, me),
+            self._function(f"void {self.name}::edge()", edge, me),
+            *(self._function(f"void {self.name}::take(const {x}& from)", ["in = &from.out[turn];"]) for x in others),
+            self._function(f"void {self.name}::probe()", probe),
+            self._function(
+                ports_head(self.names, self.name), [*copies(self.names, self.name, p), *map(self._input, steady)]
+            ), "",
         ]  # fmt: skip
         return "\n".join(header), "\n".join(source)
 
     def _function(self, head: str, lines: Sequence[str], first: str = "") -> str:
         return "\n".join([f"{head} {{", f"    {first}", *(f"    {line}" for line in lines), "}"])
+
+    def _member(self, v: Variable) -> str:
+        return f"{self._type(v)} {v.name} = {self._initial(v)};"
+
+    def _place(self, v: Variable) -> str:
+        return f"m.in->{v.name}" if v in self.imports else f"m.{v.name}"
 
     def _type(self, v: Variable) -> str:
         return "Mask" if v.width == 1 else "Vector"
@@ -98,8 +127,8 @@ class _Lanes:
         for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
             known.update(loads)
-            self.fields.update(dict.fromkeys(loads))
-            lines += [*(f"const {self._type(v)} {v.name} = m.{v.name};" for v in loads), self._step(s)]
+            self.fields.update(dict.fromkeys(v for v in loads if v not in self.imports))
+            lines += [*(f"const {self._type(v)} {v.name} = {self._place(v)};" for v in loads), self._step(s)]
             for v in s.outs:
                 self._store(r, s, v, lines, last)
         return [*lines, *last]
@@ -108,6 +137,10 @@ class _Lanes:
         """Keeps a result, if somebody else needs it."""
         q = s.register
         if q is not None:
+            if q in self.exports:
+                lines.append(f"m.o->{q.name} = {v.name};")
+                if q not in self.readers:
+                    return
             self.fields[q] = None
             if self.readers.wait(q, r):
                 self.fields[v] = None
@@ -134,9 +167,12 @@ class _Lanes:
             after = [f"fill({v.name}, out{v.number});" for v in outs]
             return f"{{ {' '.join(before)} {_all_lanes(' '.join(inner))} {' '.join(after)} }}"
 
-    def _input(self, name: str) -> str:
+    def _input(self, name: str, early: bool | None = None) -> str:
+        """Takes from an input what early regions read, or what only others do, or both."""
         word = self.program.netlist.inputs[name]
         read = [v for v in self.program.variables[word] if v in self.readers]
+        if early is not None:
+            read = [v for v in read if any(r.early for r in self.readers[v]) is early]
         self.fields.update(dict.fromkeys(read))
         moves: list[str] = []
         for v in read:

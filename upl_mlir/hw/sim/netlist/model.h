@@ -13,6 +13,18 @@ template <unsigned N> struct Wide {
     u64 word[N];
 };
 
+// A register of one part of a model that has changed, by its number among those that the other one reads.
+struct Told {
+    u64 value, number;
+};
+
+// The other thread has read these lines: gets the first of them back while there is other work.
+template <typename T> inline void claim(T& lines) {
+#if defined(__x86_64__)
+    for (unsigned n = 0; n < 5 && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
+#endif
+}
+
 inline u64 sext(u64 x, unsigned bits) { return u64(i64(x << (64 - bits)) >> (64 - bits)); }
 inline u128 sext128(u128 x, unsigned bits) { return u128(i128(x << (128 - bits)) >> (128 - bits)); }
 inline u64 parity(u64 x) {

@@ -1,0 +1,114 @@
+"""Models in two parts that are evaluated by two threads: how they are cut, and how runs end, go on, and begin again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from upl_mlir.diagnostics import UplError
+from upl_mlir.explore.job import Job, prepare
+from upl_mlir.hw.direct.home import Spread
+from upl_mlir.hw.machine import Machine, Matching
+from upl_mlir.hw.run import _encoded  # pyright: ignore[reportPrivateUsage]
+from upl_mlir.hw.sim import build, compiled
+from upl_mlir.hw.sim.compiled import CompiledSimulation
+from upl_mlir.hw.sim.interface import Ended, Report
+from upl_mlir.hw.sim.netlist.lower import lower
+from upl_mlir.hw.sim.netlist.partition import Part, halve
+from upl_mlir.hw.sim.netlist.read import read
+from upl_mlir.hw.system.layouts import System
+from upl_mlir.hw.verilog import core_netlist
+
+pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+
+PROGRAM = """program layer
+const n = 6
+input X<i> in 1<=i<=n { #n -> M.x<i,*> }
+input W<i,j> in 1<=i<=n, 1<=j<=n { -> M.w<i,j> }
+output R<j>
+node M<i,j> { in x, w; x*w #n -> S.s<j> }
+node S<j> { in @(+) s[#]; s -> R }
+"""
+MACHINE = Machine(matching=Matching(capacity=8, ways=2))  # so small that records go to the backing memory and back
+SYSTEM = System.of(MACHINE)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> tuple[Any, Any]:
+    """What loads the machine, and its tokens."""
+    prepared = prepare(Job("layer", PROGRAM, {"X": "random", "W": "random"}), {}, MACHINE)
+    _, program, words = _encoded(prepared.engine.image, SYSTEM.core, prepared.tokens, Spread())
+    return program.writes, words
+
+
+def runs(loaded: tuple[Any, Any], threads: int, parts: int, late: int = 0) -> list[Report]:
+    """Two runs of the machine, one after the other, and one of a part of the tokens, which leaves some stranded."""
+    writes, tokens = loaded
+    simulation = CompiledSimulation(SYSTEM, threads, late, parts=parts)
+    simulation.configure(writes)
+    out = [simulation.run(some, 20_000, checks=20_000, watch=True) for some in (tokens, tokens, tokens[:-5])]
+    left = [simulation.look(0, n // 2, n % 2) for n in range(8)]
+    left += [simulation.look(0, 0, 0, n) for n in range(4)]
+    assert any(record.valid for record in left)
+    return [*out, left]
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    """Whether reports and records are equal."""
+    pairs = list(zip(a[:-1], b[:-1], strict=True))
+    whole = all(replace(x, outputs=0, seen=None) == replace(y, outputs=0, seen=None) for x, y in pairs)
+    events = all(x.seen.tobytes() == y.seen.tobytes() and x.outputs.tolist() == y.outputs.tolist() for x, y in pairs)
+    return whole and events and a[-1] == b[-1]
+
+
+@pytest.mark.parametrize(("threads", "late"), [(1, 0), (2, 0), (2, 1 << 31)])
+def test_runs_end_go_on_and_begin_again(
+    loaded: tuple[Any, Any], threads: int, late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = runs(loaded, 1, 1)
+    assert [r.ended for r in whole[:-1]] == [Ended.IDLE] * 3
+    assert whole[0].cores[0].spilled >= 0
+    assert len(whole[0].outputs) == 6
+    assert same(whole, runs(loaded, threads, 2, late))
+    monkeypatch.setattr(compiled, "_ROOM", 7)  # the run stops often, for the host to fetch what there is
+    assert same(whole, runs(loaded, threads, 2, late))
+
+
+def test_a_limit_is_kept_to_the_cycle(loaded: tuple[Any, Any]) -> None:
+    writes, tokens = loaded
+    for parts in (1, 2):
+        simulation = CompiledSimulation(SYSTEM, 2, parts=parts)
+        simulation.configure(writes)
+        report = simulation.run(tokens, 77)
+        assert (report.cycles, report.ended) == (77, Ended.LIMIT)
+
+
+def test_the_cut_of_a_core() -> None:
+    """Two parts of about the same cost, with little twice; together they have each register once."""
+    whole = Part(lower(read(core_netlist(SYSTEM.core), "core")), build.STEADY)
+    cost = sum(s.cost for s in whole.program.steps)
+    parts = halve(whole)
+    costs = [sum(s.cost for s in part.program.steps) for part in parts]
+    assert sum(costs) < 1.25 * cost
+    assert max(costs) < 0.62 * cost
+    kept = [s.register for part in parts for s in part.program.steps if s.register is not None]
+    assert sorted(kept, key=id) == sorted(whole.program.initial, key=id)
+    assert build.STEADY.issuperset(parts[1].program.netlist.inputs)
+    assert not parts[1].program.outputs
+    for part, other in (parts, parts[::-1]):
+        assert other.imports == part.exports
+        known = {v for s in part.program.steps for v in s.outs} | set(part.imports)
+        known |= {s.register for s in part.program.steps if s.register is not None}
+        known |= {v for w in part.program.netlist.inputs.values() for v in part.program.variables[w]}
+        assert known.issuperset(v for s in part.program.steps for v in s.ins)
+
+
+def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPL_SIMULATION_THREADS", "3")
+    assert CompiledSimulation(SYSTEM, parts=1).threads == 3
+    for wrong in ("0", "-1", "two", "²"):
+        monkeypatch.setenv("UPL_SIMULATION_THREADS", wrong)
+        with pytest.raises(UplError, match=r"UPL1733.*UPL_SIMULATION_THREADS"):
+            CompiledSimulation(SYSTEM)
