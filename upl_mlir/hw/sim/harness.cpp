@@ -111,26 +111,27 @@ struct Simulation {
 };
 
 // Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
-// is in its cache. One that is late, as the machine has other work, loses its share of the cycle to the caller, which then
-// works alone for a while.
+// is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
+// has ended if its parts need no inputs, and all that they read of other parts is there. A helper that is late, as the machine
+// has other work, loses its rounds to the caller, which then works alone for a while.
 class Crew {
     static constexpr int PATIENCE = 5000, ALONE = 500;  // looks without giving way (some 200 us); cycles
-    static constexpr uint64_t END = ~0ull >> 1;
-    // Numbers of cycles, each in a cache line of its own, as it has one writer. Who writes one and then reads another one has a
-    // fence between, so that of the two that want a cycle at most one gets it: a helper that finds its cycle lost says so.
+    static constexpr uint64_t END = ~0ull;
+    // Numbers of rounds, in a cache line for each writer. Who writes `lost` or `begun` and then reads the other one has a fence
+    // between; so of the two that want a round at most one gets it. If both see each other, the helper declines.
     struct Helper {
-        alignas(64) std::atomic<uint64_t> asked{0}, lost{0};  // by the caller
-        alignas(64) std::atomic<uint64_t> begun{0};           // by the helper
-        alignas(64) std::atomic<uint64_t> done{0};            // twice the number, and 1 if it was lost
+        alignas(64) std::atomic<uint64_t> asked{0}, lost{0};        // by the caller: up to this one
+        alignas(64) std::atomic<uint64_t> begun{0};                 // by the helper: the last one
+        alignas(64) std::atomic<uint64_t> done{0}, declined{0};
         alignas(64) std::atomic<bool> there{false};
         int first = 0, last = 0;
-        bool ahead = false;  // its parts need no inputs of the cycle
         std::thread thread;
     };
     Simulation& s;
     std::vector<std::unique_ptr<Helper>> helpers;
     uint64_t round = 0;
-    bool begun = false;  // helpers are ahead in the next round
+    bool begun = false;  // helpers have been asked for the next round
+    bool ahead = PARTS > 1;  // they need nothing else for it
     int own = ITEMS, alone = 0;
     const uint32_t late;  // looks after which a helper is late, at least PATIENCE
 
@@ -150,30 +151,34 @@ class Crew {
                 continue;
             }
             looks = 0;
-            seen = asked;
-            h.begun.store(asked, std::memory_order_relaxed);
+            seen++;
+            h.begun.store(seen, std::memory_order_relaxed);
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            const bool lost = h.lost.load(std::memory_order_relaxed) == asked;
-            if (!lost) s.evaluate(h.first, h.last);
-            h.done.store(2 * asked + lost, std::memory_order_release);
+            if (h.lost.load(std::memory_order_relaxed) < seen) {
+                s.evaluate(h.first, h.last);
+                h.done.store(seen, std::memory_order_release);
+            } else {
+                h.declined.store(seen, std::memory_order_release);
+            }
         }
     }
-    bool done_by(Helper& h) {  // false: it has lost its share
+    bool done_by(Helper& h) {  // false: the helper has lost this round
         for (uint32_t looks = 0;; looks++) {
-            const uint64_t done = h.done.load(std::memory_order_acquire);
-            if (done / 2 == round) return done % 2 == 0;
-            if (looks < PATIENCE) {
-                pause();
+            if (h.done.load(std::memory_order_acquire) >= round) return true;
+            if (h.declined.load(std::memory_order_acquire) >= round) return false;
+            if (h.lost.load(std::memory_order_relaxed) >= round) {
+                if (h.begun.load(std::memory_order_relaxed) < round) return false;
+            } else if (looks >= PATIENCE && looks >= late) {
+                alone = ALONE;
+                h.lost.store(h.asked.load(std::memory_order_relaxed), std::memory_order_relaxed);
+                std::atomic_thread_fence(std::memory_order_seq_cst);
                 continue;
             }
-            if (looks >= late && h.lost.load(std::memory_order_relaxed) != round) {
-                alone = ALONE;
-                h.lost.store(round, std::memory_order_relaxed);
-                std::atomic_thread_fence(std::memory_order_seq_cst);
-                if (h.begun.load(std::memory_order_relaxed) != round) return false;
-            }
-            std::this_thread::yield();
+            looks < PATIENCE ? pause() : std::this_thread::yield();
         }
+    }
+    void ask(uint64_t number) {
+        for (auto& h : helpers) h->asked.store(number, std::memory_order_release);
     }
 
 public:
@@ -184,16 +189,15 @@ public:
             Helper& h = *helpers.back();
             h.first = ITEMS * k / threads;
             h.last = ITEMS * (k + 1) / threads;
-            h.ahead = PARTS > 1;
-            for (int n = h.first; n < h.last; n++) h.ahead &= n % PARTS > 0;
             if (k == 1) own = h.first;
+            for (int n = h.first; n < h.last; n++) ahead &= n % PARTS > 0;
             h.thread = std::thread([this, &h] { help(h); });
         }
         for (auto& h : helpers)
             while (!h->there) std::this_thread::yield();
     }
     ~Crew() {
-        for (auto& h : helpers) h->asked.store(END);
+        ask(END);
         for (auto& h : helpers) h->thread.join();
     }
     bool is_ahead() const { return begun; }
@@ -202,17 +206,14 @@ public:
             alone -= alone > 0;
             s.evaluate(0, ITEMS);
         } else {
-            round += !begun;
-            for (auto& h : helpers)
-                if (!begun || !h->ahead) h->asked.store(round, std::memory_order_release);
+            round++;
+            if (!begun) ask(round);
             s.evaluate(0, own);
+            begun = more && ahead && alone == 0;
+            if (begun) ask(round + 1);
             for (auto& h : helpers)
                 if (!done_by(*h)) s.evaluate(h->first, h->last);
         }
-        begun = more && !helpers.empty() && alone == 0;
-        round += begun;
-        for (auto& h : helpers)
-            if (begun && h->ahead) h->asked.store(round, std::memory_order_release);
         s.join();
     }
 };

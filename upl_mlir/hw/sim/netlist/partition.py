@@ -131,8 +131,9 @@ class _Cut:
 
     def _after(self, users: NDArray[np.float32], members: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The costs of a part after each sink has left it, or has come."""
-        left, come = self.cone @ (self.weight * (users == 1)), self.cone @ (self.weight * (users == 0))
-        return self.weight[users > 0].sum() + np.where(members, -left, come)
+        change = np.array(self.cone @ (self.weight * (users == 0)), np.float32)
+        change[members] = -(self.cone[members] @ (self.weight * (users == 1)))
+        return change + self.weight[users > 0].sum()
 
     def _move(self, k: int) -> None:
         to = int(not self.second[k])
