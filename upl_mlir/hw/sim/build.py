@@ -10,6 +10,7 @@ follows from the netlists, the sources here and the compiler alone; one library 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -26,6 +27,7 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.host.processes import run
 from upl_mlir.hw.core.core import Event, configuration_ports, core_ports
 from upl_mlir.hw.core.layouts import token_layout, watch_layout
+from upl_mlir.hw.sim.netlist.activity import FILE, recorded
 from upl_mlir.hw.sim.netlist.emit import emit
 from upl_mlir.hw.sim.netlist.lanes import LIMIT, emit_lanes
 from upl_mlir.hw.sim.netlist.lower import lower
@@ -134,11 +136,12 @@ def model(
     and if it is in two parts, those that join them. `steady`, `probes`: see `Part`."""
     _headers(folder)
     whole = Part(lower(read(netlist, top)), steady, probes)
-    each = halve(whole, AHEAD * lanes) if parts > 1 else (whole,)
+    activity = recorded(whole.program) if lanes == 1 else None
+    each = halve(whole, AHEAD * lanes, activity) if parts > 1 else (whole,)
     if lanes > 1:
         header, source = emit_lanes(each, [schedule(p.program, LIMIT) for p in each], top.capitalize())
     else:
-        header, source = emit(each, [schedule(p.program) for p in each], top.capitalize())
+        header, source = emit(each, [schedule(p.program, activity=activity) for p in each], top.capitalize())
     (folder / f"{top}.h").write_text(header, encoding="utf-8")
     text = folder / f"{top}.cpp"
     text.write_text(source, encoding="utf-8")
@@ -158,7 +161,8 @@ def tools() -> tuple[str, ...]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     compilers = (compiler() or "", compiler(MOST_LANES) or "")
-    return digest(*texts, *map(_source, HEADERS), Path(__file__).read_text(encoding="utf-8")), *compilers, *FLAGS
+    profile = hashlib.sha256(folder.joinpath(FILE).read_bytes()).hexdigest()
+    return digest(*texts, profile, *map(_source, HEADERS), Path(__file__).read_text(encoding="utf-8")), *compilers, *FLAGS
 
 
 def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) -> Path:

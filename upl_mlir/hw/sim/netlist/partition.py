@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from upl_mlir.hw.sim.netlist.activity import Activity
 from upl_mlir.hw.sim.netlist.lower import Program, Step
 from upl_mlir.hw.sim.netlist.read import Memory, Unit
 from upl_mlir.hw.sim.netlist.variables import Variable
@@ -26,6 +27,8 @@ _TOTAL = 0.05
 """What all work counts for, beside that of the part that has more."""
 _UNIT = 5000
 """The cost of a unit, which is better not there twice."""
+_LOOK = 0.3
+"""What a step costs in a cycle in which it has nothing to do."""
 
 
 @dataclass(eq=False)
@@ -41,12 +44,12 @@ class Part:
     exports: list[Variable] = field(default_factory=list[Variable])
 
 
-def halve(whole: Part, ahead: float = 0) -> tuple[Part, Part]:
-    """Two parts of about the same cost. The second one reads no inputs that are not steady. `ahead`: what the first part has
-    to do beside its steps, as a share of the cost of all."""
+def halve(whole: Part, ahead: float = 0, activity: Activity | None = None) -> tuple[Part, Part]:
+    """Two parts of about the same cost, which is that in cycles of a known activity if there is one. The second one reads no
+    inputs that are not steady. `ahead`: what the first part has to do beside its steps, as a share of the cost of all."""
     program = whole.program
     sinks = _Sinks(program, whole.steady)
-    second = _second(sinks, ahead)
+    second = _second(sinks, ahead, activity)
     first, last = (
         replace(whole, program=_part(program, sinks.needed(second, side), side)) for side in (False, True)
     )
@@ -96,9 +99,11 @@ def _needed(sink: Step, made: dict[Variable, Step], writer: dict[Memory | Unit, 
     return found
 
 
-def _second(sinks: _Sinks, ahead: float) -> NDArray[np.bool_]:
+def _second(sinks: _Sinks, ahead: float, activity: Activity | None) -> NDArray[np.bool_]:
     """Which sinks are in the second part."""
     cost = np.array([_UNIT if isinstance(s.rows or s.writes, Unit) else s.cost for s in sinks.steps], np.float64)
+    if activity is not None:
+        cost = cost * [activity.share(s) for s in sinks.steps] + _LOOK
     columns, which = np.unique(sinks.cone.T, axis=0, return_inverse=True)  # steps that the same sinks need count as one
     weight = np.bincount(which.ravel(), weights=cost, minlength=len(columns)).astype(np.float32)
     trials = [_Cut(columns.T.astype(np.float32), weight, sinks.first, ahead) for _ in range(_BEGINNINGS)]
@@ -131,9 +136,9 @@ class _Cut:
 
     def _after(self, users: NDArray[np.float32], members: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The costs of a part after each sink has left it, or has come."""
-        change = np.array(self.cone @ (self.weight * (users == 0)), np.float32)
-        change[members] = -(self.cone[members] @ (self.weight * (users == 1)))
-        return change + self.weight[users > 0].sum()
+        come = np.array(self.cone @ (self.weight * (users == 0)), np.float32)
+        left = np.array(self.cone @ (self.weight * (users == 1)), np.float32)
+        return np.where(members, -left, come) + self.weight[users > 0].sum()
 
     def _move(self, k: int) -> None:
         to = int(not self.second[k])
