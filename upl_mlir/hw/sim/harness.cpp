@@ -96,7 +96,8 @@ struct Simulation {
         fabric->edge();
     }
     bool rests(int n) const {  // all cores of a model; one in parts is evaluated in each cycle, by all that have a part of it
-        bool all = PARTS == 1;
+        if (PARTS > 1) return false;
+        bool all = true;
         for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
         return all;
     }
