@@ -73,12 +73,11 @@ struct Model : Core {
 outputs."""
 
 
-def compiler(lanes: int = 1) -> str | None:
-    """The C++ compiler for models of so many cores: `$CXX`, or the first that there is, or None. clang++ makes models that
-    are some 7 % faster, in a third of the time; but clang 14 has a product wrong where it unrolls a loop over lanes."""
-    names = ("clang++", "g++", "c++") if lanes == 1 else ("g++", "clang++", "c++")
-    given = os.environ.get("CXX")
-    return next((c for c in (given, *names) if c and shutil.which(c)), None)
+def compiler() -> str | None:
+    """The C++ compiler for models: `$CXX`, or the first that there is, or None. clang++ takes a third of the time, but its
+    models are slower (by 15 % on Zen 5), and clang 14 has a product wrong where it unrolls a loop over lanes."""
+    names = (os.environ.get("CXX"), "g++", "clang++", "c++")
+    return next((c for c in names if c and shutil.which(c)), None)
 
 
 def available() -> bool:
@@ -160,9 +159,9 @@ def tools() -> tuple[str, ...]:
     folder = resources.files("upl_mlir.hw.sim").joinpath("netlist")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
-    compilers = (compiler() or "", compiler(MOST_LANES) or "")
     profile = hashlib.sha256(folder.joinpath(FILE).read_bytes()).hexdigest()
-    return digest(*texts, profile, *map(_source, HEADERS), Path(__file__).read_text(encoding="utf-8")), *compilers, *FLAGS
+    own = Path(__file__).read_text(encoding="utf-8")
+    return digest(*texts, profile, *map(_source, HEADERS), own), compiler() or "", *FLAGS
 
 
 def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) -> Path:
@@ -205,7 +204,7 @@ def _headers(folder: Path) -> None:
 def compile_source(source: Path, lanes: int = 1) -> Path:
     """C++ to an object beside it."""
     made = source.with_suffix(".o")
-    cxx = _cxx(lanes)
+    cxx = _cxx()
     vectors = [*VECTORS, f"-DLANES={lanes}"] if lanes > 1 else []
     if lanes > 1 and "clang" in cxx:
         vectors.append("-fno-unroll-loops")  # see `compiler`
@@ -277,8 +276,8 @@ def watched(s: System) -> list[int]:
     return [field.offset + field.shape["valid"].offset for _, field in layout]
 
 
-def _cxx(lanes: int = 1) -> str:
-    cxx = compiler(lanes)
+def _cxx() -> str:
+    cxx = compiler()
     if cxx is None:
         help_ = "install one, or run with Amaranth's simulator"
         raise error("UPL1737", "machines cannot be compiled here: a C++ compiler is missing", help=help_)
