@@ -116,7 +116,7 @@ def pictures() -> None:
 
 def machines() -> None:
     """Simulation of machines."""
-    note = "Speeds are medians of five runs; the sweep was run once, after one of one machine."
+    note = "Speeds are medians of nine runs; the sweep was run once, after one of one machine."
     record("simulation", simulation.rows(), note)
 
 

@@ -117,7 +117,10 @@ engine.run({{"X": np.array(1.0)}})
     assert child.stdout.readline() == "go\n"
     time.sleep(1)  # it runs
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
+    try:
+        _, errors = child.communicate(timeout=60)
+    finally:
+        child.kill()  # else it would run for ever
     assert child.returncode != 0 and "KeyboardInterrupt" in errors
 
 
