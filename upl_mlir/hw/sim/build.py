@@ -48,6 +48,9 @@ PROBES = frozenset(("watch",))
 AHEAD = 0.04
 """What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
 work for the model (`halve`)."""
+MESSAGES = 0.1
+"""What the second part's messages to the first take, in the same measure, if a model is of one core: where it is of several
+there is so much more work that they do not count."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
 """Below `hw`: what the sources of models include."""
 
@@ -136,7 +139,8 @@ def model(
     _headers(folder)
     whole = Part(lower(read(netlist, top)), steady, probes)
     activity = recorded(whole.program) if lanes == 1 else None
-    each = halve(whole, AHEAD * lanes, activity) if parts > 1 else (whole,)
+    ahead = AHEAD * lanes - (MESSAGES if lanes == 1 else 0)
+    each = halve(whole, ahead, activity) if parts > 1 else (whole,)
     if lanes > 1:
         header, source = emit_lanes(each, [schedule(p.program, LIMIT) for p in each], top.capitalize())
     else:
