@@ -16,10 +16,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.simulation import DEFINE, PROGRAM
-from upl_mlir.explore.job import Job, bind
-from upl_mlir.hw.engine import RtlEngine
-from upl_mlir.hw.machine import Machine, Matching
+from bench.simulation import DEFINE, training
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim import build, compiled
 from upl_mlir.hw.sim.compiled import CompiledSimulation
@@ -32,7 +29,6 @@ from upl_mlir.hw.sim.netlist.schedule import schedule
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_netlist, fabric_netlist
 
-MACHINE = Machine(matching=Matching(capacity=4096, queue_capacity=1 << 15))
 PROGRAMS = (DEFINE, {**DEFINE, "N": [8, 4, 3]})
 CYCLES = 256
 """Of each program."""
@@ -40,7 +36,7 @@ CYCLES = 256
 
 def instrumented(folder: Path) -> tuple[Path, list[int]]:
     """The library of the machine whose regions are single steps and tell when they are evaluated; the keys of these."""
-    s = System.of(MACHINE)
+    s = System.of(training(1, DEFINE)[0])
     whole = Part(lower(read(core_netlist(s.core), "core")), build.STEADY, build.PROBES)
     regions = schedule(whole.program, 0)
     known = dict(zip(whole.program.steps, activity.keys(whole.program), strict=True))
@@ -67,15 +63,12 @@ def instrumented(folder: Path) -> tuple[Path, list[int]]:
 
 def samples(define: dict[str, object], steps: int) -> NDArray[np.bool_]:
     """Which steps are evaluated, in cycles spread over a run."""
-    job = Job("training", PROGRAM.read_text(encoding="utf-8"), dict.fromkeys("XYW", "random"))
-    program, bound, dense = bind(job, define)
-    engine = RtlEngine(program.module, bound, machine=MACHINE)
-    tokens = tuple(engine.inject({name: dense[name] for name in engine.hosts}))
-    simulation = CompiledSimulation(System.of(MACHINE), 1, lanes=1, parts=1)
+    machine, engine, tokens = training(1, define)
+    simulation = CompiledSimulation(System.of(machine), 1, lanes=1, parts=1)
     every, count = (ctypes.c_uint64.in_dll(simulation.library, f"activity_{n}") for n in ("every", "count"))
-    cycles = run_machine(engine.image, MACHINE, tokens, simulation=simulation).stats.cycles
+    cycles = run_machine(engine.image, machine, tokens, simulation=simulation).stats.cycles
     every.value, count.value = cycles // CYCLES, 0
-    run_machine(engine.image, MACHINE, tokens, simulation=simulation)
+    run_machine(engine.image, machine, tokens, simulation=simulation)
     words = -(-steps // 64)
     rows = (ctypes.c_uint64 * (CYCLES * words)).in_dll(simulation.library, "activity_rows")
     bits = np.array(rows, np.uint64).reshape(CYCLES, words)

@@ -20,6 +20,7 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.explore.job import Job, bind
 from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Machine, Matching
+from upl_mlir.hw.results import HostToken
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation
@@ -69,12 +70,17 @@ class Timed(AmaranthSimulation):
         return report
 
 
-def _speed(cores: int) -> list[Row]:
+def training(cores: int, define: dict[str, object]) -> tuple[Machine, RtlEngine, tuple[HostToken, ...]]:
+    """A machine with so many cores, a training step of these sizes for it, and its tokens."""
     job = Job("training", PROGRAM.read_text(encoding="utf-8"), dict.fromkeys("XYW", "random"))
-    program, bound, dense = bind(job, DEFINE)
+    program, bound, dense = bind(job, define)
     machine = Machine(cores=cores, matching=Matching(capacity=4096, queue_capacity=1 << 15))
     engine = RtlEngine(program.module, bound, machine=machine)
-    tokens = tuple(engine.inject({name: dense[name] for name in engine.hosts}))
+    return machine, engine, tuple(engine.inject({name: dense[name] for name in engine.hosts}))
+
+
+def _speed(cores: int) -> list[Row]:
+    machine, engine, tokens = training(cores, DEFINE)
 
     def compiled(threads: int | None) -> float:
         simulation = CompiledSimulation(System.of(machine), threads)
