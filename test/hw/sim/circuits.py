@@ -123,11 +123,24 @@ def cells() -> Circuit:
     return Circuit([*shapes, unsigned(8)], made)
 
 
-def random_circuit(seed: int, size: int) -> Circuit:
-    """Values of values of values; registers with and without a condition, `Switch`, memories of all kinds."""
+def random_circuit(seed: int, size: int, behind: bool = False) -> Circuit:
+    """Values of values of values; registers with and without a condition, `Switch`, memories of all kinds. `behind`: inputs
+    go to registers only, and outputs come from registers."""
     rng = np.random.default_rng(seed)
     shapes = [_shape(rng) for _ in range(8)]
-    return Circuit(shapes, lambda m, inputs: _Random(np.random.default_rng([seed, 1]), m, inputs, size).outputs)
+
+    def made(m: Module, inputs: list[Any]) -> list[Any]:
+        made = _Random(np.random.default_rng([seed, 1]), m, _kept(m, "in", inputs) if behind else inputs, size)
+        return _kept(m, "out", made.outputs) if behind else made.outputs
+
+    return Circuit(shapes, made)
+
+
+def _kept(m: Module, name: str, values: list[Any]) -> list[Any]:
+    """Registers with these values."""
+    registers = [Signal(Value.cast(value).shape(), name=f"{name}{n}") for n, value in enumerate(values)]
+    m.d.sync += [register.eq(value) for register, value in zip(registers, values, strict=True)]
+    return registers
 
 
 def _shape(rng: Draw) -> Shape:
@@ -249,11 +262,13 @@ def by_us(
     folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1, parts: int = 1
 ) -> dict[str, list[list[int]]]:
     """The outputs of circuits in each cycle, as our models have them: all in one library. With several lanes these share
-    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes."""
+    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes. Of circuits in
+    two parts every other one has no steady inputs; there the second part is a cycle ahead, as far as it ever may be."""
     objects: list[Path] = []
     texts = ["#include <cstring>"]
-    for name, circuit in circuits.items():
-        steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4]
+    for number, (name, circuit) in enumerate(circuits.items()):
+        ahead = parts > 1 and number % 2 == 1
+        steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4 and not ahead]
         probes = [f"o{n}" for n in range(0, len(circuit.sizes), 3)]
         objects.append(build.model(folder, netlist(circuit, name), name, lanes, parts, steady, probes))
         lane = "[k]" if lanes > 1 else ""
@@ -266,11 +281,12 @@ def by_us(
             f'#include "{name}.h"\nextern "C" void run_{name}(u64 cycles, const u64* in, u64* out) {{',
             f"    static {name.capitalize()} m;",
             f"    static {name.capitalize()}_rest r; m.take(r), r.take(m);" if parts > 1 else "",
+            "    r.edge();" if ahead else "",
             "    for (u64 n = 0; n < cycles; n++) {",
             f"        {each} {{ const u64* x = {into}; {sets} }}",
             f"        m.ports();{' r.ports(m);' if parts > 1 else ''} m.settle(); m.probe();",
             f"        {each} {{ u64* y = {from_}; {gets} }}",
-            f"        m.edge();{' r.take(m); r.edge(); m.take(r);' if parts > 1 else ''}\n    }}\n}}",
+            f"        {_edge(parts, ahead)}\n    }}\n}}",
         ]
     (folder / "harness.cpp").write_text("\n".join(texts), encoding="utf-8")
     objects.append(build.compile_source(folder / "harness.cpp", lanes))
@@ -285,6 +301,14 @@ def by_us(
         getattr(library, f"run_{name}")(ctypes.c_uint64(len(rows) // lanes), *places)
         out[name] = [_numbers(row, circuit.sizes) for row in got.tolist()]
     return out
+
+
+def _edge(parts: int, ahead: bool) -> str:
+    if parts == 1:
+        return "m.edge();"
+    if ahead:
+        return "m.tell(); r.take(m); r.tell(); m.finish(); m.take(r); r.finish();"
+    return "m.tell(); r.take(m); r.tell(); r.finish(); m.finish(); m.take(r);"
 
 
 def _words(bits: int) -> int:

@@ -19,7 +19,7 @@ from upl_mlir.hw.sim.netlist import activity
 from upl_mlir.hw.sim.netlist.activity import Activity, keys, recorded
 from upl_mlir.hw.sim.netlist.lower import Program, lower
 from upl_mlir.hw.sim.netlist.read import read
-from upl_mlir.hw.sim.netlist.schedule import Region, schedule
+from upl_mlir.hw.sim.netlist.schedule import Region, Stage, schedule
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_netlist, fabric_netlist
 
@@ -67,14 +67,14 @@ def test_a_schedule_by_activity_is_in_order_and_less_work(core: Program) -> None
     plain, tuned = schedule(core), schedule(core, activity=known)
     assert sorted((s for r in tuned for s in r.steps), key=id) == sorted(core.steps, key=id)
     assert [r.number for r in tuned] == list(range(len(tuned)))
-    assert [r.early for r in tuned] == sorted((r.early for r in tuned), reverse=True)
+    assert [r.stage for r in tuned] == sorted(r.stage for r in tuned)
     done = {v for w in core.netlist.inputs.values() for v in core.variables[w]} | set(core.initial)
     for r in tuned:
         for s in r.steps:
             assert done.issuperset(s.ins)
             done.update(s.outs)
-    early = {s for r in plain if r.early for s in r.steps}
-    assert early == {s for r in tuned if r.early for s in r.steps}
+    shown = {s for r in plain if r.stage is Stage.SHOWN for s in r.steps}
+    assert shown == {s for r in tuned if r.stage is Stage.SHOWN for s in r.steps}
     assert work(tuned, known) < 0.8 * work(plain, known)
 
 

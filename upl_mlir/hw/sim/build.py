@@ -45,12 +45,12 @@ STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "l
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))
 """Outputs of a core that are seldom looked at."""
-AHEAD = 0.04
+AHEAD = 0.06
 """What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
 work for the model (`halve`)."""
-MESSAGES = 0.1
-"""What the second part's messages to the first take, in the same measure, if a model is of one core: where it is of several
-there is so much more work that they do not count."""
+MESSAGES = 0.03
+"""What the second part has to do beside its steps, in the same measure, if a model is of one core: it waits for a message
+from the first. Where a model is of several there is so much more work that this does not count."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
 """Below `hw`: what the sources of models include."""
 
@@ -58,7 +58,9 @@ HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.
 MODEL = (
     """\
 struct Model : Core {
-    void part(int) { edge(), settle(); }
+    void tell(int) { edge(), settle(); }
+    void finish(int) {}
+    void expect() {}
     void join() {}
 };
 """,
@@ -66,14 +68,16 @@ struct Model : Core {
 struct Model : Core {
     Core_rest rest;
     Model() { take(rest), rest.take(*this); }
-    void part(int n) { n ? (rest.take(*this), rest.edge()) : edge(); }
+    void tell(int n) { n ? (rest.take(*this), rest.tell()) : Core::tell(); }
+    void finish(int n) { n ? rest.finish() : Core::finish(); }
+    void expect() { fetch(rest.next()); }
     void join() { take(rest), settle(); }
     void ports() { Core::ports(), rest.ports(*this); }
 };
 """,
 )
-"""WIDTH cores in one part, or in two. `part`: an edge of the clock for one of them; `join` then makes the
-outputs."""
+"""WIDTH cores in one part, or in two. `tell` and `finish`: an edge of the clock for one of them; when all have been told,
+`join` makes the outputs. `expect`: the second part's news will be needed soon."""
 
 
 def compiler() -> str | None:
@@ -142,9 +146,9 @@ def model(
     ahead = AHEAD * lanes - (MESSAGES if lanes == 1 else 0)
     each = halve(whole, ahead, activity) if parts > 1 else (whole,)
     if lanes > 1:
-        header, source = emit_lanes(each, [schedule(p.program, LIMIT) for p in each], top.capitalize())
+        header, source = emit_lanes(each, [schedule(p.program, LIMIT, told=p.exports) for p in each], top.capitalize())
     else:
-        header, source = emit(each, [schedule(p.program, activity=activity) for p in each], top.capitalize())
+        header, source = emit(each, [schedule(p.program, activity=activity, told=p.exports) for p in each], top.capitalize())
     (folder / f"{top}.h").write_text(header, encoding="utf-8")
     text = folder / f"{top}.cpp"
     text.write_text(source, encoding="utf-8")

@@ -87,7 +87,8 @@ struct Simulation {
     }
     static void edge(Model& m) {
         m.ports();
-        for (int k = 0; k < PARTS; k++) m.part(k);
+        for (int k = 0; k < PARTS; k++) m.tell(k);
+        for (int k = 0; k < PARTS; k++) m.finish(k);
         m.join();
     }
     void step() {
@@ -101,10 +102,19 @@ struct Simulation {
         for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
         return all;
     }
-    void evaluate(int first, int last) {  // parts of models
+    // Parts of models: first what others have to know of them, then all else.
+    void tell(int first, int last) {
         for (int n = first; n < last; n++)
-            if (!rests(n / PARTS)) model[n / PARTS]->part(n % PARTS);
+            if (!rests(n / PARTS)) model[n / PARTS]->tell(n % PARTS);
     }
+    void finish(int first, int last) {
+        for (int n = first; n < last; n++)
+            if (!rests(n / PARTS)) model[n / PARTS]->finish(n % PARTS);
+    }
+    void expect() {
+        for (auto& m : model) m->expect();
+    }
+    void evaluate(int first, int last) { tell(first, last), finish(first, last); }
     void join() {
         for (int n = 0; n < MODELS; n++)
             if (!rests(n)) model[n]->join();
@@ -123,6 +133,7 @@ class Crew {
     struct Helper {
         alignas(64) std::atomic<uint64_t> asked{0}, lost{0};        // by the caller: up to this one
         alignas(64) std::atomic<uint64_t> begun{0};                 // by the helper: the last one
+        alignas(64) std::atomic<uint64_t> told{0};
         alignas(64) std::atomic<uint64_t> done{0}, declined{0};
         alignas(64) std::atomic<bool> there{false};
         int first = 0, last = 0;
@@ -156,19 +167,26 @@ class Crew {
             h.begun.store(seen, std::memory_order_relaxed);
             std::atomic_thread_fence(std::memory_order_seq_cst);
             if (h.lost.load(std::memory_order_relaxed) < seen) {
-                s.evaluate(h.first, h.last);
+                s.tell(h.first, h.last);
+                h.told.store(seen, std::memory_order_release);
+                s.finish(h.first, h.last);
                 h.done.store(seen, std::memory_order_release);
             } else {
                 h.declined.store(seen, std::memory_order_release);
             }
         }
     }
-    bool done_by(Helper& h) {  // false: the helper has lost this round
+    // Waits until the helper has done this round, or told what others have to know. False: it has lost the round, and is not
+    // at work on an earlier one any more.
+    bool done_by(Helper& h, bool told) {
+        const std::atomic<uint64_t>& reached = told ? h.told : h.done;
         for (uint32_t looks = 0;; looks++) {
-            if (h.done.load(std::memory_order_acquire) >= round) return true;
+            if (reached.load(std::memory_order_acquire) >= round) return true;
             if (h.declined.load(std::memory_order_acquire) >= round) return false;
             if (h.lost.load(std::memory_order_relaxed) >= round) {
-                if (h.begun.load(std::memory_order_relaxed) < round) return false;
+                const uint64_t last = h.begun.load(std::memory_order_relaxed);
+                if (last < round && (h.done.load(std::memory_order_acquire) >= last || h.declined.load(std::memory_order_acquire) >= last))
+                    return false;
             } else if (looks >= PATIENCE && looks >= late) {
                 alone = ALONE;
                 h.lost.store(h.asked.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -209,11 +227,14 @@ public:
         } else {
             round++;
             if (!begun) ask(round);
-            s.evaluate(0, own);
+            for (auto& h : helpers) fetch(h->told);
+            s.expect();
+            s.tell(0, own);
             begun = more && ahead && alone == 0;
             if (begun) ask(round + 1);
+            s.finish(0, own);
             for (auto& h : helpers)
-                if (!done_by(*h)) s.evaluate(h->first, h->last);
+                if (!done_by(*h, begun)) s.evaluate(h->first, h->last);
         }
         s.join();
     }

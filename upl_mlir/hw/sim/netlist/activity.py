@@ -39,9 +39,9 @@ class Activity:
         """The bits of these steps."""
         return np.stack([self.of[s] for s in steps])
 
-    def share(self, step: Step) -> float:
-        """In how many of the cycles a step had something to do."""
-        return float(np.bitwise_count(self.of[step]).sum()) / self.cycles
+    def cycle_bits(self, steps: list[Step]) -> NDArray[np.bool_]:
+        """Whether each of these steps had something to do in each of the cycles: cycles by steps."""
+        return np.unpackbits(self.rows(steps).view(np.uint8), axis=1, bitorder="little")[:, : self.cycles].T.astype(bool)
 
 
 def keys(program: Program) -> list[int]:

@@ -7,7 +7,8 @@ which is done by whoever changes what the region reads. A register takes its nex
 have been evaluated already in this cycle, else at the end (`late`), as memories do (`rows`).
 
 A program in two parts (`partition.py`) makes two classes, the second one with `_rest` after its name. Each `take`s what the
-other one has said of its registers at the last edge: `out`, twice, as the other may be at its next edge already.
+other one has said of its registers at the last edge: `out`, twice, as the other may be at its next edge already. An edge is
+made of `tell`, after which all is said that the other part needs, and `finish`, so that the news is on its way meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from upl_mlir.hw.sim.netlist.lower import Program, Step
 from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
-from upl_mlir.hw.sim.netlist.schedule import Readers, Region
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
 from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
 
 _GROUP = 8
@@ -74,13 +75,14 @@ class _Emitter:
     def text(self) -> tuple[str, str]:
         p = self.program
         bodies = [self._region(r) for r in self.regions]
-        early, late = ([r for r in self.regions if r.early is which] for which in (True, False))
-        seen, new = self._inputs(early)
-        settle = [*seen, *self._evaluate(early), *self._ports(False)]
-        edge = [*new, *self._evaluate(late), *self._late(), *self._commits()]
-        if len(self.names) > 1:
-            edge = ["turn ^= 1; told = out[turn].each; claim(out[turn]);", *edge]
-            edge.append("out[turn].count = u64(told - out[turn].each);")
+        shown, told, kept = ([r for r in self.regions if r.stage is stage] for stage in Stage)
+        seen, new = self._inputs(shown)
+        settle = [*seen, *self._evaluate(shown), *self._ports(False)]
+        edge = {"tell": [*new, *self._evaluate(told)], "finish": [*self._evaluate(kept), *self._late(), *self._commits()]}
+        edge["tell"].insert(0, "turn ^= 1; told = out[turn].each; claim(out[turn]);")
+        edge["tell"].append("out[turn].count = u64(told - out[turn].each);")
+        if len(self.names) == 1:
+            edge = {"edge": [*new, *edge["finish"]]}
         rows, starts = members(p)
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
@@ -97,7 +99,7 @@ class _Emitter:
             *bodies,
             *self._function(f"{self.name}::{self.name}()", starts),
             *self._function(f"void {self.name}::settle()", settle),
-            *self._function(f"void {self.name}::edge()", edge),
+            *(line for name, lines in edge.items() for line in self._function(f"void {self.name}::{name}()", lines)),
             *(self._taken() if len(self.names) > 1 else []),
             *self._function(f"void {self.name}::probe()", self._ports(True)),
             *self._function(ports_head(self.names, self.name), [*copies(self.names, self.name, p), *self._steady()]), "",
@@ -187,7 +189,7 @@ class _Emitter:
                 self.fields[v] = None
                 self.late[r].append((q, v))
                 stores.append(f"m.{v.name} = {v.name};")
-                stores.append(f"if ({v.name} != m.{q.name}) {_set('m.late', [r.number])}")
+                stores.append(f"if ({v.name} != m.{q.name}) {{ {_set('m.late', [r.number])}{self._told(q, v.name)} }}")
             else:
                 then = f"{self._due(self.readers[q])}{self._told(q, v.name)}"
                 last.append(f"if ({v.name} != m.{q.name}) {{ m.{q.name} = {v.name}; {then} }}")
@@ -239,7 +241,7 @@ class _Emitter:
         each: dict[int, str] = {}
         for r, pairs in self.late.items():
             moves = (
-                f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])}{self._told(q, v.name)} }}"
+                f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])} }}"
                 for q, v in pairs
             )
             each[r.number] = f"late[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; {' '.join(moves)}"
@@ -262,8 +264,15 @@ class _Emitter:
 
 def functions(names: Sequence[str], name: str) -> list[str]:
     """The functions of a class."""
-    heads = ["void settle()", "void edge()", "void probe()", *(f"void take(const {x}& from)" for x in names if x != name)]
-    return [f"    {head};" for head in [*heads, ports_head(names, name).replace(f"{name}::", "")]]
+    heads = ["void settle()", "void probe()", ports_head(names, name).replace(f"{name}::", "")]
+    if len(names) == 1:
+        return [f"    {head};" for head in [*heads, "void edge()"]]
+    heads += ["void tell()", "void finish()", *(f"void take(const {x}& from)" for x in names if x != name)]
+    return [
+        *(f"    {head};" for head in heads),
+        "    void edge() { tell(), finish(); }",
+        "    const auto& next() const { return out[(turn + 1) % (sizeof out / sizeof *out)]; }",
+    ]
 
 
 def ports_head(names: Sequence[str], name: str) -> str:

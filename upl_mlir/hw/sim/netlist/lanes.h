@@ -56,6 +56,8 @@ inline Mask bit(Vector a, unsigned n) { return test(a, all(1ull << n)); }
 inline Vector pick(Mask c, Vector yes, Vector no) { return Vector(In::pick(c, Raw(yes), Raw(no))); }
 inline Mask pick(Mask c, Mask yes, Mask no) { return Mask((c & yes) | (~c & no)); }
 inline Vector word(Mask a, unsigned at) { return Vector(In::word(a, 1ull << at)); }
+inline Vector as_vector(Vector a) { return a; }
+inline Vector as_vector(Mask a) { return word(a, 0); }
 // The processor's shifts by more than there are bits give what yosys' cells do.
 inline Vector sllv(Vector a, Vector by) { return Vector(In::sllv(Raw(a), Raw(by))); }
 inline Vector srlv(Vector a, Vector by) { return Vector(In::srlv(Raw(a), Raw(by))); }
@@ -68,7 +70,11 @@ inline Mask parity(Vector a) {
     return bit(a, 0);
 }
 
-inline u64 lane(Vector a, int k) { return a[k]; }
+inline u64 lane(const Vector& a, int k) {
+    u64 x;
+    std::memcpy(&x, reinterpret_cast<const char*>(&a) + 8 * k, sizeof x);
+    return x;
+}
 inline u64 lane(Mask a, int k) { return a >> k & 1; }
 inline void spill(u64* to, Vector a) { std::memcpy(to, &a, sizeof a); }
 inline void spill(u64* to, Mask a) { spill(to, word(a, 0)); }

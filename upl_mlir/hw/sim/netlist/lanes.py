@@ -23,8 +23,8 @@ from upl_mlir.hw.sim.netlist.emit import (
 )
 from upl_mlir.hw.sim.netlist.lower import Commit, Step
 from upl_mlir.hw.sim.netlist.partition import Part
-from upl_mlir.hw.sim.netlist.read import WORD
-from upl_mlir.hw.sim.netlist.schedule import Readers, Region
+from upl_mlir.hw.sim.netlist.read import WORD, Memory
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
 from upl_mlir.hw.sim.netlist.variables import Variable
 from upl_mlir.hw.sim.netlist.vector_text import Unknown, statement
 
@@ -67,14 +67,16 @@ class _Lanes:
         bodies = [self._function(f"static void r{r.number}({self.name}& m)", self._region(r)) for r in self.regions]
         moving, steady = ([n for n in p.netlist.inputs if (n in self.part.steady) is which] for which in (False, True))
         settle = [self._input(name, True) for name in moving]
-        settle += [f"r{r.number}(m);" for r in self.regions if r.early]
+        settle += self._evaluate(Stage.SHOWN)
         settle += [self._show(port) for port in sorted(self.wide) if port not in self.part.probes]
         probe = [self._show(port) for port in sorted(self.wide) if port in self.part.probes]
-        edge = [self._input(name, False) for name in moving]
-        edge += [f"r{r.number}(m);" for r in self.regions if not r.early]
+        new = [self._input(name, False) for name in moving]
+        late = [f"m.{q.name} = m.{v.name};" for q, v in self.late]
+        finish = [*self._evaluate(Stage.KEPT), *late, *map(self._commit, p.commits)]
         if len(self.names) > 1:
-            edge.insert(0, "o = &out[turn ^= 1];")
-        edge += [f"m.{q.name} = m.{v.name};" for q, v in self.late] + [self._commit(c) for c in p.commits]
+            edge = {"tell": ["o = &out[turn = (turn + 1) % 3];", *new, *self._evaluate(Stage.TOLD)], "finish": finish}
+        else:
+            edge = {"edge": [*new, *finish]}
         rows, starts = members(p)
         kept = sorted(self.fields, key=lambda v: v.width == 1)
         begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
@@ -84,10 +86,10 @@ class _Lanes:
         header = [
             f"struct {self.name}_out {{ {' '.join(self._member(v) for v in self.part.exports)} }};" if others else "",
             f"struct {self.name} {{",
-            "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
+            "    struct Rows {", *(f"    {_longer(row)}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
             *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
-            *(f"    alignas(64) {self.name}_out out[2], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
+            *(f"    alignas(64) {self.name}_out out[3], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
             f"    {self.name}();", *functions(self.names, self.name), "};", "",
         ]  # fmt: skip
         me = "auto& m = *this; (void)m;"
@@ -95,7 +97,7 @@ class _Lanes:
             *bodies,
             self._function(f"{self.name}::{self.name}()", begin),
             self._function(f"void {self.name}::settle()", settle, me),
-            self._function(f"void {self.name}::edge()", edge, me),
+            *(self._function(f"void {self.name}::{name}()", lines, me) for name, lines in edge.items()),
             *(self._function(f"void {self.name}::take(const {x}& from)", ["in = &from.out[turn];"]) for x in others),
             self._function(f"void {self.name}::probe()", probe),
             self._function(
@@ -103,6 +105,9 @@ class _Lanes:
             ), "",
         ]  # fmt: skip
         return "\n".join(header), "\n".join(source)
+
+    def _evaluate(self, stage: Stage) -> list[str]:
+        return [f"r{r.number}(m);" for r in self.regions if r.stage is stage]
 
     def _function(self, head: str, lines: Sequence[str], first: str = "") -> str:
         return "\n".join([f"{head} {{", f"    {first}", *(f"    {line}" for line in lines), "}"])
@@ -172,7 +177,7 @@ class _Lanes:
         word = self.program.netlist.inputs[name]
         read = [v for v in self.program.variables[word] if v in self.readers]
         if early is not None:
-            read = [v for v in read if any(r.early for r in self.readers[v]) is early]
+            read = [v for v in read if any(r.stage is Stage.SHOWN for r in self.readers[v]) is early]
         self.fields.update(dict.fromkeys(read))
         moves: list[str] = []
         for v in read:
@@ -186,11 +191,18 @@ class _Lanes:
 
     def _commit(self, c: Commit) -> str:
         text = " ".join(c.statements)
-        names = sorted(set(re.findall(r"\bv\d+\b", text)))
-        loads = " ".join(f"const u64 {name} = lane(m.{name}, k);" for name in names)
-        return f"if (const Mask on = m.{c.on.name}) {_all_lanes(f'if (on >> k & 1) {{ {loads} {_of_lane(text)} }}')}"
+        names = dict.fromkeys(re.findall(r"\bv\d+\b", text))
+        loads = {name: f"const u64 {name} = lane(m.{name}, k);" for name in names}
+        if isinstance(c.memory, Memory):  # lanes that do not write do so to the row after the last one: no branches
+            (place,) = set(re.findall(r"\[(v\d+)\]", text))
+            loads[place] = f"const u64 {place} = at[k];"
+            where = f"u64 at[LANES]; spill(at, pick(on, as_vector(m.{place}), all({c.memory.size})));"
+            writes = _all_lanes(" ".join([*loads.values(), _of_lane(text)]))
+            return f"if (const Mask on = m.{c.on.name}) {{ {where} {writes} }}"
+        each = f"if (on >> k & 1) {{ {' '.join(loads.values())} {_of_lane(text)} }}"
+        return f"if (const Mask on = m.{c.on.name}) {_all_lanes(each)}"
 
 
-def _longer(table: str) -> str:
-    """A table with a row more."""
-    return re.sub(r"^\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", table)
+def _longer(rows: str) -> str:
+    """A table or a memory with a row more."""
+    return re.sub(r"\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", rows, count=1)

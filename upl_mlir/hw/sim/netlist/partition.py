@@ -27,6 +27,8 @@ _TOTAL = 0.05
 """What all work counts for, beside that of the part that has more."""
 _UNIT = 5000
 """The cost of a unit, which is better not there twice."""
+_CLASSES = 8
+"""Classes of cycles, by how much there is to do."""
 _LOOK = 0.3
 """What a step costs in a cycle in which it has nothing to do."""
 
@@ -101,11 +103,12 @@ def _needed(sink: Step, made: dict[Variable, Step], writer: dict[Memory | Unit, 
 
 def _second(sinks: _Sinks, ahead: float, activity: Activity | None) -> NDArray[np.bool_]:
     """Which sinks are in the second part."""
-    cost = np.array([_UNIT if isinstance(s.rows or s.writes, Unit) else s.cost for s in sinks.steps], np.float64)
+    cost = np.array([_UNIT if isinstance(s.rows or s.writes, Unit) else s.cost for s in sinks.steps], np.float64)[:, None]
     if activity is not None:
-        cost = cost * [activity.share(s) for s in sinks.steps] + _LOOK
+        cost = _in_cycles(cost, activity.cycle_bits(sinks.steps)) + _LOOK
     columns, which = np.unique(sinks.cone.T, axis=0, return_inverse=True)  # steps that the same sinks need count as one
-    weight = np.bincount(which.ravel(), weights=cost, minlength=len(columns)).astype(np.float32)
+    weight = np.zeros((len(columns), cost.shape[1]), np.float32)
+    np.add.at(weight, which.ravel(), cost)
     trials = [_Cut(columns.T.astype(np.float32), weight, sinks.first, ahead) for _ in range(_BEGINNINGS)]
     free = np.flatnonzero(~sinks.first)
     for n, trial in enumerate(trials):
@@ -115,20 +118,28 @@ def _second(sinks: _Sinks, ahead: float, activity: Activity | None) -> NDArray[n
     return min(trials, key=lambda trial: trial.value()).second
 
 
+def _in_cycles(cost: NDArray[np.float64], due: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What steps cost in cycles in which little is to be done, more, and much: as a cycle takes as long as the part that
+    has more to do, parts are to have the same share of it in each of these."""
+    order = np.argsort(due @ cost[:, 0])
+    return np.stack([cost[:, 0] * due[some].mean(0) for some in np.array_split(order, _CLASSES)], 1)
+
+
 class _Cut:
-    """Which sinks are in the second part, and how many of each part need each column of steps."""
+    """Which sinks are in the second part, and how many of each part need each column of steps. `weight`: what these cost,
+    in cycles of several classes."""
 
     def __init__(self, cone: NDArray[np.float32], weight: NDArray[np.float32], fixed: NDArray[np.bool_], ahead: float):
         self.cone, self.weight, self.fixed = cone, weight, fixed
-        self.ahead = ahead * float(weight.sum())
+        self.ahead = ahead * float(weight.sum(0).mean())
         self.second = np.zeros(len(cone), bool)
-        self.users = np.stack([cone.sum(0), np.zeros_like(weight)])
+        self.users = np.stack([cone.sum(0), np.zeros(len(weight), np.float32)])
 
     def value(self) -> float:
         return float(self._value(*((row > 0) @ self.weight for row in self.users)))
 
     def _value(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.maximum(first + self.ahead, second) + _TOTAL * (first + second)
+        return (np.maximum(first + self.ahead, second) + _TOTAL * (first + second)).mean(-1)
 
     def _moved(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The costs of both parts after each of the possible moves."""
@@ -136,9 +147,9 @@ class _Cut:
 
     def _after(self, users: NDArray[np.float32], members: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The costs of a part after each sink has left it, or has come."""
-        come = np.array(self.cone @ (self.weight * (users == 0)), np.float32)
-        left = np.array(self.cone @ (self.weight * (users == 1)), np.float32)
-        return np.where(members, -left, come) + self.weight[users > 0].sum()
+        come = np.array(self.cone @ (self.weight * (users == 0)[:, None]), np.float32)
+        left = np.array(self.cone @ (self.weight * (users == 1)[:, None]), np.float32)
+        return np.where(members[:, None], -left, come) + self.weight[users > 0].sum(0)
 
     def _move(self, k: int) -> None:
         to = int(not self.second[k])
@@ -150,7 +161,7 @@ class _Cut:
         """From one sink on, by those that cost least, until the second part has its share."""
         self._move(k)
         while True:
-            first, second = self._moved()
+            first, second = (costs.mean(-1) for costs in self._moved())
             costs = np.where(self.second | self.fixed, np.inf, first + second)
             k = int(np.argmin(costs))
             if not np.isfinite(costs[k]) or second[k] > first[k] + self.ahead:

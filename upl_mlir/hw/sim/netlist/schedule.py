@@ -10,8 +10,9 @@ and the order is cut where that costs least; else steps come right before who ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,43 +34,67 @@ _SAVED = 20
 """The cost of that."""
 
 
+class Stage(IntEnum):
+    """What steps are needed for: what the module shows, what another part is told, or what comes after the cycle."""
+
+    SHOWN = 0
+    TOLD = 1
+    KEPT = 2
+
+
 @dataclass(eq=False)
 class Region:
-    """Steps that are evaluated together. `early`: they are needed for what the module shows."""
+    """Steps that are evaluated together, in one of three stages."""
 
     number: int
-    early: bool
+    stage: Stage
     steps: list[Step] = field(default_factory=list[Step])
     cost: int = 0
 
 
-def schedule(program: Program, limit: int = LIMIT, activity: Activity | None = None) -> list[Region]:
-    """Regions in the order in which they are to be evaluated, early ones first. What a result needs, and nothing before it
-    did, comes right before it, if nothing is known of the steps' activity."""
+def schedule(
+    program: Program, limit: int = LIMIT, activity: Activity | None = None, told: Collection[Variable] = ()
+) -> list[Region]:
+    """Regions in the order in which they are to be evaluated, stage by stage; `told` are the registers that another part
+    reads. What a result needs, and nothing before it did, comes right before it, if nothing is known of the steps'
+    activity."""
     made = {v: s for s in program.steps for v in s.outs}
-    shown = [made[v] for variables in program.outputs.values() for v in variables]
-    kept = [s for s in program.steps if s.register is not None or s.writes is not None]
+    roots = {
+        Stage.SHOWN: [made[v] for variables in program.outputs.values() for v in variables],
+        Stage.TOLD: [s for s in program.steps if s.register in set(told)],
+        Stage.KEPT: [s for s in program.steps if s.register is not None or s.writes is not None],
+    }
     done: set[Step] = set()
     regions: list[Region] = []
-    if activity is not None:
-        early = [s for root in shown for s in _cone(root, made, done)]
-        for group in (early, [s for s in program.steps if s not in done]):
-            for steps in _cuts(_together(group, made, activity), activity):
-                cost = sum(s.cost for s in steps)
-                regions.append(Region(len(regions), group is early, steps, cost))
-        return regions
-    for early, roots in ((True, shown), (False, kept)):
-        first = len(regions)
-        for root in roots:
-            cone = list(_cone(root, made, done))
-            if cone and len(regions) > first and regions[-1].cost + sum(s.cost for s in cone) > limit:
-                regions.append(Region(len(regions), early))
-            for step in cone:
-                if len(regions) == first or regions[-1].cost > limit:
-                    regions.append(Region(len(regions), early))
-                regions[-1].steps.append(step)
-                regions[-1].cost += step.cost
+    for stage, ends in roots.items():
+        cones = [cone for root in ends if (cone := list(_cone(root, made, done)))]
+        if activity is not None:
+            group = [s for cone in cones for s in cone]
+            if stage is Stage.KEPT:
+                group += [s for s in program.steps if s not in done]
+            each = _cuts(_together(group, made, activity), activity)
+        else:
+            each = _filled(cones, limit)
+        for steps in each:
+            regions.append(Region(len(regions), stage, steps, sum(s.cost for s in steps)))
     return regions
+
+
+def _filled(cones: Iterable[list[Step]], limit: int) -> list[list[Step]]:
+    """Cones one after the other, cut where the cost is more than `limit`, between two of them if that can be."""
+    out: list[list[Step]] = []
+    cost = 0
+    for cone in cones:
+        if out and cost + sum(s.cost for s in cone) > limit:
+            out.append([])
+            cost = 0
+        for step in cone:
+            if not out or cost > limit:
+                out.append([])
+                cost = 0
+            out[-1].append(step)
+            cost += step.cost
+    return out
 
 
 def _cone(root: Step, made: Mapping[Variable, Step], done: set[Step]) -> Iterable[Step]:
@@ -175,4 +200,4 @@ class Readers:
 
     def wait(self, register: Variable, r: Region) -> bool:
         """Whether some still need the value of a register when this region has its next one."""
-        return any(other.number > r.number and not other.early for other in self[register])
+        return any(other.number > r.number and other.stage is not Stage.SHOWN for other in self[register])
