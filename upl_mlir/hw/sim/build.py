@@ -38,7 +38,7 @@ from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_netlist, fabric_netlist
 
-FLAGS = ("-O2", "-fPIC", "-std=c++17")
+FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
 MOST_LANES = 8
 STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "look_spilled"))
@@ -48,7 +48,7 @@ PROBES = frozenset(("watch",))
 AHEAD = 0.06
 """What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
 work for the model (`halve`)."""
-MESSAGES = 0.03
+MESSAGES = 0.015
 """What the second part has to do beside its steps, in the same measure, if a model is of one core: it waits for a message
 from the first. Where a model is of several there is so much more work that this does not count."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
@@ -60,7 +60,6 @@ MODEL = (
 struct Model : Core {
     void tell(int) { edge(), settle(); }
     void finish(int) {}
-    void expect() {}
     void join() {}
 };
 """,
@@ -70,14 +69,13 @@ struct Model : Core {
     Model() { take(rest), rest.take(*this); }
     void tell(int n) { n ? (rest.take(*this), rest.tell()) : Core::tell(); }
     void finish(int n) { n ? rest.finish() : Core::finish(); }
-    void expect() { fetch(rest.next()); }
     void join() { take(rest), settle(); }
     void ports() { Core::ports(), rest.ports(*this); }
 };
 """,
 )
 """WIDTH cores in one part, or in two. `tell` and `finish`: an edge of the clock for one of them; when all have been told,
-`join` makes the outputs. `expect`: the second part's news will be needed soon."""
+`join` makes the outputs."""
 
 
 def compiler() -> str | None:

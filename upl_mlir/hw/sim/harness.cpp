@@ -111,9 +111,6 @@ struct Simulation {
         for (int n = first; n < last; n++)
             if (!rests(n / PARTS)) model[n / PARTS]->finish(n % PARTS);
     }
-    void expect() {
-        for (auto& m : model) m->expect();
-    }
     void evaluate(int first, int last) { tell(first, last), finish(first, last); }
     void join() {
         for (int n = 0; n < MODELS; n++)
@@ -227,8 +224,6 @@ public:
         } else {
             round++;
             if (!begun) ask(round);
-            for (auto& h : helpers) fetch(h->told);
-            s.expect();
             s.tell(0, own);
             begun = more && ahead && alone == 0;
             if (begun) ask(round + 1);

@@ -23,7 +23,7 @@ from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
 from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
 
 _GROUP = 8
-"""Bits that are looked at together before each of them is."""
+"""Flags that are looked at together before each of them is."""
 
 
 def emit(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
@@ -87,11 +87,12 @@ class _Emitter:
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
         kept = sorted(self.fields, key=lambda v: -size(v.width))
-        due = words(len(self.regions))
+        due = _words(len(self.regions))
         header = [
-            f"struct alignas(64) {self.name} {{", *ports, *self._exchange(),
+            f"struct alignas(64) {self.name} {{",  # first what is used most: the code is shorter for members that are near
             f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
-            f"    u64 rows[{words(len(p.commits))}] = {{}}, shown[{words(len(self.wide))}] = {{}};",
+            f"    u64 rows[{_words(len(p.commits))}] = {{}}, shown[{_words(len(self.wide))}] = {{}};",
+            *self._exchange(), *ports,
             *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
             f"    {self.name}();", *functions(self.names, self.name), "};", "",
         ]  # fmt: skip
@@ -111,8 +112,8 @@ class _Emitter:
         if len(self.names) == 1:
             return []
         lines = [
+            "    Told* told = nullptr;", "    unsigned turn = 0;",
             f"    struct alignas(64) Out {{ u64 count = 0; Told each[{max(1, len(self.exports))}]; }} out[2];",
-            "    alignas(64) Told* told = nullptr;", "    unsigned turn = 0;",
         ]  # fmt: skip
         if self.imports:
             first = ", ".join(literal(self.program.initial[v]) for v in self.imports)
@@ -128,7 +129,7 @@ class _Emitter:
         name, (other,) = self.name, (n for n in self.names if n != self.name)
         if not self.imports:
             return [f"void {name}::take(const {other}&) {{}}"]
-        due = range(words(len(self.regions)))
+        due = range(_words(len(self.regions)))
         flags = [[sum(1 << r.number % WORD for r in self.readers[v] if r.number // WORD == w) for w in due]
                  for v in self.imports]  # fmt: skip
         rows = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in flags)
@@ -197,7 +198,7 @@ class _Emitter:
             if v in self.commits:
                 n = self.commits[v]
                 stores.append(
-                    f"m.rows[{n // WORD}] = (m.rows[{n // WORD}] & ~{1 << n % WORD:#x}ull) | {v.name} << {n % WORD};"
+                    f"{_clear('m.rows', n)} m.rows[{n // WORD}] |= {v.name} << {n % WORD};"
                 )
             else:
                 self.fields[v] = None
@@ -233,7 +234,7 @@ class _Emitter:
                 yield v, f"if (const u64 x = {x}; x != {v.name}) {{ {v.name} = x; {self._due(self.readers[v])} }}"
 
     def _evaluate(self, regions: Sequence[Region]) -> list[str]:
-        each = {r.number: f"due[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; r{r.number}(m);" for r in regions}
+        each = {r.number: f"{_clear('due', r.number)} r{r.number}(m);" for r in regions}
         return _tests("due", each)
 
     def _late(self) -> list[str]:
@@ -244,7 +245,7 @@ class _Emitter:
                 f"if ({q.name} != {v.name}) {{ {q.name} = {v.name}; {self._due(self.readers[q])} }}"
                 for q, v in pairs
             )
-            each[r.number] = f"late[{r.number // WORD}] &= ~{1 << r.number % WORD:#x}ull; {' '.join(moves)}"
+            each[r.number] = f"{_clear('late', r.number)} {' '.join(moves)}"
         return _tests("late", dict(sorted(each.items())))
 
     def _commits(self) -> list[str]:
@@ -257,8 +258,7 @@ class _Emitter:
         for n, name in enumerate(self.wide):
             if (name in self.part.probes) is probes:
                 puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
-                done = f"shown[{n // WORD}] &= ~{1 << n % WORD:#x}ull;"
-                each[n] = f"{done} {name} = {{}}; {' '.join(puts)}"
+                each[n] = f"{_clear('shown', n)} {name} = {{}}; {' '.join(puts)}"
         return _tests("shown", each)
 
 
@@ -268,11 +268,7 @@ def functions(names: Sequence[str], name: str) -> list[str]:
     if len(names) == 1:
         return [f"    {head};" for head in [*heads, "void edge()"]]
     heads += ["void tell()", "void finish()", *(f"void take(const {x}& from)" for x in names if x != name)]
-    return [
-        *(f"    {head};" for head in heads),
-        "    void edge() { tell(), finish(); }",
-        "    const auto& next() const { return out[(turn + 1) % (sizeof out / sizeof *out)]; }",
-    ]
+    return [*(f"    {head};" for head in heads), "    void edge() { tell(), finish(); }"]
 
 
 def ports_head(names: Sequence[str], name: str) -> str:
@@ -324,9 +320,13 @@ def _set(flags: str, numbers: Iterable[int]) -> str:
     return " ".join(f"{flags}[{n}] |= {bits:#x}ull;" for n, bits in sorted(words.items()))
 
 
-def words(bits: int) -> int:
-    """Words that hold so many bits, at least one."""
-    return max(1, -(-bits // WORD))
+def _clear(flags: str, n: int) -> str:
+    return f"{flags}[{n // WORD}] &= ~{1 << n % WORD:#x}ull;"
+
+
+def _words(flags: int) -> int:
+    """Words that hold so many flags, at least one."""
+    return max(1, -(-flags // WORD))
 
 
 def _width(variables: Sequence[Variable]) -> int:

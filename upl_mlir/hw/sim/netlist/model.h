@@ -18,16 +18,11 @@ struct Told {
     u64 value, number;
 };
 
-// Lines that one thread writes and another one reads, and how many of the first of them are worth it. The writer gets them
-// back, the reader gets them, while there is other work.
-constexpr unsigned LINES = 5;
+// The other thread has read these lines: gets the first of them back while there is other work.
 template <typename T> inline void claim(T& lines) {
 #if defined(__x86_64__)
-    for (unsigned n = 0; n < LINES && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
+    for (unsigned n = 0; n < 5 && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
 #endif
-}
-template <typename T> inline void fetch(const T& lines) {
-    for (unsigned n = 0; n < LINES && 64 * n < sizeof lines; n++) __builtin_prefetch(reinterpret_cast<const char*>(&lines) + 64 * n);
 }
 
 inline u64 sext(u64 x, unsigned bits) { return u64(i64(x << (64 - bits)) >> (64 - bits)); }
