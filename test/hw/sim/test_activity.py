@@ -1,4 +1,4 @@
-"""The profile of a core: what it knows, and what schedules that follow it are worth; any profile gives right models."""
+"""The profile of core and fabric: what it knows, and what schedules that follow it are worth; any profile gives right models."""
 
 from __future__ import annotations
 
@@ -29,17 +29,24 @@ def core() -> Program:
     return lower(read(core_netlist(System.of(Machine()).core), "core"))
 
 
-def test_the_profile_is_of_the_core_as_it_is_now(core: Program) -> None:
-    """If this fails the core has changed: run `python -m bench.activity` (machines are simulated right without)."""
+def fabric(cores: int) -> Program:
+    return lower(read(fabric_netlist(System.of(Machine(cores=cores))), "fabric"))
+
+
+def test_the_profile_is_of_the_hardware_as_it_is_now(core: Program) -> None:
+    """If this fails the hardware has changed: run `python -m bench.activity` (machines are simulated right without)."""
     known = set(activity._file()[0])
     large = System.of(Machine(matching=Matching(capacity=4096, queue_capacity=1 << 15)))  # that it was recorded of
     wide = lower(read(core_netlist(large.core), "core"))
-    assert len(known.intersection(keys(wide))) > 0.98 * len(known)
+    four = fabric(4)
+    assert len(known.intersection([*keys(wide), *keys(four)])) > 0.98 * len(known)
     assert len(known.intersection(keys(core))) > 0.95 * len(core.steps)
+    assert len(known.intersection(keys(four))) > 0.95 * len(four.steps)
 
 
-def test_what_is_no_core_has_no_profile() -> None:
-    assert recorded(lower(read(fabric_netlist(System.of(Machine(cores=2))), "fabric"))) is None
+def test_what_is_of_another_kind_has_no_profile() -> None:
+    assert recorded(fabric(4)) is not None
+    assert recorded(fabric(16)) is None
 
 
 def test_a_step_that_is_not_known_is_as_what_it_reads(core: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """How often the steps of a model have something to do, and which of them at the same time: a profile.
 
-`activity.npz` has it for the steps of a core, of some hundred cycles of two programs (`python -m bench.activity` makes it
-anew). A step is known by what it computes from which registers, whatever the widths are; so the profile serves machines of
-all sizes, and a change of the hardware makes unknown only what it changes. Models are right without it, and slower.
+`activity.npz` has it for the steps of a core, and of the fabric of four, of some hundred cycles of two programs (`python -m
+bench.activity` makes it anew). A step is known by what it computes from which registers, whatever the widths are; so the
+profile of a core serves machines of all sizes, and a change of the hardware makes unknown only what it changes. Models are
+right without it, and slower.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from upl_mlir.hw.sim.netlist.variables import Variable
 
 FILE = "activity.npz"
 _KNOWN = 0.5
-"""The share of steps that have to be known: others are of something else than a core."""
+"""The share of steps that have to be known: others are of something else, or of a fabric of another size."""
 
 Bits = NDArray[np.uint64]
 """A bit for each cycle that was looked at."""
@@ -70,8 +71,8 @@ def _end(s: Step) -> str:
 
 
 def recorded(program: Program) -> Activity | None:
-    """The activity of a core's steps; that of one that is not known is as what it reads lets one expect. None if this is no
-    core."""
+    """The activity of the steps of a core or a fabric; that of one that is not known is as what it reads lets one expect.
+    None if most are not known."""
     known, cycles = _file()
     own = keys(program)
     if sum(k in known for k in own) < _KNOWN * len(own):
