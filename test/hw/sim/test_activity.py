@@ -1,4 +1,4 @@
-"""The profile of core and fabric: what it knows, and what schedules that follow it are worth; any profile gives right models."""
+"""The profile of core and fabric: what it knows, and what schedules by it are worth; any profile gives right models."""
 
 from __future__ import annotations
 
