@@ -48,9 +48,6 @@ PROBES = frozenset(("watch",))
 AHEAD = 0.06
 """What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
 work for the model (`halve`)."""
-MESSAGES = 0.015
-"""What the second part has to do beside its steps, in the same measure, if a model is of one core: it waits for a message
-from the first. Where a model is of several there is so much more work that this does not count."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
 """Below `hw`: what the sources of models include."""
 
@@ -141,8 +138,7 @@ def model(
     _headers(folder)
     whole = Part(lower(read(netlist, top)), steady, probes)
     activity = recorded(whole.program) if lanes == 1 else None
-    ahead = AHEAD * lanes - (MESSAGES if lanes == 1 else 0)
-    each = halve(whole, ahead, activity) if parts > 1 else (whole,)
+    each = halve(whole, AHEAD * lanes, activity) if parts > 1 else (whole,)
     if lanes > 1:
         header, source = emit_lanes(each, [schedule(p.program, LIMIT, told=p.exports) for p in each], top.capitalize())
     else:

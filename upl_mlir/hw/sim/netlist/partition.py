@@ -27,8 +27,8 @@ _TOTAL = 0.05
 """What all work counts for, beside that of the part that has more."""
 _UNIT = 5000
 """The cost of a unit, which is better not there twice."""
-_CLASSES = 8
-"""Classes of cycles, by how much there is to do."""
+_HALVINGS = 4
+"""How often cycles are halved, into classes with similar work."""
 _LOOK = 0.3
 """What a step costs in a cycle in which it has nothing to do."""
 
@@ -119,10 +119,19 @@ def _second(sinks: _Sinks, ahead: float, activity: Activity | None) -> NDArray[n
 
 
 def _in_cycles(cost: NDArray[np.float64], due: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """What steps cost in cycles in which little is to be done, more, and much: as a cycle takes as long as the part that
-    has more to do, parts are to have the same share of it in each of these."""
-    order = np.argsort(due @ cost[:, 0])
-    return np.stack([cost[:, 0] * due[some].mean(0) for some in np.array_split(order, _CLASSES)], 1)
+    """What steps cost in classes of cycles in which similar things are to be done: as a cycle takes as long as the part that
+    has more to do in it, parts are to have the same share of each. Cycles are halved again and again, each time along the
+    first principal component of what is due."""
+    classes = [due.astype(np.float64) * np.sqrt(cost[:, 0])]
+    for _ in range(_HALVINGS):
+        classes = [half for some in classes for half in np.array_split(some[np.argsort(_component(some))], 2) if len(half)]
+    return np.stack([(some**2).mean(0) for some in classes], 1)
+
+
+def _component(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The first principal component of each row."""
+    rows = rows - rows.mean(0)
+    return np.linalg.eigh(rows @ rows.T)[1][:, -1]
 
 
 class _Cut:
