@@ -59,7 +59,8 @@ def interleaved(*actions: Callable[[], float], runs: int = RUNS) -> list[float]:
 def this_machine() -> str:
     """What the figures were measured on."""
     python = platform.python_version()
-    return f"{platform.machine()}, {os.cpu_count()} cores, Python {python}, medians of {RUNS} interleaved runs if nothing else is said"
+    runs = f"medians of {RUNS} interleaved runs if nothing else is said"
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {python}, {runs}"
 
 
 def read() -> dict[str, Any]:

@@ -7,6 +7,9 @@
 #include <memory>
 #include <thread>
 #include <vector>
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include "core.h"
 #include "fabric.h"
 #include "wires.h"
@@ -118,6 +121,36 @@ struct Simulation {
     }
 };
 
+// Processors that threads are on. A new thread begins on the one of its maker, and where both are busy it takes the system
+// milliseconds to part them; a run may be over by then.
+class Processors {
+#ifdef __linux__
+    cpu_set_t taken;
+
+public:
+    Processors() {
+        CPU_ZERO(&taken);
+        take();
+    }
+    void take() {
+        const int here = sched_getcpu();
+        if (here >= 0 && here < CPU_SETSIZE) CPU_SET(here, &taken);
+    }
+    void leave() {  // goes to another one, if there is one, but does not stay there for ever
+        cpu_set_t all, rest, both;
+        if (sched_getaffinity(0, sizeof all, &all)) return;
+        CPU_AND(&both, &all, &taken);
+        CPU_XOR(&rest, &all, &both);
+        if (CPU_COUNT(&rest) == 0 || sched_setaffinity(0, sizeof rest, &rest)) return;
+        take();
+        sched_setaffinity(0, sizeof all, &all);
+    }
+#else
+public:
+    void leave() {}
+#endif
+};
+
 // Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
 // is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
 // has ended if its parts need no inputs, and all that they read of other parts is there. A helper that is late, as the machine
@@ -149,7 +182,8 @@ class Crew {
         __builtin_ia32_pause();
 #endif
     }
-    void help(Helper& h) {
+    void help(Helper& h, Processors& processors) {
+        processors.leave();
         h.there = true;
         uint64_t seen = 0;
         for (int looks = 0;; looks++) {
@@ -200,6 +234,7 @@ class Crew {
 public:
     Crew(Simulation& s, int threads, uint32_t late) : s(s), late(late) {
         if (threads > ITEMS) threads = ITEMS;
+        Processors processors;
         for (int k = 1; k < threads; k++) {
             helpers.emplace_back(new Helper);
             Helper& h = *helpers.back();
@@ -207,10 +242,9 @@ public:
             h.last = ITEMS * (k + 1) / threads;
             if (k == 1) own = h.first;
             for (int n = h.first; n < h.last; n++) ahead &= n % PARTS > 0;
-            h.thread = std::thread([this, &h] { help(h); });
+            h.thread = std::thread([this, &h, &processors] { help(h, processors); });
+            while (!h.there) std::this_thread::yield();
         }
-        for (auto& h : helpers)
-            while (!h->there) std::this_thread::yield();
     }
     ~Crew() {
         ask(END);
