@@ -59,7 +59,7 @@ def test_two_parts(tmp_path: Path, lanes: int) -> None:
     """Each with a state of its own; they tell each other of their registers."""
     if lanes > 1 and build.lanes_for(2) == 1:
         pytest.skip("no AVX-512")
-    made = {f"random{n}": circuits.random_circuit(n, 100, n % 2 == 1) for n in range(20, 26)}
+    made = {f"random{n}": circuits.random_circuit(n, 100, behind=n % 2 == 1) for n in range(20, 26)}
     assert not complaints(tmp_path, made, lanes, 2)
 
 
@@ -150,18 +150,18 @@ def test_a_change_that_is_missed_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_register_that_the_other_part_is_not_told_of_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of those that a part says have changed."""
+    """The first one that a part says has changed."""
     emit = build.emit
 
     def changed(*args: Any) -> tuple[str, str]:
         header, source = emit(*args)
         parts = re.split(r"(\*m\.told\+\+ = {v\d+, \d+};)", source)
         assert len(parts) > 10
-        parts[len(parts) // 2 // 2 * 2 + 1] = ""
+        parts[1] = ""
         return header, "".join(parts)
 
     monkeypatch.setattr(build, "emit", changed)
-    assert complaints(tmp_path, {"defect": circuits.random_circuit(22, 100)}, parts=2)
+    assert complaints(tmp_path, {"defect": circuits.random_circuit(21, 100, behind=True)}, parts=2)
 
 
 @pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")

@@ -216,8 +216,8 @@ class Crew {
             if (h.declined.load(std::memory_order_acquire) >= round) return false;
             if (h.lost.load(std::memory_order_relaxed) >= round) {
                 const uint64_t last = h.begun.load(std::memory_order_relaxed);
-                if (last < round && (h.done.load(std::memory_order_acquire) >= last || h.declined.load(std::memory_order_acquire) >= last))
-                    return false;
+                const bool ended = h.done.load(std::memory_order_acquire) >= last || h.declined.load(std::memory_order_acquire) >= last;
+                if (last < round && ended) return false;
             } else if (looks >= PATIENCE && looks >= late) {
                 alone = ALONE;
                 h.lost.store(h.asked.load(std::memory_order_relaxed), std::memory_order_relaxed);

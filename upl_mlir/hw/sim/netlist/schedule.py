@@ -59,9 +59,10 @@ def schedule(
     reads. What a result needs, and nothing before it did, comes right before it, if nothing is known of the steps'
     activity."""
     made = {v: s for s in program.steps for v in s.outs}
+    told = set(told)
     roots = {
         Stage.SHOWN: [made[v] for variables in program.outputs.values() for v in variables],
-        Stage.TOLD: [s for s in program.steps if s.register in set(told)],
+        Stage.TOLD: [s for s in program.steps if s.register in told],
         Stage.KEPT: [s for s in program.steps if s.register is not None or s.writes is not None],
     }
     done: set[Step] = set()
