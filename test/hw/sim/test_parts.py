@@ -24,8 +24,8 @@ from upl_mlir.hw.verilog import core_netlist
 
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 
-PROGRAM = """program layer
-const n = 6
+PROGRAM = """program rows
+const n = 7
 input X<i> in 1<=i<=n { #n -> M.x<i,*> }
 input W<i,j> in 1<=i<=n, 1<=j<=n { -> M.w<i,j> }
 output R<j>
@@ -39,7 +39,7 @@ SYSTEM = System.of(MACHINE)
 @pytest.fixture(scope="module")
 def loaded() -> tuple[Any, Any]:
     """What loads the machine, and its tokens."""
-    prepared = prepare(Job("layer", PROGRAM, {"X": "random", "W": "random"}), {}, MACHINE)
+    prepared = prepare(Job("rows", PROGRAM, {"X": "random", "W": "random"}), {}, MACHINE)
     _, program, words = _encoded(prepared.engine.image, SYSTEM.core, prepared.tokens, Spread())
     return program.writes, words
 
@@ -71,7 +71,7 @@ def test_runs_end_go_on_and_begin_again(
     assert [r.ended for r in whole[:-1]] == [Ended.IDLE] * 3
     patterns = whole[0].cores[0].patterns
     assert any(events >> Event.SPILLED & 1 for events in patterns)
-    assert len(whole[0].outputs) == 6
+    assert len(whole[0].outputs) == 7
     assert same(whole, runs(loaded, threads, 2, late))
     monkeypatch.setattr(compiled, "_ROOM", 7)  # the run stops often, for the host to fetch what there is
     assert same(whole, runs(loaded, threads, 2, late))
