@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,18 @@ def test_runs_end_go_on_and_begin_again(
     assert same(whole, runs(loaded, threads, 2, late))
     monkeypatch.setattr(compiled, "_ROOM", 7)  # the run stops often, for the host to fetch what there is
     assert same(whole, runs(loaded, threads, 2, late))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity of threads")
+def test_a_helper_that_is_late_loses_its_rounds(loaded: tuple[Any, Any]) -> None:
+    """Two threads on one processor: the helper is hardly ever there in time, and its share is done by the caller."""
+    whole = runs(loaded, 1, 1)
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert same(whole, runs(loaded, 2, 2))
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_a_limit_is_kept_to_the_cycle(loaded: tuple[Any, Any]) -> None:

@@ -78,11 +78,13 @@ class _Emitter:
         shown, told, kept = ([r for r in self.regions if r.stage is stage] for stage in Stage)
         seen, new = self._inputs(shown)
         settle = [*seen, *self._evaluate(shown), *self._ports(False)]
-        edge = {"tell": [*new, *self._evaluate(told)], "finish": [*self._evaluate(kept), *self._late(), *self._commits()]}
-        edge["tell"].insert(0, "turn ^= 1; told = out[turn].each; claim(out[turn]);")
-        edge["tell"].append("out[turn].count = u64(told - out[turn].each);")
-        if len(self.names) == 1:
-            edge = {"edge": [*new, *edge["finish"]]}
+        finish = [*self._evaluate(kept), *self._late(), *self._commits()]
+        if len(self.names) > 1:
+            begin = "turn ^= 1; told = out[turn].each; claim(out[turn]);"
+            end = "out[turn].count = u64(told - out[turn].each);"
+            edge = {"tell": [begin, *new, *self._evaluate(told), end], "finish": finish}
+        else:
+            edge = {"edge": [*new, *finish]}
         rows, starts = members(p)
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]

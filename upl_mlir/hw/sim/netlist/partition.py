@@ -124,7 +124,7 @@ def _in_cycles(cost: NDArray[np.float64], due: NDArray[np.bool_]) -> NDArray[np.
     first principal component of what is due."""
     classes = [due.astype(np.float64) * np.sqrt(cost[:, 0])]
     for _ in range(_HALVINGS):
-        classes = [half for some in classes for half in np.array_split(some[np.argsort(_component(some))], 2) if len(half)]
+        classes = [half for some in classes for half in np.array_split(some[np.argsort(_component(some), kind="stable")], 2)]
     return np.stack([(some**2).mean(0) for some in classes], 1)
 
 
