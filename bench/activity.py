@@ -97,10 +97,9 @@ def record(top: str) -> tuple[list[int], NDArray[np.uint8]]:
 def main() -> int:
     """Writes the profile."""
     keys, bits = zip(*map(record, MODELS), strict=True)
-    every = np.array([key for some in keys for key in some], np.uint64)
-    order = np.argsort(every)
+    every, first = np.unique(np.array([key for some in keys for key in some], np.uint64), return_index=True)
     file = Path(activity.__file__).with_name(activity.FILE)
-    np.savez_compressed(file, keys=every[order], bits=np.concatenate(bits)[order])
+    np.savez_compressed(file, keys=every, bits=np.concatenate(bits)[first])
     print(f"{file.name}: {file.stat().st_size} bytes")
     return 0
 

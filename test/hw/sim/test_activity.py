@@ -17,7 +17,8 @@ from upl_mlir.hw.machine import Machine, Matching
 from upl_mlir.hw.sim import build
 from upl_mlir.hw.sim.netlist import activity
 from upl_mlir.hw.sim.netlist.activity import Activity, keys, recorded
-from upl_mlir.hw.sim.netlist.lower import Program, lower
+from upl_mlir.hw.sim.netlist.lower import lower
+from upl_mlir.hw.sim.netlist.program import Program
 from upl_mlir.hw.sim.netlist.read import read
 from upl_mlir.hw.sim.netlist.schedule import Region, Stage, schedule
 from upl_mlir.hw.system.layouts import System

@@ -52,29 +52,6 @@ HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.
 """Below `hw`: what the sources of models include."""
 
 
-MODEL = (
-    """\
-struct Model : Core {
-    void tell(int) { edge(), settle(); }
-    void finish(int) {}
-    void join() {}
-};
-""",
-    """\
-struct Model : Core {
-    Core_rest rest;
-    Model() { take(rest), rest.take(*this); }
-    void tell(int n) { n ? (rest.take(*this), rest.tell()) : Core::tell(); }
-    void finish(int n) { n ? rest.finish() : Core::finish(); }
-    void join() { take(rest), settle(); }
-    void ports() { Core::ports(), rest.ports(*this); }
-};
-""",
-)
-"""WIDTH cores in one part, or in two. `tell` and `finish`: an edge of the clock for one of them; when all have been told,
-`join` makes the outputs."""
-
-
 def compiler() -> str | None:
     """The C++ compiler for models: `$CXX`, or the first that there is, or None. clang++ takes a third of the time, but its
     models are slower (by 15 % on Zen 5), and clang 14 has a product wrong where it unrolls a loop over lanes."""
@@ -234,7 +211,7 @@ def wires(s: System, parts: int) -> str:
         "template <typename T> T& at(T& port, int) { return port; }",
         "template <typename T, std::size_t N> T& at(T (&port)[N], int lane) { return port[lane]; }",
         f"constexpr int PARTS = {parts};",
-        *(MODEL[parts - 1].splitlines()),
+        f"using Model = {'Whole<Core>' if parts == 1 else 'Halves<Core, Core_rest>'};",
         "struct Lane {  // the ports of a core",
         "    Model& model;",
         *(f"    std::remove_extent_t<decltype(Core::{name})>& {name};" for name in core_ports(d)),

@@ -12,6 +12,23 @@
 #endif
 #include "core.h"
 #include "fabric.h"
+
+// A model of cores, in one part or in two. `tell` and `finish`: an edge of the clock for one of them; when all have been told,
+// `join` makes the outputs.
+template <typename Core> struct Whole : Core {
+    void tell(int) { Core::edge(), Core::settle(); }
+    void finish(int) {}
+    void join() {}
+};
+template <typename Core, typename Rest> struct Halves : Core {
+    Rest rest;
+    Halves() { Core::take(rest), rest.take(*this); }
+    void tell(int n) { n ? (rest.take(*this), rest.tell()) : Core::tell(); }
+    void finish(int n) { n ? rest.finish() : Core::finish(); }
+    void join() { Core::take(rest), Core::settle(); }
+    void ports() { Core::ports(), rest.ports(*this); }
+};
+
 #include "wires.h"
 
 struct Token {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
@@ -19,8 +18,8 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.hw.sim.netlist.lower import Program, Step
-from upl_mlir.hw.sim.netlist.variables import Variable
+from upl_mlir.hw.sim.netlist.expression import Node, Variable
+from upl_mlir.hw.sim.netlist.program import Program, Step
 
 FILE = "activity.npz"
 _KNOWN = 0.5
@@ -46,22 +45,29 @@ class Activity:
 
 
 def keys(program: Program) -> list[int]:
-    """A number for each step that names it: a digest of its statements without numbers, back to registers and inputs."""
+    """A number for each step that names it: a digest of what it computes from registers and inputs, without most numbers."""
     names = {v: f"{v.word.name}:{v.low}" for v in program.initial}
     for name, word in program.netlist.inputs.items():
         names |= {v: f"{name}:{v.low}" for v in program.variables[word]}
     out: list[int] = []
     times: Counter[int] = Counter()
     for s in program.steps:
-        text = re.sub(r"\b((0x[0-9a-f]+|\d+)(ull)?|m\d+)\b", "", s.text)
-        known = {v.name: names.get(v, "") for v in s.ins} | {v.name: f"out{n}" for n, v in enumerate(s.outs)}
-        text = re.sub(r"\bv\d+\b", lambda found, known=known: known.get(found[0], ""), text)
-        text += _end(s)
+        inside = names | {v: f"out{n}" for n, v in enumerate(s.outs)}
+        each = [*([s.let.value] if s.let else []), *(value for _, value in s.sets)]
+        text = " ".join([*(_shape(value, inside) for value in each), _end(s)])
         key = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
         names |= {v: f"{key:x}:{n}" for n, v in enumerate(s.outs)}
         times[key] += 1
         out.append(key << 8 | min(times[key], 255))
     return out
+
+
+def _shape(node: Node, names: Mapping[Variable, str]) -> str:
+    """An expression without its numbers, but for 0: they follow from widths."""
+    if node.number is not None:
+        return "#" if node.number else "0"
+    name = names.get(node.variable, "") if node.variable is not None else node.name if node.kind in ("call", "unit") else ""
+    return f"({node.kind} {name} {' '.join(_shape(p, names) for p in node.parts)})"
 
 
 def _end(s: Step) -> str:

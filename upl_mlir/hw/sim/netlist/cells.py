@@ -1,55 +1,56 @@
-"""C++ expressions for yosys' cells whose results are numbers of up to 128 bits or single bits."""
+"""Expressions for yosys' cells whose results are numbers of up to 128 bits or single bits."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 
+from upl_mlir.hw.sim.netlist.expression import Node, binary, call, cut, differ, equal, joined, ones
 from upl_mlir.hw.sim.netlist.read import WORD, Cell, Chunk, Value, width
-from upl_mlir.hw.sim.netlist.variables import Variables, mask
+from upl_mlir.hw.sim.netlist.variables import Variables
+
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
 
 
-def expression(to: Variables, cell: Cell, bits: int) -> str:
+def expression(to: Variables, cell: Cell, bits: int) -> Node:
     """The expression for the lowest `bits` bits of a cell's result (yosys' manual, "Word-level cells")."""
     i, kind = cell.inputs, cell.type
     a, b = i["A"], i.get("B", ())
-    cut = f" & {mask(bits)}" if bits < WORD else ""
     match kind:
         case "logic_not":
-            return f"({to.truth(a)}) == 0"
+            return equal(to.truth(a), 0)
         case "reduce_or" | "reduce_bool":
-            return f"({to.truth(a)}) != 0"
+            return differ(to.truth(a), 0)
         case "logic_and" | "logic_or":
-            return f"(({to.truth(a)}) != 0) {'&' if kind == 'logic_and' else '|'} (({to.truth(b)}) != 0)"
+            x, y = differ(to.truth(a), 0), differ(to.truth(b), 0)
+            return x & y if kind == "logic_and" else x | y
         case "reduce_and":
-            spans = to.spans(a)
-            return " & ".join(f"({to.bits(a, at, n)} == {mask(n)})" for at, n in spans)
+            return joined((equal(to.bits(a, at, n), ones(n)) for at, n in to.spans(a)), "&")
         case "reduce_xor" | "reduce_xnor":
-            folded = " ^ ".join(to.bits(a, at, n) for at, n in to.spans(a))
-            return f"parity({folded}){' ^ 1' if kind == 'reduce_xnor' else ''}"
+            folded = call("parity", joined((to.bits(a, at, n) for at, n in to.spans(a)), "^"))
+            return folded ^ 1 if kind == "reduce_xnor" else folded
         case "eq" | "ne":
             wide = max(width(a), width(b))
             if cell.signed and width(a) != width(b):
-                return f"{to.number(a, wide, True)} {'==' if kind == 'eq' else '!='} {to.number(b, wide, True)}"
+                return binary(_COMPARISONS[kind], to.number(a, wide, True), to.number(b, wide, True))
             a, b = (v if width(v) == wide else (*v, Chunk(None, 0, wide - width(v))) for v in (a, b))
             if wide <= WORD:
-                return f"{to.bits(a, 0, wide)} {'==' if kind == 'eq' else '!='} {to.bits(b, 0, wide)}"
-            spans = to.spans(a)
-            terms = " | ".join(f"({to.bits(a, at, n)} ^ {to.bits(b, at, n)})" for at, n in spans)
-            return f"({terms}) {'==' if kind == 'eq' else '!='} 0"
+                return binary(_COMPARISONS[kind], to.bits(a, 0, wide), to.bits(b, 0, wide))
+            differences = joined(to.bits(a, at, n) ^ to.bits(b, at, n) for at, n in to.spans(a))
+            return binary(_COMPARISONS[kind], differences, 0)
         case "lt" | "le" | "gt" | "ge":
             wide = max(width(a), width(b))
-            sign = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}[kind]
-            cast = ("i64" if wide <= WORD else "i128") if cell.signed else ""
-            x, y = (f"{cast}({to.number(v, wide, cell.signed)})" for v in (a, b))
-            return f"{x} {sign} {y}"
+            x, y = (to.number(v, wide, cell.signed) for v in (a, b))
+            if cell.signed:
+                x, y = (call("i64" if wide <= WORD else "i128", v) for v in (x, y))
+            return binary(_COMPARISONS[kind], x, y)
         case "add" | "sub" | "mul":
-            sign = {"add": "+", "sub": "-", "mul": "*"}[kind]
-            text = f"{to.number(a, bits, cell.signed)} {sign} {to.number(b, bits, cell.signed)}"
-            return f"({text}){cut}"
+            x, y = (to.number(v, bits, cell.signed) for v in (a, b))
+            return cut(binary(_ARITHMETIC[kind], x, y), bits)
         case "neg":
-            return f"-{to.number(a, bits, cell.signed)}{cut}"
+            return cut(-to.number(a, bits, cell.signed), bits)
         case "shl" | "sshl":
-            return f"{_shift('shl', b, bits)}({to.number(a, bits, cell.signed)}, {to.number(b, WORD)}){cut}"
+            return cut(call(_shift("shl", b, bits), to.number(a, bits, cell.signed), to.number(b, WORD)), bits)
         case "shr" | "sshr":
             return _right(to, cell, bits)
         case "shift" | "shiftx":
@@ -58,14 +59,18 @@ def expression(to: Variables, cell: Cell, bits: int) -> str:
                 wide = width(b)
                 if wide > WORD:
                     raise ValueError(f"a shift by a number of {wide} bits")
-                text = (
-                    f"shift{'' if whole <= WORD else '128'}({to.number(a, whole)}, sext({to.bits(b, 0, wide)}, {wide}))"
-                )
+                by = call("sext", to.bits(b, 0, wide), wide)
+                shifted = call(f"shift{'' if whole <= WORD else '128'}", to.number(a, whole), by)
             else:
-                text = f"{_shift('shr', b, whole)}({to.number(a, whole)}, {to.number(b, WORD)})"
-            return f"{text if whole <= WORD or bits > WORD else f'u64({text})'}{cut}"
+                shifted = call(_shift("shr", b, whole), to.number(a, whole), to.number(b, WORD))
+            return cut(_narrow(shifted, whole, bits), bits)
         case _:
             raise ValueError(f"a cell ${kind}")
+
+
+def _narrow(x: Node, have: int, bits: int) -> Node:
+    """An expression of that many bits as one of 64, if that will do."""
+    return call("u64", x) if have > WORD >= bits else x
 
 
 def _shift(name: str, by: Value, bits: int) -> str:
@@ -83,19 +88,17 @@ def _placed(value: Value) -> list[tuple[Chunk, int]]:
     return list(zip(value, ends, strict=False))
 
 
-def _right(to: Variables, cell: Cell, bits: int) -> str:
+def _right(to: Variables, cell: Cell, bits: int) -> Node:
     """A shift to the right.  What is shifted may be longer than 128 bits if most of it is constant zeros: only where ones
     can be is shifted."""
     a, b = cell.inputs["A"], cell.inputs["B"]
     by = to.number(b, WORD)
     whole = max(width(a), bits)
-    cut = f" & {mask(bits)}" if bits < WORD else ""
     if cell.signed:
-        wide = whole if whole > WORD else WORD
-        text = f"{_shift('sar', b, whole)}({to.number(a, wide, True)}, {by})"
+        shifted = call(_shift("sar", b, whole), to.number(a, max(whole, WORD), True), by)
     else:
-        text = f"{_shift('shr', b, whole)}({to.number(a, whole)}, {by})"
-    return f"{f'u64({text})' if whole > WORD >= bits else text}{cut}"
+        shifted = call(_shift("shr", b, whole), to.number(a, whole), by)
+    return cut(_narrow(shifted, whole, bits), bits)
 
 
 def nonzero(value: Value) -> tuple[int, int]:

@@ -16,11 +16,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from upl_mlir.hw.sim.netlist.lower import Program, Step
+from upl_mlir.hw.sim.netlist.classes import (
+    class_names,
+    copies,
+    file_of,
+    functions,
+    members,
+    port,
+    ports_head,
+    size,
+    take,
+)
+from upl_mlir.hw.sim.netlist.expression import Variable, literal
 from upl_mlir.hw.sim.netlist.partition import Part
+from upl_mlir.hw.sim.netlist.program import Step
 from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
 from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
-from upl_mlir.hw.sim.netlist.variables import Variable, literal, mask
 
 _GROUP = 8
 """Flags that are looked at together before each of them is."""
@@ -30,27 +41,7 @@ def emit(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) 
     """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part."""
     names = class_names(name, parts)
     each = [_Emitter(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
-    return file_of(parts, names, "model.h", each, [f"{kind} {known}{rest}" for (kind, rest), known in tables_of(parts)])
-
-
-def class_names(name: str, parts: Sequence[Part]) -> list[str]:
-    """A class for each part."""
-    return [name, f"{name}_rest"][: len(parts)]
-
-
-def tables_of(parts: Sequence[Part]) -> Iterable[tuple[tuple[str, str], str]]:
-    """Constant tables, which all parts share."""
-    return {item: None for part in parts for item in part.program.tables.items()}
-
-
-def file_of(
-    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]], tables: Sequence[str]
-) -> tuple[str, str]:
-    """Header and source of classes that have been made."""
-    units = {u.kind.header for part in parts for u in part.program.netlist.units}
-    head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units))), *(f"struct {n};" for n in names)]
-    source = [f'#include "{names[0].lower()}.h"', *(f"static const {t};" for t in tables)]
-    return "\n".join([*head, *(c for c, _ in classes)]), "\n".join([*source, *(s for _, s in classes)])
+    return file_of(parts, names, "model.h", each)
 
 
 class _Emitter:
@@ -172,7 +163,7 @@ class _Emitter:
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
             known.update(loads)
             self.fields.update(dict.fromkeys(v for v in loads if v not in self.imports))
-            lines += [*(f"const u64 {v.name} = {self._place(v)};" for v in loads), s.text, *stores[s]]
+            lines += [*(f"const u64 {v.name} = {self._place(v)};" for v in loads), s.scalar(), *stores[s]]
         return "\n".join([
             f"static __attribute__((noinline)) void r{r.number}({self.name}& m) {{",
             f"    u64 {', '.join(v.name for v in inside)};", *(f"    {line}" for line in [*lines, *last]), "}",
@@ -253,7 +244,7 @@ class _Emitter:
     def _commits(self) -> list[str]:
         """Memories take what is written, each cycle in which their write is on."""
         commits = enumerate(self.program.commits)
-        return _tests("rows", {n: f"{' '.join(c.statements)} {self._due(self.rows[c.memory])}" for n, c in commits})
+        return _tests("rows", {n: f"{c.scalar()} {self._due(self.rows[c.memory])}" for n, c in commits})
 
     def _ports(self, probes: bool) -> list[str]:
         each: dict[int, str] = {}
@@ -262,41 +253,6 @@ class _Emitter:
                 puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
                 each[n] = f"{_clear('shown', n)} {name} = {{}}; {' '.join(puts)}"
         return _tests("shown", each)
-
-
-def functions(names: Sequence[str], name: str) -> list[str]:
-    """The functions of a class."""
-    heads = ["void settle()", "void probe()", ports_head(names, name).replace(f"{name}::", "")]
-    if len(names) == 1:
-        return [f"    {head};" for head in [*heads, "void edge()"]]
-    heads += ["void tell()", "void finish()", *(f"void take(const {x}& from)" for x in names if x != name)]
-    return [*(f"    {head};" for head in heads), "    void edge() { tell(), finish(); }"]
-
-
-def ports_head(names: Sequence[str], name: str) -> str:
-    """The head of `ports`: the second part gets its inputs from the first."""
-    return f"void {name}::ports({'' if name == names[0] else f'const {names[0]}& from'})"
-
-
-def copies(names: Sequence[str], name: str, program: Program) -> list[str]:
-    """Gets the inputs of the second part."""
-    return [f"std::memcpy(&{i}, &from.{i}, sizeof {i});" for i in program.netlist.inputs if name != names[0]]
-
-
-def members(program: Program) -> tuple[list[str], list[str]]:
-    """Memories and units as members of a class, and statements for rows that do not begin with 0."""
-    lines: list[str] = []
-    starts: list[str] = []
-    for m in program.netlist.memories:
-        for v in program.variables[m.word]:
-            lines.append(f"    uint{size(v.width)}_t m{v.number}[{m.size}] = {{}};")
-            for n in range(m.size) if m.initial else ():
-                x = m.initial >> n * m.width + v.low & (1 << v.width) - 1
-                if x:
-                    starts.append(f"m{v.number}[{n}] = {literal(x)};")
-    for u in program.netlist.units:
-        lines.append(f"    {u.kind.name}<{', '.join(map(str, u.parameters))}> u{u.number};")
-    return lines, starts
 
 
 def _tests(flags: str, each: dict[int, str]) -> list[str]:
@@ -333,20 +289,3 @@ def _words(flags: int) -> int:
 
 def _width(variables: Sequence[Variable]) -> int:
     return sum(v.width for v in variables)
-
-
-def size(bits: int) -> int:
-    """Bits of the smallest type that holds so many."""
-    return next(n for n in (8, 16, 32, 64) if bits <= n)
-
-
-def port(bits: int) -> str:
-    """The type of a port."""
-    return "u64" if bits <= WORD else f"Wide<{-(-bits // WORD)}>"
-
-
-def take(name: str, wide: int, v: Variable) -> str:
-    """The bits of a variable, from a port of `wide` bits."""
-    if wide > WORD:
-        return f"get({name}, {v.low}, {v.width})"
-    return f"({name} >> {v.low} & {mask(v.width)})" if v.width < WORD else name

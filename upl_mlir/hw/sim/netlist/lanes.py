@@ -7,26 +7,15 @@ arrays with an element for each lane.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from upl_mlir.hw.sim.netlist.emit import (
-    class_names,
-    copies,
-    file_of,
-    functions,
-    members,
-    port,
-    ports_head,
-    tables_of,
-    take,
-)
-from upl_mlir.hw.sim.netlist.lower import Commit, Step
+from upl_mlir.hw.sim.netlist.classes import class_names, copies, file_of, functions, members, port, ports_head, take
+from upl_mlir.hw.sim.netlist.expression import Variable
 from upl_mlir.hw.sim.netlist.partition import Part
+from upl_mlir.hw.sim.netlist.program import Commit, Step
 from upl_mlir.hw.sim.netlist.read import WORD, Memory
 from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
-from upl_mlir.hw.sim.netlist.variables import Variable
-from upl_mlir.hw.sim.netlist.vector_text import Unknown, statement
+from upl_mlir.hw.sim.netlist.vector import Unknown, statement
 
 LIMIT = 300
 """Cost of the steps of a function: much longer ones keep too many vectors in memory."""
@@ -34,20 +23,15 @@ LIMIT = 300
 
 def emit_lanes(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
     """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part.
-    Both are compiled with the number of lanes (2, 4, 8) as macro LANES."""
+    Both are compiled with the number of lanes (2, 4, 8) as macro LANES. Tables and memories have a row more, as a look at
+    the last number takes what comes after it, too."""
     names = class_names(name, parts)
     each = [_Lanes(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
-    # A row more: a look at the last number of a table takes what comes after it, too.
-    return file_of(parts, names, "lanes.h", each, [f"{kind} {t}{_longer(rest)}" for (kind, rest), t in tables_of(parts)])
+    return file_of(parts, names, "lanes.h", each, more=1)
 
 
 def _all_lanes(statements: str) -> str:
     return f"for (int k = 0; k < LANES; k++) {{ {statements} }}"
-
-
-def _of_lane(text: str) -> str:
-    """Memories and units of lane `k`."""
-    return re.sub(r"\bm\.([mu]\d+)", r"m.core[k].\1", text)
 
 
 class _Lanes:
@@ -56,7 +40,6 @@ class _Lanes:
         program = part.program
         self.imports, self.exports = set(part.imports), set(part.exports)
         self.readers = Readers(program, regions)
-        self.widths = {v.name: v.width for r in regions for s in r.steps for v in (*s.outs, *s.ins)}
         self.ports = {v: port for port, variables in program.outputs.items() for v in variables}
         self.wide = {port for port, variables in program.outputs.items() if sum(v.width for v in variables) > WORD}
         self.fields: dict[Variable, None] = {}
@@ -77,7 +60,7 @@ class _Lanes:
             edge = {"tell": ["o = &out[turn = (turn + 1) % 3];", *new, *self._evaluate(Stage.TOLD)], "finish": finish}
         else:
             edge = {"edge": [*new, *finish]}
-        rows, starts = members(p)
+        rows, starts = members(p, more=1)
         kept = sorted(self.fields, key=lambda v: v.width == 1)
         begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
         ports = {name: w.width for name, w in p.netlist.inputs.items()}
@@ -86,7 +69,7 @@ class _Lanes:
         header = [
             f"struct {self.name}_out {{ {' '.join(self._member(v) for v in self.part.exports)} }};" if others else "",
             f"struct {self.name} {{",
-            "    struct Rows {", *(f"    {_longer(row)}" for row in rows), "        uint64_t end;", "    };",
+            "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
             *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
             *(f"    alignas(64) {self.name}_out out[3], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
@@ -162,13 +145,13 @@ class _Lanes:
     def _step(self, s: Step) -> str:
         """A step for all lanes at once, or one after the other if it has no other form."""
         try:
-            return statement(s.text, self.widths)
+            return statement(s)
         except Unknown:
             ins, outs = list(dict.fromkeys(s.ins)), s.outs
             before = [f"u64 in{v.number}[LANES]; spill(in{v.number}, {v.name});" for v in ins]
             before += [f"u64 out{v.number}[LANES];" for v in outs]
             inner = [f"const u64 {v.name} = in{v.number}[k];" for v in ins] + [f"u64 {v.name};" for v in outs]
-            inner += [_of_lane(s.text), *(f"out{v.number}[k] = {v.name};" for v in outs)]
+            inner += [s.scalar("m.core[k]"), *(f"out{v.number}[k] = {v.name};" for v in outs)]
             after = [f"fill({v.name}, out{v.number});" for v in outs]
             return f"{{ {' '.join(before)} {_all_lanes(' '.join(inner))} {' '.join(after)} }}"
 
@@ -190,19 +173,12 @@ class _Lanes:
         return _all_lanes(f"{port}[k] = {{}}; {' '.join(puts)}")
 
     def _commit(self, c: Commit) -> str:
-        text = " ".join(c.statements)
-        names = dict.fromkeys(re.findall(r"\bv\d+\b", text))
-        loads = {name: f"const u64 {name} = lane(m.{name}, k);" for name in names}
+        loads = {v: f"const u64 {v.name} = lane(m.{v.name}, k);" for v in c.variables()}
+        does = c.scalar("m.core[k]")
         if isinstance(c.memory, Memory):  # lanes that do not write do so to the row after the last one: no branches
-            (place,) = set(re.findall(r"\[(v\d+)\]", text))
-            loads[place] = f"const u64 {place} = at[k];"
-            where = f"u64 at[LANES]; spill(at, pick(on, as_vector(m.{place}), all({c.memory.size})));"
-            writes = _all_lanes(" ".join([*loads.values(), _of_lane(text)]))
-            return f"if (const Mask on = m.{c.on.name}) {{ {where} {writes} }}"
-        each = f"if (on >> k & 1) {{ {' '.join(loads.values())} {_of_lane(text)} }}"
+            assert c.place is not None
+            loads[c.place] = f"const u64 {c.place.name} = at[k];"
+            where = f"u64 at[LANES]; spill(at, pick(on, as_vector(m.{c.place.name}), all({c.memory.size})));"
+            return f"if (const Mask on = m.{c.on.name}) {{ {where} {_all_lanes(' '.join([*loads.values(), does]))} }}"
+        each = f"if (on >> k & 1) {{ {' '.join(loads.values())} {does} }}"
         return f"if (const Mask on = m.{c.on.name}) {_all_lanes(each)}"
-
-
-def _longer(rows: str) -> str:
-    """A table or a memory with a row more."""
-    return re.sub(r"\[(\d+)\]", lambda found: f"[{int(found[1]) + 1}]", rows, count=1)

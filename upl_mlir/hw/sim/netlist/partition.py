@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.hw.sim.netlist.activity import Activity
-from upl_mlir.hw.sim.netlist.lower import Program, Step
+from upl_mlir.hw.sim.netlist.expression import Variable
+from upl_mlir.hw.sim.netlist.program import Program, Step
 from upl_mlir.hw.sim.netlist.read import Memory, Unit
-from upl_mlir.hw.sim.netlist.variables import Variable
 
 _BEGINNINGS = 4
 """Trials, each from another register."""

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.hw.sim.netlist.activity import Activity
-from upl_mlir.hw.sim.netlist.lower import Program, Step
-from upl_mlir.hw.sim.netlist.variables import Variable
+from upl_mlir.hw.sim.netlist.expression import Variable
+from upl_mlir.hw.sim.netlist.program import Program, Step
 
 LIMIT = 130
 """Cost of the steps of a region: smaller ones are looked at too often, larger ones have too much in them that is not due."""

@@ -1,40 +1,16 @@
-"""Words become variables of at most 64 bits, values become C++ expressions. Bits that nobody uses are left out."""
+"""Words become variables of at most 64 bits, values become expressions. Bits that nobody uses are left out."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
+from upl_mlir.hw.sim.netlist.expression import Node, Variable, call, joined, number, ones, variable
 from upl_mlir.hw.sim.netlist.read import WORD, Cell, Netlist, Value, Word, part, width
 from upl_mlir.hw.sim.netlist.rewrite import in_order
 from upl_mlir.hw.sim.netlist.split import BITWISE, spans
 
 LOW_FIRST = (*BITWISE, "add", "sub", "mul", "neg", "shl")
 """Cells whose lower bits of the result depend on lower bits of the operands only."""
-
-
-@dataclass(eq=False)
-class Variable:
-    """Bits `low` to `low + width - 1` of a word."""
-
-    word: Word
-    low: int
-    width: int
-    number: int
-
-    @property
-    def name(self) -> str:
-        return f"v{self.number}"
-
-
-def mask(bits: int) -> str:
-    """The literal with that many ones."""
-    return f"0x{(1 << bits) - 1:x}ull"
-
-
-def literal(number: int) -> str:
-    """A literal of 64 bits."""
-    return f"0x{number:x}ull" if number > 9 else f"{number}ull"
 
 
 class Variables:
@@ -90,14 +66,14 @@ class Variables:
                 low, at, n = low + bits, at + bits, n + 1
         return out
 
-    def bits(self, value: Value, low: int, bits: int) -> str:
+    def bits(self, value: Value, low: int, bits: int) -> Node:
         """An expression of 64 bits for at most 64 bits of a value."""
-        number = 0
+        constant = 0
         copies: dict[tuple[Variable, int], list[int]] = {}
         pieces: list[tuple[Variable, int, int, int]] = []
         for v, first, wide, at in self.over(part(value, low, bits)):
             if v is None:
-                number |= first << at
+                constant |= first << at
             elif wide == 1:
                 copies.setdefault((v, first), []).append(at)
             else:
@@ -105,34 +81,31 @@ class Variables:
         terms = [_moved(*piece) for piece in pieces]
         for (v, first), places in copies.items():
             if len(places) > 2:
-                terms.append(f"(-{_moved(v, first, 1, 0)} & {literal(sum(1 << at for at in places))})")
+                terms.append(-_moved(v, first, 1, 0) & sum(1 << at for at in places))
             else:
                 terms += [_moved(v, first, 1, at) for at in places]
-        if number or not terms:
-            terms.append(literal(number))
-        return terms[0] if len(terms) == 1 else f"({' | '.join(terms)})"
+        if constant or not terms:
+            terms.append(number(constant))
+        return joined(terms)
 
-    def number(self, value: Value, bits: int, signed: bool = False) -> str:
+    def number(self, value: Value, bits: int, signed: bool = False) -> Node:
         """A value, extended to `bits` bits, as an expression: of 64 bits, or of 128 if `bits` is more."""
         wide = width(value)
         if wide > bits:
             value, wide = part(value, 0, bits), bits
         if bits <= WORD:
-            text = self.bits(value, 0, wide)
-            return f"sext({text}, {wide})" if signed and wide < WORD else text
+            some = self.bits(value, 0, wide)
+            return call("sext", some, wide) if signed and wide < WORD else some
         if bits > 2 * WORD:
             raise ValueError(f"arithmetic with {bits} bits")
-        text = self.bits(value, 0, min(wide, WORD))
-        if wide > WORD:
-            text = f"((u128){self.bits(value, WORD, wide - WORD)} << 64 | {text})"
-        else:
-            text = f"(u128){text}"
-        return f"sext128({text}, {wide})" if signed and wide < 2 * WORD else text
+        low = self.bits(value, 0, min(wide, WORD))
+        some = call("u128", self.bits(value, WORD, wide - WORD)) << WORD | low if wide > WORD else call("u128", low)
+        return call("sext128", some, wide) if signed and wide < 2 * WORD else some
 
-    def truth(self, value: Value) -> str:
-        """Whether any bit is set."""
+    def truth(self, value: Value) -> Node:
+        """Not 0 if any bit is set."""
         terms = [self.bits(value, n, min(WORD, width(value) - n)) for n in range(0, width(value), WORD)]
-        return " | ".join(t for t in terms if t != "0ull") or "0ull"
+        return joined([t for t in terms if t.number != 0] or [number(0)])
 
     def spans(self, value: Value) -> list[tuple[int, int]]:
         """Spans of at most 64 bits in which a value is best looked at."""
@@ -150,14 +123,12 @@ class Variables:
         return list(found)
 
 
-def _moved(v: Variable, first: int, wide: int, at: int) -> str:
+def _moved(v: Variable, first: int, wide: int, at: int) -> Node:
     """`wide` bits of a variable from bit `first` on, as bits from `at` on, all others 0."""
     if first + wide == v.width:
-        text = f"({v.name} >> {first})" if first else v.name
-        return f"({text} << {at})" if at else text
+        return variable(v) >> first << at
     up = at - first
-    text = f"({v.name} << {up})" if up > 0 else f"({v.name} >> {-up})" if up else v.name
-    return f"({text} & {literal((1 << wide) - 1 << at)})"
+    return (variable(v) << up if up > 0 else variable(v) >> -up) & (ones(wide) << at)
 
 
 def used_bits(netlist: Netlist) -> dict[Word, int]:

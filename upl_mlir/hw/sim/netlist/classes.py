@@ -1,0 +1,85 @@
+"""What the C++ classes of models have in common, with a lane or with several: ports, functions, memories, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from upl_mlir.hw.sim.netlist.expression import Variable, literal, ones
+from upl_mlir.hw.sim.netlist.linear import BYTE
+from upl_mlir.hw.sim.netlist.partition import Part
+from upl_mlir.hw.sim.netlist.program import Program, Table
+from upl_mlir.hw.sim.netlist.read import WORD
+
+
+def class_names(name: str, parts: Sequence[Part]) -> list[str]:
+    """A class for each part."""
+    return [name, f"{name}_rest"][: len(parts)]
+
+
+def file_of(
+    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]], more: int = 0
+) -> tuple[str, str]:
+    """Header and source of classes that have been made, with the tables that they share, which have `more` rows."""
+    units = {u.kind.header for part in parts for u in part.program.netlist.units}
+    head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units))), *(f"struct {n};" for n in names)]
+    known = {name: table for part in parts for table, name in part.program.tables.items()}
+    tables = (_table(name, table, more) for name, table in known.items())
+    source = [f'#include "{names[0].lower()}.h"', *tables]
+    return "\n".join([*head, *(c for c, _ in classes)]), "\n".join([*source, *(s for _, s in classes)])
+
+
+def _table(name: str, table: Table, more: int) -> str:
+    rows = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in table.rows)
+    return f"static const uint{table.bits}_t {name}[{len(table.rows) + more}][{1 << BYTE}] = {{{rows}}};"
+
+
+def functions(names: Sequence[str], name: str) -> list[str]:
+    """The functions of a class."""
+    heads = ["void settle()", "void probe()", ports_head(names, name).replace(f"{name}::", "")]
+    if len(names) == 1:
+        return [f"    {head};" for head in [*heads, "void edge()"]]
+    heads += ["void tell()", "void finish()", *(f"void take(const {x}& from)" for x in names if x != name)]
+    return [*(f"    {head};" for head in heads), "    void edge() { tell(), finish(); }"]
+
+
+def ports_head(names: Sequence[str], name: str) -> str:
+    """The head of `ports`: the second part gets its inputs from the first."""
+    return f"void {name}::ports({'' if name == names[0] else f'const {names[0]}& from'})"
+
+
+def copies(names: Sequence[str], name: str, program: Program) -> list[str]:
+    """Gets the inputs of the second part."""
+    return [f"std::memcpy(&{i}, &from.{i}, sizeof {i});" for i in program.netlist.inputs if name != names[0]]
+
+
+def members(program: Program, more: int = 0) -> tuple[list[str], list[str]]:
+    """Memories, with `more` rows, and units as members of a class, and statements for rows that do not begin with 0."""
+    lines: list[str] = []
+    starts: list[str] = []
+    for m in program.netlist.memories:
+        for v in program.variables[m.word]:
+            lines.append(f"    uint{size(v.width)}_t m{v.number}[{m.size + more}] = {{}};")
+            for n in range(m.size) if m.initial else ():
+                x = m.initial >> n * m.width + v.low & ones(v.width)
+                if x:
+                    starts.append(f"m{v.number}[{n}] = {literal(x)};")
+    for u in program.netlist.units:
+        lines.append(f"    {u.kind.name}<{', '.join(map(str, u.parameters))}> u{u.number};")
+    return lines, starts
+
+
+def size(bits: int) -> int:
+    """Bits of the smallest type that holds so many."""
+    return next(n for n in (8, 16, 32, 64) if bits <= n)
+
+
+def port(bits: int) -> str:
+    """The type of a port."""
+    return "u64" if bits <= WORD else f"Wide<{-(-bits // WORD)}>"
+
+
+def take(name: str, wide: int, v: Variable) -> str:
+    """The bits of a variable, from a port of `wide` bits."""
+    if wide > WORD:
+        return f"get({name}, {v.low}, {v.width})"
+    return f"({name} >> {v.low} & {literal(ones(v.width))})" if v.width < WORD else name
