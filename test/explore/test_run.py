@@ -194,6 +194,17 @@ def test_every_cycle_has_one_cause(batch: int) -> None:
     assert match["execute"] > 0
 
 
+def test_what_is_prepared_is_for_the_machine_that_was_asked_for() -> None:
+    """Though the program is lowered once: `direct` needs to know domains and streams, `hashed` does not."""
+    direct = Machine(matching=Matching(organisation=Organisation.DIRECT))
+    first, second = (prepare(JOB, {"D": 2}, machine) for machine in (HASHED, direct))
+    assert second.program is first.program
+    assert [p.engine.machine for p in (first, second)] == [HASHED, direct]
+    assert not first.engine.image.domains
+    assert second.engine.image.domains
+    assert second.engine.image.streams
+
+
 def test_every_cycle_of_two_cores_has_one_cause() -> None:
     """On Amaranth's simulator: no second machine is compiled."""
     machine = Machine(cores=2, matching=Matching(organisation=Organisation.HASHED))

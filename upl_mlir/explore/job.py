@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -67,7 +67,7 @@ def run_task(job: Job, task: Task) -> Outcome:
     """Run one point; errors that are the program's or the machine's are an outcome."""
     try:
         prepared = prepare(job, task.define, task.machine)
-        result = prepared.engine.on(task.machine).run_tokens(prepared.tokens, audit=task.audit)
+        result = prepared.engine.run_tokens(prepared.tokens, audit=task.audit)
         stats = result.stats.to_dict()
         stats["difference"] = difference(result.outputs, prepared.expected)
     except UplError as e:
@@ -112,7 +112,7 @@ _prepared: OrderedDict[str, Prepared] = OrderedDict()
 
 
 def prepare(job: Job, define: Mapping[str, Any], machine: Machine) -> Prepared:
-    """Load, bind, lower and interpret, unless this process has done so.  Raises UplError."""
+    """Load, bind, lower for this machine and interpret, unless this process has done so.  Raises UplError."""
     name = json.dumps([job.key, define, msgspec.to_builtins(machine.token)], sort_keys=True)
     found = _prepared.get(name)
     if found is None:
@@ -121,7 +121,7 @@ def prepare(job: Job, define: Mapping[str, Any], machine: Machine) -> Prepared:
         if len(_prepared) > _KEPT:
             _prepared.popitem(last=False)
     _prepared.move_to_end(name)
-    return found
+    return replace(found, engine=found.engine.on(machine))
 
 
 def _prepare(job: Job, define: Mapping[str, Any], machine: Machine) -> Prepared:
