@@ -156,7 +156,8 @@ def scalar(node: Node, owner: str = "m", nested: bool = False) -> str:
             told = ", ".join(scalar(p, owner) for p in parts)
             return f"{f'{owner}.' if kind == 'unit' else ''}{node.name}({told})"
         case _:
-            each = [scalar(p, owner, True) for p in parts]
+            flat = {"|": 0, "^": 0, "&": 0, "?": 2}.get(kind)  # chains need no parentheses, of which compilers bear some hundred
+            each = [scalar(p, owner, n != flat or p.kind != kind) for n, p in enumerate(parts)]
             if len(each) == 1:
                 return f"{_UNARY[kind]}{each[0]}"
             text = f"{each[0]} ? {each[1]} : {each[2]}" if kind == "?" else f"{each[0]} {kind} {each[1]}"
