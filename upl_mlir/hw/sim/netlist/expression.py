@@ -156,7 +156,7 @@ def scalar(node: Node, owner: str = "m", nested: bool = False) -> str:
             told = ", ".join(scalar(p, owner) for p in parts)
             return f"{f'{owner}.' if kind == 'unit' else ''}{node.name}({told})"
         case _:
-            flat = {"|": 0, "^": 0, "&": 0, "?": 2}.get(kind)  # chains need no parentheses, of which compilers bear some hundred
+            flat = {"|": 0, "^": 0, "&": 0, "?": 2}.get(kind)  # long chains without parentheses: compilers bear some hundred
             each = [scalar(p, owner, n != flat or p.kind != kind) for n, p in enumerate(parts)]
             if len(each) == 1:
                 return f"{_UNARY[kind]}{each[0]}"
