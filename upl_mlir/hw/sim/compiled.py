@@ -22,7 +22,6 @@ from upl_mlir.hw.system.layouts import System
 
 __all__ = ["CompiledSimulation", "available"]
 
-_SLOTS = 1 << 14
 _LINKS = 64
 _ROOM = 1 << 16
 """Tokens for the host, and cycles of a core that were watched, that are fetched at a time."""
@@ -59,9 +58,9 @@ def _report_dtype(s: System) -> np.dtype[Any]:
 
 def _core_dtype(s: System) -> np.dtype[Any]:
     words = ("used_peak", "used_sum", "queued_peak", "failing_tag")
-    small = ("failure", "failing_node", "failing_input", "spilled", "lost", "left")
+    small = ("failure", "failing_node", "failing_input", "spilled", "patterns", "left")
     nodes = 1 << s.core.node_bits
-    arrays = (("fired", nodes), ("taken", nodes), ("pattern", _SLOTS), ("times", _SLOTS))
+    arrays = (("fired", nodes), ("taken", nodes))
     return np.dtype(
         [
             *((name, np.uint64) for name in words),
@@ -108,8 +107,8 @@ class CompiledSimulation:
         parts: list[Tokens] = []
         watched: list[NDArray[Any]] = []
         while True:
-            out = np.zeros(_ROOM, TOKEN)
-            seen = np.zeros(_ROOM if watch else 0, dtype)
+            out = np.empty(_ROOM, TOKEN)
+            seen = np.empty(_ROOM if watch else 0, dtype)
             self.library.upl_run(
                 self.handle, tokens.ctypes.data, len(tokens), out.ctypes.data, len(out), seen.ctypes.data if watch else None,
                 len(seen), max(0, limit - int(report["cycles"][0])), sums.ctypes.data, checks, PATIENCE, MOVES,
@@ -121,11 +120,21 @@ class CompiledSimulation:
                 break
         r = report[0]
         links = self.s.links
+        each = [self._core(n, c) for n, c in enumerate(cores)]
         return Report(
             int(r["cycles"]), int(r["injected"]), np.concatenate(parts), int(r["last_injection"]), Ended(int(r["ended"])),
-            [_core(c) for c in cores], r["ports"].tolist(), int(r["injection_bound"]), r["moved"].tolist()[:links],
+            each, r["ports"].tolist(), int(r["injection_bound"]), r["moved"].tolist()[:links],
             r["waits"].tolist()[:links], int(r["under_way_peak"]), int(r["under_way_sum"]),
             sums[: min(checks, int(r["cycles"]) + 1)].tolist(), np.concatenate(watched) if watch else None,
+        )  # fmt: skip
+
+    def _core(self, number: int, c: Any) -> CoreReport:
+        patterns, times = np.empty((2, int(c["patterns"])), np.uint64)
+        self.library.upl_patterns(self.handle, number, patterns.ctypes.data, times.ctypes.data)
+        return CoreReport(
+            dict(zip(patterns.tolist(), times.tolist(), strict=True)), c["fired"].tolist(), c["taken"].tolist(),
+            int(c["used_peak"]), int(c["used_sum"]), int(c["queued_peak"]), int(c["spilled"]), Failure(int(c["failure"])),
+            int(c["failing_node"]), int(c["failing_input"]), int(c["failing_tag"]), int(c["left"]),
         )  # fmt: skip
 
     def look(self, core: int, set_: int, way: int, spilled: int = 0) -> Record:
@@ -149,17 +158,6 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _core(c: Any) -> CoreReport:
-    assert not c["lost"], "more patterns of events than the harness can count"
-    used = np.flatnonzero(c["times"])
-    patterns = dict(zip(c["pattern"][used].tolist(), c["times"][used].tolist(), strict=True))
-    return CoreReport(
-        patterns, c["fired"].tolist(), c["taken"].tolist(), int(c["used_peak"]), int(c["used_sum"]), int(c["queued_peak"]),
-        int(c["spilled"]), Failure(int(c["failure"])), int(c["failing_node"]), int(c["failing_input"]),
-        int(c["failing_tag"]), int(c["left"]),
-    )  # fmt: skip
-
-
 @cache
 def _library(s: System, lanes: int, parts: int) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
@@ -170,6 +168,7 @@ def _library(s: System, lanes: int, parts: int) -> ctypes.CDLL:
     library.upl_config.argtypes = [pointer, small, small, word]
     library.upl_run.argtypes = [pointer, pointer, word, pointer, word, pointer, word, word, pointer, word, word, word,
                                 small, small, pointer, pointer]  # fmt: skip
+    library.upl_patterns.argtypes = [pointer, small, pointer, pointer]
     library.upl_look.argtypes = [pointer, small, small, small, small, pointer]
     sizes = [library.upl_sizes(n) for n in range(5)]
     dtypes = (TOKEN, _report_dtype(s), _core_dtype(s), None, seen_dtype(watch_words(s)))

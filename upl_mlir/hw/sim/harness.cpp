@@ -1,6 +1,7 @@
 // The host of a compiled machine: joins models of cores and fabric, loads them, feeds tokens, collects outputs, counts.
 // A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
 // `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -8,7 +9,10 @@
 #include <thread>
 #include <vector>
 #ifdef __linux__
+#include <link.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #endif
 #include "core.h"
 #include "fabric.h"
@@ -60,18 +64,60 @@ struct Bits {
 template <typename Port> inline void read(uint32_t* to, const Port& from) { std::memcpy(to, &from, sizeof from); }
 template <typename Port> inline void write(Port& to, const uint32_t* from) { std::memcpy(&to, from, sizeof to); }
 
-constexpr unsigned SLOTS = 1 << 14;  // patterns of events that are told apart
-
 struct CoreReport {
     uint64_t used_peak, used_sum, queued_peak, failing_tag;
-    uint32_t failure, failing_node, failing_input, spilled, lost, left;
-    uint64_t fired[NODES], taken[NODES], pattern[SLOTS], times[SLOTS];
+    uint32_t failure, failing_node, failing_input, spilled, patterns, left;
+    uint64_t fired[NODES], taken[NODES];
 };
 
 struct Report {
     uint64_t cycles, injected, outputs, seen, last_injection, injection_bound, under_way_peak, under_way_sum;
     uint64_t ports[PORTS], moved[64], waits[64];
     uint32_t ended, unused;  // 0 limit of cycles, 1 idle, 2 failure, 3 no room, 4 stuck
+};
+
+// How often each pattern of events was there, in the order in which they came, and a table with open addresses of where they
+// are. The last one is the most likely one to come again.
+class Counter {
+    std::vector<uint32_t> entry = std::vector<uint32_t>(1 << 8);  // from 1 on; 0: none
+    std::vector<uint64_t> pattern, times;
+    size_t last = 0;
+
+    uint32_t& place(uint64_t p) {
+        size_t at = p * 0x9E3779B97F4A7C15ull >> 32;
+        for (;; at++) {
+            uint32_t& e = entry[at & (entry.size() - 1)];
+            if (!e || pattern[e - 1] == p) return e;
+        }
+    }
+    size_t find(uint64_t p) {
+        if (uint32_t& e = place(p)) return e - 1;
+        pattern.push_back(p);
+        times.push_back(0);
+        if (2 * pattern.size() > entry.size()) {
+            entry.assign(2 * entry.size(), 0);
+            for (size_t n = 0; n < pattern.size(); n++) place(pattern[n]) = uint32_t(n + 1);
+        } else {
+            place(p) = uint32_t(pattern.size());
+        }
+        return pattern.size() - 1;
+    }
+
+public:
+    void clear() {
+        entry.assign(entry.size(), 0);
+        pattern.clear();
+        times.clear();
+    }
+    void add(uint64_t p) {
+        if (last >= pattern.size() || pattern[last] != p) last = find(p);
+        times[last]++;
+    }
+    size_t size() const { return pattern.size(); }
+    void tell(uint64_t* patterns, uint64_t* often) const {
+        std::copy(pattern.begin(), pattern.end(), patterns);
+        std::copy(times.begin(), times.end(), often);
+    }
 };
 
 struct Record {
@@ -94,6 +140,7 @@ struct Simulation {
     std::unique_ptr<Fabric> fabric;
     std::vector<std::unique_ptr<Model>> model;
     std::vector<std::unique_ptr<Lane>> core;
+    Counter counter[CORES];
     int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
     Simulation() : fabric(new Fabric) {
@@ -167,6 +214,43 @@ public:
     void leave() {}
 #endif
 };
+
+// A cycle runs through more code than the first cache holds, and how fast it then comes depends on which physical pages the file
+// of the library happens to have: with four cores by a third, for as long as the file stays in memory. So the code moves, once,
+// to a large page, or where there is none to pages of this process. It stays where it is if that cannot be done.
+#ifdef __linux__
+int move_code(dl_phdr_info* library, size_t, void* here) {
+    constexpr uintptr_t LARGE = 1 << 21;
+    const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), some = uintptr_t(here);
+    uintptr_t first = 0, size = 0, next = UINTPTR_MAX;
+    for (int k = 0; k < library->dlpi_phnum; k++) {
+        const auto& p = library->dlpi_phdr[k];
+        const uintptr_t begin = library->dlpi_addr + p.p_vaddr;
+        if (p.p_type != PT_LOAD) continue;
+        if (begin <= some && some < begin + p.p_memsz) {
+            if (p.p_flags & PF_W) return 1;
+            first = begin / page * page;
+            size = (begin + p.p_memsz - first + page - 1) / page * page;
+        } else if (begin > some && begin < next) {
+            next = begin;
+        }
+    }
+    if (!size) return 0;  // another library
+    const uintptr_t used = size, whole = (size + LARGE - 1) / LARGE * LARGE;
+    if (first % LARGE == 0 && next / page * page - first >= whole) size = whole;  // what lies between belongs to nobody
+    void* const got = mmap(nullptr, size + LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == MAP_FAILED) return 1;
+    const uintptr_t from = uintptr_t(got), to = (from + LARGE - 1) / LARGE * LARGE;
+    void *const code = reinterpret_cast<void*>(first), *const copy = reinterpret_cast<void*>(to);
+    madvise(copy, size, MADV_HUGEPAGE);
+    std::memcpy(copy, code, used);
+    const bool can = !mprotect(copy, size, PROT_READ | PROT_EXEC);
+    if (!can || mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, code) == MAP_FAILED) munmap(copy, size);
+    if (to > from) munmap(got, to - from);
+    if (from + LARGE > to) munmap(reinterpret_cast<void*>(to + size), from + LARGE - to);
+    return 1;
+}
+#endif
 
 // Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
 // is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
@@ -286,26 +370,6 @@ public:
     }
 };
 
-// A pattern of events in a table with open addresses; the last one found is the most likely one to come again.
-struct Counter {
-    CoreReport* r;
-    uint64_t key = 0, *place = nullptr;
-    void add(uint64_t pattern) {
-        if (place == nullptr || pattern != key) find(pattern);
-        ++*place;
-    }
-    void find(uint64_t pattern) {
-        unsigned at = unsigned(pattern * 0x9E3779B97F4A7C15ull >> 50) % SLOTS;
-        for (unsigned tries = 0; r->times[at] && r->pattern[at] != pattern; at = (at + 1) % SLOTS)
-            if (++tries == SLOTS) {
-                r->lost = 1;
-                break;
-            }
-        r->pattern[at] = key = pattern;
-        place = &r->times[at];
-    }
-};
-
 extern "C" {
 
 uint32_t upl_sizes(int which) {
@@ -313,9 +377,15 @@ uint32_t upl_sizes(int which) {
     return sizes[which];
 }
 
-void* upl_new() { return new Simulation; }
-
 void upl_free(void* handle) { delete static_cast<Simulation*>(handle); }
+
+void* upl_new() {
+#ifdef __linux__
+    static const int moved = dl_iterate_phdr(move_code, reinterpret_cast<void*>(&upl_free));
+    (void)moved;
+#endif
+    return new Simulation;
+}
 
 void upl_config(void* handle, uint32_t select, uint32_t address, uint64_t data) {
     auto& s = *static_cast<Simulation*>(handle);
@@ -341,10 +411,11 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
     Fabric& f = *s.fabric;
     Report& r = *report;
     Lane* core[CORES];
-    Counter counter[CORES];
-    for (int n = 0; n < CORES; n++) core[n] = s.core[n].get(), counter[n].r = &reports[n];
+    for (int n = 0; n < CORES; n++) core[n] = s.core[n].get();
     const Ports ports(f);
     uint64_t cycle = r.cycles, next = r.injected;
+    for (Counter& c : s.counter)
+        if (cycle == 0) c.clear();
     const uint64_t stop = cycle + limit;
     uint64_t moved = cycle;  // the last cycle with one of the events that `moves` selects
     r.ended = 0;
@@ -403,7 +474,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             CoreReport& q = reports[n];
             const uint64_t events = c.events;
             all |= events;
-            counter[n].add(events);
+            s.counter[n].add(events);
             if (events & TAKEN) q.taken[c.taken_node]++;
             if (events & FIRED) q.fired[c.fired_node]++;
             const uint64_t used = c.used, queued = c.queued;
@@ -441,7 +512,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             if (*ports.result_valid[p]) {
                 Bits bits;
                 read(bits.word, *ports.result_data[p]);
-                Token& o = out[r.outputs++];
+                Token& o = out[r.outputs++] = {};
                 o.node = uint32_t(bits.get(NODE));
                 o.tag = bits.get(TAG);
                 o.value = uint32_t(bits.get(VALUE));
@@ -464,12 +535,18 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         CoreReport& q = reports[n];
         q.spilled = c.spilled;
         q.left = c.used;
+        q.patterns = uint32_t(s.counter[n].size());
         q.failure = c.failure;
         q.failing_node = c.failing_node;
         q.failing_input = c.failing_input;
         q.failing_tag = c.failing_tag;
     }
     if (crew.is_ahead()) edge(false);  // a run has ended in a cycle that some parts have done: the others do it, too
+}
+
+// The patterns of events of a core, in the last run, and how often each was there.
+void upl_patterns(void* handle, uint32_t core, uint64_t* patterns, uint64_t* times) {
+    static_cast<Simulation*>(handle)->counter[core].tell(patterns, times);
 }
 
 void upl_look(void* handle, uint32_t core, uint32_t set, uint32_t way, uint32_t spilled, Record* record) {
