@@ -222,7 +222,7 @@ public:
 int move_code(dl_phdr_info* library, size_t, void* here) {
     constexpr uintptr_t LARGE = 1 << 21;
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), some = uintptr_t(here);
-    uintptr_t first = 0, size = 0, next = UINTPTR_MAX;
+    uintptr_t first = 0, size = 0, next = 0;
     for (int k = 0; k < library->dlpi_phnum; k++) {
         const auto& p = library->dlpi_phdr[k];
         const uintptr_t begin = library->dlpi_addr + p.p_vaddr;
@@ -231,13 +231,13 @@ int move_code(dl_phdr_info* library, size_t, void* here) {
             if (p.p_flags & PF_W) return 1;
             first = begin / page * page;
             size = (begin + p.p_memsz - first + page - 1) / page * page;
-        } else if (begin > some && begin < next) {
+        } else if (begin > some && (!next || begin < next)) {
             next = begin;
         }
     }
     if (!size) return 0;  // another library
     const uintptr_t used = size, whole = (size + LARGE - 1) / LARGE * LARGE;
-    if (first % LARGE == 0 && next / page * page - first >= whole) size = whole;  // what lies between belongs to nobody
+    if (first % LARGE == 0 && next > first && next / page * page - first >= whole) size = whole;  // nothing lies between
     void* const got = mmap(nullptr, size + LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == MAP_FAILED) return 1;
     const uintptr_t from = uintptr_t(got), to = (from + LARGE - 1) / LARGE * LARGE;
