@@ -15,7 +15,7 @@ import circuits
 from circuits import Circuit
 
 from upl_mlir.hw.sim import build
-from upl_mlir.hw.sim.netlist import lower
+from upl_mlir.hw.sim.netlist import expression, lower, vector
 from upl_mlir.hw.sim.netlist import read as reader
 from upl_mlir.hw.sim.netlist.linear import join_parities, tables
 from upl_mlir.hw.sim.netlist.read import Netlist, width
@@ -109,3 +109,7 @@ def test_fields_of_long_words_are_words() -> None:
     net = passed(Circuit([unsigned(150), unsigned(1)], record))
     assert sorted(r.word.width for r in net.registers) == [40, 50, 60]
     assert sorted(width(cell.inputs["A"]) for cell in net.cells if cell.type == "mux") == [40, 50, 60]
+
+
+def test_the_mask_of_a_number_is_its_lowest_bit() -> None:
+    assert [vector.mask(expression.number(n)) for n in range(4)] == ["NONE", "ALL", "NONE", "ALL"]

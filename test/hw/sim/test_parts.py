@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,16 +62,6 @@ def same(a: list[Any], b: list[Any]) -> bool:
     whole = all(replace(x, outputs=0, seen=None) == replace(y, outputs=0, seen=None) for x, y in pairs)
     events = all(x.seen.tobytes() == y.seen.tobytes() and x.outputs.tolist() == y.outputs.tolist() for x, y in pairs)
     return whole and events and a[-1] == b[-1]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="it moves on Linux only")
-def test_code_moves_to_pages_of_the_process() -> None:
-    """That it is still the same code, all other tests of machines show."""
-    simulation = CompiledSimulation(SYSTEM, 1, parts=1)
-    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-    flags = [some[1] for some in maps if some[-1] == simulation.library._name]  # pyright: ignore[reportPrivateUsage]
-    assert flags
-    assert not any("x" in some for some in flags)
 
 
 @pytest.mark.parametrize(("threads", "late"), [(1, 0), (2, 0), (2, 1 << 31)])

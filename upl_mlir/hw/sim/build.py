@@ -40,8 +40,6 @@ from upl_mlir.hw.verilog import core_netlist, fabric_netlist
 
 FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
-LARGE_PAGES = ("-Wl,-z,max-page-size=0x200000,-z,noseparate-code,-z,norelro",) if sys.platform == "linux" else ()
-"""Code and constants of a library begin a large page, so that the harness can put them into one."""
 MOST_LANES = 8
 STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "look_spilled"))
 """Inputs of a core that do not change in a run."""
@@ -130,7 +128,7 @@ def model(
 
 def link(objects: Sequence[Path], library: Path) -> Path:
     """A library of objects."""
-    _call([_cxx(), "-shared", *LARGE_PAGES, "-o", str(library), *map(str, objects), "-lpthread"])
+    _call([_cxx(), "-shared", "-o", str(library), *map(str, objects), "-lpthread"])
     return library
 
 

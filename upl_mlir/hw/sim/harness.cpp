@@ -9,10 +9,7 @@
 #include <thread>
 #include <vector>
 #ifdef __linux__
-#include <link.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #endif
 #include "core.h"
 #include "fabric.h"
@@ -215,43 +212,6 @@ public:
 #endif
 };
 
-// A cycle runs through more code than the first cache holds, and how fast it then comes depends on which physical pages the file
-// of the library happens to have: with four cores by a third, for as long as the file stays in memory. So the code moves, once,
-// to a large page, or where there is none to pages of this process. It stays where it is if that cannot be done.
-#ifdef __linux__
-int move_code(dl_phdr_info* library, size_t, void* here) {
-    constexpr uintptr_t LARGE = 1 << 21;
-    const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), some = uintptr_t(here);
-    uintptr_t first = 0, size = 0, next = 0;
-    for (int k = 0; k < library->dlpi_phnum; k++) {
-        const auto& p = library->dlpi_phdr[k];
-        const uintptr_t begin = library->dlpi_addr + p.p_vaddr;
-        if (p.p_type != PT_LOAD) continue;
-        if (begin <= some && some < begin + p.p_memsz) {
-            if (p.p_flags & PF_W) return 1;
-            first = begin / page * page;
-            size = (begin + p.p_memsz - first + page - 1) / page * page;
-        } else if (begin > some && (!next || begin < next)) {
-            next = begin;
-        }
-    }
-    if (!size) return 0;  // another library
-    const uintptr_t used = size, whole = (size + LARGE - 1) / LARGE * LARGE;
-    if (first % LARGE == 0 && next > first && next / page * page - first >= whole) size = whole;  // nothing lies between
-    void* const got = mmap(nullptr, size + LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (got == MAP_FAILED) return 1;
-    const uintptr_t from = uintptr_t(got), to = (from + LARGE - 1) / LARGE * LARGE;
-    void *const code = reinterpret_cast<void*>(first), *const copy = reinterpret_cast<void*>(to);
-    madvise(copy, size, MADV_HUGEPAGE);
-    std::memcpy(copy, code, used);
-    const bool can = !mprotect(copy, size, PROT_READ | PROT_EXEC);
-    if (!can || mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, code) == MAP_FAILED) munmap(copy, size);
-    if (to > from) munmap(got, to - from);
-    if (from + LARGE > to) munmap(reinterpret_cast<void*>(to + size), from + LARGE - to);
-    return 1;
-}
-#endif
-
 // Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
 // is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
 // has ended if its parts need no inputs, and all that they read of other parts is there. A helper that is late, as the machine
@@ -379,13 +339,7 @@ uint32_t upl_sizes(int which) {
 
 void upl_free(void* handle) { delete static_cast<Simulation*>(handle); }
 
-void* upl_new() {
-#ifdef __linux__
-    static const int moved = dl_iterate_phdr(move_code, reinterpret_cast<void*>(&upl_free));
-    (void)moved;
-#endif
-    return new Simulation;
-}
+void* upl_new() { return new Simulation; }
 
 void upl_config(void* handle, uint32_t select, uint32_t address, uint64_t data) {
     auto& s = *static_cast<Simulation*>(handle);

@@ -50,9 +50,9 @@ def _fits(node: Node) -> bool:
 def mask(node: Node) -> str:
     """The lowest bit."""
     kind, parts = node.kind, node.parts
+    if node.number is not None:
+        return "ALL" if node.number & 1 else "NONE"
     match kind:
-        case "number":
-            return "ALL" if node.number == 1 else "NONE"
         case "variable" if _one_bit(node):
             return scalar(node)
         case "^" if parts[1].number == 1:
