@@ -44,10 +44,16 @@ class Runs:
         """Those before and after which no processor was slower than it can be."""
         return [r for r in self.all if max(r.before, r.after) <= SLACK * self.shortest]
 
+    @property
+    def kept(self) -> str:
+        """Which runs `median` is of."""
+        good, count = len(self.undisturbed), len(self.all)
+        return f"{good} undisturbed runs of {count}" if good else f"{count} runs, all of them disturbed"
 
-def median(runs: Sequence[Run]) -> float:
-    """The median of the figures; NaN if there are none."""
-    return statistics.median(r.figure for r in runs) if runs else float("nan")
+    @property
+    def median(self) -> float:
+        """Of the undisturbed runs, or of all if there are none."""
+        return statistics.median(r.figure for r in self.undisturbed or self.all)
 
 
 def measured(*actions: Callable[[], float], runs: int, seconds: float) -> list[Runs]:

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 
 import upl_mlir as upl
 from bench import compile_time, cost, picture, report, simulation, token_engine
+from bench.processors import SLACK
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api import Compiled
 
@@ -116,7 +117,11 @@ def pictures() -> None:
 
 def machines() -> None:
     """Simulation of machines."""
-    note = "Speeds are medians of nine runs; the sweep was run once, after one of one machine."
+    note = (
+        "Speeds are medians; the sweep was run once, after one of one machine. A run is undisturbed if just before and just "
+        f"after it additions on all processors at once take at most {SLACK} times the shortest time seen "
+        "(`bench/processors.py`): a processor may be one thread of a core whose other thread is somebody else's."
+    )
     record("simulation", simulation.rows(), note)
 
 

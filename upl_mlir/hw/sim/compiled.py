@@ -103,12 +103,11 @@ class CompiledSimulation:
         report = np.zeros(1, _report_dtype(self.s))
         cores = np.zeros(self.s.cores, _core_dtype(self.s))
         sums = np.zeros(max(1, checks), np.uint32)
-        dtype = seen_dtype(watch_words(self.s))
         parts: list[Tokens] = []
         watched: list[NDArray[Any]] = []
         while True:
             out = np.empty(_ROOM, TOKEN)
-            seen = np.empty(_ROOM if watch else 0, dtype)
+            seen = np.empty(_ROOM, seen_dtype(watch_words(self.s))) if watch else np.empty(0)
             self.library.upl_run(
                 self.handle, tokens.ctypes.data, len(tokens), out.ctypes.data, len(out), seen.ctypes.data if watch else None,
                 len(seen), max(0, limit - int(report["cycles"][0])), sums.ctypes.data, checks, PATIENCE, MOVES,
