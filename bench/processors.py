@@ -9,7 +9,6 @@ long additions take that could be done at once, on all processors at the same ti
 from __future__ import annotations
 
 import ctypes
-import itertools
 import statistics
 import tempfile
 import time
@@ -62,20 +61,20 @@ def measured(*actions: Callable[[], float], runs: int, seconds: float) -> list[R
     look = _yardstick()
     for action in actions:
         action()
-    found: list[list[Run]] = [[] for _ in actions]
     shortest = min(look() for _ in range(20))
-    begin = time.monotonic()
-    for n in itertools.count():
-        each = [Runs(some, shortest) for some in found]
-        enough = min(len(some.undisturbed) for some in each) >= runs
-        if n >= runs and (enough or time.monotonic() > begin + seconds):
-            return each
+    found: list[list[Run]] = [[] for _ in actions]
+
+    def enough() -> bool:
+        return all(len(Runs(some, shortest).undisturbed) >= runs for some in found)
+
+    end = time.monotonic() + seconds
+    while len(found[0]) < runs or not (enough() or time.monotonic() > end):
         for some, action in zip(found, actions, strict=True):
             before = look()
             figure = action()
             some.append(Run(figure, before, look()))
             shortest = min(shortest, before, some[-1].after)
-    raise AssertionError
+    return [Runs(some, shortest) for some in found]
 
 
 def _yardstick() -> Callable[[], float]:
