@@ -82,6 +82,7 @@ def test_the_default_machine(tmp_path: Path) -> None:
         (HEAD + "[sweep]\ncores = 4\n", "UPL1742", 4, ["expected a list", '"cores" = [4]']),
         (HEAD + "[sweep]\ncores = []\n", "UPL1742", 4, ["expected a list"]),
         (HEAD + "[sweep]\ncores = [1, 2, 1]\n", "UPL1742", 4, ["has 1 twice"]),
+        (HEAD + "[sweep]\ncores = [1, 64]\n", "UPL1723", 4, ["cores = 64 is not built yet", "use at most 16"]),
         (HEAD + '[sweep]\n"matching.ways" = [1, "two"]\n', "UPL1722", 4, ["Expected `int`, got `str`"]),
         (HEAD + '[sweep]\n"matching.organisation" = ["cam", "hash"]\n', "UPL1722", 4, ["Invalid enum value 'hash'"]),
         (HEAD + '[sweep]\n"execution.add_cycles" = [4, 0]\n', "UPL1722", 4, ["execution.add_cycles = 0", "1..1000"]),

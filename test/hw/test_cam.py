@@ -24,7 +24,7 @@ from upl_mlir.hw.image import (
     layout_fields,
     pack,
 )
-from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation, Token
+from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation, Token, parse_machine
 from upl_mlir.hw.matching_unit import in_core
 from upl_mlir.hw.matching_unit.interface import Fault
 from upl_mlir.hw.matching_unit.unit import MatchingUnit
@@ -226,9 +226,9 @@ def test_too_large_a_multiplicity_is_stranded() -> None:
 
 def test_a_full_store_names_the_limit() -> None:
     a, x = problem()
-    tiny = Machine(matching=Matching(organisation=Organisation.CAM, capacity=4))
+    tiny = parse_machine('[matching]\norganisation = "cam"\ncapacity = 4', "m.toml")
     text = failure(matrix_vector(), matrix_vector_tokens(a, x), tiny)
-    assert "error[UPL1702]: the matching store is full: all 4 entries are in use when " in text
+    assert "m.toml:3:1: error[UPL1702]: the matching store is full: all 4 entries are in use when " in text
     assert "matching.capacity" in text
 
 

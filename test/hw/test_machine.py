@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.machine import Machine, Organisation, Topology, load_machine, parse_machine, require_built
+from upl_mlir.hw.machine import Machine, Organisation, Token, Topology, load_machine, parse_machine, require_built
 
 WHOLE = """
 name = "small"
@@ -90,6 +93,9 @@ def test_every_key_of_the_format(tmp_path: Path) -> None:
         ("matching.ways = 0", "m.toml:1:1: error[UPL1722]"),
         ('[matching]\norganisation = "hashed"\ncapacity = 96', "m.toml:3:1: error[UPL1722]: machine description: matching"),
         ('[matching]\norganisation = "hashed"\ncapacity = 96', "help: for instance 64"),
+        ("[matching\n", "m.toml:1:10: error[UPL1720]"),
+        ('[matching]\norganisation = "hash"', "help: did you mean `hashed`?"),
+        ('[network]\ntopology = "torus"', "help: one of crossbar, ring, mesh"),
     ],
 )
 def test_mistakes(text: str, expected: str) -> None:
@@ -102,16 +108,42 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key"),
+    ("text", "line", "key"),
     [
-        ('cores = 3\n[matching]\norganisation = "direct"', 'cores = 3 of organisation "direct"'),
-        ("cores = 4096", "cores = 4096"),
-        ("[execution]\nunits = 2", "execution.units = 2"),
-        ('[matching]\nparity = true\norganisation = "cam"', "matching.parity = true"),
+        ('cores = 3\n[matching]\norganisation = "direct"', 1, 'cores = 3 of organisation "direct"'),
+        ("cores = 4096", 1, "cores = 4096"),
+        ("[execution]\nunits = 2", 2, "execution.units = 2"),
+        ('[matching]\nparity = true\norganisation = "cam"', 2, "matching.parity = true"),
     ],
 )
-def test_what_is_not_built_loads_and_is_refused_later(text: str, key: str) -> None:
-    machine = parse_machine(text)
+def test_what_is_not_built_loads_and_is_refused_later(text: str, line: int, key: str) -> None:
+    machine = deepcopy(parse_machine(text, "m.toml"))  # as another process gets it
     with pytest.raises(UplError) as caught:
         require_built(machine)
-    assert f"error[UPL1723]: machine `default`: {key} is not built yet" in str(caught.value)
+    assert f"m.toml:{line}:1: error[UPL1723]: machine `default`: {key} is not built yet" in str(caught.value)
+
+
+PAIRS = """program pairs
+const n = 3
+input A<i> in 0<=i<n { -> B.a<i,0> }
+output R<i>
+node B<i,j> in 0<=i<n, j==0 { in a; 2.0*a -> R<i> }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "then"),
+    [
+        ("cores = 1\n[token]\nmax_fields = 1", "m.toml:3:1: error[UPL1710]", "<string>:5:1: note: it is here"),
+        ("[token]\ntag_bits = 1", "m.toml:2:1: error[UPL1710]", "help: set token.tag_bits = 2 or more"),
+        ("[token]\nnode_bits = 1\nmax_fields = 1", "m.toml:3:1: error[UPL1710]", "needs 2 index fields, the machine has 1"),
+        (None, "<string>:5:1: error[UPL1710]", "needs 2 index fields, the machine has 1"),
+    ],
+)
+def test_what_does_not_fit_is_told_where_it_is_written(text: str | None, first: str, then: str) -> None:
+    """In the description, and what needs more in the program; there alone, if no description was read."""
+    machine = parse_machine(text, "m.toml") if text else Machine(token=Token(max_fields=1))
+    with pytest.raises(UplError) as caught:
+        upl.compile(upl.load(PAIRS), "rtl", machine=machine)(A=np.ones(3))
+    assert str(caught.value).startswith(first)
+    assert then in str(caught.value)

@@ -13,7 +13,7 @@ import msgspec
 
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.hw import machine as machines
-from upl_mlir.hw.machine import Machine, machine_keys, machine_of
+from upl_mlir.hw.machine import Machine, machine_keys, machine_of, require_built
 from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
 
 WHAT = "sweep file"
@@ -75,7 +75,7 @@ class Sweep:
         return out
 
     def machine(self, point: Point) -> Machine:
-        """The machine of a point.  `UplError` UPL1721, UPL1722 at the line of the sweep file that is at fault."""
+        """The machine of a point.  `UplError` UPL1721, UPL1722, UPL1723 at the line of the sweep file that is at fault."""
         data = deepcopy(dict(self.base))
         changed: set[str] = set()
         for key, value in point.items():
@@ -83,7 +83,9 @@ class Sweep:
                 section, _, name = key.rpartition(".")
                 (data.setdefault(section, {}) if section else data)[name] = value
                 changed.add(key)
-        return machine_of(data, _PointPlaces(self.places, self.machine_places, changed))
+        machine = machine_of(data, _PointPlaces(self.places, self.machine_places, changed))
+        require_built(machine)
+        return machine
 
     def definitions(self, point: Point) -> dict[str, Any]:
         """What parameters and constants of the program are at a point."""
@@ -107,6 +109,10 @@ class _PointPlaces(Places):
         section = key.partition(".")[0]
         near = sorted(c for c in self.changed if c.partition(".")[0] == section)
         return self.sweep.of(f"sweep.{near[0]}") if near and key not in self.lines else super().of(key)
+
+    def line(self, key: str) -> Span | None:
+        """The line of a key, if it is written."""
+        return self.of(key) if key in self.changed else super().line(key)
 
 
 def load_sweep(path: str | Path) -> Sweep:

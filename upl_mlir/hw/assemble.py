@@ -123,7 +123,7 @@ class _Assembler:
         for n in range(len(inputs)):
             code.register(op.body.block.args[len(fields) + n], Op.INPUT, n)
         sends = code.block(op.body.block)
-        return Node(op.sym_name.data, layout_fields(ranges), inputs, tuple(code.written), tuple(sends))
+        return Node(op.sym_name.data, layout_fields(ranges), inputs, tuple(code.written), tuple(sends), span_of(op))
 
 
 @dataclass

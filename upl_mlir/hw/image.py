@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import cast
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import Note, Span, error
 from upl_mlir.hw.direct.domains import Domain
 from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.matching_unit.interface import InputMode
@@ -67,6 +68,8 @@ class Node:
     inputs: tuple[Input, ...]
     body: tuple[Instruction, ...] = ()
     sends: tuple[Send, ...] = ()
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+    """Where it is in the program's text."""
 
 
 @dataclass(frozen=True)
@@ -131,27 +134,27 @@ class ProgramImage:
         """
         _check_structure(self)
         token = machine.token
-        _fits(len(self.nodes), 1 << token.node_bits, "token.node_bits", f"program `{self.name}`", "nodes", _bits)
+        last = self.nodes[-1].span if self.nodes else None
+        need = partial(_fits, machine)
+        need(len(self.nodes), 1 << token.node_bits, "token.node_bits", f"program `{self.name}`", "nodes", last, _bits)
         unbounded = (1 << token.multiplicity_bits) - 1
         for node in self.nodes:
             where = f"node `{node.name}`"
             tag_bits = max((f.offset + f.bits for f in node.fields), default=0)
-            _fits(len(node.fields), token.max_fields, "token.max_fields", where, "index fields")
-            _fits(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs")
-            _fits(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag")
+            need(len(node.fields), token.max_fields, "token.max_fields", where, "index fields", node.span)
+            need(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs", node.span)
+            need(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag", node.span)
             for send in node.sends:
                 if isinstance(send.multiplicity, Constant):
                     what = f"an arrow of node `{node.name}`"
-                    need = send.multiplicity.value
-                    _fits(need, unbounded - 1, "token.multiplicity_bits", what, "as multiplicity", _bits_below_ones)
+                    n, key = send.multiplicity.value, "token.multiplicity_bits"
+                    need(n, unbounded - 1, key, what, "as multiplicity", node.span, _bits_below_ones)
 
     def to_dict(self) -> dict[str, object]:
         """The image as dicts, lists and scalars, for printing and comparing: enums by value, and each object that is
         one of several kinds with its class as `kind`.
         """
-        out = cast("dict[str, object]", _plain(self))
-        del out["domains"], out["streams"]
-        return out
+        return cast("dict[str, object]", _plain(self))
 
 
 def input_mode(node: Node, port: Input) -> InputMode:
@@ -167,7 +170,7 @@ def input_mode(node: Node, port: Input) -> InputMode:
             assert operator is not None
             what = f"input `{node.name}.{port.name}`: gathering by `{operator.value}` of {kind.value}"
             help_ = 'gather by `+` of f32 or i32, or use [matching] organisation = "hashed"'
-            raise error("UPL1711", f"{what} is not built yet", help=help_)
+            raise error("UPL1711", f"{what} is not built yet", node.span, help=help_)
 
 
 def layout_fields(ranges: Sequence[tuple[str, int, int]]) -> tuple[IndexField, ...]:
@@ -215,22 +218,26 @@ def _bits_below_ones(need: int) -> int:
     return (need + 1).bit_length()
 
 
-def _fits(need: int, limit: int, key: str, where: str, what: str, setting: object = None) -> None:
-    """UPL1710 if `need` is above `limit`; `setting` computes the value of the machine's key that would do."""
+def _fits(
+    machine: Machine, need: int, limit: int, key: str, where: str, what: str, span: Span | None,
+    setting: Callable[[int], int] = int,
+) -> None:  # fmt: skip
+    """UPL1710 if `need` is above `limit`: at the key of the machine's description if it is written, else at `span`, what
+    needs it; `setting` computes the value of the key that would do."""
     if need > limit:
-        value = setting(need) if callable(setting) else need
+        written = machine.place(key)
         raise error(
-            "UPL1710",
-            f"{where} needs {need} {what}, the machine has {limit}",
-            help=f"set {key} = {value} or more in the machine description",
-        )
+            "UPL1710", f"{where} needs {need} {what}, the machine has {limit}", written or span,
+            notes=[Note("it is here", span)] if written and span else [],
+            help=f"set {key} = {setting(need)} or more in the machine description",
+        )  # fmt: skip
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        named = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
         return named if isinstance(value, ProgramImage) else {"kind": type(value).__name__, **named}
     if isinstance(value, tuple):
         return [_plain(v) for v in cast("tuple[object, ...]", value)]

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import msgspec
 
-from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
 
 WHAT = "machine description"
@@ -152,6 +152,10 @@ class Machine(_Section, frozen=True):
     placement: dict[str, str] = msgspec.field(default_factory=lambda: {"policy": "hash"})
     """`policy`, or an expression per node."""
 
+    def place(self, key: str) -> Span | None:
+        """The line of a key (`matching.ways`) of the description; None if it is not written there."""
+        return self.name.places.line(key) if isinstance(self.name, Name) else None
+
     @property
     def stages(self) -> int:
         """Stages that the throttle of the host tells apart, a power of two; 0 if it is not asked for."""
@@ -217,11 +221,28 @@ def machine_of(data: Mapping[str, Any], places: Places) -> Machine:
         machine = msgspec.convert(data, Machine, strict=True)
     except msgspec.ValidationError as cause:
         key = re.search(r"`\$\.?(.*?)`", str(cause))
-        raise error("UPL1722", f"{WHAT}: {cause}", places.of(key[1] if key else "")) from None
+        help_ = _choices(data, key[1]) if key else None
+        raise error("UPL1722", f"{WHAT}: {cause}", places.of(key[1] if key else ""), help=help_) from None
     _check_ranges(machine, places)
     placement = {k: Located(text, places.of(f"placement.{k}")) for k, text in machine.placement.items()}
     host = msgspec.structs.replace(machine.host, along=Located(machine.host.along, places.of("host.along")))
-    return msgspec.structs.replace(machine, placement=placement, host=host)
+    return msgspec.structs.replace(machine, placement=placement, host=host, name=Name(machine.name, places))
+
+
+class Name(str):
+    """The name of a machine, which knows the lines of its description, for what is found out about it later."""
+
+    __slots__ = ("places",)
+    places: Places
+
+    def __new__(cls, text: str, places: Places) -> Name:
+        out = super().__new__(cls, text)
+        out.places = places
+        return out
+
+    def __getnewargs__(self) -> tuple[str, Places]:  # type: ignore[override]
+        """For copies in other processes."""
+        return str(self), self.places
 
 
 class Located(str):
@@ -256,7 +277,8 @@ def require_built(machine: Machine) -> None:
     """Refuse to simulate what has no RTL yet: `UplError` UPL1723 names the key and what to write instead."""
 
     def refuse(key: str, found: object, instead: object) -> UplError:
-        return error("UPL1723", f"machine `{machine.name}`: {key} = {found} is not built yet", help=f"use {instead}")
+        message = f"machine `{machine.name}`: {key} = {found} is not built yet"
+        return error("UPL1723", message, machine.place(key), help=f"use {instead}")
 
     organisation = machine.matching.organisation
     if organisation is Organisation.DIRECT and machine.cores & (machine.cores - 1):
@@ -274,6 +296,17 @@ def require_built(machine: Machine) -> None:
         raise refuse("host.window", machine.host.window, "0: the places of this organisation have windows of their own")
     if machine.matching.parity and organisation is Organisation.CAM:
         raise refuse("matching.parity", "true", 'false, or another [matching] organisation')
+
+
+def _choices(data: Mapping[str, Any], key: str) -> str | None:
+    """What may be written for a key that is one of several words."""
+    section, _, name = key.rpartition(".")
+    kind = get_type_hints(_SECTIONS.get(section, Machine)).get(name)
+    if not (isinstance(kind, type) and issubclass(kind, Enum)):
+        return None
+    words = [str(one.value) for one in kind]
+    found = data[section][name] if section else data[name]
+    return did_you_mean(str(found), words) or f"one of {', '.join(words)}"
 
 
 def _check_keys(data: Mapping[str, Any], places: Places) -> None:

@@ -250,54 +250,49 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
     index = unpack(node.fields, report.failing_tag)
     activation = f"{node.name}<{','.join(map(str, index))}>"
     if why in _REASONS:
-        return error("UPL1706", f"{activation}: {_REASONS[why]}")
+        return error("UPL1706", f"{activation}: {_REASONS[why]}", node.span)
     if why is Failure.INDEX:
-        return error("UPL1712", f"{activation}: sends a token to an index that does not fit in its target's bits")
+        message = f"{activation}: sends a token to an index that does not fit in its target's bits"
+        return error("UPL1712", message, node.span)
     if report.failing_input >= len(node.inputs):
         return error("UPL1703", f"the machine was given a token for input {report.failing_input} of {activation}")
     where = place(node, report.failing_input, _open(program, d, report, index))
+
+    def full(message: str, *keys: str) -> UplError:
+        written = next(filter(None, map(machine.place, keys)), None)
+        return error("UPL1702", message, written, help=f"set {' or '.join(keys)} higher in the machine description")
+
     match why:
         case Failure.FULL if machine.matching.organisation is Organisation.CAM:
-            return error(
-                "UPL1702",
-                f"the matching store is full: all {machine.matching.entries} entries are in use when {where} arrives",
-                help="set matching.capacity higher in the machine description",
-            )
+            entries = machine.matching.entries
+            message = f"the matching store is full: all {entries} entries are in use when {where} arrives"
+            return full(message, "matching.capacity")
         case Failure.OPEN:
-            return error("UPL1704", f"an activation has no complete index when {where} arrives")
+            return error("UPL1704", f"an activation has no complete index when {where} arrives", node.span)
         case Failure.FULL if program.ranks is not None and program.ranks.nodes[report.failing_node] is None:
-            return error(
-                "UPL1702", f"the store beside the direct one is full when {where} arrives: "
-                f"{machine.matching.beside} records and {d.late_words} of backing memory",
-                help="set matching.beside or matching.spill_capacity higher in the machine description",
-            )  # fmt: skip
+            room = f"{machine.matching.beside} records and {d.late_words} of backing memory"
+            message = f"the store beside the direct one is full when {where} arrives: {room}"
+            return full(message, "matching.beside", "matching.spill_capacity")
         case Failure.FULL if d.organisation is Organisation.DIRECT:
-            return error(
-                "UPL1702", f"{where} is put off, as its place is still in use, and there is no room for more such tokens: "
-                f"{LATE_FRONT} and {d.late_words} of backing memory",
-                help="set matching.stages or matching.spill_capacity higher in the machine description",
-            )  # fmt: skip
+            message = f"{where} is put off, as its place is still in use, and there is no room for more such tokens"
+            room = f"{LATE_FRONT} and {d.late_words} of backing memory"
+            return full(f"{message}: {room}", "matching.stages", "matching.spill_capacity")
         case Failure.FULL:
-            return error(
-                "UPL1702", f"the matching store is full when {where} arrives: {machine.matching.entries} entries "
-                f"and {machine.matching.spill_capacity} of backing memory, {report.used_peak} in use at most",
-                help="set matching.spill_capacity or matching.capacity higher in the machine description",
-            )  # fmt: skip
+            room = f"{machine.matching.entries} entries and {machine.matching.spill_capacity} of backing memory"
+            message = f"the matching store is full when {where} arrives: {room}, {report.used_peak} in use at most"
+            return full(message, "matching.spill_capacity", "matching.capacity")
         case Failure.QUEUE:
-            return error(
-                "UPL1702", f"the token queue is full when a token for {where} comes: "
-                f"{d.queue_front} and {d.queue_words} of backing memory",
-                help="set matching.queue_capacity higher in the machine description",
-            )  # fmt: skip
+            room = f"{d.queue_front} and {d.queue_words} of backing memory"
+            return full(f"the token queue is full when a token for {where} comes: {room}", "matching.queue_capacity")
         case Failure.PARITY:
             message = f"a record of the store was not as it was written when {where} arrived"
             return error("UPL1716", message, notes=["this is a fault of the machine, not of the program"])
         case Failure.COUNT:
             message = f"{where}: a summand that states another number of summands than the first one, or is one"
-            return error("UPL1705", f"{message} more than stated")
+            return error("UPL1705", f"{message} more than stated", node.span)
         case Failure.DUPLICATE:
             return error(
-                "UPL1714", f"two tokens wait at {where}, where the hashed store keeps one",
+                "UPL1714", f"two tokens wait at {where}, where the hashed store keeps one", node.span,
                 help='use [matching] organisation = "cam", which keeps any number',
             )  # fmt: skip
         case _:

@@ -35,6 +35,10 @@ class Places:
             key = key.rpartition(".")[0]
         return Span(self.file, self.lines.get(key, 0), 1)
 
+    def line(self, key: str) -> Span | None:
+        """The line of a key; None if it is not written."""
+        return self.of(key) if key in self.lines else None
+
 
 def read_text(path: str | Path, what: str, code: str) -> str:
     """The text of a file; `UplError` with `code` if there is none: "cannot read the `what`"."""
@@ -49,8 +53,9 @@ def parse(text: str, file: str, what: str, code: str) -> tuple[dict[str, Any], P
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except ValueError as cause:  # of TOML, or of Python: a number of thousands of digits
-        line = re.search(r"line (\d+)", str(cause))
-        span = Span(file, int(line[1]) if line else max(1, len(text.splitlines())), 1)
+        place = re.search(r"line (\d+), column (\d+)", str(cause))
+        line, column = map(int, place.groups()) if place else (max(1, len(text.splitlines())), 1)
+        span = Span(file, line, column)
         raise error(code, f"the {what} is not TOML: {cause}", span) from None
     return data, Places(file, text)
 

@@ -103,7 +103,7 @@ def _results(runner: Runner, folder: Path) -> int:
 
         save_pareto(good, search.objectives, folder / "pareto.svg")
         written.append("pareto.svg")
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     lines = table.shown(rows, list(runner.sweep.axes), search.objectives, SHOWN)
     drawn = Table(box=None, pad_edge=False, header_style="")
     for n, name in enumerate(lines[0]):

@@ -329,7 +329,7 @@ class _Encoder:
                 runs.append(f.mask)
         if len(runs) > WALK_LEVELS:
             what = f"tokens of `{node.name}.{node.inputs[port].name}` have {len(runs)} groups of `*` fields"
-            raise error("UPL1710", f"{what}; the machine counts through {WALK_LEVELS}")
+            raise error("UPL1710", f"{what}; the machine counts through {WALK_LEVELS}", node.span)
         levels = [{"mask": mask, "step": mask & -mask, "last": mask} for mask in runs]
         levels += [{"mask": 0, "step": 0, "last": 0}] * (WALK_LEVELS - len(levels))
         address = number << self.d.input_bits | port

@@ -393,7 +393,7 @@ def _allocate(node: Node, steps: list[Step]) -> dict[int, int]:
         free = set(range(MAX_REGISTERS)) - {number for _, number in alive}
         if not free:
             raise error(
-                "UPL1710", f"node `{node.name}` needs more than {MAX_REGISTERS} registers at a time",
+                "UPL1710", f"node `{node.name}` needs more than {MAX_REGISTERS} registers at a time", node.span,
                 help="split the node in two",
             )  # fmt: skip
         registers[register] = min(free)
