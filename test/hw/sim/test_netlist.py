@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_lanes(tmp_path: Path, lanes: int) -> None:
     """Several at once, with vectors."""
     made = {f"random{n}": circuits.random_circuit(n, 60) for n in range(10 + lanes, 12 + lanes)}
     assert not complaints(tmp_path, {"cells": circuits.cells(), **made}, lanes)
+
+
+@pytest.mark.skipif(build.lanes_for(2) == 1 or shutil.which("clang++") is None, reason="no AVX-512, or no clang++")
+def test_lanes_with_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """g++ comes first where both are: clang++ is what others may have."""
+    monkeypatch.setenv("CXX", "clang++")
+    assert not complaints(tmp_path, {"cells": circuits.cells()}, 4)
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
