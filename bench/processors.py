@@ -1,9 +1,11 @@
-"""Whether the processors are ours alone while something is measured.
+"""Whether the processors are ours alone while something is measured, and near to each other.
 
 What a cloud rents out as a processor is often one of the two threads of a processor core, and the other one is somebody
 else's. While that one works, code that keeps a core busy takes up to twice the time; code that waits for its own results
-does not, and neither the load nor the stolen time that Linux knows tells of it. So runs are taken between two looks at how
-long additions take that could be done at once, on all processors at the same time. (Linux only.)
+does not, and neither the load nor the stolen time that Linux knows tells of it. And a host may move a processor to a core
+that shares no cache with the others: then a message from one to another takes several times as long. So runs are taken
+between two looks at how long additions take that could be done at once, on all processors at the same time, and at how
+long a message takes. (Linux only.)
 """
 
 from __future__ import annotations
@@ -15,33 +17,42 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from upl_mlir.hw.sim import build
 
-SLACK = 1.1
-"""So many times the shortest time of the additions is still undisturbed."""
+SLACK = 1.1, 1.5
+"""So many times the shortest time of the additions, and of a message, is still undisturbed."""
+
+
+class Look(NamedTuple):
+    """What the slowest processor needs for six additions, and what a message takes; both in ns."""
+
+    additions: float
+    message: float
 
 
 @dataclass(frozen=True)
 class Run:
-    """A figure, and what the slowest processor needed for six additions just before and just after it, in ns."""
+    """A figure, and looks just before and just after it."""
 
     figure: float
-    before: float
-    after: float
+    before: Look
+    after: Look
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one kind; `shortest`: the shortest time of the additions that was seen."""
+    """Runs of one kind; `shortest`: the shortest times that were seen."""
 
     all: Sequence[Run]
-    shortest: float
+    shortest: Look
 
     @property
     def undisturbed(self) -> list[Run]:
-        """Those before and after which no processor was slower than it can be."""
-        return [r for r in self.all if max(r.before, r.after) <= SLACK * self.shortest]
+        """Those before and after which no processor was slower, or farther, than it can be."""
+        limits = [slack * time for slack, time in zip(SLACK, self.shortest, strict=True)]
+        return [r for r in self.all if all(max(pair[:2]) <= pair[2] for pair in zip(r.before, r.after, limits, strict=True))]
 
     @property
     def kept(self) -> str:
@@ -61,11 +72,11 @@ def measured(*actions: Callable[[], float], runs: int, seconds: float) -> list[R
     look = _yardstick()
     for action in actions:
         action()
-    shortest = min(look() for _ in range(20))
+    looks = [look() for _ in range(20)]
     found: list[list[Run]] = [[] for _ in actions]
 
     def enough() -> bool:
-        return all(len(Runs(some, shortest).undisturbed) >= runs for some in found)
+        return all(len(Runs(some, _shortest(looks)).undisturbed) >= runs for some in found)
 
     end = time.monotonic() + seconds
     while len(found[0]) < runs or not (enough() or time.monotonic() > end):
@@ -73,14 +84,21 @@ def measured(*actions: Callable[[], float], runs: int, seconds: float) -> list[R
             before = look()
             figure = action()
             some.append(Run(figure, before, look()))
-            shortest = min(shortest, before, some[-1].after)
-    return [Runs(some, shortest) for some in found]
+            looks += [before, some[-1].after]
+    return [Runs(some, _shortest(looks)) for some in found]
 
 
-def _yardstick() -> Callable[[], float]:
+def _shortest(looks: Sequence[Look]) -> Look:
+    """The shortest times; that of a message between processors of cores of their own, as two threads of one have a shorter
+    one, and slow additions."""
+    additions = min(look.additions for look in looks)
+    return Look(additions, min(look.message for look in looks if look.additions <= SLACK[0] * additions))
+
+
+def _yardstick() -> Callable[[], Look]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "processors.cpp")
         source.write_text(Path(__file__).with_suffix(".cpp").read_text(encoding="utf-8"), encoding="utf-8")
         library = ctypes.CDLL(str(build.link([build.compile_source(source)], Path(folder, "processors.so"))))
-    library.slowest_additions.restype = ctypes.c_double
-    return library.slowest_additions
+    library.slowest_additions.restype = library.message.restype = ctypes.c_double
+    return lambda: Look(library.slowest_additions(), library.message())

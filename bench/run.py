@@ -119,8 +119,9 @@ def machines() -> None:
     """Simulation of machines."""
     note = (
         "Speeds are medians; the sweep was run once, after one of one machine. A run is undisturbed if just before and just "
-        f"after it additions on all processors at once take at most {SLACK} times the shortest time seen "
-        "(`bench/processors.py`): a processor may be one thread of a core whose other thread is somebody else's."
+        f"after it additions on all processors at once take at most {SLACK[0]} times the shortest time seen, and a message "
+        f"from one to another {SLACK[1]} times (`bench/processors.py`): a processor may be one thread of a core whose other "
+        "thread is somebody else's, and be moved."
     )
     record("simulation", simulation.rows(), note)
 
