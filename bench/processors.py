@@ -31,6 +31,10 @@ class Look(NamedTuple):
     additions: float
     message: float
 
+    def undisturbed(self, shortest: Look) -> bool:
+        """Whether no processor was slower, or farther, than it can be."""
+        return self.additions <= SLACK[0] * shortest.additions and self.message <= SLACK[1] * shortest.message
+
 
 @dataclass(frozen=True)
 class Run:
@@ -50,9 +54,8 @@ class Runs:
 
     @property
     def undisturbed(self) -> list[Run]:
-        """Those before and after which no processor was slower, or farther, than it can be."""
-        limits = [slack * time for slack, time in zip(SLACK, self.shortest, strict=True)]
-        return [r for r in self.all if all(max(pair[:2]) <= pair[2] for pair in zip(r.before, r.after, limits, strict=True))]
+        """Those before and after which no processor was."""
+        return [r for r in self.all if all(look.undisturbed(self.shortest) for look in (r.before, r.after))]
 
     @property
     def kept(self) -> str:

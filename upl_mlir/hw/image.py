@@ -134,9 +134,10 @@ class ProgramImage:
         """
         _check_structure(self)
         token = machine.token
-        last = self.nodes[-1].span if self.nodes else None
         need = partial(_fits, machine)
-        need(len(self.nodes), 1 << token.node_bits, "token.node_bits", f"program `{self.name}`", "nodes", last, _bits)
+        most = 1 << token.node_bits
+        beyond = self.nodes[most].span if len(self.nodes) > most else None
+        need(len(self.nodes), most, "token.node_bits", f"program `{self.name}`", "nodes", beyond, _bits)
         unbounded = (1 << token.multiplicity_bits) - 1
         for node in self.nodes:
             where = f"node `{node.name}`"

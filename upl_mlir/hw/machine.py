@@ -224,9 +224,7 @@ def machine_of(data: Mapping[str, Any], places: Places) -> Machine:
         help_ = _choices(data, key[1]) if key else None
         raise error("UPL1722", f"{WHAT}: {cause}", places.of(key[1] if key else ""), help=help_) from None
     _check_ranges(machine, places)
-    placement = {k: Located(text, places.of(f"placement.{k}")) for k, text in machine.placement.items()}
-    host = msgspec.structs.replace(machine.host, along=Located(machine.host.along, places.of("host.along")))
-    return msgspec.structs.replace(machine, placement=placement, host=host, name=Name(machine.name, places))
+    return msgspec.structs.replace(machine, name=Name(machine.name, places))
 
 
 class Name(str):
@@ -243,27 +241,6 @@ class Name(str):
     def __getnewargs__(self) -> tuple[str, Places]:  # type: ignore[override]
         """For copies in other processes."""
         return str(self), self.places
-
-
-class Located(str):
-    """A text of a description that knows where it stands, for what is found out about it later."""
-
-    __slots__ = ("span",)
-
-    def __new__(cls, text: str, span: Span) -> Located:
-        out = super().__new__(cls, text)
-        out.span = span
-        return out
-
-    def __getnewargs__(self) -> tuple[str, Span]:  # type: ignore[override]
-        """For copies in other processes."""
-        return str(self), self.span
-
-
-def span_of(text: str) -> Span:
-    """Where a text of a description stands; of one that was not read from a file, nowhere."""
-    span = getattr(text, "span", None)
-    return span if isinstance(span, Span) else Span("<machine>", 0, 0)
 
 
 def machine_keys() -> tuple[str, ...]:

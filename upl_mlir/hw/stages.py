@@ -18,7 +18,7 @@ from upl_mlir.hw.core.encode import Encoded
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.core.stages import STAGE_BITS
 from upl_mlir.hw.image import BootToken, ProgramImage
-from upl_mlir.hw.machine import Machine, span_of
+from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.results import HostToken
 
 Stream = Mapping[str, int]
@@ -40,7 +40,7 @@ def throttled_stream(image: ProgramImage, machine: Machine, tokens: Sequence[Hos
         if machine.host.along not in named:
             found = f"the program `{image.name}` does not stream along `{machine.host.along}`"
             help_ = did_you_mean(machine.host.along, named) or f"it does along: {', '.join(named) or 'no field'}"
-            raise error("UPL1722", f"machine description: host.along: {found}", span_of(machine.host.along), help=help_)
+            raise error("UPL1722", f"machine description: host.along: {found}", machine.place("host.along"), help=help_)
         return named[machine.host.along]
 
     def first(stream: Stream) -> int:

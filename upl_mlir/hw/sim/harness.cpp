@@ -337,9 +337,9 @@ uint32_t upl_sizes(int which) {
     return sizes[which];
 }
 
-void upl_free(void* handle) { delete static_cast<Simulation*>(handle); }
-
 void* upl_new() { return new Simulation; }
+
+void upl_free(void* handle) { delete static_cast<Simulation*>(handle); }
 
 void upl_config(void* handle, uint32_t select, uint32_t address, uint64_t data) {
     auto& s = *static_cast<Simulation*>(handle);
@@ -368,8 +368,8 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
     for (int n = 0; n < CORES; n++) core[n] = s.core[n].get();
     const Ports ports(f);
     uint64_t cycle = r.cycles, next = r.injected;
-    for (Counter& c : s.counter)
-        if (cycle == 0) c.clear();
+    if (cycle == 0)
+        for (Counter& c : s.counter) c.clear();
     const uint64_t stop = cycle + limit;
     uint64_t moved = cycle;  // the last cycle with one of the events that `moves` selects
     r.ended = 0;

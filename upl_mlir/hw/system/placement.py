@@ -20,7 +20,7 @@ from upl_mlir.hw.core.encode import Encoded, Write
 from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
 from upl_mlir.hw.core.place import PLACE_BITS, golden, home_of, place_layout
 from upl_mlir.hw.image import IndexField, Node, ProgramImage
-from upl_mlir.hw.machine import Machine, span_of
+from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.stages import NO_STREAM, Stream, stage_rows
 
 _ONE = 1 << PLACE_BITS
@@ -84,7 +84,7 @@ def placement_rows(image: ProgramImage, machine: Machine, d: Dimensions, program
 
 
 def _wrong(machine: Machine, name: str, message: str, help_: str | None = None) -> UplError:
-    where = span_of(machine.placement[name])
+    where = machine.place(f"placement.{name}")
     return error("UPL1722", f"machine description: [placement] {name}: {message}", where, help=help_)
 
 
