@@ -65,6 +65,7 @@ CELLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "slices": lambda a, b, c: Cat(b[len(b) // 2 :], a[: len(a) // 2 + 1], b[:1])[:WIDEST],
     "replicated": lambda a, b, c: b[0].replicate(40) & Cat(a, a),
     "part": lambda a, b, c: Cat(cut(a, 128)).bit_select(c, min(len(a), 9)),
+    "field": lambda a, b, c: Cat(cut(a, 128)).word_select(c[:2], min(len(a), 16)),
     "word": lambda a, b, c: Cat(cut(a, 128)).word_select(c[:3], min(len(a), 5)),
     "mux": lambda a, b, c: Mux(c, a, b),
     "muxes": lambda a, b, c: Mux(c[0], a, Mux(c[1], b, Mux(c[2] ^ c[3], a, ~b))),

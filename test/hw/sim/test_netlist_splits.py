@@ -106,8 +106,13 @@ def many(m: Module, inputs: list[Any]) -> list[Any]:
     return [kept]
 
 
-@pytest.mark.parametrize("lanes", [1, build.lanes_for(2)])
-def test_hashes_of_which_some_bits_are_used(tmp_path: Path, lanes: int) -> None:
+@pytest.mark.parametrize(("lanes", "matrices"), [(1, True), *((build.lanes_for(2), x) for x in (True, False) if build.vectors())])
+def test_hashes_of_which_some_bits_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lanes: int, matrices: bool
+) -> None:
+    """`matrices`: with the instruction for them, where the processor has it."""
+    if not matrices:
+        monkeypatch.setattr(build, "vectors", lambda: build.VECTORS)
     made = {
         "hidden": Circuit([unsigned(48), unsigned(9), unsigned(1)], hidden),
         "many": Circuit([unsigned(100)], many),

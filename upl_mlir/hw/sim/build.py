@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -40,12 +39,14 @@ from upl_mlir.hw.verilog import core_netlist, fabric_netlist
 
 FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
+MATRICES = ("-mgfni",)
+"""An instruction for linear maps, which not all processors with these vectors have."""
 MOST_LANES = 8
 STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "look_spilled"))
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))
 """Outputs of a core that are seldom looked at."""
-AHEAD = 0.06
+AHEAD = 0.07
 """What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
 work for the model (`halve`)."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
@@ -97,7 +98,7 @@ def machine_library(s: System, lanes: int, parts: int) -> Path:
 
 def lanes_for(cores: int) -> int:
     """How many cores a model has: 1 if there is only one, or if the processor's vectors do not do for more."""
-    return min(MOST_LANES, 1 << (cores - 1).bit_length()) if cores > 1 and _vectors() else 1
+    return min(MOST_LANES, 1 << (cores - 1).bit_length()) if cores > 1 and vectors() else 1
 
 
 def parts_for(cores: int, lanes: int, threads: int) -> int:
@@ -140,7 +141,7 @@ def tools() -> tuple[str, ...]:
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     profile = hashlib.sha256(folder.joinpath(FILE).read_bytes()).hexdigest()
     own = Path(__file__).read_text(encoding="utf-8")
-    return digest(*texts, profile, *map(_source, HEADERS), own), compiler() or "", *FLAGS
+    return digest(*texts, profile, *map(_source, HEADERS), own), compiler() or "", *FLAGS, *vectors()
 
 
 def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) -> Path:
@@ -162,12 +163,15 @@ def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) ->
 
 
 @cache
-def _vectors() -> bool:
-    """Whether the processor has the instructions of `lanes.h`."""
-    if platform.machine() != "x86_64" or not sys.platform.startswith("linux"):
-        return False
-    flags = re.search(r"(?m)^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return flags is not None and {f.removeprefix("-m") for f in VECTORS} <= set(flags[1].split())
+def vectors() -> tuple[str, ...]:
+    """The compiler's flags for the instructions of `lanes.h`; none if the processor does not have them."""
+    known = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not known.exists():
+        return ()
+    flags = re.search(r"(?m)^flags\s*:(.*)$", known.read_text(encoding="utf-8"))
+    here = set(flags[1].split()) if flags else set[str]()
+    has = [f for f in (*VECTORS, *MATRICES) if f.removeprefix("-m") in here]
+    return tuple(has) if set(VECTORS) <= set(has) else ()
 
 
 def _source(path: str) -> str:
@@ -184,10 +188,10 @@ def compile_source(source: Path, lanes: int = 1) -> Path:
     """C++ to an object beside it."""
     made = source.with_suffix(".o")
     cxx = _cxx()
-    vectors = [*VECTORS, f"-DLANES={lanes}"] if lanes > 1 else []
+    more = [*vectors(), f"-DLANES={lanes}"] if lanes > 1 else []
     if lanes > 1 and "clang" in cxx:
-        vectors.append("-fno-unroll-loops")  # see `compiler`
-    _call([cxx, *FLAGS, *vectors, "-c", str(source), "-o", str(made)])
+        more.append("-fno-unroll-loops")  # see `compiler`
+    _call([cxx, *FLAGS, *more, "-c", str(source), "-o", str(made)])
     return made
 
 

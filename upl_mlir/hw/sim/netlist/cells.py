@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from upl_mlir.hw.sim.netlist.expression import Node, binary, call, cut, differ, equal, joined, ones
+from upl_mlir.hw.sim.netlist.expression import Node, binary, call, choose, cut, differ, equal, joined, ones
 from upl_mlir.hw.sim.netlist.read import WORD, Cell, Chunk, Value, width
 from upl_mlir.hw.sim.netlist.variables import Variables
 
@@ -51,6 +51,8 @@ def expression(to: Variables, cell: Cell, bits: int) -> Node:
             return cut(-to.number(a, bits, cell.signed), bits)
         case "shl" | "sshl":
             return cut(call(_shift("shl", b, bits), to.number(a, bits, cell.signed), to.number(b, WORD)), bits)
+        case "shr" | "shift" | "shiftx" if not cell.signed and (chosen := _chosen(to, a, b, bits)):
+            return chosen
         case "shr" | "sshr":
             return _right(to, cell, bits)
         case "shift" | "shiftx":
@@ -66,6 +68,23 @@ def expression(to: Variables, cell: Cell, bits: int) -> Node:
             return cut(_narrow(shifted, whole, bits), bits)
         case _:
             raise ValueError(f"a cell ${kind}")
+
+
+_MOST_CHOICES = 4
+
+
+def _chosen(to: Variables, a: Value, by: Value, bits: int) -> Node | None:
+    """A shift to the right that chooses one of a few fields of so many bits, none of which has bits of another."""
+    low, high = nonzero(by)
+    count = 1 << high - low
+    if bits > min(1 << low, WORD) or count > _MOST_CHOICES:
+        return None
+    whole = (*a, Chunk(None, 0, max(0, (count << low) - width(a))))
+    fields = [to.bits(whole, n << low, bits) for n in range(count)]
+    for at in range(low, high):
+        bit = to.bits(by, at, 1)
+        fields = [choose(bit, yes, no) for no, yes in zip(fields[::2], fields[1::2], strict=True)]
+    return fields[0]
 
 
 def _narrow(x: Node, have: int, bits: int) -> Node:

@@ -17,20 +17,32 @@ def class_names(name: str, parts: Sequence[Part]) -> list[str]:
 
 
 def file_of(
-    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]], more: int = 0
+    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
-    """Header and source of classes that have been made, with the tables that they share, which have `more` rows."""
+    """Header and source of classes that have been made, with the tables that they share."""
     units = {u.kind.header for part in parts for u in part.program.netlist.units}
     head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units))), *(f"struct {n};" for n in names)]
     known = {name: table for part in parts for table, name in part.program.tables.items()}
-    tables = (_table(name, table, more) for name, table in known.items())
+    tables = (_table(name, table) for name, table in known.items())
     source = [f'#include "{names[0].lower()}.h"', *tables]
     return "\n".join([*head, *(c for c, _ in classes)]), "\n".join([*source, *(s for _, s in classes)])
 
 
-def _table(name: str, table: Table, more: int) -> str:
+def _table(name: str, table: Table) -> str:
+    """A linear map by its rows, and by a matrix for each byte of argument and result."""
     rows = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in table.rows)
-    return f"static const uint{table.bits}_t {name}[{len(table.rows) + more}][{1 << BYTE}] = {{{rows}}};"
+    each = ((literal(_matrix(row, low)) for low in range(0, table.bits, BYTE)) for row in table.rows)
+    matrices = ", ".join(f"{{{', '.join(some)}}}" for some in each)
+    kind = f"Linear<uint{table.bits}_t, {len(table.rows)}>"
+    return f"static const {kind} {name} = {{{{{rows}}}, {{{matrices}}}}};"
+
+
+def _matrix(row: Sequence[int], low: int) -> int:
+    """How a byte of the argument changes the byte of the result that begins at bit `low`, as the processor's instruction
+    `gf2p8affineqb` has it: for each bit of the result, the last one first, a byte with the bits that change it."""
+    columns = [row[1 << n] if 1 << n < len(row) else 0 for n in range(BYTE)]
+    masks = (sum((c >> low + bit & 1) << n for n, c in enumerate(columns)) for bit in reversed(range(BYTE)))
+    return sum(mask << BYTE * at for at, mask in enumerate(masks))
 
 
 def functions(names: Sequence[str], name: str) -> list[str]:

@@ -71,7 +71,7 @@ class _Emitter:
         settle = [*seen, *self._evaluate(shown), *self._ports(False)]
         finish = [*self._evaluate(kept), *self._late(), *self._commits()]
         if len(self.names) > 1:
-            begin = "turn ^= 1; told = out[turn].each; claim(out[turn]);"
+            begin = "turn ^= 1; told = out[turn].each; claim(out[turn], 5);"
             end = "out[turn].count = u64(told - out[turn].each);"
             edge = {"tell": [begin, *new, *self._evaluate(told), end], "finish": finish}
         else:

@@ -28,8 +28,9 @@ class Node:
     """An expression of 64 bits, or of 128 where a cast or a function makes it so.
 
     `kind` is an operator of C++ with two operands, or `?`, with three; or `neg`, `inv`, `not`, for `-`, `~`, `!`; or
-    `number`; `variable`; `let`, what a step calls `name`; `row`, of the memory `name`, and `table`, of the table `name`,
-    at the place that is its operand; `call`, of the function `name`; `unit`, of the method `name` of a unit.
+    `number`; `variable`; `let`, what a step calls `name`; `row`, of the memory `name` at the place that is its operand;
+    `linear`, the value of the linear map whose table is `name`; `call`, of the function `name`; `unit`, of the method
+    `name` of a unit.
     """
 
     kind: str
@@ -150,8 +151,10 @@ def scalar(node: Node, owner: str = "m", nested: bool = False) -> str:
     match kind:
         case "let":
             return node.name
-        case "row" | "table":
-            return f"{f'{owner}.' if kind == 'row' else ''}{node.name}[{scalar(parts[0], owner)}]"
+        case "row":
+            return f"{owner}.{node.name}[{scalar(parts[0], owner)}]"
+        case "linear":
+            return f"linear({node.name}, {scalar(parts[0], owner)})"
         case "call" | "unit":
             told = ", ".join(scalar(p, owner) for p in parts)
             return f"{f'{owner}.' if kind == 'unit' else ''}{node.name}({told})"

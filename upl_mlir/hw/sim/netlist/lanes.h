@@ -29,6 +29,10 @@ template <int N> struct Instructions;
         static T srai(T a, unsigned by) { return NAME##_srai_epi64(a, by); }                       \
         static T least(T a, T b) { return NAME##_min_epu64(a, b); }                                \
         static T gather(T at, const void* from) { return GATHER; }                                 \
+        static T affine(T a, const u64& map) {                                                     \
+            asm("vgf2p8affineqb $0, %2%{1to" #N "%}, %1, %0" : "=v"(a) : "v"(a), "m"(map));        \
+            return a;                                                                              \
+        }                                                                                          \
     }
 UPL_INSTRUCTIONS(2, __m128i, _mm, _mm_i64gather_epi64(static_cast<const long long*>(from), at, 1));
 UPL_INSTRUCTIONS(4, __m256i, _mm256, _mm256_i64gather_epi64(static_cast<const long long*>(from), at, 1));
@@ -70,6 +74,52 @@ inline Mask parity(Vector a) {
     return bit(a, 0);
 }
 
+// A number of 128 bits in each lane. Shifts by 64 and more, or by less than 0, of a vector leave nothing: so of the terms of a
+// shift those that have no meaning vanish.
+struct Pair {
+    Vector low{}, high{};
+};
+inline Vector word(const Pair& a, unsigned from) {
+    const Vector high = from < 64 ? a.high << (64 - from) % 64 : a.high >> from % 64;
+    return from == 0 ? a.low : from < 64 ? a.low >> from | high : high;
+}
+inline Pair operator&(const Pair& a, const Pair& b) { return {a.low & b.low, a.high & b.high}; }
+inline Pair operator|(const Pair& a, const Pair& b) { return {a.low | b.low, a.high | b.high}; }
+inline Pair operator^(const Pair& a, const Pair& b) { return {a.low ^ b.low, a.high ^ b.high}; }
+inline Pair operator+(const Pair& a, const Pair& b) {
+    const Vector low = a.low + b.low;
+    return {low, a.high + b.high + word(lt(low, b.low), 0)};
+}
+inline Pair operator-(const Pair& a, const Pair& b) {
+    return {a.low - b.low, a.high - b.high - word(lt(a.low, b.low), 0)};
+}
+inline Pair shl128(const Pair& a, Vector by) {
+    return {sllv(a.low, by), sllv(a.high, by) | srlv(a.low, all(64) - by) | sllv(a.low, by - all(64))};
+}
+inline Pair shr128(const Pair& a, Vector by) {
+    return {srlv(a.low, by) | sllv(a.high, all(64) - by) | srlv(a.high, by - all(64)), srlv(a.high, by)};
+}
+inline Pair sar128(const Pair& a, Vector by) {
+    const Vector near = srlv(a.low, by) | sllv(a.high, all(64) - by);
+    return {pick(lt(by, all(64)), near, srav(a.high, by - all(64))), srav(a.high, by)};
+}
+inline Vector shift(Vector a, Vector by) { return srlv(a, by) | sllv(a, all(0) - by); }
+inline Pair shift128(const Pair& a, Vector by) { return shr128(a, by) | shl128(a, all(0) - by); }
+template <unsigned BITS> inline Pair sext128(const Pair& a) {
+    const Vector low = sext<(BITS < 64 ? BITS : 64)>(a.low);
+    return {low, BITS > 64 ? sext<(BITS > 64 ? BITS - 64 : 64)>(a.high) : Vector(In::srai(Raw(low), 63))};
+}
+inline Mask eq(const Pair& a, const Pair& b) { return zero((a.low ^ b.low) | (a.high ^ b.high)); }
+inline Mask ne(const Pair& a, const Pair& b) { return inv(eq(a, b)); }
+inline Mask lt(const Pair& a, const Pair& b) { return Mask(lt(a.high, b.high) | (eq(a.high, b.high) & lt(a.low, b.low))); }
+inline Mask slt(const Pair& a, const Pair& b) { return Mask(slt(a.high, b.high) | (eq(a.high, b.high) & lt(a.low, b.low))); }
+inline Mask gt(const Pair& a, const Pair& b) { return lt(b, a); }
+inline Mask le(const Pair& a, const Pair& b) { return inv(lt(b, a)); }
+inline Mask ge(const Pair& a, const Pair& b) { return inv(lt(a, b)); }
+inline Mask sgt(const Pair& a, const Pair& b) { return slt(b, a); }
+inline Mask sle(const Pair& a, const Pair& b) { return inv(slt(b, a)); }
+inline Mask sge(const Pair& a, const Pair& b) { return inv(slt(a, b)); }
+
 inline u64 lane(const Vector& a, int k) {
     u64 x;
     std::memcpy(&x, reinterpret_cast<const char*>(&a) + 8 * k, sizeof x);
@@ -85,6 +135,33 @@ inline void fill(Mask& a, const u64* from) {
     a = bit(x, 0);
 }
 
+// Numbers of few bits, as another part is told of them: that takes fewer lines of memory.
+template <typename N> struct Narrow {
+    N lane[LANES];
+    Narrow(u64 x = 0) {
+        for (N& one : lane) one = N(x);
+    }
+};
+#define UPL_NARROW(BITS, LETTER)                                                                   \
+    inline void narrow(Narrow<uint##BITS##_t>& to, Vector from) { asm("vpmovq" LETTER " %1, %0" : "=m"(to.lane) : "v"(from)); } \
+    inline Vector widen(const Narrow<uint##BITS##_t>& from) {                                      \
+        Vector x;                                                                                  \
+        asm("vpmovzx" LETTER "q %1, %0" : "=v"(x) : "m"(from.lane));                                    \
+        return x;                                                                                  \
+    }
+UPL_NARROW(8, "b")
+UPL_NARROW(16, "w")
+UPL_NARROW(32, "d")
+#undef UPL_NARROW
+inline void narrow(Narrow<u64>& to, Vector from) { std::memcpy(&to, &from, sizeof to); }
+inline void narrow(Mask& to, Mask from) { to = from; }
+inline Vector widen(const Narrow<u64>& from) {
+    Vector x;
+    std::memcpy(&x, &from, sizeof x);
+    return x;
+}
+inline Mask widen(Mask a) { return a; }
+
 // A row of a memory for each lane; `rows` is that of the first. 8 bytes after a row may be read. Beyond the last row there is
 // none: what is read there is not used.
 template <typename T> inline Vector cut(Vector x) { return sizeof(T) < 8 ? x & all((1ull << 8 * (sizeof(T) % 8)) - 1) : x; }
@@ -94,6 +171,20 @@ template <typename Core, typename T, std::size_t N> inline Vector row(const Core
     place += Vector(In::least(Raw(at), Raw(all(N - 1)))) * sizeof(T);
     return cut<T>(Vector(In::gather(Raw(place), rows)));
 }
-template <typename T, std::size_t N> inline Vector look(const T (&table)[N], Vector at) {
-    return cut<T>(Vector(In::gather(Raw(at * sizeof(T)), table)));
+
+template <typename T, unsigned BYTES> inline Vector linear(const Linear<T, BYTES>& map, Vector x) {
+    Vector result{};
+#ifdef __GFNI__
+    for (unsigned to = 0; to < sizeof(T); to++) {
+        Vector sum{};
+#pragma GCC unroll 8
+        for (unsigned n = 0; n < BYTES; n++) sum ^= Vector(In::affine(Raw(x >> 8 * n), map.matrix[n][to]));
+        result |= (sum & all(255)) << 8 * to;
+    }
+#else
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < BYTES; n++) result ^= Vector(In::gather(Raw((x >> 8 * n & all(255)) * sizeof(T)), map.row[n]));
+    result = cut<T>(result);
+#endif
+    return result;
 }

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upl_mlir.hw.sim.netlist.classes import class_names, copies, file_of, functions, members, port, ports_head, take
+from upl_mlir.hw.sim.netlist.classes import (
+    class_names,
+    copies,
+    file_of,
+    functions,
+    members,
+    port,
+    ports_head,
+    size,
+    take,
+)
 from upl_mlir.hw.sim.netlist.expression import Variable
 from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.program import Commit, Step
@@ -23,11 +33,11 @@ LIMIT = 300
 
 def emit_lanes(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
     """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part.
-    Both are compiled with the number of lanes (2, 4, 8) as macro LANES. Tables and memories have a row more, as a look at
-    the last number takes what comes after it, too."""
+    Both are compiled with the number of lanes (2, 4, 8) as macro LANES. Memories have a row more, as a look at the last
+    number takes what comes after it, too."""
     names = class_names(name, parts)
     each = [_Lanes(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
-    return file_of(parts, names, "lanes.h", each, more=1)
+    return file_of(parts, names, "lanes.h", each)
 
 
 def _all_lanes(statements: str) -> str:
@@ -57,7 +67,8 @@ class _Lanes:
         late = [f"m.{q.name} = m.{v.name};" for q, v in self.late]
         finish = [*self._evaluate(Stage.KEPT), *late, *map(self._commit, p.commits)]
         if len(self.names) > 1:
-            edge = {"tell": ["o = &out[turn = (turn + 1) % 3];", *new, *self._evaluate(Stage.TOLD)], "finish": finish}
+            tell = ["o = &out[turn = (turn + 1) % 3];", *new, *self._evaluate(Stage.TOLD)]
+            edge = {"tell": tell, "finish": ["claim(out[(turn + 1) % 3], ~0u);", *finish]}
         else:
             edge = {"edge": [*new, *finish]}
         rows, starts = members(p, more=1)
@@ -66,8 +77,10 @@ class _Lanes:
         ports = {name: w.width for name, w in p.netlist.inputs.items()}
         ports |= {name: sum(v.width for v in variables) for name, variables in p.outputs.items()}
         others = [name for name in self.names if name != self.name]
+        told = " ".join(map(self._told, sorted(self.part.exports, key=lambda v: -v.width)))
+        taken = ["in = &from.out[turn];", "fetch(*in);"]
         header = [
-            f"struct {self.name}_out {{ {' '.join(self._member(v) for v in self.part.exports)} }};" if others else "",
+            f"struct {self.name}_out {{ {told} }};" if others else "",
             f"struct {self.name} {{",
             "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
@@ -81,7 +94,7 @@ class _Lanes:
             self._function(f"{self.name}::{self.name}()", begin),
             self._function(f"void {self.name}::settle()", settle, me),
             *(self._function(f"void {self.name}::{name}()", lines, me) for name, lines in edge.items()),
-            *(self._function(f"void {self.name}::take(const {x}& from)", ["in = &from.out[turn];"]) for x in others),
+            *(self._function(f"void {self.name}::take(const {x}& from)", taken) for x in others),
             self._function(f"void {self.name}::probe()", probe),
             self._function(
                 ports_head(self.names, self.name), [*copies(self.names, self.name, p), *map(self._input, steady)]
@@ -98,8 +111,15 @@ class _Lanes:
     def _member(self, v: Variable) -> str:
         return f"{self._type(v)} {v.name} = {self._initial(v)};"
 
+    def _told(self, v: Variable) -> str:
+        """What another part is told."""
+        if v.width == 1:
+            return self._member(v)
+        x = self.program.initial.get(v, 0)
+        return f"Narrow<uint{size(v.width)}_t> {v.name} = {{{f'{x:#x}ull' if x else ''}}};"
+
     def _place(self, v: Variable) -> str:
-        return f"m.in->{v.name}" if v in self.imports else f"m.{v.name}"
+        return f"widen(in.{v.name})" if v in self.imports else f"m.{v.name}"
 
     def _type(self, v: Variable) -> str:
         return "Mask" if v.width == 1 else "Vector"
@@ -111,6 +131,10 @@ class _Lanes:
     def _region(self, r: Region) -> list[str]:
         known = {v for s in r.steps for v in s.outs}
         lines = [f"{self._type(v)} {v.name};" for s in r.steps for v in s.outs]
+        if not self.imports.isdisjoint(v for s in r.steps for v in s.ins):
+            lines.append("const auto& in = *m.in;")
+        if not self.exports.isdisjoint(s.register for s in r.steps if s.register is not None):
+            lines.append("auto& o = *m.o;")
         last: list[str] = []
         for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
@@ -126,7 +150,7 @@ class _Lanes:
         q = s.register
         if q is not None:
             if q in self.exports:
-                lines.append(f"m.o->{q.name} = {v.name};")
+                lines.append(f"narrow(o.{q.name}, {v.name});")
                 if q not in self.readers:
                     return
             self.fields[q] = None

@@ -117,10 +117,13 @@ class _Lowering:
         """The lowest `used` bits of a linear map from its tables; maps that are equal have the same ones."""
         a, known = cell.inputs["A"], self.program.tables
         bits = next(n for n in (8, 16, 32, 64) if len(cell.maps) <= n)
-        table = Table(bits, tuple(map(tuple, tables(cell.maps, width(a)))))
-        name = known.setdefault(table, f"t{len(known)}")
-        bytes_ = [self.v.bits(a, at, min(BYTE, width(a) - at)) for at in range(0, width(a), BYTE)]
-        value = joined((Node("table", (x,), f"{name}[{n}]") for n, x in enumerate(bytes_)), "^")
+        rows = tables(cell.maps, width(a))
+        terms: list[Node] = []
+        for low in range(0, width(a), WORD):
+            table = Table(bits, tuple(map(tuple, rows[low // BYTE : (low + WORD) // BYTE])))
+            name = known.setdefault(table, f"t{len(known)}")
+            terms.append(Node("linear", (self.v.bits(a, low, min(WORD, width(a) - low)),), name))
+        value = joined(terms, "^")
         return value if used == len(cell.maps) else value & ones(used)
 
     def _far(self, cell: Cell) -> None:

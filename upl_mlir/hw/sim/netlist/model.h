@@ -18,11 +18,14 @@ struct Told {
     u64 value, number;
 };
 
-// The other thread has read these lines: gets the first of them back while there is other work.
-template <typename T> inline void claim(T& lines) {
+// The other thread has read these lines, or has written them: gets the first of them here while there is other work.
+template <typename T> inline void claim(T& lines, unsigned most) {
 #if defined(__x86_64__)
-    for (unsigned n = 0; n < 5 && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
+    for (unsigned n = 0; n < most && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
 #endif
+}
+template <typename T> inline void fetch(const T& lines) {
+    for (unsigned n = 0; 64 * n < sizeof lines; n++) __builtin_prefetch(reinterpret_cast<const char*>(&lines) + 64 * n);
 }
 
 inline u64 sext(u64 x, unsigned bits) { return u64(i64(x << (64 - bits)) >> (64 - bits)); }
@@ -30,6 +33,18 @@ inline u128 sext128(u128 x, unsigned bits) { return u128(i128(x << (128 - bits))
 inline u64 parity(u64 x) {
     x ^= x >> 32, x ^= x >> 16, x ^= x >> 8, x ^= x >> 4;
     return 0x6996 >> (x & 15) & 1;
+}
+// A linear map over GF(2): what each byte of the argument adds to the result, by its value, and as a matrix for each byte of the
+// result.
+template <typename T, unsigned BYTES> struct Linear {
+    T row[BYTES][256];
+    u64 matrix[BYTES][sizeof(T)];
+};
+template <typename T, unsigned BYTES> inline u64 linear(const Linear<T, BYTES>& map, u64 x) {
+    T sum = map.row[0][x & 255];
+#pragma GCC unroll 8
+    for (unsigned n = 1; n < BYTES; n++) sum ^= map.row[n][x >> 8 * n & 255];
+    return sum;
 }
 inline u64 shl(u64 x, u64 by) { return by < 64 ? x << by : 0; }
 inline u64 shr(u64 x, u64 by) { return by < 64 ? x >> by : 0; }

@@ -21,9 +21,9 @@ from upl_mlir.hw.sim.netlist.expression import Variable
 from upl_mlir.hw.sim.netlist.program import Program, Step
 from upl_mlir.hw.sim.netlist.read import Memory, Unit
 
-_BEGINNINGS = 4
+_BEGINNINGS = 16
 """Trials, each from another register."""
-_TOTAL = 0.05
+_TOTAL = 0.3
 """What all work counts for, beside that of the part that has more."""
 _UNIT = 5000
 """The cost of a unit, which is better not there twice."""

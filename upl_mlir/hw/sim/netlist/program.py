@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from upl_mlir.hw.sim.netlist.expression import Node, Variable, scalar
 from upl_mlir.hw.sim.netlist.read import Memory, Netlist, Unit, Word
 
+WIDE = "w"
+"""What a step calls a number of 128 bits."""
+
 
 @dataclass(frozen=True)
 class Let:
@@ -17,7 +20,7 @@ class Let:
 
     @property
     def name(self) -> str:
-        return "w" if self.wide else "a"
+        return WIDE if self.wide else "a"
 
     @property
     def node(self) -> Node:
@@ -78,7 +81,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of constants of so many bits, for each byte of an argument one."""
+    """Of a linear map of at most 64 bits to so many: what each byte of the argument adds to the result, by its value."""
 
     bits: int
     rows: tuple[tuple[int, ...], ...]

@@ -1,15 +1,19 @@
 """Steps in C++ for several cores at once: a variable of one bit is a mask (`Mask`, a bit for each lane), any other a vector
-(`Vector`, 64 bits for each lane). An expression is written with the functions of `lanes.h`, as a mask or as a vector,
-whatever its user needs. What has no form for vectors raises `Unknown`, and is done lane by lane.
+(`Vector`, 64 bits for each lane). An expression is written with the functions of `lanes.h`, as a mask, a vector or a pair of
+them (`Pair`, 128 bits for each lane), whatever its user needs. What has no form for vectors raises `Unknown`, and is done
+lane by lane.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from upl_mlir.hw.sim.netlist.expression import Node, literal, scalar
-from upl_mlir.hw.sim.netlist.program import Step
+from upl_mlir.hw.sim.netlist.program import WIDE, Step
 
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 _SHIFTS = {"shl": "sllv", "shl_less": "sllv", "shr": "srlv", "shr_less": "srlv", "sar": "srav", "sar_less": "srav"}
+_WIDE_SHIFTS = {f"{name}128{end}": f"{name}128" for name in ("shl", "shr", "sar") for end in ("", "_less")}
 
 
 class Unknown(Exception):
@@ -21,9 +25,23 @@ def statement(step: Step) -> str:
     text = " ".join(f"{v.name} = {mask(value) if v.width == 1 else vector(value)};" for v, value in step.sets)
     if step.let is None:
         return text
-    if step.let.wide:
-        raise Unknown("a number of 128 bits")
-    return f"{{ const Vector {step.let.name} = {vector(step.let.value)}; {text} }}"
+    kind, value = ("Pair", pair(step.let.value)) if step.let.wide else ("Vector", vector(step.let.value))
+    return f"{{ const {kind} {step.let.name} = {value}; {text} }}"
+
+
+def _wide(node: Node) -> bool:
+    """Whether a tree is a number of 128 bits."""
+    match node.kind:
+        case "call":
+            return node.name.removesuffix("_less").endswith("128")
+        case "let":
+            return node.name == WIDE
+        case "<<" | ">>":
+            return _wide(node.parts[0])
+        case "&" | "|" | "^" | "+" | "-" | "*" | "neg" | "inv":
+            return any(map(_wide, node.parts))
+        case _:
+            return False
 
 
 def _one_bit(node: Node) -> bool:
@@ -61,13 +79,13 @@ def mask(node: Node) -> str:
             return mask(parts[0])
         case "&" | "|" | "^":
             return f"Mask({mask(parts[0])} {kind} {mask(parts[1])})"
-        case ">>" if parts[1].number is not None:
+        case ">>" if parts[1].number is not None and not _wide(node):
             return f"bit({vector(parts[0])}, {parts[1].number})"
         case "==" | "!=":
             return _equal(kind, *parts)
         case "<" | "<=" | ">" | ">=":
-            signed = all(p.kind == "call" and p.name == "i64" for p in parts)
-            x, y = (vector(p.parts[0] if signed else p) for p in parts)
+            signed = all(p.kind == "call" and p.name in ("i64", "i128") for p in parts)
+            x, y = _like([p.parts[0] if signed else p for p in parts])
             return f"{'s' if signed else ''}{_COMPARE[kind]}({x}, {y})"
         case "not":
             return f"inv({_truth(parts[0])})"
@@ -87,9 +105,14 @@ def _equal(kind: str, x: Node, y: Node) -> str:
     if _fits(x) and _fits(y):
         differ = f"Mask({mask(x)} ^ {mask(y)})"
         return differ if kind == "!=" else f"inv({differ})"
-    if y.number == 0:
+    if y.number == 0 and not _wide(x):
         return _truth(x) if kind == "!=" else f"zero({vector(x)})"
-    return f"{_COMPARE[kind]}({vector(x)}, {vector(y)})"
+    return f"{_COMPARE[kind]}({', '.join(_like((x, y)))})"
+
+
+def _like(nodes: Sequence[Node]) -> list[str]:
+    """Numbers that are compared, or combined: all of them pairs if one is."""
+    return list(map(pair if any(map(_wide, nodes)) else vector, nodes))
 
 
 def _truth(node: Node) -> str:
@@ -102,8 +125,10 @@ def _truth(node: Node) -> str:
 
 
 def vector(node: Node) -> str:
-    """The number."""
+    """The number, or the lowest 64 bits of one of 128."""
     kind, parts = node.kind, node.parts
+    if _wide(node):
+        return _word(node)
     if node.number is not None:
         return f"all({literal(node.number)})"
     if _one_bit(node):
@@ -113,8 +138,8 @@ def vector(node: Node) -> str:
             return scalar(node)
         case "row":
             return f"row(m.core, m.core[0].{node.name}, {vector(parts[0])})"
-        case "table":
-            return f"look({node.name}, {vector(parts[0])})"
+        case "linear":
+            return f"linear({node.name}, {vector(parts[0])})"
         case "<<" if parts[1].number is not None:
             if _one_bit(parts[0]):
                 return f"word({mask(parts[0])}, {parts[1].number})"
@@ -129,11 +154,44 @@ def vector(node: Node) -> str:
             return f"(~{vector(parts[0])})"
         case "?":
             return f"pick({_truth(parts[0])}, {vector(parts[1])}, {vector(parts[2])})"
-        case "call" if node.name == "u64":
+        case "call" if node.name in ("u64", "i64"):
             return vector(parts[0])
         case "call" if node.name in _SHIFTS:
             return f"{_SHIFTS[node.name]}({vector(parts[0])}, {vector(parts[1])})"
         case "call" if node.name == "sext":
             return f"sext<{parts[1].number}>({vector(parts[0])})"
+        case _:
+            raise Unknown(f"{kind} {node.name}")
+
+
+def _word(node: Node) -> str:
+    """The lowest 64 bits of a pair, mostly of one that is shifted."""
+    if node.kind == ">>" and node.parts[1].number is not None:
+        return f"word({pair(node.parts[0])}, {node.parts[1].number})"
+    return f"({pair(node)}).low"
+
+
+def pair(node: Node) -> str:
+    """The number of 128 bits."""
+    kind, parts = node.kind, node.parts
+    if not _wide(node):
+        return f"Pair{{{vector(node)}}}"
+    match kind:
+        case "let":
+            return node.name
+        case "&" | "|" | "^" | "+" | "-":
+            return f"({pair(parts[0])} {kind} {pair(parts[1])})"
+        case "<<" if parts[1].number is not None:
+            return f"shl128({pair(parts[0])}, all({parts[1].number}))"
+        case ">>" if parts[1].number is not None:
+            return f"shr128({pair(parts[0])}, all({parts[1].number}))"
+        case "neg":
+            return f"(Pair{{}} - {pair(parts[0])})"
+        case "call" if node.name in ("u128", "i128"):
+            return pair(parts[0])
+        case "call" if node.name == "sext128":
+            return f"sext128<{parts[1].number}>({pair(parts[0])})"
+        case "call" if (name := _WIDE_SHIFTS.get(node.name, node.name)) in _WIDE_SHIFTS.values():
+            return f"{name}({pair(parts[0])}, {vector(parts[1])})"
         case _:
             raise Unknown(f"{kind} {node.name}")
