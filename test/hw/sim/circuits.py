@@ -61,6 +61,7 @@ CELLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "shl": lambda a, b, c: (a << c)[:WIDEST],
     "shr": lambda a, b, c: cut(a, 128) >> c,
     "far": lambda a, b, c: Cat(a[0] << c[:7], (a[:30] >> c)[:20]),
+    "high": lambda a, b, c: (Cat(Const(0, 129), a[:60]) >> c)[:WIDEST],
     "fixed": lambda a, b, c: Cat((a << 3)[:WIDEST], cut(a, 128) >> 5, cut(a, 128) >> 90),
     "slices": lambda a, b, c: Cat(b[len(b) // 2 :], a[: len(a) // 2 + 1], b[:1])[:WIDEST],
     "replicated": lambda a, b, c: b[0].replicate(40) & Cat(a, a),
@@ -224,7 +225,8 @@ class _Random:
 
 
 def stimuli(shapes: list[Shape], cycles: int, seed: int) -> list[list[int]]:
-    """Inputs for each cycle: any bits, small numbers, and the ends; each changes only now and then."""
+    """Inputs for each cycle: any bits, small numbers, those near to the bits of words, and the ends; each changes only
+    now and then."""
     rng = np.random.default_rng(seed)
     now = [0] * len(shapes)
     out: list[list[int]] = []
@@ -236,7 +238,8 @@ def stimuli(shapes: list[Shape], cycles: int, seed: int) -> list[list[int]]:
                 anything = int.from_bytes(rng.bytes(16), "little") & ones
                 few = int(rng.integers(0, 70)) & ones
                 ends = int(rng.choice([0, 1])) * ones ^ (int(rng.choice([0, 1])) << shape.width - 1)
-                now[n] = (anything, few, ends, now[n] ^ 1)[int(rng.integers(0, 4))]
+                words = int(rng.choice([31, 32, 63, 64, 65, 127, 128])) & ones
+                now[n] = (anything, few, words, ends, now[n] ^ 1)[int(rng.integers(0, 5))]
         out.append(list(now))
     return out
 

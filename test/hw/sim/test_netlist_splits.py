@@ -106,7 +106,16 @@ def many(m: Module, inputs: list[Any]) -> list[Any]:
     return [kept]
 
 
-@pytest.mark.parametrize(("lanes", "matrices"), [(1, True), *((build.lanes_for(2), x) for x in (True, False) if build.vectors())])
+def whole(m: Module, inputs: list[Any]) -> list[Any]:
+    """Parities as they are."""
+    kept = Signal(5)
+    m.d.sync += kept.eq(parities(inputs[0], 5))
+    return [kept]
+
+
+@pytest.mark.parametrize(
+    ("lanes", "matrices"), [(1, True), *((build.lanes_for(2), x) for x in (True, False) if build.vectors())]
+)
 def test_hashes_of_which_some_bits_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lanes: int, matrices: bool
 ) -> None:
@@ -116,6 +125,7 @@ def test_hashes_of_which_some_bits_are_used(
     made = {
         "hidden": Circuit([unsigned(48), unsigned(9), unsigned(1)], hidden),
         "many": Circuit([unsigned(100)], many),
+        "whole": Circuit([unsigned(48)], whole),
     }
     assert not complaints(tmp_path, made, lanes)
 

@@ -12,8 +12,9 @@ from upl_mlir.hw.sim.netlist.expression import Node, literal, scalar
 from upl_mlir.hw.sim.netlist.program import WIDE, Step
 
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-_SHIFTS = {"shl": "sllv", "shl_less": "sllv", "shr": "srlv", "shr_less": "srlv", "sar": "srav", "sar_less": "srav"}
-_WIDE_SHIFTS = {f"{name}128{end}": f"{name}128" for name in ("shl", "shr", "sar") for end in ("", "_less")}
+_SHIFTS = {"shl": "sllv", "shl_less": "sllv", "shr": "srlv", "shr_less": "srlv", "sar": "srav", "sar_less": "srav",
+           "shift": "shift"}  # fmt: skip
+_WIDE_SHIFTS = {f"{name}128{end}": f"{name}128" for name in ("shl", "shr", "sar", "shift") for end in ("", "_less")}
 
 
 class Unknown(Exception):
@@ -191,7 +192,7 @@ def pair(node: Node) -> str:
             return pair(parts[0])
         case "call" if node.name == "sext128":
             return f"sext128<{parts[1].number}>({pair(parts[0])})"
-        case "call" if (name := _WIDE_SHIFTS.get(node.name, node.name)) in _WIDE_SHIFTS.values():
-            return f"{name}({pair(parts[0])}, {vector(parts[1])})"
+        case "call" if node.name in _WIDE_SHIFTS:
+            return f"{_WIDE_SHIFTS[node.name]}({pair(parts[0])}, {vector(parts[1])})"
         case _:
             raise Unknown(f"{kind} {node.name}")
