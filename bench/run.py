@@ -120,8 +120,8 @@ def machines() -> None:
     note = (
         "Speeds are medians; the sweep was run once, after one of one machine. A run is undisturbed if just before and just "
         f"after it additions on all processors at once take at most {SLACK[0]} times the shortest time seen, and a message "
-        f"from one to another {SLACK[1]} times and at most {FAR:.0f} ns (`bench/processors.py`): a processor may be one thread "
-        "of a core whose other thread is somebody else's, and be moved."
+        f"from one to another {SLACK[1]} times and at most {FAR:.0f} ns (`bench/processors.py`): a processor may be one "
+        "thread of a core whose other thread is somebody else's, and be moved."
     )
     record("simulation", simulation.rows(), note)
 
