@@ -71,6 +71,7 @@ def expression(to: Variables, cell: Cell, bits: int) -> Node:
 
 
 _MOST_CHOICES = 4
+"""Fields of which a shift chooses one: among more of them shifting is shorter."""
 
 
 def _chosen(to: Variables, a: Value, by: Value, bits: int) -> Node | None:
