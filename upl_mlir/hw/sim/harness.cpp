@@ -2,6 +2,7 @@
 // A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
 // `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -133,15 +134,16 @@ constexpr int MODELS = (CORES + WIDTH - 1) / WIDTH;  // of WIDTH cores
 
 constexpr int ITEMS = MODELS * PARTS;  // what threads do
 
-struct Simulation {
-    std::unique_ptr<Fabric> fabric;
-    std::vector<std::unique_ptr<Model>> model;
+// What threads read is in lines of memory in which the caller writes nothing during a run: here first the models, then all else.
+struct alignas(64) Simulation {
+    std::array<std::unique_ptr<Model>, MODELS> model;
+    alignas(64) std::unique_ptr<Fabric> fabric;
     std::vector<std::unique_ptr<Lane>> core;
     Counter counter[CORES];
     int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
     Simulation() : fabric(new Fabric) {
-        for (int n = 0; n < MODELS; n++) model.emplace_back(new Model);
+        for (auto& m : model) m.reset(new Model);
         for (int n = 0; n < CORES; n++) {
             core.emplace_back(new Lane(*model[n / WIDTH], n % WIDTH));
             core[n]->number = n;
@@ -216,7 +218,7 @@ public:
 // is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
 // has ended if its parts need no inputs, and all that they read of other parts is there. A helper that is late, as the machine
 // has other work, loses its rounds to the caller, which then works alone for a while.
-class Crew {
+class alignas(64) Crew {
     static constexpr int PATIENCE = 5000, ALONE = 500;  // looks without giving way (some 200 us); cycles
     static constexpr uint64_t END = ~0ull;
     // Numbers of rounds, in a cache line for each writer. Who writes `lost` or `begun` and then reads the other one has a fence
@@ -226,17 +228,17 @@ class Crew {
         alignas(64) std::atomic<uint64_t> begun{0};                 // by the helper: the last one
         alignas(64) std::atomic<uint64_t> told{0};
         alignas(64) std::atomic<uint64_t> done{0}, declined{0};
-        alignas(64) std::atomic<bool> there{false};
+        alignas(64) std::atomic<bool> there{false};  // and what does not change
         int first = 0, last = 0;
         std::thread thread;
     };
     Simulation& s;
     std::vector<std::unique_ptr<Helper>> helpers;
-    uint64_t round = 0;
+    const uint32_t late;  // looks after which a helper is late, at least PATIENCE
+    alignas(64) uint64_t round = 0;
     bool begun = false;  // helpers have been asked for the next round
     bool ahead = PARTS > 1;  // they need nothing else for it
     int own = ITEMS, alone = 0;
-    const uint32_t late;  // looks after which a helper is late, at least PATIENCE
 
     static void pause() {
 #if defined(__x86_64__)

@@ -80,12 +80,12 @@ class _Lanes:
         told = " ".join(map(self._told, sorted(self.part.exports, key=lambda v: -v.width)))
         taken = ["in = &from.out[turn];", "fetch(*in);"]
         header = [
-            f"struct {self.name}_out {{ {told} }};" if others else "",
+            f"struct alignas(64) {self.name}_out {{ {told} }};" if others else "",
             f"struct {self.name} {{",
             "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
             *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
-            *(f"    alignas(64) {self.name}_out out[3], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
+            *(f"    {self.name}_out out[3], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
             f"    {self.name}();", *functions(self.names, self.name), "};", "",
         ]  # fmt: skip
         me = "auto& m = *this; (void)m;"
