@@ -21,7 +21,7 @@ from upl_mlir.hw.sim.netlist.expression import Variable
 from upl_mlir.hw.sim.netlist.program import Program, Step
 from upl_mlir.hw.sim.netlist.read import Memory, Unit
 
-_BEGINNINGS = 16
+_BEGINNINGS = 4
 """Trials, each from another register."""
 _TOTAL = 0.3
 """What all work counts for, beside that of the part that has more."""
