@@ -1,6 +1,7 @@
 // The host of a compiled machine: joins models of cores and fabric, loads them, feeds tokens, collects outputs, counts.
 // A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
 // `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
+// Over 500 lines because it is compiled for each machine: one source, with all that sees inside of `Simulation`.
 #include <algorithm>
 #include <array>
 #include <atomic>
