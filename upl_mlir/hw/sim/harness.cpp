@@ -135,7 +135,8 @@ constexpr int MODELS = (CORES + WIDTH - 1) / WIDTH;  // of WIDTH cores
 
 constexpr int ITEMS = MODELS * PARTS;  // what threads do
 
-// What threads read is in lines of memory in which the caller writes nothing during a run: here first the models, then all else.
+// What threads read in every cycle is in lines of memory in which the caller writes nothing during a run: here the models. Of all
+// else they read `rest` only, and that where models are whole.
 struct alignas(64) Simulation {
     std::array<std::unique_ptr<Model>, MODELS> model;
     alignas(64) std::unique_ptr<Fabric> fabric;

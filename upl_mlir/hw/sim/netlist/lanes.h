@@ -47,12 +47,8 @@ inline Mask eq(Vector a, Vector b) { return In::eq(Raw(a), Raw(b)); }
 inline Mask ne(Vector a, Vector b) { return In::ne(Raw(a), Raw(b)); }
 inline Mask lt(Vector a, Vector b) { return In::lt(Raw(a), Raw(b)); }
 inline Mask le(Vector a, Vector b) { return In::le(Raw(a), Raw(b)); }
-inline Mask gt(Vector a, Vector b) { return lt(b, a); }
-inline Mask ge(Vector a, Vector b) { return le(b, a); }
 inline Mask slt(Vector a, Vector b) { return In::slt(Raw(a), Raw(b)); }
 inline Mask sle(Vector a, Vector b) { return In::sle(Raw(a), Raw(b)); }
-inline Mask sgt(Vector a, Vector b) { return slt(b, a); }
-inline Mask sge(Vector a, Vector b) { return sle(b, a); }
 inline Mask test(Vector a, Vector b) { return In::test(Raw(a), Raw(b)); }
 inline Mask test(Vector a) { return test(a, a); }
 inline Mask zero(Vector a) { return In::zero(Raw(a)); }
@@ -113,12 +109,12 @@ inline Mask eq(const Pair& a, const Pair& b) { return zero((a.low ^ b.low) | (a.
 inline Mask ne(const Pair& a, const Pair& b) { return inv(eq(a, b)); }
 inline Mask lt(const Pair& a, const Pair& b) { return Mask(lt(a.high, b.high) | (eq(a.high, b.high) & lt(a.low, b.low))); }
 inline Mask slt(const Pair& a, const Pair& b) { return Mask(slt(a.high, b.high) | (eq(a.high, b.high) & lt(a.low, b.low))); }
-inline Mask gt(const Pair& a, const Pair& b) { return lt(b, a); }
 inline Mask le(const Pair& a, const Pair& b) { return inv(lt(b, a)); }
-inline Mask ge(const Pair& a, const Pair& b) { return inv(lt(a, b)); }
-inline Mask sgt(const Pair& a, const Pair& b) { return slt(b, a); }
 inline Mask sle(const Pair& a, const Pair& b) { return inv(slt(b, a)); }
-inline Mask sge(const Pair& a, const Pair& b) { return inv(slt(a, b)); }
+template <typename T> inline Mask gt(const T& a, const T& b) { return lt(b, a); }
+template <typename T> inline Mask ge(const T& a, const T& b) { return le(b, a); }
+template <typename T> inline Mask sgt(const T& a, const T& b) { return slt(b, a); }
+template <typename T> inline Mask sge(const T& a, const T& b) { return sle(b, a); }
 
 inline u64 lane(const Vector& a, int k) {
     u64 x;

@@ -112,7 +112,7 @@ def _equal(kind: str, x: Node, y: Node) -> str:
 
 
 def _like(nodes: Sequence[Node]) -> list[str]:
-    """Numbers that are compared, or combined: all of them pairs if one is."""
+    """Numbers that are compared: all of them pairs if one is."""
     return list(map(pair if any(map(_wide, nodes)) else vector, nodes))
 
 
