@@ -53,8 +53,9 @@ soak: .venv/.installed ## a million operands for each floating-point unit, rando
 reliability: .venv/.installed ## RELIABILITY.md from the ledger of all soaks; failures that are open are tried again
 	@PYTHONPATH=test $(BIN)/python -m agreement.reliability
 
-mutants: .venv/.installed ## bugs seeded into the compiler, each with its test; then MINUTES=5 of the mutation score
+mutants: .venv/.installed ## bugs seeded into the compiler, each with its test; sets made too large; then MINUTES=5 of the mutation score
 	@PYTHONPATH=test $(BIN)/python -m mutation.seeded
+	@PYTHONPATH=test $(BIN)/python -m mutation.hulls
 	@PYTHONPATH=test $(BIN)/python -m mutation.covered
 	@PYTHONPATH=test $(BIN)/python -m mutation.score --minutes $(MINUTES)
 

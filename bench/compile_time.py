@@ -11,6 +11,7 @@ import numpy as np
 
 import upl_mlir as upl
 from bench.report import Row, interleaved
+from upl_mlir.api import reverse
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PERCEPTRON = EXAMPLES / "perceptron.upl"
@@ -50,7 +51,7 @@ def check(program: upl.Program) -> object:
 
 def by(of: str, *wrt: str) -> Action:
     """The derivative of `of` by `wrt`."""
-    return lambda program: upl.vjp(program, of, wrt)
+    return lambda program: reverse(program, of, wrt)
 
 
 def wide(factor: int) -> Load:

@@ -11,6 +11,7 @@ import numpy as np
 
 import upl_mlir as upl
 from bench.report import Row
+from upl_mlir.api import reverse
 from upl_mlir.dialects.upl import AdjointOp
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +58,7 @@ def of_gradients() -> tuple[list[Row], list[str]]:
         wrt = [n for n, port in program.inputs.items() if port.dtype.kind == "f"]
         try:
             value = firings(program, params)
-            both = firings(upl.vjp(program, of[0], wrt), params)
+            both = firings(reverse(program, of[0], wrt), params)
         except upl.UplError as e:
             left_out.append(f"{path.parent.name}/{path.stem}: {e.diagnostics[0].message}")
             continue

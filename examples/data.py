@@ -402,6 +402,20 @@ def digits(rng: np.random.Generator, scale: int) -> Data:
     return Data({"E": epochs, "M": len(x), "D": batch, "N": sizes}, {"X": x, "Y": y, "W": w}, out)
 
 
+@example
+def hypergradient(rng: np.random.Generator, scale: int) -> Data:
+    steps, m, v, n = 3 * scale, 4 * scale, 2 * scale, 3
+    rate, w = np.float64(0.3), rng.normal(0, 0.5, n)
+    (x, xv), true = (rng.standard_normal((k, n)) for k in (m, v)), rng.standard_normal(n)
+    y, yv = (np.tanh(a @ true) + 0.1 * rng.standard_normal(len(a)) for a in (x, xv))
+    inputs = {"rate": np.asarray(rate), "W": w, "X": x, "Y": y, "XV": xv, "YV": yv}
+    for _ in range(steps):
+        r = np.tanh(x @ w)
+        w = w - rate * (((r - y) * (1 - r * r)) @ x) / m
+    loss = np.mean((np.tanh(xv @ w) - yv) ** 2) / 2
+    return Data({"T": steps, "m": m, "v": v, "n": n}, inputs, {"L": loss, "W_out": w})
+
+
 # -- the command line --------------------------------------------------------------------------------------------------
 def main() -> None:
     """Write the inputs of an example, and its outputs if asked; print the command that runs it."""

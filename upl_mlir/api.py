@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -108,33 +108,46 @@ def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def vjp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
-    """The program with derivatives added: an extra input ``d_R`` (domain of `of`), an extra output ``d_W`` for each `wrt`.
+    """The program with derivatives added: an extra input ``d_R`` (domain of `of`; one number where `of` is one), an extra
+    output ``d_W`` for each `wrt`.
 
     All outputs of `p` are kept.  Source: AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
     """
-    return differentiated(p, of, _names(wrt))
+    return differentiated(p, of, _names(wrt), unit=False)
 
 
 def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
-    """As `vjp` for an output with one instance: no seed input.  Raises UplError (UPL1406) if `of` has index fields."""
-    name = of.partition(".")[0]
-    fields = p.facts.outputs.get(name)
-    if fields is None:
-        op = endpoints(p.read()).get(name)
-        fields = op.fields if op is not None else ()
-    if fields:
+    """As `vjp` for an output with one instance, without the extra input: the derivative of `of` itself.
+
+    Raises UplError (UPL1406) if `of` has index fields.
+    """
+    if fields := _fields(p, of):
         raise error(
             "UPL1406", f"`{of}` has index fields <{','.join(fields)}>: a gradient is of one number",
             help=f"use vjp, which adds an input d_{of.replace('.', '_')} to weight its elements",
         )  # fmt: skip
-    return differentiated(p, of, _names(wrt))
+    return differentiated(p, of, _names(wrt), unit=True)
+
+
+def reverse(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """`grad` where `of` is one number, else `vjp`: what the tools show as the derivative."""
+    return differentiated(p, of, _names(wrt), unit=True)
+
+
+def _fields(p: Program, of: str) -> tuple[str, ...]:
+    """The index fields of a host output, or of the node of ``NODE.input``."""
+    name = of.partition(".")[0]
+    if name in p.facts.outputs:
+        return p.facts.outputs[name]
+    op = endpoints(p.expanded().read()).get(name)
+    return () if op is None else op.fields
 
 
 def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     """The program with tangents added: an extra input ``t_W`` for each `wrt` and an extra output ``t_R``, the derivative
     of `of` along them.  Source: AUTODIFF section 4.  Raises UplError (UPL14xx).
     """
-    return _with_tangent(p.expanded(), (of,), _names(wrt))
+    return _with_tangent(p, (of,), _names(wrt))
 
 
 def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
@@ -150,7 +163,14 @@ def hvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     `of` has one instance.  Raises UplError (UPL14xx).
     """
     names = _names(wrt)
-    return _with_tangent(grad(p, of, names), tuple(f"d_{n.replace('.', '_')}" for n in names), names)
+    g = grad(p, of, names)
+    return _with_tangent(g, added(p.expanded().outputs, g.outputs), names)
+
+
+def added(before: Iterable[str], after: Iterable[str]) -> tuple[str, ...]:
+    """The ports that a derivative has added to those of its program (expanded), in the order of what it was asked."""
+    old = set(before)
+    return tuple(n for n in after if n not in old)
 
 
 def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | None = None) -> Program:
@@ -167,7 +187,7 @@ def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | N
     if hi is not None and not isinstance(bounds, tuple):
         hi = hi - 1 if isinstance(hi, int) else f"({hi})-1"
     step = BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)
-    return p.expanded().derived(("batch", repr((_names(ports), field, lo, hi))), lambda: [step])
+    return p.derived(("batch", repr((_names(ports), field, lo, hi))), lambda: [step])
 
 
 def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots: int | None = None) -> Program:
@@ -182,7 +202,7 @@ def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots
     from upl_mlir.passes.checkpoint import CheckpointPass
 
     step = CheckpointPass(along=along, every=every, snapshots=snapshots)
-    return g.expanded().derived(("checkpoint", repr((along, every, snapshots))), lambda: [step])
+    return g.derived(("checkpoint", repr((along, every, snapshots))), lambda: [step])
 
 
 @dataclass(frozen=True)

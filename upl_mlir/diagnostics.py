@@ -23,8 +23,9 @@ Codes are grouped by stage:
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
@@ -133,6 +134,17 @@ def error(
     """Build the `UplError` for one diagnostic; the caller raises it."""
     fixed = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
     return UplError(Diagnostic(code, message, span, fixed, help))
+
+
+@contextmanager
+def placed(span: Span | None) -> Generator[None]:
+    """Errors from inside the block that have no position get this one."""
+    try:
+        yield
+    except UplError as e:
+        if span is None or all(d.span for d in e.diagnostics):
+            raise
+        raise UplError(*(d if d.span else replace(d, span=span) for d in e.diagnostics), sources=e.sources) from None
 
 
 def did_you_mean(found: str, candidates: Iterable[str]) -> str | None:

@@ -6,14 +6,16 @@ mode through the inner product <J t, d> = <t, J^T d>, and the same for the deriv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Program, compile, jvp, vjp
+from upl_mlir.api import Program, added, compile, jvp, vjp
 from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import NodeOp, UplType
+from upl_mlir.dialects.upl.query import endpoints
 
 Array = NDArray[Any]
 
@@ -28,14 +30,15 @@ def check_grads(
     order: int = 1,
     modes: Sequence[str] = ("fwd", "rev"),
     seed: int = 0,
-    step: float = 1e-6,
-    rtol: float = 1e-5,
-    atol: float = 1e-7,
+    step: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> None:
     """Check the derivatives of host output `of` by the host inputs `wrt` at `inputs`.
 
-    `step` is the half-width of the central difference.  Raises UplError (UPL1410) that says which derivative is off and by
-    how much; returns nothing if all agree.
+    `step` is the half-width of the central difference.  It and the tolerances follow, where they are not given, from the
+    program's coarsest type of reals: where a value is f32, a difference tells two or three digits.  Raises UplError
+    (UPL1410) that says which derivative is off and by how much; returns nothing if all agree.
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     unknown = set(modes) - {"fwd", "rev"}
@@ -43,6 +46,9 @@ def check_grads(
         raise error("UPL1802", f"mode {sorted(unknown)[0]!r}: expected fwd or rev")
     if order < 1:
         return
+    p = p.expanded()
+    exactness = _SINGLE if _holds_f32(p) else _DOUBLE
+    step, rtol, atol = (e if v is None else v for v, e in zip((step, rtol, atol), exactness, strict=True))
     sizes = dict(params or {})
     random = np.random.default_rng(seed)
     values = {n: np.asarray(v, dtype=float) for n, v in inputs.items()}
@@ -52,19 +58,18 @@ def check_grads(
     quotient = (ahead - behind) / (2 * step)
     where = f"{of} by {', '.join(names)}"
     forward = jvp(p, of, names)
-    twins = dict(zip(_added(p.inputs, forward.inputs), tangents.values(), strict=True))
-    (twin,) = _added(p.outputs, forward.outputs)
+    twins = dict(zip(added(p.inputs, forward.inputs), tangents.values(), strict=True))
+    (twin,) = added(p.outputs, forward.outputs)
     pushed = compile(forward)(**values, **twins, **sizes)[twin]
     if "fwd" in modes:
         _agree(f"forward mode, {where}, against a difference quotient", pushed, quotient, rtol, atol)
     if "rev" in modes:
         reverse = vjp(p, of, names)
         d = random.normal(size=pushed.shape)
-        seeds = dict.fromkeys(_added(p.inputs, reverse.inputs), d)  # none where `of` is one number
+        seeds = dict.fromkeys(added(p.inputs, reverse.inputs), d)
         pulled = compile(reverse)(**values, **seeds, **sizes)
-        weights = d if pushed.ndim else np.ones(())
-        left = np.sum(quotient * weights)
-        found = dict(zip(names, _added(p.outputs, reverse.outputs), strict=True))
+        left = np.sum(quotient * d)
+        found = dict(zip(names, added(p.outputs, reverse.outputs), strict=True))
         right = sum(float(np.sum(pulled[found[n]] * tangents[n])) for n in names)  # 0 outside a domain
         _agree(f"reverse mode, {where}, against a difference quotient", np.asarray(right), np.asarray(left), rtol, atol)
     if order > 1:  # the tangent is linear in t: checking it by the inputs checks second derivatives
@@ -74,10 +79,14 @@ def check_grads(
         )  # fmt: skip
 
 
-def _added(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """The ports that a derivative has added, in the order of what it was asked by."""
-    old = set(before)
-    return [n for n in after if n not in old]
+_DOUBLE, _SINGLE = (1e-6, 1e-5, 1e-7), (5e-3, 1e-2, 1e-3)
+"""Step, relative and absolute tolerance: a step near the cube root of the type's precision errs least."""
+
+
+def _holds_f32(p: Program) -> bool:
+    """Whether some port or input of the program is declared to be f32."""
+    ends = endpoints(p.read()).values()
+    return any(UplType.F32 in ([q.type for q in op.ports] if isinstance(op, NodeOp) else [op.type]) for op in ends)
 
 
 def _moved(values: Mapping[str, Array], tangents: Mapping[str, Array], by: float) -> dict[str, Array]:

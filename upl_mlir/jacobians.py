@@ -7,14 +7,14 @@ program makes them itself.  Reverse mode takes one seed for each element of `of`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from upl_mlir.api import Program, grad
+from upl_mlir.api import Program, added, grad
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
     FormulaAttr,
@@ -71,10 +71,10 @@ def hessian(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     """
     names = _listed(wrt)
     g = grad(p, of, names)
-    added = [n for n in g.outputs if n not in p.expanded().outputs]
-    pairs = {(d, w): _name("H", v, w) for d, v in zip(added, names, strict=True) for w in names}
+    first = added(p.expanded().outputs, g.outputs)
+    pairs = {(d, w): _name("H", v, w) for d, v in zip(first, names, strict=True) for w in names}
     with p.errors():
-        return _forward(g.infer_domains(), added, names, pairs, "forward over reverse mode")
+        return _forward(g.infer_domains(), first, names, pairs, "forward over reverse mode")
 
 
 def _listed(ports: str | Sequence[str]) -> tuple[str, ...]:
@@ -167,10 +167,10 @@ def _least(sets: ProgramSets, param: str) -> int:
 def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str) -> Program:
     out = p.clone()
     for of in ofs:
-        before = set(endpoints(out.op))
+        before = _ports(out)
         run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrts)}}))
         seeds, results = _added(out, before)
-        fields = _batched(out, seeds, results, "of", "D")
+        fields = _batched(out, seeds, results, "of", "D", before)
         source = endpoints(out.op)[of.partition(".")[0]].fields
         for name, wrt in zip(results, wrts, strict=True):
             _finish(out, name, _name("J", of, wrt), source, fields, front=True, comment=f"{of} by {wrt}, {note}")
@@ -182,24 +182,38 @@ def _forward(
 ) -> Program:
     out = p.clone()
     for wrt in wrts:
-        before = set(endpoints(out.op))
+        before = _ports(out)
         run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,)}}))
         seeds, results = _added(out, before)
-        fields = _batched(out, seeds, results, "by", "T")
+        fields = _batched(out, seeds, results, "by", "T", before)
         source = endpoints(out.op)[wrt.partition(".")[0]].fields
         for name, of in zip(results, ofs, strict=True):
             _finish(out, name, names[of, wrt], source, fields, front=False, comment=f"{of} by {wrt}, {note}")
     return _noted(out, note)
 
 
-def _added(p: Program, before: set[str]) -> tuple[list[InputOp], list[str]]:
+def _ports(p: Program) -> dict[str, frozenset[str]]:
+    """The inputs of each node; other endpoints have none."""
+    return {
+        n: frozenset(port.name for port in op.ports) if isinstance(op, NodeOp) else frozenset()
+        for n, op in endpoints(p.op).items()
+    }
+
+
+def _added(p: Program, before: Container[str]) -> tuple[list[InputOp], list[str]]:
     """The seed inputs and the outputs that a derivative has added, in the order of what it was asked."""
     new = [op for n, op in endpoints(p.op).items() if n not in before]
     return [op for op in new if isinstance(op, InputOp)], [op.symbol for op in new if isinstance(op, OutputOp)]
 
 
-def _batched(p: Program, seeds: Sequence[InputOp], results: Sequence[str], word: str, prefix: str) -> tuple[str, ...]:
-    """Batch over all one-hot seeds: the seed input, if there is one, becomes a node; returns the new fields."""
+def _batched(
+    p: Program, seeds: Sequence[InputOp], results: Sequence[str], word: str, prefix: str,
+    before: Mapping[str, frozenset[str]],
+) -> tuple[str, ...]:  # fmt: skip
+    """Batch over all one-hot seeds: the seed input, if there is one, becomes a node; returns the new fields.
+
+    Nodes fired on the inputs that they had `before`, so what needs no derivative is divided off and stays as it was.
+    """
     fields: tuple[str, ...] = ()
     for op in seeds:
         used = names_of(p.op)
@@ -209,7 +223,7 @@ def _batched(p: Program, seeds: Sequence[InputOp], results: Sequence[str], word:
         if own:
             assert domain is not None
             inside = domain.data.substitute(dict(zip(own, fields, strict=True)))
-            batch_over(p.op, (op.symbol,), fields, inside, prefix=prefix, also=results)
+            batch_over(p.op, (op.symbol,), fields, inside, prefix=prefix, also=results, enough=before)
         _generate(p, op, fields, own)
     verify(p.module)
     return fields

@@ -70,7 +70,7 @@ class PortView:
         from upl_mlir.passes.relations import ProgramSets
 
         self.program.infer_domains()
-        return ProgramSets(self.program.read()).domain(self.name).isl
+        return ProgramSets(self.program.read(), directives=True).domain(self.name).isl
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -138,7 +138,7 @@ class Program:
         """The program with its `adjoint of` directives expanded; itself if it has none."""
         if not self.facts.adjoint:
             return self
-        return differentiated(self, None, ())
+        return differentiated(self, None, (), unit=True)
 
     def __repr__(self) -> str:
         given, made = (", ".join(map(repr, ports.values())) for ports in (self.inputs, self.outputs))
@@ -188,9 +188,10 @@ def made_or_known(
     return Program(module, sources, Origin(key, again, facts_of(program_of(module)), parent, recalled=False))
 
 
-def differentiated(p: Program, of: str | None, wrt: Sequence[str]) -> Program:
-    """The program with derivatives added; without `of`, with its `adjoint of` directives expanded.  Raises UplError."""
+def differentiated(p: Program, of: str | None, wrt: Sequence[str], *, unit: bool) -> Program:
+    """The program with derivatives added; without `of`, with its `adjoint of` directives expanded.  With `unit`, an `of`
+    without index fields starts with 1 and not with a host input.  Raises UplError."""
     return p.derived(
-        ("gradient", repr(of), *wrt),
-        lambda: passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt)}}),
+        ("gradient", repr((of, unit)), *wrt),
+        lambda: passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt), "unit": unit}}),
     )

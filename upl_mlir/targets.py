@@ -9,7 +9,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
-from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import directives, program_of
+from upl_mlir.passes.expand import expand
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class VerilogTarget(Target):
     name = "verilog"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        from upl_mlir.dialects.upl import ProgramOp
         from upl_mlir.hw.verilog import verilog_of
         from upl_mlir.passes.lower_hw import LowerHwPass
 
@@ -55,7 +56,6 @@ class CTarget(Target):
     header: bool = False
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        from upl_mlir.dialects.upl import ProgramOp
         from upl_mlir.native.c_source import emit, emit_one_file
         from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
@@ -75,7 +75,7 @@ class SvgTarget(Target):
         from upl_mlir.picture.model import picture_of
         from upl_mlir.picture.svg import svg_of
 
-        output.write(svg_of(picture_of(program_of(module))))
+        output.write(svg_of(picture_of(_drawn(module))))
 
 
 @dataclass(frozen=True)
@@ -88,4 +88,13 @@ class DotTarget(Target):
         from upl_mlir.picture.dot import dot_of
         from upl_mlir.picture.model import picture_of
 
-        output.write(dot_of(picture_of(program_of(module))))
+        output.write(dot_of(picture_of(_drawn(module))))
+
+
+def _drawn(module: ModuleOp) -> ProgramOp:
+    """The program as a picture shows it: with the derivatives that `adjoint of` stands for."""
+    program = program_of(module)
+    if directives(program):
+        program = program.clone()
+        expand(program)
+    return program

@@ -28,7 +28,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     for name, module, cls in (
         ("infer-domains", "infer_domains", "InferDomainsPass"),
         ("check", "check", "CheckPass"),
-        ("autodiff", "differentiate", "AutodiffPass"),
+        ("autodiff", "autodiff", "AutodiffPass"),
         ("tangent", "tangent", "TangentPass"),
         ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),

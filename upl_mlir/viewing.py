@@ -10,7 +10,6 @@ from typing import Any
 
 from upl_mlir.api import Program
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import AdjointOp
 from upl_mlir.explain import explain
 from upl_mlir.passes.check import Report
 from upl_mlir.picture.model import Picture, picture_of
@@ -57,13 +56,14 @@ def view(
     another program.
     """
     steps, shown = _Steps(), p.clone()
-    derives = of is not None or any(isinstance(op, AdjointOp) for op in p.op.body.block.ops)
-    pipeline = TANGENT if mode == "forward" and of is not None else GRADIENT
-    options = {pipeline.passes[1]: {"of": (of,) if pipeline is TANGENT else of, "wrt": tuple(wrt)}}
+    passes = passes_of(GRADIENT, {}) if p.facts.adjoint else []
+    if of is not None:
+        pipeline, objective = (TANGENT, (of,)) if mode == "forward" else (GRADIENT, of)
+        passes += passes_of(pipeline, {pipeline.passes[1]: {"of": objective, "wrt": tuple(wrt)}})
+    derives = bool(passes)
     with p.errors():
         steps.add("program", shown)
-        passes = passes_of(pipeline, options)
-        run(shown.module, passes if derives else passes[:1], after=lambda done, _: steps.add(done.name, shown))
+        run(shown.module, passes or passes_of(GRADIENT, {})[:1], after=lambda done, _: steps.add(done.name, shown))
         report = shown.check()
     data: dict[str, Any] = {
         "steps": steps.steps, "pictures": steps.pictures, "boxes": _facts(report, shown),

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 from upl_mlir.replay import record
 from upl_mlir.viewing import view
 
@@ -35,7 +36,7 @@ OF_RULES = {
 def rules() -> Iterator[tuple[str, upl.Program]]:
     """The derivatives in docs/rules.md by the name of the picture's file."""
     for name, (of, wrt) in OF_RULES.items():
-        yield f"rule.{name}", upl.vjp(upl.load(RULES / f"{name}.upl"), of=of, wrt=wrt)
+        yield f"rule.{name}", reverse(upl.load(RULES / f"{name}.upl"), of=of, wrt=wrt)
 
 
 def programs() -> Iterator[tuple[str, upl.Program]]:
@@ -45,7 +46,7 @@ def programs() -> Iterator[tuple[str, upl.Program]]:
         yield path.stem, program
         if path.stem in DERIVATIVES:
             of, wrt = DERIVATIVES[path.stem]
-            yield f"{path.stem}.derivative", upl.vjp(program, of=of, wrt=wrt)
+            yield f"{path.stem}.derivative", reverse(program, of=of, wrt=wrt)
 
 
 def page() -> str:

@@ -133,8 +133,8 @@ def dead(mo, picture, upl):
     output Y
     node F<i> in 1<=i<=n { in s, x; t = s*x; if i<n: t -> F.s<i+1>; if i==n: t -> Y }
     """)
-    by_start = upl.vjp(chain, of="Y", wrt="s0")
-    by_inputs = upl.vjp(chain, of="Y", wrt="X")
+    by_start = upl.grad(chain, of="Y", wrt="s0")
+    by_inputs = upl.grad(chain, of="Y", wrt="X")
     mo.vstack([
         mo.md(r"""
         ## Only what is needed

@@ -21,6 +21,7 @@ import numpy as np
 import upl_mlir as upl
 from agreement import data, naive, witness
 from agreement import properties as P
+from agreement.directives import inside
 from agreement.engines import engines, machine, native
 from agreement.generator import generate
 from agreement.gradients import gradients
@@ -29,7 +30,7 @@ from agreement.mutants import Mutant, Truth, mutants, truth
 from agreement.shrink import shrink
 
 PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {
-    **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients,
+    **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients, "inside": inside,
 }  # fmt: skip
 """By name, as saved cases say it."""
 SAVED = Path(__file__).resolve().parent / "saved"

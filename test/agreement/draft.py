@@ -131,6 +131,10 @@ class Draft:
         first = cmp(var(v), "<=", b.lo)
         return Cond("or", (first, other)) if rng.random() < 0.5 else conj(first, other)
 
+    def restriction(self, space: Space, vs: frozenset[str]) -> Cond | None:
+        """A random condition that a domain may have."""
+        return self.condition(space, vs)
+
     def parts(self, space: Space, vs: frozenset[str], p: float = 0.3) -> list[Cond]:
         """A partition of the points: usually one part."""
         if self.rng.random() >= p:

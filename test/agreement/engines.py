@@ -24,6 +24,7 @@ import numpy as np
 
 import upl_mlir as upl
 from agreement.properties import Arrays, Broken, Case, difference, host_arrays
+from upl_mlir.host.cache import Cache
 
 Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
 
@@ -34,6 +35,7 @@ MACHINES = {
     "hashed": '[matching]\norganisation = "hashed"\n',  # the default machine, so that other tests have it built already
     "cam": '[matching]\norganisation = "cam"\n',
     "direct": '[matching]\norganisation = "direct"\nbeside = 64\n',  # few random programs need what is beside
+    "throttled": '[matching]\norganisation = "hashed"\n[host]\nwindow = 2\n',
 }
 
 
@@ -152,7 +154,8 @@ def native(case: Case) -> Counter[str]:
     too, and that `check` says so is another property; it takes a third of the time."""
     with contextlib.ExitStack() as stack:
         if case.seed % 8:
-            stack.enter_context(mock.patch("upl_mlir.passes.proved.require_proved", lambda _: None))
+            stack.enter_context(mock.patch("upl_mlir.passes.proved.require_proved", lambda _: ()))
+            stack.enter_context(mock.patch("upl_mlir.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
         return _native(case)
 
 

@@ -26,6 +26,9 @@ from agreement.static import TRUE, Cond, Lin, cmp, conj, num, var
 from agreement.values import RANK, Val, lit, name, op
 from agreement.wiring import Source, Wiring
 
+WIDE = 9_000_000
+"""Seeds from here on have programs of the wider class; those before keep theirs, so that counts can be repeated."""
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -58,10 +61,10 @@ class Generator(Wiring):
             vs = frozenset(space.names)
         only = TRUE
         if vs and rng.random() < 0.12:
-            only = self.condition(space, vs) or TRUE
+            only = self.restriction(space, vs) or TRUE
             self.features.append("part of a space")
         layout = self.lay_out(space, vs)
-        target = Source(End("node", "ABCDEFGH"[n], layout.names), space, layout, only)
+        target = Source(End("node", "ABCDEFGHIJKLMNOPQRSTUVW"[n], layout.names), space, layout, only)
         target.level = n
         plans = self._plan(target)
         taken = {*layout.names, *(p.name for p in self.params)}
@@ -304,7 +307,7 @@ class Generator(Wiring):
         rng = self.rng
         nodes = [s for s in self.sources.values() if s.end.kind == "node"]
         for s in nodes:
-            if s.end.arrows and rng.random() < 0.8:
+            if (s.end.arrows and rng.random() < 0.8) or not s.only.affine:
                 continue
             if self.outputs and rng.random() < 0.05:
                 self.features.append("value nobody consumes")
@@ -362,7 +365,11 @@ def coerce_int(v: Val) -> Val:
 
 
 def generate(seed: int, size: int = 5) -> Program:
-    """The program of a seed."""
+    """The program of a seed; those from `WIDE` on have more features (`wide`)."""
+    if seed >= WIDE:
+        from agreement.wide import WideGenerator
+
+        return WideGenerator(seed, size).program()
     return Generator(seed, size).program()
 
 

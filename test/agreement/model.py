@@ -50,13 +50,18 @@ class Arrow:
     mult: Lin | str | None = None
     loops: tuple[Loop, ...] = ()
     loop_cond: Cond = TRUE
+    split: Val | None = None  # data that decide which of two copies of the arrow sends: together they send what one would
     bare: bool = False  # the index is left out of the text: it follows from the names of the fields
     portless: bool = False  # so is the name of the target's only input
 
     def __str__(self) -> str:
-        parts = list[str]()
-        if not self.cond.is_true:
-            parts.append(f"if {self.cond}:")
+        if self.split is None:
+            return self._line("" if self.cond.is_true else f"{self.cond}")
+        also = "" if self.cond.is_true else f"({self.cond}) && "
+        return f"{self._line(f'{also}({self.split})')}\n  {self._line(f'{also}!({self.split})')}"
+
+    def _line(self, cond: str) -> str:
+        parts = [f"if {cond}:"] if cond else []
         if self.value is not None:
             parts.append(str(self.value))
         if self.mult is not None:

@@ -18,6 +18,7 @@ import upl_mlir as upl
 from agreement.data import element
 from agreement.naive import Point
 from agreement.values import Number
+from upl_mlir.api import reverse
 from upl_mlir.passes.obligations import Obligation, Status
 from upl_mlir.pipeline import new_context
 
@@ -232,13 +233,13 @@ def inferred(case: Case) -> Checked:
     """A program printed with its inferred domains is right too, if it was, and does the same."""
     p = upl.load(case.text).infer_domains()
     try:
-        again = upl.load(_declared(p))
+        again = upl.load(declared(p))
     except upl.UplError as e:
         raise Broken(f"what is printed with domains does not read back: {e}") from None
     report = again.check()
     if case.right and not report.ok:
         o = next(o for o in report.obligations if o.status is Status.REFUTED)
-        raise Broken(f"with the inferred domains declared: {o.kind.name} {o.message}\n{_declared(p)}")
+        raise Broken(f"with the inferred domains declared: {o.kind.name} {o.message}\n{declared(p)}")
     if case.right:
         arrays = host_arrays(p, case.params, case.seed)
         where = difference(_run(p, REFERENCE, arrays, case.params), _run(again, REFERENCE, arrays, case.params), exact=True)
@@ -247,7 +248,7 @@ def inferred(case: Case) -> Checked:
     return Checked(again, report)
 
 
-def _declared(p: upl.Program) -> str:
+def declared(p: upl.Program) -> str:
     """The text in which every node and output declares the domain that was inferred."""
     from upl_mlir.dialects.upl import NodeOp, OutputOp
 
@@ -337,18 +338,18 @@ def _one(
 
 
 def directive(case: Case) -> None:
-    """`adjoint of R wrt X` in the text expands to what `vjp` gives, and both print and read back."""
+    """`adjoint of R wrt X` in the text expands to what `reverse` gives, and both print and read back."""
     p = upl.load(case.text)
     outs, ins = real_ports(p)
     if not outs or not ins:
         return
     try:
-        g = upl.vjp(p, of=outs[0], wrt=ins)
+        g = reverse(p, of=outs[0], wrt=ins)
     except upl.UplError:
         return
     expanded = upl.load(f"{case.text}\nadjoint of {outs[0]} wrt {', '.join(ins)}\n").expanded()
     if str(g) != str(expanded):
-        raise Broken(f"`adjoint of` expands to another program than vjp:\n{expanded}\n{g}")
+        raise Broken(f"`adjoint of` expands to another program than reverse:\n{expanded}\n{g}")
     again = upl.load(str(g))  # what the passes share without a name has one in the text: the same from there on
     printing(replace(case, text=str(again)))
     arrays = host_arrays(again, case.params, case.seed)

@@ -11,12 +11,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mutation.hulls import HARMLESS, OPEN
 from mutation.survivors import judged
 
+from agreement.conditions import refusals, table
 from agreement.ledger import PLACE, ROOT, Ledger, commit
 
 PAGE = ROOT / "RELIABILITY.md"
 SEEDED = ROOT / "test" / "mutation" / "seeded.json"
+HULLS = ROOT / "test" / "mutation" / "hulls.json"
 SCORE = ROOT / "test" / "mutation" / "score.json"
 
 HEAD = """# Reliability
@@ -51,6 +54,17 @@ ABOUT = {
         "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), "
         "on dyadic and on general data; in every fourth case (every second up to seed 1000800) the Hessian of ⟨R, w⟩ "
         "symmetric; in every sixteenth (fourth) `check` of the gradient program."
+    ),
+    "conditions": (
+        "Every kind of index condition, count and rearrangement (`conditions_grammar`), affine or not, at every place of a "
+        "program (`conditions_sites`), run every way (`conditions_cells`) at sizes 0, 1, 2 and 5: engines, derivatives, "
+        "batches, `check`, its counts, printed domains. The truth is plain Python; an engine may refuse, and never be "
+        "wrong. `=` counts programs that are equal at all sizes. `PYTHONPATH=test python -m agreement.conditions`"
+    ),
+    "wide": (
+        "Random programs of a wider class (`wide`): conditions and counts that are not affine, two nodes of which a point "
+        "has one, constant tables in both, arrows that data decide, outputs that depend on no input. Results, native code, "
+        "gradients; and `adjoint of` between inputs of nodes, with its derivative (`inside`)."
     ),
     "programs": (
         "The other properties of random right programs: proved, right results in every order of arrival "
@@ -127,6 +141,20 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
             ),
         )
     )
+    c = ledger.reached("conditions")
+    if c:
+        cells = Counter(k.rpartition(": ")[2].partition(" ")[0] for k in c.elements() if " | " in k)
+        refused = cells["refused"]
+        rows.append(
+            (
+                "index conditions, counts and rearrangements, each at every place, every way",
+                _number(cells.total()),
+                (
+                    f"{_number(cells['equal'])} equal, {_number(refused)} refused, "
+                    f"{_number(cells.total() - cells['equal'] - refused)} wrong when it was found"
+                ),
+            )
+        )
     x = ledger.reached("malformed")
     accepted = sum(n for k, n in x.items() if k.endswith(": accepted"))
     placed = sum(n for k, n in x.items() if k.endswith("with a position"))
@@ -170,6 +198,26 @@ def _by_engine(ledger: Ledger) -> Counter[str]:
     return out
 
 
+def _hulls() -> list[str]:
+    """What came of sets that were made too large for one part of the compiler at a time."""
+    known = json.loads(HULLS.read_text(encoding="utf-8")) if HULLS.exists() else {}
+    if not known:
+        return []
+    out = ["", "## Sets that are too large", ""]
+    out += [
+        (
+            "Every set that one part of the compiler asks for directly loses the conditions that are not affine, and "
+            "programs of the condition sweep run until a result is wrong: `python -m mutation.hulls`."
+        ),
+        "", "| part | file | seen by |", "|---|---|---|",
+    ]  # fmt: skip
+    for name, found in known.items():
+        never = f"nothing: in {found.get('cells')} cells it asked for no set with such a condition"
+        seen = found["by"] if found["caught"] else {**HARMLESS, **OPEN}.get(name, never)
+        out.append(f"| {name} | `{found['file']}` | {seen.replace('|', '&#124;')} |")
+    return out
+
+
 def _failed(counts: Counter[str]) -> int:
     return sum(n for k, n in counts.items() if k.endswith("FAILED") or k == "crashes")
 
@@ -186,6 +234,9 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
             + ", ".join(f"`{c}`" for c in dict.fromkeys(r["commit"] for r in runs))
             + f" (a + means: with changes not committed). `make soak SOAK_ARGS='--only {name}'`"
         )
+        if name == "conditions":
+            out += ["", *table(ledger.reached(name)), "", *refusals(ledger.reached(name))]
+            continue
         out += ["", "| outcome | count |", "|---|---:|"]
         out += [
             f"| {what.removeprefix(name + ': ')} | {_number(n)} |" for what, n in sorted(ledger.reached(name).items())
@@ -208,6 +259,7 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
         ]
         out += ["| bug | file | caught by |", "|---|---|---|"]
         out += [f"| {b['name']} | `{b['file']}` | {_by(b)} |" for b in bugs.values()]
+    out += _hulls()
     tried = [t for t in score.get("tried", ()) if t["caught"] is not None]
     if tried:
         out += [

@@ -29,6 +29,7 @@ from typing import Any
 from agreement import campaign
 from agreement.campaign import Tally, examine, examine_mutants
 from agreement.ledger import PLACE, ROOT, Ledger, commit
+from agreement.wide import features
 
 WORKER = [sys.executable, "-m", "agreement.soak", "--worker"]
 SLICE_SECONDS = 150.0
@@ -71,11 +72,36 @@ def _fuzzed(seed: int, tally: Tally) -> None:
     fuzz(seed, tally)
 
 
+def _conditions(seed: int, tally: Tally) -> None:
+    from agreement.conditions import sweep
+
+    sweep(seed, tally)
+
+
+def _wide(seed: int, tally: Tally) -> None:
+    """Programs of the wider class: all natively, some in the ways that take longer; what native code did is counted
+    by feature too."""
+    found = Tally()
+    ways = ["native", *(way for way, each in WIDE_WAYS.items() if seed % each == 0)]
+    examine(seed, ways, found, size=_few(seed))
+    for feature in features(tuple(found.features)):
+        found.reached[f"with {feature}"] += 1
+        for what in [w for w in found.reached if w.startswith("native: ") and w.count(": ") == 2]:
+            how = what.removeprefix("native: native: ")
+            if how not in (what, "runs"):
+                found.reached[f"with {feature}: native: {how}"] += 1
+    tally.add(found)
+
+
+WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
+"""One seed in so many of the campaign "wide"."""
 CAMPAIGNS = {
-    "native": Campaign(0.44, lambda s, t: examine(s, ["native"], t, size=_few(s))),
+    "native": Campaign(0.34, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
-    "gradients": Campaign(0.32, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
+    "conditions": Campaign(0.10, _conditions),
+    "wide": Campaign(0.10, _wide),
+    "gradients": Campaign(0.22, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
     "programs": Campaign(0.04, lambda s, t: examine(s, WHOLE, t)),
     "mistakes": Campaign(0.04, _mistakes),
     "malformed": Campaign(0.03, _malformed),
@@ -84,7 +110,7 @@ CAMPAIGNS = {
 
 
 # -- the process that looks at seeds ----------------------------------------------------------------------------------
-def _keep_no_programs() -> None:
+def keep_no_programs() -> None:
     """Random programs are compiled once: kept on disk, they would push out what is worth keeping."""
     from upl_mlir.host.cache import Cache
     from upl_mlir.native import backend, shapes, whole
@@ -95,7 +121,7 @@ def _keep_no_programs() -> None:
 
 def work(name: str, seed: int, seconds: float, most: int = sys.maxsize) -> None:
     """Look at seeds from `seed` on; a line of JSON for each says what was reached."""
-    _keep_no_programs()
+    keep_no_programs()
     end, last = time.monotonic() + seconds, seed + most
     while time.monotonic() < end and seed < last:
         tally = Tally()

@@ -35,10 +35,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Div:
-    """``num floordiv den``, or with `mod` ``num mod den``; den is a positive number."""
+    """``num floordiv den``, or with `mod` ``num mod den``; den is a positive number, or a sum that is always positive."""
 
     num: Lin
-    den: int
+    den: int | Lin
     mod: bool = False
 
 
@@ -50,7 +50,32 @@ class Prod:
     right: Lin
 
 
-Atom = Var | Look | Div | Prod
+@dataclass(frozen=True)
+class Pow:
+    """``base**n``"""
+
+    base: Lin
+    n: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """`min` or `max` of two sums, `abs` of one."""
+
+    name: str
+    args: tuple[Lin, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``cond ? then : other``"""
+
+    cond: Cond
+    then: Lin
+    other: Lin
+
+
+Atom = Var | Look | Div | Prod | Pow | Call | Choice
 
 
 @dataclass(frozen=True)
@@ -83,11 +108,11 @@ class Lin:
             return other.times(self.const)
         return Lin(0, ((1, Prod(self, other)),))
 
-    def floordiv(self, m: int) -> Lin:
+    def floordiv(self, m: int | Lin) -> Lin:
         """``self floordiv m``"""
         return self if m == 1 else Lin(0, ((1, Div(self, m)),))
 
-    def mod(self, m: int) -> Lin:
+    def mod(self, m: int | Lin) -> Lin:
         """``self mod m``"""
         return Lin(0, ((1, Div(self, m, True)),))
 
@@ -96,20 +121,26 @@ class Lin:
         """Whether this is a number."""
         return not self.terms
 
+    @property
+    def affine(self) -> bool:
+        """Whether this is a sum of names, of array entries at such, and of quotients by numbers."""
+        return all(
+            (isinstance(a, Div) and isinstance(a.den, int) and a.num.affine) or isinstance(a, Var)
+            or (isinstance(a, Look) and a.at.affine and not a.at.arrays())
+            for _, a in self.terms
+        )  # fmt: skip
+
+    def arrays(self) -> frozenset[str]:
+        """The arrays read, but for those in a `Choice`."""
+        own = {a.array for _, a in self.terms if isinstance(a, Look)}
+        return frozenset(own).union(*(p.arrays() for _, a in self.terms for p in _parts(a)))
+
     def names(self) -> frozenset[str]:
         """The names read; arrays are not names."""
-        out = set[str]()
+        out = {a.name for _, a in self.terms if isinstance(a, Var)}
         for _, a in self.terms:
-            match a:
-                case Var(name):
-                    out.add(name)
-                case Look(_, at):
-                    out |= at.names()
-                case Div(num):
-                    out |= num.names()
-                case Prod(left, right):
-                    out |= left.names() | right.names()
-        return frozenset(out)
+            out |= a.cond.names() if isinstance(a, Choice) else set()
+        return frozenset(out).union(*(p.names() for _, a in self.terms for p in _parts(a)))
 
     def subst(self, values: Mapping[str, Lin]) -> Lin:
         """Names replaced by expressions."""
@@ -121,7 +152,14 @@ class Lin:
                 case Look(array, at):
                     new = Lin(0, ((1, Look(array, at.subst(values))),))
                 case Div(num, den, mod):
+                    den = den if isinstance(den, int) else den.subst(values)
                     new = Lin(0, ((1, Div(num.subst(values), den, mod)),))
+                case Pow(base, n):
+                    new = Lin(0, ((1, Pow(base.subst(values), n)),))
+                case Call(name, args):
+                    new = Lin(0, ((1, Call(name, tuple(x.subst(values) for x in args))),))
+                case Choice(cond, then, other):
+                    new = Lin(0, ((1, Choice(cond.subst(values), then.subst(values), other.subst(values))),))
                 case Prod(left, right):
                     new = left.subst(values).mul(right.subst(values))
             out = out + new.times(c)
@@ -140,8 +178,14 @@ class Lin:
                         raise OutOfRange(f"{array}[{i}]")
                     v = arrays[array][i]
                 case Div(num, den, mod):
-                    n = num.eval(env, arrays)
-                    v = n % den if mod else n // den
+                    n, m = num.eval(env, arrays), den if isinstance(den, int) else den.eval(env, arrays)
+                    v = n % m if mod else n // m
+                case Pow(base, n):
+                    v = base.eval(env, arrays) ** n
+                case Call(name, args):
+                    v = _CALLS[name](*(x.eval(env, arrays) for x in args))
+                case Choice(cond, then, other):
+                    v = (then if cond.eval(env, arrays) else other).eval(env, arrays)
                 case Prod(left, right):
                     v = left.eval(env, arrays) * right.eval(env, arrays)
             total += c * v
@@ -164,6 +208,28 @@ class Lin:
         return "".join(parts)
 
 
+_CALLS: dict[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
+
+
+def _parts(a: Atom) -> tuple[Lin, ...]:
+    """The sums that an atom is made of, but for those in a condition."""
+    match a:
+        case Var():
+            return ()
+        case Look(_, at):
+            return (at,)
+        case Div(num, den):
+            return (num,) if isinstance(den, int) else (num, den)
+        case Prod(left, right):
+            return (left, right)
+        case Pow(base):
+            return (base,)
+        case Call(_, args):
+            return args
+        case Choice(_, then, other):
+            return (then, other)
+
+
 def _atom(a: Atom, *, alone: bool) -> str:
     match a:
         case Var(name):
@@ -171,8 +237,14 @@ def _atom(a: Atom, *, alone: bool) -> str:
         case Look(array, at):
             return f"{array}[{at}]"
         case Div(num, den, mod):
-            text = f"{_tight(num)} {'mod' if mod else 'floordiv'} {den}"
+            text = f"{_tight(num)} {'mod' if mod else 'floordiv'} {den if isinstance(den, int) else _tight(den)}"
             return text if alone else f"({text})"
+        case Pow(base, n):
+            return f"{_tight(base)}**{n}"
+        case Call(name, args):
+            return f"{name}({', '.join(map(str, args))})"
+        case Choice(cond, then, other):
+            return f"({cond} ? {then} : {other})"
         case Prod(left, right):
             return f"{_tight(left)}*{_tight(right)}"
 
@@ -223,6 +295,11 @@ class Cond:
     def conjuncts(self) -> tuple[Cond, ...]:
         """The parts of a conjunction, else the condition itself."""
         return self.parts if self.kind == "and" else (self,)
+
+    @property
+    def affine(self) -> bool:
+        """Whether all that is compared is."""
+        return self.left.affine and self.right.affine and all(p.affine for p in self.parts)
 
     def names(self) -> frozenset[str]:
         """The names read."""

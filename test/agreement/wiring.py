@@ -84,7 +84,8 @@ class Wiring(Draft):
             smaller = [c for c in smaller if c < vs]
             if smaller and rng.random() < 0.2:
                 own = rng.choice(smaller)
-            only = target.only if target.only.names() & frozenset(space.names) <= own and rng.random() < 0.5 else TRUE
+            alike = target.only.names() & frozenset(space.names) <= own and rng.random() < 0.5
+            only = target.only if alike and target.only.affine else TRUE
             source = self.host_input(space, own, only, port.type if rng.random() < 0.8 else rng.choice(TYPES))
         self.connect(source, target, port, vs, cond, mult)
 

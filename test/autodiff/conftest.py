@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Arrays = dict[str, Any]
@@ -26,7 +27,7 @@ def load(source: str, **overrides: Any) -> upl.Program:
 @cache
 def vjp(source: str, of: str, wrt: str, **overrides: Any) -> upl.Program:
     """The derivative of a program; `wrt` separates ports by spaces."""
-    return upl.vjp(load(source, **overrides), of=of, wrt=wrt.split())
+    return reverse(load(source, **overrides), of=of, wrt=wrt.split())
 
 
 def consistent(g: upl.Program, inputs: Arrays, *, proved: bool = True) -> Arrays:

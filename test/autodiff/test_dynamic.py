@@ -249,3 +249,54 @@ node T<i> in 0<=i<3 { in r; r*r -> R }
     out = upl.compile(tools.vjp(text, "R", "X"))(X=x, d_R=d)
     np.testing.assert_array_equal(out["R"], np.where(x > 0, (6 * x) ** 2, 25.0))
     np.testing.assert_array_equal(out["d_X"], np.where(x > 0, 72 * x * d, 0.0))
+
+
+STAGES = """program stages
+const K = 3
+const N[1:3] = [4, 5, 4]
+const U[1:3] = [2, 4, 3]
+input S<k,i>: int in 1<=k<=K, 0<=i<4 { -> Give.j<k,i> }
+input Z<i> in 0<=i<4 { -> R.x<0,i> }
+input A<k,i> in 1<=k<=K, 0<=i<N[k] { -> Cell.a; -> Own.a }
+input G<k,i>: int in 1<=k<=K, 0<=i<N[k] { -> Own.g }
+input T<k,i> in 1<=k<=K, 0<=i<U[k] { -> Give.t }
+input F<k,i> in 1<=k<=K, U[k]<=i<4 { -> Give.t }
+output L<i>
+node R<k,i> in 0<=k<=K, 0<=i<4 { in x; if k<K: x -> Give.x<k+1,i>; if k==K: x -> L<i> }
+node Give<k,i> in 1<=k<=K, 0<=i<4 { in x, t, j: int; if j>=0: x*t -> Cell.s<k,j> }
+node Own<k,i> in 1<=k<=K, 0<=i<N[k] { in a, g: int; if g==1: a -> Cell.s<k,i> }
+node Cell<k,i> in 1<=k<=K, 0<=i<N[k] { in s, a; if i<4: sin(s)*a -> R.x<k,i> }
+"""
+
+
+def stages_data(rng):
+    """Every stage sends its four values to places of the next that data choose; those left out take their own."""
+    targets = np.array([[2, 0, -1, 1], [4, -1, 0, 2], [1, 2, 0, -1]])
+    own = np.array([[i not in row for i in range(5)] for row in targets], dtype=int)
+    own[[0, 2], 4] = 0
+    return {
+        "S": targets, "G": own, "A": rng.standard_normal((3, 5)), "Z": rng.standard_normal(4),
+        "T": rng.standard_normal((3, 4)), "F": rng.standard_normal((3, 2)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrt", ["A", "T", "Z", "A T"])
+@pytest.mark.parametrize("engine", ["interp", "token"])
+def test_only_live_instances_are_answered_where_the_index_is_data(wrt, engine, tools, rng):
+    """By A alone nothing goes back to the first stage's `Give`, by T only for some i: who answers must know from the data
+    whether the source that served it wants a derivative, for no count of tokens comes to one that does not."""
+    given, p = stages_data(rng), upl.load(STAGES)
+    seed = rng.standard_normal(4)
+    out = upl.compile(tools.vjp(STAGES, "L", wrt), engine=engine)(**given, d_L=seed)
+    run = upl.compile(p, engine=engine)
+    for n in wrt.split():
+        slopes = tools.slopes(lambda a: np.sum(seed * run(**a)["L"]), given, n, h=1e-4)
+        np.testing.assert_allclose(out[f"d_{n}"], slopes, rtol=1e-7, atol=1e-9)
+    upl.check_grads(p, of="L", wrt=wrt.split(), inputs=given, order=2)
+
+
+def test_a_dead_instance_gets_nothing(tools, rng):
+    """The first stage's `Give` has no adjoint by A: the condition on the data says so."""
+    g = tools.vjp(STAGES, "L", "A")
+    assert "node DGive<k,i> in 2<=k<=K" in str(g)
+    tools.consistent(g, {**stages_data(rng), "d_L": rng.standard_normal(4)}, proved=False)

@@ -88,7 +88,7 @@ def _complex_step(f: Any, x: Any) -> Any:
         moved = x.astype(complex)
         moved[at] += 1e-30j
         out.append(np.imag(f(moved)) / 1e-30)
-    return np.moveaxis(np.array(out).reshape(*x.shape, *out[0].shape), range(x.ndim), range(-x.ndim, 0))
+    return np.moveaxis(np.array(out).reshape((*x.shape, *np.shape(out[0]))), range(x.ndim), range(-x.ndim, 0))
 
 
 def _column(f: Any, inputs: dict[str, Any], name: str, at: tuple[int, ...], h: float = 1e-3) -> Any:
@@ -260,3 +260,111 @@ def test_what_is_refused(tools) -> None:
         upl.jacobian(p, of="Y", wrt="Q")
     with pytest.raises(upl.UplError, match="UPL1406"):
         upl.hessian(p, of="Y", wrt="X")
+
+
+# Only the sum tells `Step` its t; `Other` depends on other inputs, `Y` on none of the state.
+RECURRENCE = """program recurrence
+const T = 2
+param n >= 1
+input A<i,j> in 0<=i<n, 0<=j<n { #T -> Mul.a<*,i,j> }
+input q<i> in 0<=i<n { #T -> Step.q<*,i> }
+input r { #T*n -> Step.r<*,*> }
+input X0<i> in 0<=i<n { -> X.x<0,i> }
+input b<k> in 0<=k<3 { -> Other.b }
+output L
+output XT<i>
+output Y<k>
+node X<t,i> in 0<=t<=T, 0<=i<n {
+  in x
+  if t<T: x #n -> Mul.x<t+1,*,i>
+  if t==T: -> XT<i>
+  if t==T: x*x #n -> Sum.s<>
+}
+node Mul<t,i,j> { in a, x; a*x -> Step.s<t,i> }
+node Step<t,i> { in q, r, @(+) s[n]; sin(s)*q + r -> X.x }
+node Sum { in @(+) s[#]; -> L }
+node Other<k> { in b; b*b -> Y }
+"""
+
+
+def recurrence(v: dict[str, Any]) -> dict[str, Any]:
+    """What it computes, for the complex step."""
+    x = v["X0"]
+    for _ in range(2):
+        x = np.sin(v["A"] @ x) * v["q"] + v["r"]
+    return {"L": np.sum(x * x), "XT": x, "Y": v["b"] ** 2}
+
+
+@pytest.fixture
+def recurrence_data(rng) -> dict[str, Any]:
+    return {
+        "A": rng.normal(size=(2, 2)), "q": rng.normal(size=2), "r": np.array(0.3), "X0": rng.normal(size=2),
+        "b": rng.normal(size=3),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_every_output_by_every_input(mode, recurrence_data) -> None:
+    """Shapes are the output's, then the input's, also of blocks of zeros; the program's own outputs stay as they were."""
+    p, ins = upl.load(RECURRENCE), list(recurrence_data)
+    q = upl.jacobian(p, of=list(p.outputs), wrt=ins, mode=mode)
+    assert {n: q.outputs[n].fields for n in p.outputs} == {n: v.fields for n, v in p.outputs.items()}
+    expected = recurrence(recurrence_data)
+    for engine in ("interp", "native"):
+        found = upl.compile(q, engine=engine)(**recurrence_data)
+        for o, value in expected.items():
+            np.testing.assert_allclose(found[o], value, rtol=1e-12)
+            for i in ins:
+                slope = _complex_step(lambda x, i=i, o=o: recurrence({**recurrence_data, i: x})[o], recurrence_data[i])
+                assert found[f"J_{o}_{i}"].shape == slope.shape
+                np.testing.assert_allclose(found[f"J_{o}_{i}"], slope, rtol=1e-11, atol=1e-14)
+
+
+def test_hessian_blocks_of_a_recurrence(tools, recurrence_data) -> None:
+    """By arrays of different shapes, one of them not read: `d_V`, made before, is in no block's index."""
+    p, ins = upl.load(RECURRENCE), ["A", "r", "b"]
+    h = upl.hessian(p, of="L", wrt=ins)
+    assert {n: h.outputs[n].fields for n in ("L", "XT", "Y")} == {"L": (), "XT": ("i",), "Y": ("k",)}
+    found = tools.consistent(h, recurrence_data)
+    run = upl.compile(upl.grad(p, of="L", wrt=ins))
+    for v in ins:
+        assert found[f"d_{v}"].shape == recurrence_data[v].shape
+        for w in ins:
+            block = found[f"H_{v}_{w}"]
+            assert block.shape == (*recurrence_data[v].shape, *recurrence_data[w].shape)
+            for at in np.ndindex(*recurrence_data[w].shape):
+                expected = _column(lambda a, v=v: run(**a)[f"d_{v}"], recurrence_data, w, at)
+                np.testing.assert_allclose(block[(..., *at)], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_a_sum_that_data_count_still_tells_the_index(rng) -> None:
+    """`Row` fires on what the program gives it, at both t, though no proof says that a sum has a summand."""
+    p = upl.load("""program counted
+input C<i>: int in 0<=i<2 { #2 -> Row.c<*,i>; #12 -> E.c<*,i,*,*> }
+input X<t,i,j> in 0<=t<2, 0<=i<2, 0<=j<3 { #2 -> E.x<t,i,j,*> }
+input Z<k> in 0<=k<2 { #12 -> E.z<*,*,*,k> }
+output Y<t,i>
+node E<t,i,j,k> in 0<=t<2, 0<=i<2, 0<=j<3, 0<=k<2 { in x, z, c: int; if j<c && k==0: x*z*x -> Row.s<t,i> }
+node Row<t,i> in 0<=t<2, 0<=i<2 { in c: int, @(+) s[c]; s*s -> Y }
+""")
+    x, z, c = rng.normal(size=(2, 2, 3)), rng.normal(size=2), np.array([1, 3])
+    q = upl.jacobian(p, of="Y", wrt="Z", mode="forward")
+    assert q.outputs["Y"].fields == ("t", "i")
+    found = upl.compile(q)(X=x, Z=z, C=c)
+    sums = np.sum(x * x * (np.arange(3) < c[:, None]), axis=2)
+    np.testing.assert_allclose(found["Y"], (sums * z[0]) ** 2, rtol=1e-13)
+    np.testing.assert_allclose(found["J_Y_Z"][..., 0], 2 * sums**2 * z[0], rtol=1e-13)
+    assert not found["J_Y_Z"][..., 1].any()
+
+
+def test_what_only_the_other_part_reads_is_sent_to_it(tools) -> None:
+    """When a node is divided, a value of the adjoint that serves the tangent alone moves over, and is not thrown away."""
+    p = tools.load("""program p
+    param n >= 1
+    input X<i> in 0<=i<n { -> F.x<i> }
+    output L
+    node F<i> { in x; x**2/(2*n) #n -> S.l<> }
+    node S { in @(+) l[#]; l -> L }
+    """)
+    found = tools.consistent(upl.hessian(p, of="L", wrt="X"), {"X": np.array([1.0, 2.0, -3.0])})["H_X_X"]
+    np.testing.assert_array_equal(found, np.eye(3) / 3)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 from upl_mlir.passes.obligations import Status
 
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
@@ -64,7 +65,7 @@ def load(case: Case) -> upl.Program:
 
 @cache
 def gradient(case: Case) -> upl.Program:
-    return upl.vjp(load(case), of=case.of, wrt=case.wrt)
+    return reverse(load(case), of=case.of, wrt=case.wrt)
 
 
 # -- the functions, for JAX --------------------------------------------------------------------------------------------
@@ -150,6 +151,17 @@ def mds(a):
     i, j = jnp.triu_indices(n, 1)
     wanted = jnp.zeros((n, n)).at[: n - 1, 1:].set(a["D"])[i, j]  # the array's element 0 is (0, 1)
     return jnp.sum((jnp.sqrt(jnp.sum((x[i] - x[j]) ** 2, axis=1)) - wanted) ** 2)
+
+
+def hypergradient(a):
+    """Trained by JAX's own derivatives."""
+    def loss(w, x, y):
+        return jnp.mean((jnp.tanh(x @ w) - y) ** 2) / 2
+
+    w = a["W"]
+    for _ in range(4):
+        w = w - a["rate"] * jax.grad(loss)(w, a["X"], a["Y"])
+    return loss(w, a["XV"], a["YV"])
 
 
 WIDTHS = (3, 4, 2, 3)
@@ -249,6 +261,10 @@ def lengths(rng, given):
 
 
 NET = (("K", len(WIDTHS)), ("N", WIDTHS))
+TRAINED = Case(
+    "hypergradient", "L", ("rate", "W", "X", "Y", "XV", "YV"), hypergradient, {"T": 4, "m": 5, "v": 3, "n": 2}
+)
+
 CASES = [
     Case("perceptron", "R", ("X", "W"), perceptron, {"D": 2}, NET),
     Case("mlp", "Loss", ("X", "W", "B"), mlp, {"D": 3}, NET, data=rows_of_ones),
@@ -275,8 +291,27 @@ CASES = [
     Case("upsample", "Y", ("X",), upsample, {"m": 3, "n": 4}),
     Case("scan", "Y", ("X",), lambda a: jnp.cumsum(a["X"]), sizes=(("K", 3), ("P", (1, 2, 4, 7)))),
     Case("floyd_warshall", "S", ("W",), floyd_warshall, {"n": 4}, data=lengths),
+    TRAINED,
     Case("newton", "E", ("M", "e"), kepler, {"n": 4}, data=anomalies, decided_by_data=True, second_order=False),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native"])
+def test_the_derivatives_of_a_training_run_on_every_engine(engine: Any) -> None:
+    """By the rate, the first weights and all data, and second derivatives by rate and weights."""
+    given = TRAINED.inputs(np.random.default_rng(6))
+    wanted = jax.grad(TRAINED.value)({n: jnp.asarray(v) for n, v in given.items()})
+    out = upl.compile(gradient(TRAINED), engine)(**given, **TRAINED.params)
+    for n in TRAINED.wrt:
+        close(out[f"d_{n}"], wanted[n], 1e-10)
+    names = ("rate", "W")
+    rest = {n: v for n, v in given.items() if n not in names}
+    inner = {n: jnp.asarray(given[n]) for n in names}
+    exact = jax.hessian(lambda x: TRAINED.value({**rest, **x}))(inner)
+    found = upl.compile(upl.hessian(load(TRAINED), of="L", wrt=names), engine)(**given, **TRAINED.params)
+    for a in names:
+        for b in names:
+            close(found[f"H_{a}_{b}"], exact[a][b], 1e-10)
 
 
 def close(found: Any, wanted: Any, tolerance: float) -> None:

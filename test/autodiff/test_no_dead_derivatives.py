@@ -14,6 +14,7 @@ import pytest
 from xdsl.dialects import arith
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 from upl_mlir.dialects.upl import ParamOp
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.arrows import PRIMAL
@@ -65,7 +66,7 @@ CASES = [
 @pytest.mark.parametrize(("source", "of", "wrt", "sizes"), CASES, ids=[c[0].split()[-1][:12] + ": " + c[2] for c in CASES])
 def test_every_adjoint_instance_matters(source, of, wrt, sizes):
     p = upl.load(source if "{" in source else EXAMPLES / f"{source}.upl", **sizes)
-    g = upl.vjp(p, of=of, wrt=wrt.split()).infer_domains()
+    g = reverse(p, of=of, wrt=wrt.split()).infer_domains()
     rng = np.random.default_rng(5)
     given = {n: np.abs(rng.standard_normal(v.shape())) + 0.5 for n, v in g.inputs.items()}
     clean = upl.compile(g)(**given)
@@ -115,7 +116,7 @@ def test_a_dead_instance_is_found():
     p = upl.load(LATE)
     whole = p.clone()
     run(whole.module, [PASSES["autodiff"]()(of="Y", wrt=("X",))])
-    pruned = upl.vjp(p, of="Y", wrt="X")
+    pruned = reverse(p, of="Y", wrt="X")
     counts = [q.infer_domains().check().firings for q in (upl.Program(whole.module), pruned)]
     assert counts[0].total is not None and counts[1].total is not None and counts[0].total >= counts[1].total
-    assert upl.vjp(p, of="Y", wrt="W").check().firings["DS"] == 3, "the fourth step does not reach Y"
+    assert reverse(p, of="Y", wrt="W").check().firings["DS"] == 3, "the fourth step does not reach Y"

@@ -97,7 +97,7 @@ def layers(X, W):
         # the conditions of reversed arrows
         (GROWING, growing, (1, 0), {"X": (2, 3)}, ["c<N[max(1,k-1)]", "c>=N[max(1,k-1)] || k==1"]),
         # how many derivatives arrive where this one goes
-        (LAYERS, layers, (0, 1), {"X": (2,), "W": (2, 3, 3)}, ["#(k==K ? 1 : N[min(2,k+1)]+1)"]),
+        (LAYERS, layers, (0, 1), {"X": (2,), "W": (2, 3, 3)}, ["#(k<=1 ? N[min(2,k+1)]+1 : 1)"]),
     ],
     ids=["count and body", "condition", "multiplicity"],
 )
@@ -139,25 +139,25 @@ def test_an_index_is_kept_inside_where_the_domain_leaves_the_array(domain, entry
 
 UNCOUNTED = """program part
 param n >= 1
-input W<i,j> in 0<=i, 0<=j, 2*i+3*j<=n { -> M.w }
-input Z<i,j> in 0<=i<=n, 0<=j<=n, 2*i+3*j>n { -> M.w }
+input W<i,j> in 0<=i, 0<=j, 11*i+13*j<=n { -> M.w }
+input Z<i,j> in 0<=i<=n, 0<=j<=n, 11*i+13*j>n { -> M.w }
 output R
 node M<i,j> in 0<=i<=n, 0<=j<=n { in w; w*w #(n+1)*(n+1) -> S.s<> }
 node S { in @(+) s[#]; s*s -> R }
 """
 
 
-@pytest.mark.parametrize("n", [1, 6])
+@pytest.mark.parametrize("n", [1, 26])
 def test_a_multicast_to_fewer_instances_that_no_expression_counts(tools, rng, n):
-    """Of the (n+1)*(n+1) adjoint instances those with 2i+3j <= n live; the derivative of the sum kept its multiplicity, and
-    tokens were left over.  It has none now."""
+    """Of the (n+1)*(n+1) adjoint instances those with 11i+13j <= n live; the derivative of the sum kept its multiplicity,
+    and tokens were left over.  It has none now."""
     g = tools.vjp(UNCOUNTED, "R", "W")
     assert "## -> DM.d_s<*,*>" in str(g)
     i, j = np.indices((n + 1, n + 1))
     m = rng.integers(-4, 5, (n + 1, n + 1)) / 4
-    given = {"Z": np.where(2 * i + 3 * j > n, m, 0), "W": m[: n // 2 + 1, : n // 3 + 1], "n": n}
+    given = {"Z": np.where(11 * i + 13 * j > n, m, 0), "W": m[: n // 11 + 1, : n // 13 + 1], "n": n}
     found = tools.consistent(g, given)["d_W"]
-    expected = np.where(2 * i + 3 * j <= n, 2 * (m**2).sum() * 2 * m, 0)[: n // 2 + 1, : n // 3 + 1]
+    expected = np.where(11 * i + 13 * j <= n, 2 * (m**2).sum() * 2 * m, 0)[: n // 11 + 1, : n // 13 + 1]
     assert found.tolist() == expected.tolist()
     assert upl.compile(g, engine="native")(**given)["d_W"].tolist() == expected.tolist()
     with pytest.raises(upl.UplError, match=r"UPL1403.*cannot count"):
@@ -180,3 +180,44 @@ output R<i,j>
 node M<i,j> in 0<=i<n, 0<=j<n-i { in a, w; a*w -> R }
 """
     assert "d_R*w #max(1,n-i) -> DX.d_a<i>" in str(tools.vjp(text, "R", "X"))
+
+
+FANS = [
+    ("t,i", "t in 0..n-1, i in 0..t", lambda n, x: [(t, i) for t in range(n) for i in range(t + 1)]),
+    ("t,i", "t in 0..n-1, i in 0..t+x", lambda n, x: [(t, i) for t in range(n) for i in range(t + x + 1)]),
+    (
+        "t,i,j", "t in 0..n-1, i in 0..t, j in 0..i",
+        lambda n, x: [(t, i, j) for t in range(n) for i in range(t + 1) for j in range(i + 1)],
+    ),
+    ("t,i", "t in 0..n-1, i in 0..t floordiv 2", lambda n, x: [(t, i) for t in range(n) for i in range(t // 2 + 1)]),
+    ("t,i", "t in 0..x, i in 1..N[t]", lambda n, x: [(t, i) for t in range(x + 1) for i in range(1, (2, 1, 3)[t] + 1)]),
+    (
+        "t,i", "t in 0..n+1, i in max(0,t-n)..min(t,2)",
+        lambda n, x: [(t, i) for t in range(n + 2) for i in range(max(0, t - n), min(t, 2) + 1)],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "loops", "points"), FANS, ids=[f[1] for f in FANS])
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_value_that_a_nest_of_loops_sends(tools, rng, fields, loops, points, n):
+    """As many derivatives come back as the loops have points."""
+    weight = "+".join(f"{k + 2}*{f}" for k, f in enumerate(fields.split(",")))
+    g = tools.vjp(f"""program fan
+param n >= 1
+const N[0:2] = [2, 1, 3]
+input X<x> in 0<=x<=2 {{ -> Source.y }}
+output L<x,{fields}>
+node Source<x> in 0<=x<=2 {{ in y; sin(y) -> P.v<x,{fields}> for {loops} }}
+node P<x,{fields}> {{ in v; v*v*({weight}) -> L }}
+""", "L", "X")  # fmt: skip
+    x, seed = rng.standard_normal(3), rng.standard_normal(g.inputs["d_L"].shape(n=n))
+    low = [min(p[k] for at in range(3) for p in points(n, at)) for k in range(seed.ndim - 1)]
+    expected = np.zeros(3)
+    for at in range(3):
+        for p in points(n, at):
+            slope = np.sin(2 * x[at]) * sum((k + 2) * v for k, v in enumerate(p))
+            expected[at] += slope * seed[(at, *np.subtract(p, low))]
+    given = {"X": x, "d_L": seed, "n": n}
+    np.testing.assert_allclose(tools.consistent(g, given)["d_X"], expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(upl.compile(g, engine="native")(**given)["d_X"], expected, rtol=1e-12, atol=1e-13)

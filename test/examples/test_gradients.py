@@ -29,9 +29,9 @@ def differentiable(p: upl.Program) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_modes_against_differences(ex, name):
-    """Every real output by all real inputs at once."""
+    """Every real output by all real inputs at once; of the program as it was written, directives included."""
     d = ex.data(name)
-    p = ex.expanded(name, d.params)
+    p = ex.bound(name, d.params)
     outputs, inputs = differentiable(p)
     assert outputs and inputs
     for of in outputs:
@@ -40,6 +40,20 @@ def test_both_modes_against_differences(ex, name):
         with pytest.raises(upl.UplError) as e:
             upl.vjp(p, of=outputs[0], wrt=inputs)
         assert {x.code for x in e.value.diagnostics} == {UNSUPPORTED[name]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_modes_by_each_input(ex, name):
+    """Every real output by every real input alone: other programs than by all at once, since less is active."""
+    d = ex.data(name)
+    p = ex.bound(name, d.params)
+    outputs, inputs = differentiable(p)
+    for of in outputs:
+        for wrt in inputs:
+            try:
+                upl.check_grads(p, of, wrt, d.inputs)
+            except upl.UplError as e:
+                assert {x.code for x in e.diagnostics} == {UNSUPPORTED.get(name)}, f"{of} by {wrt}: {e}"
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in UNSUPPORTED])

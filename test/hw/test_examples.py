@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 from upl_mlir.hw.core.functions import FUNCTIONS
 from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Machine, Matching, Organisation
@@ -85,7 +86,7 @@ def test_gradient(name: str) -> None:
     data = data_module().generate(name, 1)
     p = upl.load(EXAMPLES / f"{name}.upl", **data.params).expanded()
     of = next(n for n, v in p.outputs.items() if v.dtype.kind == "f")
-    gradient = upl.vjp(p, of=of, wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"]).infer_domains()
+    gradient = reverse(p, of=of, wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"]).infer_domains()
     seeds = {n: np.random.default_rng(3).uniform(0.5, 1.5, v.shape()) for n, v in gradient.inputs.items()}
     if name in EXACT:
         compare(gradient, whole(name, gradient, data), True)

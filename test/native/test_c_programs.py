@@ -16,6 +16,7 @@ import pytest
 from xdsl.context import Context
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 from upl_mlir.native.c_source import emit, emit_one_file
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
@@ -65,7 +66,7 @@ def test_a_program_as_c(name: str, of: str, wrt: str, real: Any, compiler: str, 
     d = data().generate(name)
     p = upl.load(EXAMPLES / f"{name}.upl")
     params = {n: v for n, v in d.params.items() if n in p.params}
-    p = upl.vjp(p, of=of, wrt=wrt.split()) if of else p.expanded()
+    p = reverse(p, of=of, wrt=wrt.split()) if of else p.expanded()
     rng = np.random.default_rng(3)
     t = np.dtype(np.float64 if real == "f64" else np.float32)
     given = {n: np.ascontiguousarray(v, t) for n, v in d.inputs.items()}

@@ -93,7 +93,7 @@ def test_wrong_arrays_are_refused_after_a_right_call(product: Any) -> None:
     given = _arrays(3, 4, 5)
     f(**given)
     for wrong, code in (
-        ({"A": given["A"]}, "UPL1505"), ({**given, "D": given["A"]}, "UPL1502"), ({**given, "B": given["A"]}, "UPL1505"),
+        ({"A": given["A"]}, "UPL1501"), ({**given, "D": given["A"]}, "UPL1502"), ({**given, "B": given["A"]}, "UPL1505"),
         ({"A": given["A"], "B": None}, "UPL15"), ({"A": given["A"], "C": given["B"]}, "UPL1502"),
     ):  # fmt: skip
         with pytest.raises(upl.UplError, match=code):

@@ -62,7 +62,7 @@ def test_inputs_of_other_forms_are_converted(x: Any) -> None:
     ("arrays", "code"),
     [
         ({"X": np.zeros(1)}, "UPL1505"), ({"X": np.zeros((2, 2))}, "UPL1503"), ({"X": np.array(["a", "b"])}, "UPL1504"),
-        ({"X": np.zeros(3, complex)}, "UPL1504"), ({}, "UPL1505"), ({"n": 3}, "UPL1501"),
+        ({"X": np.zeros(3, complex)}, "UPL1504"), ({}, "UPL1501"), ({"n": 3}, "UPL1501"),
         ({"X": np.zeros(3), "n": 4}, "UPL1503"),
         ({"X": np.zeros(3), "Q": 1}, "UPL1502"), ({"X": np.zeros(3), "n": -1}, "UPL1505"),
         ({"X": np.zeros(3), "n": 2.5}, "UPL1505"), ({"X": None, "n": 3}, "UPL1501"),
@@ -264,7 +264,7 @@ def test_without_a_compiler_calls_go_by_ctypes_and_say_so(monkeypatch: pytest.Mo
 MATVEC = """program work
 param n >= 1
 param m >= 1
-input X<i> in 0<=i<n { #m -> F.x<i,*> }
+input X<i> in 0<=i<n { -> F.x<i,k> for k in 0..m-1 }
 output Y<i>
 node F<i,k> in 0<=i<n, 0<=k<m { in x; sin(x*k) -> S.s<i> }
 node S<i> { in @(+) s[m]; s -> Y }

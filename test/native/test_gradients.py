@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -90,7 +91,7 @@ def test_the_gradients_of_an_example(name: str) -> None:
     d = module("examples/data.py").generate(name)
     p, params = sized(name, d.params)
     for of in reals(p.outputs):
-        g = upl.vjp(p, of=of, wrt=reals(p.inputs))
+        g = reverse(p, of=of, wrt=reals(p.inputs))
         agree(g, filled(g, d.inputs, params), params)
 
 
@@ -110,7 +111,7 @@ CASES = module("test/autodiff/test_programs.py").CASES
 
 @pytest.mark.parametrize(("text", "of", "wrt", "params"), [c[1:5] for c in CASES], ids=[c[0] for c in CASES])
 def test_the_shapes_that_arrows_can_have(text: str, of: str, wrt: str, params: dict[str, int]) -> None:
-    g = upl.vjp(upl.load(text), of=of, wrt=wrt.split())
+    g = reverse(upl.load(text), of=of, wrt=wrt.split())
     given = {n: 0.1 + np.abs(v) for n, v in filled(g, {}, params).items()}
     agree(g, given, params)
 

@@ -46,6 +46,14 @@ output R<i,j,k>
 node P<i,j,k> { in x, w; x*w -> R }
 """
 
+STARRED = """program starred
+param n >= 1
+input A { #n -> Row.a<*> }
+input X<i> in 0<=i<n { -> Row.x }
+node Row<i> in 0<=i<n { in a, x; a*x -> Y<i> }
+output Y<i> in 0<=i<n
+"""
+
 CASES = [
     (
         MULTICAST, "#n -> M.b<*>", "-> M.b<*>",
@@ -89,6 +97,12 @@ CASES = [
     ), (
         WIDTHS, "#N[k]", "#N[k-1]", "4:37: error[UPL1308]: W<0,0> reads N[-1], which does not exist", "",
     ), (
+        STARRED, "-> Row.x }", "#n -> Row.x<*> }",
+        "5:1: error[UPL1306]: nothing determines `i` of `Row`; an arrow must name it",
+        "3:11: note: A -> Row.a reaches every index",
+    ), (
+        STARRED, "-> Row.x }", "if i>0: -> Row.x }", "error[UPL1306]: Row<0> (n=1) is declared but never served", "",
+    ), (
         OPEN, "if k==K-1", "if k<K-1",
         "4:37: error[UPL1303]: two tokens of X -> A.x reach A<0>: one from X<0,0>, another from X<1,0>",
         "(with K=3, N=[1, 2, 1])",
@@ -99,7 +113,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [MULTICAST, COUNTED, WIDTHS, OPEN, RECTANGLE])
+@pytest.mark.parametrize("text", [MULTICAST, COUNTED, WIDTHS, OPEN, RECTANGLE, STARRED])
 def test_the_right_programs_are_proved(text: str) -> None:
     assert {o.status for o in upl.load(text).check().obligations} == {Status.PROVED}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import upl_mlir as upl
@@ -13,7 +14,7 @@ from upl_mlir.poly.parse import parse_formula
 
 def same(p: upl.Program, name: str, formula: str) -> bool:
     """Whether a domain is the set of a formula."""
-    sets = ProgramSets(p.infer_domains().op)
+    sets = ProgramSets(p.infer_domains().op, directives=True)
     domain = sets.domain(name)
     return domain.equals(sets.ctx.set(domain.dims, parse_formula(formula)))
 
@@ -127,9 +128,18 @@ def test_a_host_input_needs_a_domain():
     assert found.code == "UPL1201"
 
 
-def test_a_domain_that_is_not_affine():
-    (found,) = fails("program p\ninput X<i,j> in 0<=i*j<4, 0<=i<4, 0<=j<4 { -> Y }\noutput Y<i,j>\n").diagnostics
-    assert found.code == "UPL1204"
+def test_the_domain_of_an_input_may_be_any_condition():
+    """Extents that are products of parameters, points below a hyperbola: the array is the box of the points."""
+    p = upl.load("program p\nparam n >= 1\nparam q >= 1\ninput X<i> in 0<=i<n*q { -> Y }\noutput Y<i>\n")
+    assert p.check().ok and p.inputs["X"].shape(n=2, q=3) == (6,)
+    p = upl.load("program p\ninput X<i,j> in 0<=i*j<4, 1<=i<9, 0<=j<9 { -> Y }\noutput Y<i,j>\n")
+    assert p.inputs["X"].shape() == (8, 4)
+    x = np.arange(32.0).reshape(8, 4)
+    wanted = np.where(np.outer(np.arange(1, 9), np.arange(4)) < 4, x, 0)
+    for engine in ("interp", "token", "native"):
+        np.testing.assert_array_equal(upl.compile(p, engine=engine)(X=x)["Y"], wanted)
+    (found,) = fails("program p\ninput X<i> in 0<=i, i*i>4 { -> Y }\noutput Y<i>\n").diagnostics
+    assert found.code == "UPL1203"
 
 
 def test_a_node_that_nothing_reaches_has_an_empty_domain():

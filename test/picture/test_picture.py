@@ -14,7 +14,7 @@ import pytest
 from xdsl.parser import Parser
 
 import upl_mlir as upl
-from upl_mlir.api import Program
+from upl_mlir.api import Program, reverse
 from upl_mlir.picture.align import stretches
 from upl_mlir.picture.style import DARK, LIGHT, Palette
 from upl_mlir.picture.text import cut, escape, wrap
@@ -203,7 +203,7 @@ def test_nothing_overlaps_and_text_stands_inside(name: str, examples: Path, read
         of, wrt = ASKED[name.removeprefix("derivative of ")]
         of = of if of in program.outputs else next(iter(program.outputs))
         wrt = wrt if wrt in program.inputs else next(iter(program.inputs))
-        program = upl.vjp(program, of=of, wrt=wrt)
+        program = reverse(program, of=of, wrt=wrt)
     found = read(upl.draw(program).svg())
     assert found.boxes and found.arrows
     _inside(found)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api import reverse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
@@ -34,7 +35,7 @@ def test_gradients(agree, example_data, name):
     p = upl.load(EXAMPLES / f"{name}.upl", **d.params).expanded()
     of = next(n for n, v in p.outputs.items() if v.dtype.kind == "f")
     wrt = [n for n, v in p.inputs.items() if v.dtype.kind == "f"]
-    g = upl.vjp(p, of=of, wrt=wrt)
+    g = reverse(p, of=of, wrt=wrt)
     seed = d.outputs.get(of)
     assert seed is not None
     given = {n: seed for n in g.inputs if n not in d.inputs}

@@ -164,9 +164,9 @@ def bind_parameters(
 ) -> dict[str, int]:
     """Values for all parameters: those given, the others from the shapes of the arrays; conditions are checked.
 
-    With `any_port` the arrays may be those of outputs too, which a run has made.
+    With `any_port` the arrays may be those of outputs too, which a run has made, and inputs may be left out.
 
-    Raises UplError (UPL1502, UPL1503, UPL1505).
+    Raises UplError (UPL1501, UPL1502, UPL1503, UPL1505).
     """
     declared = [op for op in program.body.block.ops if isinstance(op, ParamOp)]
     known: dict[str, int] = {}
@@ -228,6 +228,13 @@ def _solved(
     out: dict[str, int] = {}
     for name, value in values.items():
         if value is None:
+            telling = [op for op in inputs(program) if op.symbol not in arrays and name in known_domain(op).names]
+            if telling and not any_port:
+                op = telling[0]
+                raise error(
+                    "UPL1501", f"nothing is given for the input `{op.symbol}`, whose shape tells the parameter `{name}`",
+                    span_of(op), help=f"give `{op.symbol}` an array of index fields <{','.join(op.fields)}>",
+                )  # fmt: skip
             raise error(
                 "UPL1505", f"the parameter `{name}` does not follow from the shapes of the arrays given",
                 next(span_of(op) for op in program.body.block.ops if isinstance(op, ParamOp) and op.symbol == name),
@@ -313,8 +320,8 @@ def _slice_box(inside: NDArray[np.bool_]) -> tuple[slice, ...]:
     """The bounding box of the true elements."""
     if not inside.any():
         return tuple(slice(0, 0) for _ in inside.shape)
-    where = np.nonzero(inside)
-    return tuple(slice(int(w.min()), int(w.max()) + 1) for w in where)
+    where = np.argwhere(inside)
+    return tuple(slice(int(lo), int(hi) + 1) for lo, hi in zip(where.min(axis=0), where.max(axis=0), strict=True))
 
 
 def _slices(port: HostPort, axis: int) -> list[tuple[slice, ...]]:

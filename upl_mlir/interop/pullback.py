@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Program, compile, vjp
+from upl_mlir.api import Compiled, Program, added, compile, vjp
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.host.arrays import bind_parameters
 
@@ -73,12 +73,9 @@ class Pullback:
     def pull(self, args: Sequence[Any], seed: Any, real: Real) -> list[Array]:
         """The derivatives by `wrt` of the result weighted with `seed`, in the order of `wrt`."""
         arrays = {n: np.asarray(a) for n, a in zip(self.names, args, strict=True)}
-        seeded = f"d_{self.of}" in self.derivative.inputs
-        if seeded:
-            arrays[f"d_{self.of}"] = np.asarray(seed)
-        out = self._call("derivative", real)(**arrays, **self.params)
-        found = [out[f"d_{n}"] for n in self.wrt]
-        return found if seeded else [d * np.asarray(seed, d.dtype) for d in found]
+        (name,) = added(self.program.inputs, self.derivative.inputs)
+        out = self._call("derivative", real)(**arrays, **{name: np.asarray(seed)}, **self.params)
+        return [out[n] for n in added(self.program.outputs, self.derivative.outputs)]
 
     def _call(self, what: str, real: Real) -> Compiled:
         key = (what, real)

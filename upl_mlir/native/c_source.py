@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, Float32Type, MemRefType, ModuleOp
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+)
 from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
@@ -23,6 +31,7 @@ from upl_mlir.native.c_statements import STATEMENTS
 from upl_mlir.native.c_writer import KEYWORDS, Array, Writer
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.native.values import Argument
+from upl_mlir.passes.proved import ASSUMED
 
 
 @dataclass(frozen=True)
@@ -51,13 +60,13 @@ def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
     """
     name, prototype, parameters, parts = _written(module, name)
     head = f'/* {name}: generated C; see {name}.h. */\n\n#include "{name}.h"'
-    return "\n\n".join([head, *parts]) + "\n", _header(name, prototype, parameters)
+    return "\n\n".join([head, *parts]) + "\n", _header(name, prototype, parameters, _taken(module))
 
 
 def emit_one_file(module: ModuleOp, name: str | None = None) -> str:
     """As `emit`, as one file that includes no header of its own."""
     name, _, parameters, parts = _written(module, name)
-    head = f"{_comment(name, parameters)}\n\n#include <stdbool.h>\n#include <stdint.h>"
+    head = f"{_comment(name, parameters, _taken(module))}\n\n#include <stdbool.h>\n#include <stdint.h>"
     return "\n".join([head, "\n\n".join(parts)]) + "\n"
 
 
@@ -92,18 +101,37 @@ def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parame
     return name, prototype, parameters, parts
 
 
-def _comment(name: str, parameters: Sequence[_Parameter]) -> str:
+def _comment(name: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
     comments = "\n".join(f"   {p.comment}" for p in parameters)
     return f"""/* {name}: generated from a UPL program.
 
 {comments}
 
-   Arrays are dense, row by row; no two of them may overlap. */"""
+   Arrays are dense, row by row; no two of them may overlap.{_assumed(assumed)} */"""
 
 
-def _header(name: str, prototype: str, parameters: Sequence[_Parameter]) -> str:
+def _assumed(inputs: Sequence[str]) -> str:
+    """What nobody has proved for all sizes, for the comment."""
+    if not inputs:
+        return ""
+    return f"""
+
+   Not proved for all sizes, and not looked at here: that every instance gets its tokens on
+   {", ".join(inputs)}.
+   The other engines of upl-mlir look at it for the sizes that they are given."""
+
+
+def _taken(module: ModuleOp) -> list[str]:
+    """The inputs whose numbers of tokens the function takes for granted."""
+    names = function_of(module).attributes.get(ASSUMED)
+    if not isinstance(names, ArrayAttr):
+        return []
+    return [n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr)]
+
+
+def _header(name: str, prototype: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
     guard = f"{name.upper()}_H"
-    return f"""{_comment(name, parameters)}
+    return f"""{_comment(name, parameters, assumed)}
 #ifndef {guard}
 #define {guard}
 

@@ -26,6 +26,7 @@ from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_o
 from upl_mlir.native import shapes
 from upl_mlir.native.call import Again, again_call
 from upl_mlir.native.whole import Source, compile_program
+from upl_mlir.passes.at_sizes import require_at
 from upl_mlir.passes.layouts import Layout
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.counting import count
@@ -318,6 +319,8 @@ class NativeEngine:
     # -- layouts --------------------------------------------------------------------------------------------------------
     def _binding(self, params: dict[str, int]) -> _Binding:
         needed = self._check_storage(params)
+        if self.whole.open:
+            require_at(self.program, params, self.whole.open)
         ports = host_ports(self.program, params, self.real)
         moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]] = {}
         for name, port in ports.items():

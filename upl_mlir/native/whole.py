@@ -46,14 +46,15 @@ class Source(Protocol):
 class Whole:
     """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
 
-    `key` is of the program's content and the options.  `again`: neither the program nor its code was worked out, both were
-    found.
+    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.  `key`
+    is of the program's content and the options.  `again`: neither the program nor its code was worked out, both were found.
     """
 
     key: str
     kernel: Kernel
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
+    open: tuple[tuple[str, str], ...]
     again: bool
 
 
@@ -64,6 +65,7 @@ class _Made:
     emitted: EmittedModule
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
+    open: tuple[tuple[str, str], ...]
 
 
 _in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
@@ -92,14 +94,14 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
             from upl_mlir.passes.lower_to_loops import lower_to_loops
             from upl_mlir.passes.proved import require_proved
 
-            require_proved(program)
+            open_ = require_proved(program)
             lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
             emitted = emit_module(lowered.module, machine, threads)
             names = {name for name, _ in emitted.shared}
         finally:
             if ahead is not None:
                 ahead.only(names)
-        made = _Made(emitted, lowered.layouts, lowered.scratch)
+        made = _Made(emitted, lowered.layouts, lowered.scratch, open_)
         store.write(f"{key}.json", _text(made))
         found = _compiled(key, made, machine, threads, found=False)
     if alias is not None and given is None:
@@ -130,7 +132,7 @@ def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
 
 def _compiled(key: str, made: _Made, machine: target.Machine, threads: int, *, found: bool) -> Whole:
     kernel = compile_emitted(made.emitted, machine, threads)
-    whole = Whole(key, kernel, made.layouts, made.scratch, again=found and kernel.cached)
+    whole = Whole(key, kernel, made.layouts, made.scratch, made.open, again=found and kernel.cached)
     _in_memory[key] = whole
     return whole
 
@@ -143,6 +145,7 @@ def _text(made: _Made) -> bytes:
         "shared": [[name, asdict(f)] for name, f in e.shared],
         "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
         "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
+        "open": made.open,
     }  # fmt: skip
     return json.dumps(data).encode()
 
@@ -162,4 +165,5 @@ def _read(data: bytes | None) -> _Made | None:
     shared = tuple((str(name), TileFormat(**f)) for name, f in d["shared"])
     layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
     scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
-    return _Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch)
+    open_ = tuple((str(name), str(port)) for name, port in d["open"])
+    return _Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch, open_)

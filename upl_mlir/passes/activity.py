@@ -8,7 +8,7 @@ contributions count 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -137,19 +137,23 @@ def reach(
             continue
         edges += [((a.source.symbol, p), key_of(a)) for p in dependence[a.source.symbol].of(a.send.value)]
 
-    def close(start: set[PortKey], forward: bool) -> set[PortKey]:
-        seen = set(start)
-        stack = list(start)
-        while stack:
-            at = stack.pop()
-            for u, v in edges:
-                here, there = (u, v) if forward else (v, u)
-                if here == at and there not in seen:
-                    seen.add(there)
-                    stack.append(there)
-        return seen
+    return closure(edges, wrt, forward=True) & closure(edges, [of], forward=False)
 
-    return close(set(wrt), True) & close({of}, False)
+
+def closure(edges: Iterable[tuple[PortKey, PortKey]], start: Iterable[PortKey], *, forward: bool) -> set[PortKey]:
+    """The inputs that are reached from `start`, itself included, along the edges or against them."""
+    after: dict[PortKey, list[PortKey]] = {}
+    for u, v in edges:
+        here, there = (u, v) if forward else (v, u)
+        after.setdefault(here, []).append(there)
+    seen = set(start)
+    stack = list(seen)
+    while stack:
+        for there in after.get(stack.pop(), ()):
+            if there not in seen:
+                seen.add(there)
+                stack.append(there)
+    return seen
 
 
 def fixpoint(

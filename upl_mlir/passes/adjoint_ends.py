@@ -34,35 +34,41 @@ from upl_mlir.poly.sets import PSet
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed ``NODE.variable``; where the derivatives go."""
+    """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed ``NODE.variable``; where the derivatives go; whether an
+    objective of one instance starts with the number 1 and not with a host input."""
 
     of: str
     wrt: tuple[str, ...]
     seed: str | None = None
     into: tuple[SymbolRefAttr, ...] = ()
+    unit: bool = True
+
+    def starts_with_1(self, of: Endpoint) -> bool:
+        """Whether no seed comes from outside or from a variable."""
+        return self.unit and self.seed is None and not of.fields
 
 
-def relay(program: ProgramOp, sets: ProgramSets, dynamics: Dynamics, of: PortKey) -> bool:
+def relay(program: ProgramOp, sets: ProgramSets, dynamics: Dynamics, of: PortKey, request: Request) -> bool:
     """Put a node before the host output `of` where data decide which instance serves an element; whether it did.
 
-    The seed comes to every element; only the relay's adjoint can know whom to pass it on to.
+    A seed comes to every element; only the relay's adjoint can know whom to pass it on to.
     """
     op = sets.ends[of[0]]
     into = sets.into(of[0])
-    if not isinstance(op, OutputOp) or not op.fields:
+    if not isinstance(op, OutputOp) or request.starts_with_1(op):
         return False
     if not any(dynamics.flow(a) is Flow.COUNTED or a.source.symbol not in dynamics.sure for a in into):
         return False
     name = unused(f"{op.symbol}_relay", symbols(program))
     attr = op.domain or op.declared
     assert attr is not None
-    node = NodeOp(name, op.fields, [Port("r", op.type)], attr.data)
+    node = NodeOp(name, op.fields, [Port(port := unused("r", set(op.fields)), op.type)], attr.data)
     node.domain = attr
     node.location = op.location
     node.attributes[COMMENT] = StringAttr(f"takes the elements of {op.symbol}")
     for a in into:
-        a.send.target = port_ref(name, "r")
-    send = SendOp(node.arg("r"), port_ref(op.symbol), here(op.fields), rule="relay")
+        a.send.target = port_ref(name, port)
+    send = SendOp(node.arg(port), port_ref(op.symbol), here(op.fields), rule="relay")
     send.location = op.location
     node.block.add_op(send)
     program.body.block.add_op(node)
@@ -70,12 +76,16 @@ def relay(program: ProgramOp, sets: ProgramSets, dynamics: Dynamics, of: PortKey
 
 
 def start(d: Derivation, request: Request, asked_at: Operation) -> tuple[InputOp | NodeOp, SSAValue] | None:
-    """What starts the derivative: a variable of a node, a host input ``d_R``, or None where it is the number 1."""
+    """What starts the derivative: a value of a node, a host input ``d_R``, or None where whoever sends the objective sends
+    the number 1."""
     op = d.sets.ends[d.activity.of[0]]
     if request.seed is not None:
         return _variable(d, op, request, request.seed, asked_at)
-    if isinstance(op, OutputOp) and not op.fields:
-        return None
+    if request.starts_with_1(op):
+        if isinstance(op, OutputOp):
+            return None
+        assert isinstance(op, NodeOp)
+        return op, Body(op.block, op.location).constant(1.0, op.arg(d.activity.of[1]).type)
     name = d.fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(d.activity.of)))
     attr = op.domain or op.declared
     assert attr is not None
@@ -138,7 +148,7 @@ def seed_domain(d: Derivation, request: Request, source: InputOp | NodeOp, asked
     missing = wanted - there
     if not missing.is_empty():
         point = missing.sample() or {}
-        at = ",".join(str(point[f]) for f in wanted.dims)
+        at = ",".join(str(point.get(f, "?")) for f in wanted.dims)
         raise error(
             "UPL1408", f"the seed `{request.seed}` does not exist at `{request.of}<{at}>`",
             span_of(asked_at), help="the seed's node must fire wherever `of` has an instance",

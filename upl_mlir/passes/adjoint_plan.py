@@ -16,9 +16,10 @@ from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
 from upl_mlir.passes.inside_arrays import inside_arrays
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import convex, describe, fibre_counts, sum_by_parts
+from upl_mlir.poly.describe import convex, describe, read_outside, settled
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, MinMax, Select
+from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, Lookup, MinMax, Select
+from upl_mlir.poly.fibres import fibre_counts, sum_by_parts
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]
@@ -105,7 +106,7 @@ class Planner:
         attr = op.domain or op.declared
         own = attr.data if attr else TRUE
         formula = own if instances.equals(whole) else describe(instances)
-        domain = self.sets.set(op.fields, formula, op)
+        domain = self.sets.ctx.set(op.fields, formula)
         ctx = self.sets.ctx
         plan = Plan(op, f"D{op.symbol}", domain, formula, {*op.fields, *ctx.params, *ctx.constants, *ctx.arrays})
         if self.activity.of[0] == op.symbol:
@@ -218,6 +219,9 @@ def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
     cases: dict[IndexExpr, PSet] = {}
     for part, n in sum_by_parts(inside, terms):
         cases[n] = (cases[n] | part).coalesce() if n in cases else part
+    if any(read_outside(s) is not None for s in cases.values()):  # no case may depend on an entry that does not exist
+        cases = {n: settled(s).constrain(Formula.all(map(s.ctx.entry_exists, _entries(s, n)))) for n, s in cases.items()}
+        cases = {n: s for n, s in cases.items() if not s.is_empty()}
     for n in sorted(cases, key=lambda n: (len(n.names), str(n))):  # a case that another's expression serves as well
         m = next((m for m in cases if n != m and same_value(cases[n], n, m)), None)
         if m is not None:
@@ -232,6 +236,11 @@ def total(terms: Sequence[tuple[PSet, IndexExpr]], inside: PSet) -> IndexExpr:
     for n in reversed(first):
         out = IndexExpr.of(Select(conditions[n], n, out))
     return out
+
+
+def _entries(s: PSet, n: IndexExpr) -> list[Lookup]:
+    """The entries of constant arrays in an expression."""
+    return [a for a in n.lookups() if a.array in s.ctx.arrays]
 
 
 def _joined(terms: Sequence[tuple[PSet, IndexExpr]]) -> Terms:

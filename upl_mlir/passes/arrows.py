@@ -19,13 +19,32 @@ from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.reverse import Inverse, invert
-from upl_mlir.poly.describe import describe, fibre_count, fibre_counts
+from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.fibres import fibre_count, fibre_counts
 from upl_mlir.poly.sets import PSet
 
 PRIMAL = "upl.primal"  # on a node that a pass made: the node that it belongs to
 COMMENT = "upl.comment"  # printed as a comment
 WHY = "upl.why"  # on the arrow of a forward value: why it is kept
+
+
+_MADE: dict[str, StringAttr] = {}
+
+
+def made(primal: str) -> StringAttr:
+    """The value of `PRIMAL` on a node that a pass made in this process: one object for each text.
+
+    Copies of the program keep the object; a text that is read gives another one.  So that a node was made by a pass, and
+    need not be proved, cannot be written into a file.
+    """
+    return _MADE.setdefault(primal, StringAttr(primal))
+
+
+def is_made(op: Operation) -> bool:
+    """Whether a pass made the operation in this process."""
+    mark = op.attributes.get(PRIMAL)
+    return isinstance(mark, StringAttr) and mark is _MADE.get(mark.data)
 
 
 def here(fields: Sequence[str]) -> tuple[IndexExpr, ...]:
@@ -48,7 +67,7 @@ def new_node(
     node = NodeOp(name, tuple(fields), ports, formula)
     node.domain = FormulaAttr(formula)
     node.location = origin.location
-    node.attributes[PRIMAL] = StringAttr(primal)
+    node.attributes[PRIMAL] = made(primal)
     node.attributes[COMMENT] = StringAttr(comment)
     program.body.block.add_op(node)
     return node
@@ -84,11 +103,12 @@ def connect(
 
 
 def answer(
-    program: ProgramOp, a: Arrow, r: PSet, points: PSet, node: NodeOp, port: str, source: NodeOp, value: SSAValue,
+    program: ProgramOp, a: Arrow, r: PSet, points: PSet | None, node: NodeOp, port: str, source: NodeOp, value: SSAValue,
     context: PSet,
 ) -> None:  # fmt: skip
     """Send a value from the target of an arrow without `*` back to a node that has an instance for each of the arrow's
-    points (`points`, over source fields and iterators), on an ordinary input beside one with a full index.
+    points (over source fields and iterators), on an ordinary input; `points` if the input beside it gets a full index, so
+    that a `*` finds the right instances, and None otherwise.
 
     `r` is the arrow's relation, `source` the sender with the domain `context`, over the target's fields.
     """
@@ -118,6 +138,8 @@ def restricted(a: Arrow, r: PSet, context: PSet) -> Restricted:
     A multicast's multiplicity is counted anew on `r`; the author's own words are kept where they still fit.
     """
     sources = r.project(a.src)
+    if a.loops:
+        sources = sources.as_meant()  # the iterators' own condition says where something is sent
     when = describe(sources, context, prefer=a.send.when.conjuncts)
     point = TRUE
     points = (*a.src, *a.loops)

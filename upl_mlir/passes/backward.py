@@ -1,7 +1,8 @@
 """The least fixpoint backward along arrows: the instances from which given ones are reached.
 
 Cycles are taken one after the other, each after all that it leads to: what lies on none is exact at once.  Where a cycle
-does not settle (a time loop of symbolic length), the whole domain is taken instead.
+does not settle (a time loop of symbolic length), or conditions on it are not affine, the whole domain is taken instead.
+More instances than needed are right for everyone who asks: a derivative of 0 is sent where none was needed.
 """
 
 from __future__ import annotations
@@ -65,8 +66,10 @@ class _Reached(Generic[K]):
     exact: bool = True
 
     def back(self, s: Step[K], goal: PSet) -> PSet:
-        """The instances that reach `goal` by a step."""
-        return preimage(self.sets.relation(s.arrow), s.arrow, goal)
+        """The instances that reach `goal` by a step; of a hull all that it has."""
+        found = preimage(self.sets.relation(s.arrow), s.arrow, goal)
+        self.exact = self.exact and found.exact
+        return found.as_meant()
 
     def add(self, k: K, back: PSet, endless: bool = False) -> PSet | None:
         """Add instances of a key, or all if it is `endless`; what is new, None if nothing is."""
@@ -140,7 +143,7 @@ def _rounds(
             part = new.pop(n)
             back = reached.back(s, part if only_new else reached.found[s.goal])
             for k in here.intersection(s.sources):
-                more = reached.add(k, back, grown_often[k] >= most)
+                more = reached.add(k, back, grown_often[k] >= most or back.doubts() is not None)
                 if more is None:
                     continue
                 grown_often[k] += 1

@@ -7,7 +7,7 @@ else would determine the field, a `for` sends one token for each value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,7 +16,6 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import (
-    AdjointOp,
     CountAttr,
     FormulaAttr,
     IndexAttr,
@@ -30,19 +29,18 @@ from upl_mlir.dialects.upl import (
     Port,
     ProgramOp,
     SendOp,
-    Special,
 )
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, poly_context, program_of, span_of, symbols
 from upl_mlir.dialects.upl.values import LetOp, hint
 from upl_mlir.passes.arrows import here, restricted
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.passes.split import Dependents, split
-from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.describe import disjoint_pieces, fibre_count
+from upl_mlir.passes.split import Dependents, gathered, split
+from upl_mlir.poly.describe import disjoint_pieces
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.fibres import fibre_count
 from upl_mlir.poly.nest import nest
 from upl_mlir.poly.parse import PolySyntaxError, parse_index
 from upl_mlir.poly.sets import PSet
@@ -55,7 +53,7 @@ class BatchPass(ModulePass):
     `lo` and `hi` are its bounds, both included: integers, or expressions of parameters and constants.  Without `hi` the
     extent is a new parameter ``B``.
 
-    Requires: all domains known (`infer-domains` is run if they are not); no `adjoint of` directives.
+    Requires: all domains known; no `adjoint of` directives.
     Establishes: host inputs in `ports` and all that depends on them have `field` in front; the rest is as it was.
     Source: AUTODIFF section 4; the transformation is that of `vmap` in array languages.
 
@@ -72,8 +70,7 @@ class BatchPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
-        if not domains_known(program):
-            infer_domains(program)
+        expand(program)
         batch(program, self.ports, self.field, self.lo, self.hi)
 
 
@@ -99,14 +96,14 @@ def batch(program: ProgramOp, ports: Sequence[str], field: str, lo: int | str = 
 
 def batch_over(
     program: ProgramOp, ports: Sequence[str], fields: Sequence[str], inside: Formula, *, prefix: str,
-    also: Sequence[str] = (),
+    also: Sequence[str] = (), enough: Mapping[str, frozenset[str]] | None = None,
 ) -> None:  # fmt: skip
     """Add several fields at once, which take the values for which `inside` holds; `prefix` names divided nodes, `also` has
-    host outputs that get the fields even if they do not depend.
+    host outputs that get the fields even if they do not depend, `enough` the inputs on which nodes are known to fire.
 
     All domains must be known and the names of the fields free.  Raises UplError (UPL1420).
     """
-    split(program, ports, prefix)
+    split(program, ports, prefix, enough)
     sets = ProgramSets(program)
     _Batch(sets, Dependents(sets, ports, divide=False), sets.ctx.set(fields, inside), inside, also).run()
 
@@ -125,10 +122,6 @@ def names_of(program: ProgramOp) -> set[str]:
 
 
 def _refuse(program: ProgramOp, ports: Sequence[str], field: str) -> None:
-    directive = next((op for op in program.body.block.ops if isinstance(op, AdjointOp)), None)
-    if directive is not None:
-        raise error("UPL1420", "`adjoint of` must be expanded before a program is batched", span_of(directive),
-                    help="run --autodiff first")  # fmt: skip
     ends = endpoints(program)
     for text in ports:
         name, dot, port = text.partition(".")
@@ -223,7 +216,9 @@ class _Batch:
         a summand."""
         sets = self.sets
         out = sets.domain(op.symbol)
-        for p in op.ports if isinstance(op, NodeOp) else ():
+        if not isinstance(op, NodeOp):
+            return out
+        for p in op.ports:
             if p.gather is None:
                 covered = sets.ctx.empty(op.fields)
                 for a in self._narrow(op.symbol):
@@ -231,7 +226,7 @@ class _Batch:
                         covered = covered | sets.image(a)
                 out = out & covered
             else:
-                out = out - self._gathered(op, p)
+                out = out - gathered(sets, op, p)
         return out
 
     def _carrier(self, name: str, open_: PSet) -> Port | None:
@@ -261,18 +256,6 @@ class _Batch:
                 send.count = None if new.count is None or new.count == IndexExpr.of(1) else CountAttr(new.count)
             self._broadcast(a, other, self.spread_star)
         self._broadcast(a, a.send, self.spread_for)
-
-    def _gathered(self, op: Endpoint, p: Port) -> PSet:
-        """The instances at which a gather surely has a summand, whose full index says all."""
-        if p.count is Special.CARRIED:
-            return self.sets.domain(op.symbol)
-        assert isinstance(p.count, IndexExpr) and isinstance(op, NodeOp)
-        if any(op.port(n) for n in p.count.names):
-            return self.sets.ctx.empty(op.fields)
-        try:
-            return self.sets.ctx.set(op.fields, Formula.compare(p.count, ">=", 1))
-        except NotAffine:
-            return self.sets.ctx.empty(op.fields)
 
     @staticmethod
     def _broadcast(a: Arrow, first: SendOp, spreads: Sequence[_Spread]) -> None:

@@ -148,7 +148,7 @@ class Lazy:
     """Where branches that are not taken are computed all the same: entries of arrays that only a branch reads are read at
     `first(array)`, which exists, unless `given` holds."""
 
-    first: Callable[[str], int]
+    first: Callable[[str], IndexExpr | int]
     given: SSAValue | None = None
 
     def when(self, body: Body, c: SSAValue) -> Lazy:
@@ -178,7 +178,7 @@ def _atom(body: Body, atom: Atom, env: Mapping[str, SSAValue], lazy: Lazy | None
         case Lookup(array, index):
             at = index_value(body, index, env, lazy)
             if lazy is not None and lazy.given is not None:
-                at = body.add(arith.SelectOp(lazy.given, at, body.constant(lazy.first(array), i64)))
+                at = body.add(arith.SelectOp(lazy.given, at, index_value(body, IndexExpr.of(lazy.first(array)), env)))
             return body.add(LookupOp(array, at, i64))
         case Div(kind, num, den):
             make = {

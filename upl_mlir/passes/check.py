@@ -11,10 +11,11 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import Diagnostic, Span, UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import program_of, span_of, target_port
+from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
 from upl_mlir.passes.critical_path import critical_path
 from upl_mlir.passes.cycles import of_cycles
 from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.notes import notes_of
 from upl_mlir.passes.obligations import (
@@ -37,7 +38,7 @@ from upl_mlir.poly.quota import TooComplex, limited
 class CheckPass(ModulePass):
     """Prove every obligation; a refuted one is an error (UPL13xx).
 
-    Requires: all domains known.
+    Requires: all domains known.  What `adjoint of` stands for is proved on a copy.
     Establishes: nothing refuted.  The IR does not change.
     Source: LANGUAGE section 4.
     """
@@ -130,17 +131,19 @@ OPEN = "; give them with -D to know"
 def check(program: ProgramOp) -> Report:
     """Prove or refute every obligation of a program; infers domains first if they are not known.
 
+    A program that holds `adjoint of` is right if it is as it was written and with the derivatives that are asked for.
     Where a domain cannot be inferred without the values of a symbolic array, a mistake is looked for at small sizes; if none
     shows there, the error (UPL1206) is raised.
     """
-    try:
-        report, sets = _prove(program)
-    except UplError as e:
-        if not _needs_values(e) or not (found := _refuted_at_small_sizes(program)):
-            raise
-        return Report(found)
-    if any(o.status is Status.UNPROVED and o.message.endswith(OPEN) for o in report.obligations) and report.ok:
-        report.obligations += _refuted_at_small_sizes(program)
+    report, sets = _prove_or_refute(program)
+    if sets is None:
+        return report
+    if directives(program) and report.ok:
+        whole = program.clone()
+        expand(whole)
+        report, sets = _prove_or_refute(whole)
+        if sets is None:
+            return report
     for fill in (_count, _measure):
         try:
             with limited():
@@ -151,6 +154,19 @@ def check(program: ProgramOp) -> Report:
             if not _needs_values(e):
                 raise
     return report
+
+
+def _prove_or_refute(program: ProgramOp) -> tuple[Report, ProgramSets | None]:
+    """The proofs, without figures; no sets where only small sizes could be looked at."""
+    try:
+        report, sets = _prove(program)
+    except UplError as e:
+        if not _needs_values(e) or not (found := _refuted_at_small_sizes(program)):
+            raise
+        return Report(found), None
+    if any(o.status is Status.UNPROVED and o.message.endswith(OPEN) for o in report.obligations) and report.ok:
+        report.obligations += _refuted_at_small_sizes(program)
+    return report, sets
 
 
 def _needs_values(e: UplError) -> bool:
@@ -176,7 +192,7 @@ def _refuted_at_small_sizes(program: ProgramOp) -> list[Obligation]:
 def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
     if not domains_known(program):
         infer_domains(program)
-    sets = ProgramSets(program)
+    sets = ProgramSets(program, directives=True)
     report = Report(list(obligations(sets)), notes=notes_of(program))
     report.field_bits = {name: field_bits(sets, name) for name in sets.ends}
     return report, sets

@@ -20,13 +20,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, ProgramOp
-from upl_mlir.dialects.upl.query import poly_context, program_of, span_of
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import poly_context, program_of
 from upl_mlir.passes.batch import names_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.check import Count, Counts, number
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.notes import add_note
 from upl_mlir.passes.refire import Refire
 from upl_mlir.passes.relations import ProgramSets
@@ -44,7 +44,7 @@ class CheckpointPass(ModulePass):
     Either every `every`-th step (a number, or the name of an integer constant), or at any time at most `snapshots` steps,
     the first included, by the schedule that needs the fewest firings; then the number of steps must be known.
 
-    Requires: all domains known (`infer-domains` is run if they are not); a gradient program (no `adjoint of`).
+    Requires: all domains known; no `adjoint of` directives; a gradient program.
     Establishes: forward values, but those of the last steps, come from copies ``R...`` that fire when the adjoint has come
     back to the step after.
     Source: AUTODIFF section 4; A. Griewank, A. Walther, "Algorithm 799: Revolve", ACM TOMS 26 (2000).
@@ -57,18 +57,13 @@ class CheckpointPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
-        if not domains_known(program):
-            infer_domains(program)
+        expand(program)
         checkpoint(program, self.along, self.every, self.snapshots)
 
 
 @bounded("checkpointing")
 def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, snapshots: int | None = None) -> None:
     """Checkpoint a gradient program in place; see `CheckpointPass`.  Raises UplError (UPL143x)."""
-    directive = next((op for op in program.body.block.ops if isinstance(op, AdjointOp)), None)
-    if directive is not None:
-        raise error("UPL1430", "`adjoint of` must be expanded before a program is checkpointed", span_of(directive),
-                    help="run --autodiff first")  # fmt: skip
     if (every is None) == (snapshots is None):
         raise error("UPL1430", "checkpoint: give either `every` or `snapshots`")
     loop = Loop(ProgramSets(program), along)

@@ -37,12 +37,12 @@ Way = frozenset[int]
 
 
 def critical_path(sets: ProgramSets, tokens: IndexExpr | int | None = None) -> IndexExpr | None:
-    """The greatest level, in firings; None where data decide what fires, where an `adjoint of` is not expanded yet, or
-    where levels are not affine functions of the index (or no small program was found to guess them from).
+    """The greatest level, in firings; None where data decide what fires, or where levels are not affine functions of the
+    index (or no small program was found to guess them from).
 
     `tokens` is the number of tokens sent, if it is known.
     """
-    if sets.dynamic_nodes or any(a.virtual for a in sets.arrows):
+    if sets.dynamic_nodes:
         return None
     if not sets.ctx.params and (walk := _Walk.of(sets, tokens)) is not None:
         return IndexExpr.of(max((n for seen in walk.level.values() for n in seen.values()), default=0))
@@ -187,7 +187,10 @@ class _Levels:
                 if not self._cycle(members[g]):
                     return None
             else:
-                self.level[g] = latest(self._all_arrivals(members[g][0], self.level).coalesce())
+                arrived = self._all_arrivals(members[g][0], self.level).coalesce()
+                if arrived.lost:
+                    return None
+                self.level[g] = latest(arrived)
         return [self.level[n] for n in nodes]
 
     def _arrivals(self, a: Arrow, levels: Mapping[str, PSet]) -> PSet:

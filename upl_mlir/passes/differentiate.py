@@ -1,4 +1,4 @@
-"""`autodiff`: from a program to the program of its derivatives, arrow by arrow (reverse mode, AUTODIFF rules 1–9).
+"""From a program to the program of its derivatives, arrow by arrow (reverse mode, AUTODIFF rules 1–9).
 
 The work is done in three steps: `activity` finds what carries derivatives; here every active node gets the plan of its
 adjoint node (inputs, domain, counts), then its body; last, every active arrow is reversed.  `adjoint_ends` has seeds and
@@ -7,16 +7,13 @@ results, `adjoint_gather` rule 5, `dynamic` what is known of arrows that data de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, placed
 from upl_mlir.dialects.upl import (
     AdjointOp,
     Gather,
@@ -31,7 +28,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.activity import analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody, Arrival
 from upl_mlir.passes.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
@@ -49,7 +46,6 @@ from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.dynamic import Dynamics, Trace
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
@@ -59,58 +55,12 @@ from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
-@dataclass(frozen=True)
-class AutodiffPass(ModulePass):
-    """Add the derivatives of `of` by each of `wrt`; without options, expand the `adjoint of` directives.
-
-    Requires: all domains known (`infer-domains` is run if they are not).
-    Establishes: adjoint nodes, a seed input ``d_R`` unless `of` has one instance, an output ``d_W`` for each `wrt`.
-    Source: Klimov, MES 2021, section IV, rules 1–7; AUTODIFF rules 1–9.
-
-        upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
-        ->
-        upl.node @DSum <"d,k,i"> <"d_s"> in <"..."> { upl.send %d_s -> @DLink::@d_s <"d,k,*,i"> count <"N[k-1]"> }
+@bounded("differentiation")
+def differentiate(program: ProgramOp, request: Request, asked_at: Operation) -> None:
+    """Add the derivatives of one port by each of `wrt` to the program, where `asked_at` (the program, or a directive taken
+    out of it) asks for them.  Raises UplError (UPL14xx).
     """
-
-    name = "autodiff"
-    of: str | None = None
-    wrt: tuple[str, ...] = ()
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        program = program_of(op)
-        if not domains_known(program):
-            infer_domains(program)
-        if self.of is None:
-            if self.wrt:
-                help_ = "give both, or neither to expand `adjoint of`"
-                raise error("UPL1401", "autodiff: `wrt` is given without `of`", help=help_)
-            expand_directives(program)
-        else:
-            differentiate(program, self.of, self.wrt)
-
-
-@bounded("differentiation")
-def expand_directives(program: ProgramOp) -> None:
-    """Replace every `adjoint of` directive by the derivatives that it asks for."""
-    for op in [op for op in program.body.block.ops if isinstance(op, AdjointOp)]:
-        request = Request(
-            of=_ref_text(op.of),
-            wrt=tuple(_ref_text(w) for w in op.wrt),
-            seed=_ref_text(op.seed) if op.seed else None,
-            into=tuple(op.into) if op.into else (),
-        )
-        op.detach()
-        _Differentiator(program, request, op).run()
-
-
-def _ref_text(ref: SymbolRefAttr) -> str:
-    return ".".join([ref.root_reference.data, *[n.data for n in ref.nested_references.data]])
-
-
-@bounded("differentiation")
-def differentiate(program: ProgramOp, of: str, wrt: Sequence[str]) -> None:
-    """Add the derivatives of `of` by each of `wrt` to the program.  Raises UplError (UPL14xx)."""
-    _Differentiator(program, Request(of, tuple(wrt)), program).run()
+    _Differentiator(program, request, asked_at).run()
 
 
 class _Differentiator:
@@ -124,15 +74,16 @@ class _Differentiator:
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Differentiate."""
-        span = span_of(self.asked_at) if isinstance(self.asked_at, AdjointOp) else None
-        sets = ProgramSets(self.program)
+        inside = isinstance(self.asked_at, AdjointOp)
+        span = span_of(self.asked_at) if inside else None
+        sets = ProgramSets(self.program, directives=inside)  # those that this one does not go through
         of = port_key(sets, self.request.of, "of", span)
         wrt = tuple(dict.fromkeys(port_key(sets, w, "wrt", span) for w in self.request.wrt))
         if not wrt:
             raise error("UPL1401", "nothing to differentiate by", help="name at least one port with wrt=...")
         dynamics = Dynamics(sets)
-        if relay(self.program, sets, dynamics, of):
-            sets = ProgramSets(self.program)
+        if relay(self.program, sets, dynamics, of, self.request):
+            sets = ProgramSets(self.program, directives=inside)
             dynamics = Dynamics(sets)
         refuse_rounding(sets, of, wrt)
         activity = analyse(sets, of, wrt, dynamics.whole)
@@ -147,17 +98,20 @@ class _Differentiator:
             if not isinstance(op, OutputOp) and (instances := activity.instances(op)) is not None:
                 if isinstance(op, NodeOp):
                     check_first_order(op)
-                self.d.plans[op.symbol] = planner.plan(op, instances)
+                with placed(span_of(op)):
+                    self.d.plans[op.symbol] = planner.plan(op, instances)
         plans = list(reversed(self.d.plans.values()))
         self.d.seed = start(self.d, self.request, self.asked_at)
         for plan in plans:
             if not self._direct(plan):
-                self._build(plan)
+                with placed(span_of(plan.primal)):
+                    self._build(plan)
         asked = results(self.d, self.request, self.asked_at)
         for plan in plans:
             for value in reversed(plan.values):
                 for arrow in value.arrows:
-                    self._reverse(plan, value, arrow)
+                    with placed(span_of(arrow.send)):
+                        self._reverse(plan, value, arrow)
         for out in asked:  # behind the nodes that serve them
             out.detach()
             self.program.body.block.add_op(out)
@@ -248,8 +202,7 @@ class _Differentiator:
                 else:
                     term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))
                 sum_ = term if sum_ is None else body.add(arith.AddiOp(sum_, term))
-        assert sum_ is not None
-        return sum_
+        return body.constant(0, i64) if sum_ is None else sum_  # no arrow ever sends it
 
     def _identify(self, plan: Plan, port: str, trace: Trace) -> None:
         """Send along each arrow into an input which arrow it is, and the source indices that the target's does not tell."""

@@ -29,7 +29,6 @@ from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.cycles import circular
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Atom, CmpOp, Formula, IndexExpr, Lookup
 from upl_mlir.poly.sets import PSet
 
@@ -112,9 +111,8 @@ class Dynamics:
         for choice in product((False, True), repeat=len(leaves)):
             now = got
             for a, f in doubtful:
-                try:
-                    sent = sets.relation(a).constrain(_chosen(f, choice)).project(a.dst)
-                except NotAffine:
+                sent = sets.relation(a).constrain(_chosen(f, choice)).project(a.dst)
+                if sent.lost:
                     return got
                 now = now | sent.rename(dict(zip(a.dst, a.target.fields, strict=True)))
             always = now if always is None else always & now
@@ -223,10 +221,7 @@ class Dynamics:
             for a, f in zip(arrows, conditions, strict=True):
                 sent = where.constrain(a.send.when)
                 if f is not None:
-                    try:
-                        sent = sent.constrain(_chosen(f, choice))
-                    except NotAffine:
-                        return False
+                    sent = sent.constrain(_chosen(f, choice))
                 if not sent <= rest:
                     return False
                 rest = rest - sent

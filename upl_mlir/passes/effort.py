@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, placed
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.poly.quota import VARIABLE, TooComplex, limit, limited
@@ -22,7 +22,7 @@ def bounded(what: str) -> Callable[[Callable[Concatenate[ProgramOp, P], R]], Cal
         @wraps(f)
         def inside(program: ProgramOp, *args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                with limited():
+                with placed(span_of(program)), limited():
                     return f(program, *args, **kwargs)
             except TooComplex:
                 raise error(

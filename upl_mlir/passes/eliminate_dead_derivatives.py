@@ -2,7 +2,7 @@
 
 An instance of an adjoint node is live if a token that it sends reaches a host output, a node of the primal program, or a
 live instance.  That is a least fixpoint backward along arrows, on sets.  The dead instances go: domains shrink, arrows
-into them get conditions, code and stashed values that only served them disappear.
+into them get conditions (on data where their index is data), code and stashed values that only served them disappear.
 
 A live instance keeps all its summands, because whoever sends to a live instance is live: gather counts do not change.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.context import Context
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
@@ -30,6 +31,7 @@ from upl_mlir.dialects.upl import (
 from upl_mlir.dialects.upl.query import nodes, program_of
 from upl_mlir.passes.arrows import PRIMAL, restricted
 from upl_mlir.passes.backward import Step, reaching
+from upl_mlir.passes.build import Body, Lazy, condition
 from upl_mlir.passes.dynamic import reads_by_name
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
@@ -119,6 +121,27 @@ def _restrict(sets: ProgramSets, a: Arrow, r: PSet, live: dict[str, PSet]) -> No
     a.send.condition = None if here.condition.is_true else FormulaAttr(here.condition)
     a.send.point_condition = None if here.point_condition.is_true else FormulaAttr(here.point_condition)
     a.send.count = None if here.count is None or here.count == IndexExpr.of(1) else CountAttr(here.count)
+    if a.target.symbol in live:
+        _tell_by_data(sets, a, live[a.target.symbol])
+
+
+def _tell_by_data(sets: ProgramSets, a: Arrow, live: PSet) -> None:
+    """Where the index of an arrow is data, only data can tell that it leads to a live instance: a condition of the body."""
+    source = a.source
+    inputs = {p.name: source.arg(p.name) for p in source.ports} if isinstance(source, NodeOp) else {}
+    at = {f: e for f, e in zip(a.target.fields, a.send.index.data, strict=True) if e is not None}
+    read = {f for f, e in at.items() if e.names & inputs.keys()}
+    known = describe(live, sets.domain(a.target.symbol))
+    if not known.names & read:
+        return  # what the index says is a condition of the arrow already
+    arrays = {**sets.ctx.arrays, **sets.ctx.unknown}
+    send = a.send
+    send.detach()
+    body = Body(source.block, send.location)
+    env = {**inputs, **dict(zip(source.fields, source.block.args, strict=False))}
+    here = condition(body, known.substitute(at), env, Lazy(lambda n: arrays[n].lower, send.predicate))
+    send.operands = [send.value, here if send.predicate is None else body.add(arith.AndIOp(send.predicate, here))]
+    source.block.add_op(send)
 
 
 def _prune_bodies(program: ProgramOp) -> bool:

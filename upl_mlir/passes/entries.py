@@ -1,16 +1,16 @@
 """Whether the entries of constant arrays that a program reads exist (LANGUAGE 1: ``N[0:K-1]`` has entries 0 to K-1).
 
 A comparison is looked at where all comparisons beside it hold that read no entry: ``0<=k<K, i<N[k]`` reads N[k] for k<K
-only.  What stands under ``||``, ``!`` or ``?:`` may be guarded by its neighbour, and is left to the engines.
+only.  What stands under ``||``, ``!`` or ``?:`` may be guarded by its neighbour, and is left to the engines; so are counts
+that read data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import Atom, Connective, Div, Formula, IndexExpr, Lookup, MinMax, Var
 from upl_mlir.poly.sets import PSet
 
@@ -42,14 +42,16 @@ def missing_in_count(sets: ProgramSets, op: Endpoint, count: IndexExpr) -> tuple
     return _missing(sets, sets.domain(op.symbol), _reads(count))
 
 
+def is_data(sets: ProgramSets, n: object, dims: Sequence[str]) -> bool:
+    """Whether a count over `dims` reads inputs or variables."""
+    return isinstance(n, IndexExpr) and not n.names <= {*dims, *sets.ctx.params, *sets.ctx.constants}
+
+
 def _where(region: PSet, parts: Iterable[Formula], *, all_: bool = False) -> PSet:
     """The region where those comparisons hold that read no entry; with `all_` all of them."""
     for f in parts:
         if all_ or not f.lookups():
-            try:
-                region = region.constrain(f)
-            except NotAffine:
-                continue
+            region = region.constrain(f)
     return region
 
 
@@ -93,12 +95,9 @@ def _missing(sets: ProgramSets, region: PSet, entries: Iterable[Lookup]) -> tupl
             continue
         if entry.index.names - {*region.dims, *sets.ctx.params, *sets.ctx.constants}:
             continue  # data choose the entry
-        try:
-            outside = region.constrain(Formula.compare(entry.index, "<", lo) | Formula.compare(entry.index, ">", hi))
-            if not outside.is_empty() and (point := outside.sample()) is not None:
-                return f"{entry.array}[{_at(sets, entry.index, point)}]", point
-        except NotAffine:
-            continue
+        outside = region.constrain(Formula.compare(entry.index, "<", lo) | Formula.compare(entry.index, ">", hi))
+        if not outside.is_empty() and (point := outside.sample()) is not None:
+            return f"{entry.array}[{_at(sets, entry.index, point)}]", point
     return None
 
 

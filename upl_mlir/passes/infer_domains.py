@@ -19,7 +19,7 @@ from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, Progra
 from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of, target_port
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.entries import missing_in_domain
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.relations import HULL, ProgramSets, mark
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import DIM, PSet
@@ -60,7 +60,9 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
     for op in program.body.block.ops:
         if isinstance(op, InputOp | OutputOp | NodeOp):
             op.domain = None
-    sets = ProgramSets(program)
+            if op.declared is None:
+                op.attributes.pop(HULL, None)
+    sets = ProgramSets(program, directives=True)
     todo: dict[str, Endpoint] = {}
     for name, op in sets.ends.items():
         if op.declared is not None:
@@ -88,11 +90,13 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
         domain = sets.domain(name)
         if op.declared is not None:
             op.domain = op.declared
+            mark(op, domain.lost)
             continue
         if not isinstance(op, InputOp):
             _require_bounded(domain, op)
-        op.domain = FormulaAttr(describe(domain))
-        sets.set_domain(name, sets.set(op.fields, op.domain.data, op))
+        op.domain = FormulaAttr(describe(domain.as_meant()))
+        mark(op, domain.lost)
+        sets.set_domain(name, replace(sets.ctx.set(op.fields, op.domain.data), lost=domain.lost))
     return sets
 
 
@@ -163,7 +167,7 @@ def _iterate(sets: ProgramSets, cycle: dict[str, Endpoint]) -> None:
         changed = False
         for n, op in cycle.items():
             new = _served(sets, op)
-            if not new <= sets.domain(n):
+            if not new <= sets.domain(n).as_meant():
                 changed = True
                 sets.set_domain(n, new)
         if not changed:
@@ -184,10 +188,10 @@ def _extrapolate(sets: ProgramSets, cycle: dict[str, Endpoint], before: dict[str
     """Guess the limit of an iteration from two of its steps; whether the guess is a fixpoint (else nothing changes)."""
     now = {n: sets.domain(n) for n in cycle}
     for n, op in cycle.items():
-        sets.set_domain(n, sets.set(op.fields, stable_bounds(before[n], now[n]), op))
+        sets.set_domain(n, sets.ctx.set(op.fields, stable_bounds(before[n], now[n].as_meant())))
     for _ in range(len(cycle) + 2):  # each step brings in the bounds that other inputs give
         new = {n: _served(sets, op) for n, op in cycle.items()}
-        if all(new[n].equals(sets.domain(n)) for n in cycle):
+        if all(new[n].as_meant().equals(sets.domain(n).as_meant()) for n in cycle):
             if all(_open_dimension(s) is None for s in new.values()):
                 return True
             break  # too much was dropped: an entry outside its array could be anything
@@ -235,7 +239,9 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
         idle = isinstance(op, NodeOp) and all(isinstance(p.count, IndexExpr) for p in op.ports)
         raise error(
             "UPL1203",
-            f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`",
+            f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`" + (
+                f": it follows from {s.doubts()}, which is not affine" if s.lost else ""
+            ),
             span_of(op),
             help="declare it: an instance whose gathers all wait for 0 summands fires as well, if it is declared" if idle
             else "declare a bounded domain, or give the field an index in at least one input",

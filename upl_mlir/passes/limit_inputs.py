@@ -16,7 +16,7 @@ from upl_mlir.dialects.upl import LetOp, NodeOp, Port, ProgramOp, SendOp, port_r
 from upl_mlir.dialects.upl.query import domain_of, nodes, symbols
 from upl_mlir.passes.arrows import connect, here, new_node
 from upl_mlir.passes.build import unused
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.relations import ProgramSets, forgotten, mark
 from upl_mlir.poly.expr import TRUE, IndexExpr
 
 
@@ -194,6 +194,7 @@ class _Division:
         for name, ports in zip(self.names, self.ports, strict=True):
             comment = f"part of {op.symbol}"
             made.append(new_node(program, name, list(ports.values()), (op.fields, formula), op, op.symbol, comment))
+            mark(made[-1], forgotten(op))
         for n, (node, part) in enumerate(zip(made, self.parts.parts, strict=True)):
             known: dict[SSAValue, SSAValue] = dict(zip(op.block.args, node.block.args[: len(op.fields)], strict=False))
             known |= {v: node.arg(p.name) for v, p in self.ports[n].items()}

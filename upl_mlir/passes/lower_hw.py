@@ -43,7 +43,7 @@ from upl_mlir.dialects.upl.query import (
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.arrows import connect, here, new_node
 from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.dense import points_where
@@ -60,7 +60,8 @@ OPEN_RUNS = 2
 class LowerHwPass(ModulePass):
     """Replace the UPL program by one for the machine.
 
-    Requires: all domains known, all parameters bound (the widths of index fields come from the domains), no declared f64.
+    Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
+    domains), no declared f64.
     Establishes: a `ttm.program` instead of the `upl.program`.
     Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
 
@@ -74,8 +75,7 @@ class LowerHwPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
-        if not domains_known(program):
-            infer_domains(program)
+        expand(program)
         new = lower_hw(program, self.machine)
         op.body.block.insert_op_before(new, program)
         program.detach()

@@ -63,7 +63,7 @@ class LowerLoopsPass(ModulePass):
     gather: str = "relaxed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        program = prepared(ctx, op, self.real, self.gather)
+        program = prepared(op, self.real, self.gather)
         lowered = lower_to_loops(program, real=self.real, gather=self.gather)
         program.detach()
         for new in list(lowered.module.body.block.ops):

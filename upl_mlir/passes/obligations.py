@@ -14,12 +14,12 @@ from enum import Enum
 from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.passes.entries import missing_in_arrow, missing_in_count
-from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.describe import describe, fibre_counts, sum_by_parts
-from upl_mlir.poly.equality import same_value
+from upl_mlir.passes.entries import is_data, missing_in_arrow, missing_in_count
+from upl_mlir.passes.relations import Arrow, ProgramSets, primed
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.equality import at_least_0, same_count, same_value
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.fibres import fibre_counts, sum_by_parts
 from upl_mlir.poly.sets import PSet
 
 
@@ -84,10 +84,7 @@ def of_ordinary(sets: ProgramSets, op: Endpoint, port: Port) -> Iterator[Obligat
             proved = o.status is Status.PROVED
             yield o if proved else Obligation(Kind.UNIQUE, Status.UNPROVED, where, why, span_of(a.send), a.text)
         return
-    covered = sets.ctx.empty(op.fields)
-    for a in into:
-        covered = covered | sets.image(a)
-    yield from _covered(sets, op, where, covered, into)
+    yield from _covered(sets, op, where, sets.images(op, into), into)
     yield from unique(sets, op, where, into)
 
 
@@ -104,19 +101,31 @@ def _covered(sets: ProgramSets, op: Endpoint, where: str, covered: PSet, into: S
     if missing.is_empty():
         yield Obligation(Kind.COVERAGE, Status.PROVED, where, "every instance gets a token", span_of(op))
         return
-    point = missing.sample() or {}
+    point = missing.sample()
+    if point is None:
+        message = f"whether every instance gets a token is not decided{_because(missing, covered, domain)}"
+        yield Obligation(Kind.COVERAGE, Status.UNPROVED, where, message, span_of(op))
+        return
     message = f"{instance(op, point)} gets no token on `{where}`; none comes {_where(missing, domain)}"
     notes = tuple(Note(_serves(sets, op, a), span_of(a.send)) for a in into[:MANY])
     help = None if into else f"no arrow goes to `{where}`: send it something, `… -> {where}<{','.join(op.fields)}>`"
     yield Obligation(Kind.COVERAGE, Status.REFUTED, where, message, span_of(op), None, point, help, notes)
 
 
+def _because(*sets: PSet) -> str:
+    """Why a question about sets is open, as the end of a sentence."""
+    what = next((d for s in sets if (d := s.doubts()) is not None), None)
+    return f": {what} is not affine" if what and "," not in what else f": {what} are not affine" if what else ""
+
+
 def _where(part: PSet, whole: PSet) -> str:
+    if part.lost or whole.lost:
+        return "at some indices"
     return "at all" if whole <= part else f"where {describe(part, whole)}"
 
 
 def _domain(s: PSet) -> str:
-    return "empty" if s.is_empty() else describe(s).text(domain=True)
+    return "empty" if s.is_empty() else describe(s.as_meant()).text(domain=True)
 
 
 MANY = 4  # arrows that notes name
@@ -128,7 +137,9 @@ def _serves(sets: ProgramSets, op: Endpoint, a: Arrow) -> str:
     image = sets.image(a) & domain
     if image.is_empty():
         return f"{a.text} serves no instance"
-    return f"{a.text} serves " + (str(describe(image, domain)) if not domain <= image else "every instance")
+    if domain <= image:
+        return f"{a.text} serves every instance"
+    return f"{a.text} serves " + ("some" if image.lost else str(describe(image, domain)))
 
 
 def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -> Iterator[Obligation]:
@@ -139,7 +150,11 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
             continue
         twice = _two_tokens(r, a)
         if twice is not None and not twice.is_empty():
-            point = twice.sample() or {}
+            point = twice.sample()
+            if point is None:
+                message = f"whether two tokens of {a.text} reach one instance is not decided{_because(twice)}"
+                yield Obligation(Kind.UNIQUE, Status.UNPROVED, where, message, span_of(a.send), a.text)
+                return
             there = {k: v for k, v in point.items() if k.removesuffix('"') not in (*a.src, *a.loops)}
             by, other = (_at_source(a, point, mark) for mark in ("", '"'))
             message = f"two tokens of {a.text} reach {instance(op, there)}: one from {by}, another from {other}"
@@ -149,7 +164,11 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
         for b in into[:n]:
             both = sets.image(a) & sets.image(b) & sets.domain(op.symbol)
             if not both.is_empty():
-                point = both.sample() or {}
+                point = both.sample()
+                if point is None:
+                    message = f"whether {b.text} and {a.text} serve one instance is not decided{_because(both)}"
+                    yield Obligation(Kind.UNIQUE, Status.UNPROVED, where, message, span_of(a.send), a.text)
+                    return
                 message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
                 notes = (Note("the other one is sent here", span_of(b.send)),)
                 yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point, None, notes)
@@ -198,15 +217,21 @@ def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
     """Every token meets some instance of the target's domain."""
     points = (*a.src, *a.loops)
     sent, met = sets.relation(a, inside_target=False).project(points), sets.relation(a).project(points)
-    lost = sent - met
     span = span_of(a.send)
+    domain = sets.domain(a.target.symbol)
+    if domain.lost:
+        message = f"whether every token of {a.text} has an instance is not decided{_because(domain)}"
+        return Obligation(Kind.EXISTS, Status.UNPROVED, a.text, message, span, a.text)
+    lost = sent - met
     if lost.is_empty():
         return Obligation(Kind.EXISTS, Status.PROVED, a.text, "every token has an instance", span, a.text)
-    point = lost.sample() or {}
-    domain = sets.domain(a.target.symbol)
+    point = lost.sample()
+    if point is None:
+        message = f"whether every token of {a.text} has an instance is not decided{_because(lost, met)}"
+        return Obligation(Kind.EXISTS, Status.UNPROVED, a.text, message, span, a.text)
     message = (
         f"the token that {instance(a.source, point)} sends to {a.target.symbol} belongs to no instance: "
-        f"the domain of {a.target.symbol} is {describe(domain).text(domain=True)}"
+        f"the domain of {a.target.symbol} is {_domain(domain)}"
     )
     if domain.is_empty():
         ports = a.target.ports if isinstance(a.target, NodeOp) else ()
@@ -214,7 +239,7 @@ def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
         message = message[: message.rindex(":")] + f": {a.target.symbol} never fires, as no token comes to {silent}"
         return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point)
     help = "no token of this arrow has one: look at the index"
-    if not met.is_empty():
+    if not met.is_empty() and not met.lost:
         help = f"send it only where it has one: `if {describe(met, sent)}:`"
     return Obligation(Kind.EXISTS, Status.REFUTED, a.text, message, span, a.text, point, help)
 
@@ -231,13 +256,19 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
         return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
     r = sets.relation(a)
     points = (*a.src, *a.loops)
+    if is_data(sets, m, points):
+        return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, f"the multiplicity {m} is data", span, a.text)
     if not a.stars and m.constant == 1:
         return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "one activation", span, a.text)
     terms = fibre_counts(r, a.dst, [m])
     if terms is None:
-        message = f"cannot count the instances that a token of {a.text} covers"
+        message = f"cannot count the instances that a token of {a.text} covers{_because(r)}"
         return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
-    parts = list(sum_by_parts(r.project(points), terms))
+    sends = r.project(points)
+    if sends.lost:
+        message = f"cannot count the instances that a token of {a.text} covers{_because(sends)}"
+        return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
+    parts = list(sum_by_parts(sends, terms))
     for base, n in parts:
         if same_value(base, n, m):
             continue
@@ -268,16 +299,14 @@ def _at(sets: ProgramSets, witness: dict[str, int], e: IndexExpr) -> int:
 def _where_differ(s: PSet, a: IndexExpr, b: IndexExpr) -> dict[str, int] | None:
     """A point at which two expressions differ; None if isl cannot compare them."""
     differ = Formula.compare(a, CmpOp.NE, b)
-    try:
+    if s.ctx.not_affine(s.dims, differ) is None:
         return s.constrain(differ).sample()
-    except NotAffine:
-        pass
-    try:
-        for part in s.with_entries(differ.lookups()).slices():
-            if (point := part.constrain(part.resolve(differ)).sample()) is not None:
-                return point
-    except NotAffine:
-        return _small_witness(s, a, b)
+    for part in s.with_entries(differ.lookups()).slices():
+        here = part.resolve(differ)
+        if s.ctx.not_affine(s.dims, here) is not None:
+            return _small_witness(s, a, b)
+        if (point := part.constrain(here).sample()) is not None:
+            return point
     return None
 
 
@@ -311,9 +340,10 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     domain = sets.domain(op.symbol)
     span = span_of(op)
     dynamic = next((a for a in into if sets.dynamic(a)), None)
-    by_input = isinstance(port.count, IndexExpr) and port.count.name is not None and op.port(port.count.name) is not None
-    if dynamic is not None or by_input:
-        why = _by_data(dynamic) if dynamic else f"the count `{port.count}` is data"
+    counts = [(port.count, op.fields), *((a.send.multiplicity, (*a.src, *a.loops)) for a in into)]
+    data = next((n for n, dims in counts if is_data(sets, n, dims)), None)
+    if dynamic is not None or data is not None:
+        why = _by_data(dynamic) if dynamic else f"the count `{data}` is data"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
         return
     missing = missing_in_count(sets, op, port.count) if isinstance(port.count, IndexExpr) else None
@@ -323,18 +353,22 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
         yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, point)
         return
     terms: list[tuple[PSet, IndexExpr]] = []
+    rough: list[Arrow] = []
     for a in into:
-        found = _summands(sets, op, a)
+        found = _summands(op, sets.relation(a), (*a.src, *a.loops), a.dst)
         if found is None:
-            message = f"cannot count the summands that {a.text} sends"
-            yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span_of(a.send), a.text)
-            return
-        terms += found
+            rough.append(a)
+        else:
+            terms += found
+    together = _summands_together(sets, op, rough)
+    if together is None:
+        a = rough[0]
+        message = f"cannot count the summands that {a.text} sends{_because(sets.relation(a))}"
+        yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span_of(a.send), a.text)
+        return
+    terms += together
     if port.count is Special.CARRIED:
-        covered = sets.ctx.empty(op.fields)
-        for s, _ in terms:
-            covered = covered | s
-        yield from _covered(sets, op, where, covered, into)
+        yield from _covered(sets, op, where, sets.images(op, into), into)
         for a in into:
             yield _carried(sets, op, port, a, terms)
         return
@@ -342,7 +376,7 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     parts = list(sum_by_parts(domain, terms))
     for part, total in parts:
         wanted = port.count
-        bad = None if _count_agrees(part, wanted, total) else _where_differ(part, _at_least_0(wanted), total)
+        bad = None if same_count(part, wanted, total) else _where_differ(part, at_least_0(wanted), total)
         if bad is not None:
             n, k = _at(sets, bad, wanted), _at(sets, bad, total)
             says = f"{wanted} = {n} summands" if wanted.constant is None else f"{n} summand{'s' if n != 1 else ''}"
@@ -351,28 +385,29 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
             notes = tuple(Note(f"{a.text} sends some here", span_of(a.send)) for a in into[:MANY])
             yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, bad, help, notes)
             return
-        if not _count_agrees(part, wanted, total):
+        if not same_count(part, wanted, total):
             message = f"cannot show that {total} summands are {wanted}"
             yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span)
             return
     yield Obligation(Kind.GATHER, Status.PROVED, where, f"{port.count} summands", span)
 
 
-def _at_least_0(n: IndexExpr) -> IndexExpr:
-    from upl_mlir.poly.expr import Extremum, extremum
+def _summands_together(sets: ProgramSets, op: NodeOp, arrows: Sequence[Arrow]) -> list[tuple[PSet, IndexExpr]] | None:
+    """How many tokens several arrows send to an instance of which no one alone can be counted: as by ``if c`` and
+    ``if !c``, whose points lie apart and are simpler together."""
+    if not arrows:
+        return []
+    parts = [sets.together([a], arrows) for a in arrows]
+    if any(not (p & q).is_empty() for n, p in enumerate(parts) for q in parts[:n]):
+        return None
+    whole, dst = sets.together(arrows), arrows[0].dst
+    return _summands(op, whole, [d for d in whole.dims if d not in dst], dst)
 
-    return extremum(Extremum.MAX, (IndexExpr(), n))
 
-
-def _count_agrees(s: PSet, wanted: IndexExpr, total: IndexExpr) -> bool:
-    return same_value(s, wanted, total) or same_value(s, _at_least_0(wanted), total)
-
-
-def _summands(sets: ProgramSets, op: NodeOp, a: Arrow) -> list[tuple[PSet, IndexExpr]] | None:
-    """How many tokens the arrow sends to an instance, over the target's fields, piece by piece."""
-    r = sets.relation(a).in_terms_of(a.dst)
-    over = (*a.src, *a.loops)
-    back = dict(zip(a.dst, op.fields, strict=True))
+def _summands(op: NodeOp, r: PSet, over: Sequence[str], dst: Sequence[str]) -> list[tuple[PSet, IndexExpr]] | None:
+    """How many points `over` of a token relation reach an instance, over the target's fields, piece by piece."""
+    r = r.in_terms_of(dst)
+    back = dict(zip(dst, op.fields, strict=True))
     clash = {d: f'{d}"' for d in over}
     r = r.rename(clash).rename(back)
     over = tuple(clash[d] for d in over)
@@ -421,17 +456,31 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
     span = span_of(op)
     for extra, verb in ((declared - computed, "is declared but never served"), (computed - declared, "is not declared")):
         if not extra.is_empty():
-            point = extra.sample() or {}
+            point = (extra if verb == "is not declared" else extra - sets.served(op, none_where_data_say=True)).sample()
+            if point is None:
+                message = f"whether the declared domain is the computed one is not decided{_because(extra, computed)}"
+                yield Obligation(Kind.DOMAIN, Status.UNPROVED, op.symbol, message, span)
+                return
             message = f"{instance(op, point)} {verb}; the computed domain is {_domain(computed)}"
             notes = tuple(Note(_reaches(sets, a), span_of(a.send)) for a in sets.into(op.symbol)[:MANY])
+            if (field := _only_starred(sets, op)) is not None:
+                message = f"nothing determines `{field}` of `{op.symbol}`; an arrow must name it"
             yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point, None, notes)
             return
     yield Obligation(Kind.DOMAIN, Status.PROVED, op.symbol, "declared = computed", span)
 
 
+def _only_starred(sets: ProgramSets, op: Endpoint) -> str | None:
+    """A field of a node for which every arrow to it has a `*`, if a gather, which has none, is not there."""
+    into, gather = sets.into(op.symbol), isinstance(op, NodeOp) and any(p.gather for p in op.ports)
+    return next((d[:-1] for d in primed(op.fields) if not gather and into and all(d in a.stars for a in into)), None)
+
+
 def _reaches(sets: ProgramSets, a: Arrow) -> str:
     image = sets.image(a)
-    return f"{a.text} reaches " + ("nothing" if image.is_empty() else describe(image).text(domain=True))
+    where = describe(image.as_meant())
+    said = "every index" if where.is_true else where.text(domain=True)
+    return f"{a.text} reaches " + ("nothing" if image.is_empty() else said)
 
 
 def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:
@@ -444,4 +493,4 @@ def _never_called(sets: ProgramSets, op: Endpoint) -> PSet | None:
         if p.gather is None or not isinstance(p.count, IndexExpr) or any(op.port(n) for n in p.count.names):
             return None
         nothing.append(sets.no_summands(p.count))
-    return sets.set(op.fields, Formula.all(nothing), op)
+    return sets.ctx.set(op.fields, Formula.all(nothing))

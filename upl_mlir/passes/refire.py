@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i1
 from xdsl.ir import Block, SSAValue
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import (
     CountAttr,
     FormulaAttr,
@@ -34,26 +34,40 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import span_of, symbols
-from upl_mlir.passes.arrows import COMMENT, PRIMAL, answer, connect, copy_along, covered, free_names, here, restricted
+from upl_mlir.passes.arrows import (
+    COMMENT,
+    PRIMAL,
+    answer,
+    connect,
+    copy_along,
+    covered,
+    free_names,
+    here,
+    made,
+    restricted,
+)
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, primed
 from upl_mlir.passes.runs import Runs
 from upl_mlir.passes.time_loop import Loop
 from upl_mlir.poly.counting import count
-from upl_mlir.poly.describe import describe, fibre_count, interval
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.fibres import fibre_count
+from upl_mlir.poly.levels import earliest
 from upl_mlir.poly.sets import PSet
 
 
 @dataclass
 class Entering:
     """An arrow into a copy from outside its run, over the dimensions of `Refire.widened`; `held` are the points (run,
-    source index and iterators) whose tokens a ``Keep`` node holds."""
+    source index and iterators) whose tokens a ``Keep`` node holds, `shared` whether one token goes to all runs."""
 
     arrow: Arrow
     relation: PSet
     held: PSet | None = None
+    shared: bool = False
 
 
 @dataclass
@@ -116,7 +130,7 @@ class Refire:
         copy = NodeOp(name, (*front, *op.fields), op.ports, formula)
         copy.domain = FormulaAttr(formula)
         copy.location = op.location
-        copy.attributes |= {**op.attributes, PRIMAL: StringAttr(op.symbol)}
+        copy.attributes |= {**op.attributes, PRIMAL: made(op.symbol)}
         copy.attributes[COMMENT] = StringAttr(f"{op.symbol} again, {self.runs.text}")
         self.values.update(zip(op.block.args, copy.block.args[len(front) :], strict=True))
         for inner in op.block.ops:
@@ -211,8 +225,10 @@ class Refire:
                 start = start - self._landing(e.arrow, e.relation) if e.held is not None else start
             if start.is_empty():
                 return
+            # what comes from outside the loop at each step is one token for all runs of that step, held for each run
+            single = [e for e in single if e.held is None and e.arrow.source.symbol not in self.loop.phases]
         best: list[tuple[Entering, PSet]] | None = [] if start.is_empty() else None
-        for p in op.ports if best is None and not self.runs.fields else ():
+        for p in op.ports if best is None else ():
             chosen: list[tuple[Entering, PSet]] = []
             left = start
             for e in single:
@@ -228,7 +244,9 @@ class Refire:
                 f"run starts, a token of its own for each `{self.along}`", span_of(op),
             )  # fmt: skip
         for e, held in best:
-            e.held = held
+            e.held, e.shared = held, bool(self.runs.fields)
+            if e.shared and not e.relation.project(self._points(e.arrow)) <= held:
+                raise self._not_shared(e.arrow)
 
     # -- tokens from outside -------------------------------------------------------------------------------------------
     def _enter(self, op: NodeOp, e: Entering, taken: set[str]) -> None:
@@ -237,7 +255,7 @@ class Refire:
         if e.held is not None:
             held = e.held.extend(e.relation.dims).reorder(e.relation.dims)
             direct = e.relation - held
-            self._keep(op, a, e.relation & held, e.held, unused(f"Keep_{a.source.symbol}", taken))
+            self._keep(op, e, e.relation & held, e.held, unused(f"Keep_{a.source.symbol}", taken))
         if direct.is_empty():
             return
         if not self.runs.fields:
@@ -263,41 +281,67 @@ class Refire:
             number = self.runs.users(step) if step is not None else None
             rest = fibre_count(r.project((*points, *a.dst)), a.dst)
         if a.port.gather is not None or number is None or rest is None:
-            raise error(
-                "UPL1431", f"{a.text} brings a token at each step, which all runs of that step would have to share",
-                span_of(a.send),
-            )  # fmt: skip
+            raise self._not_shared(a)
         context, lifted = self._lifted(a, a.source, [None] * len(runs))
-        lifted.send.count = CountAttr(number * rest)
-        plain = r.project((*points, *a.dst))
-        new = restricted(a, plain, context)
+        send = lifted.send
+        self._send_to_all(a, r.project((*points, *a.dst)), context, send.target, send.index.data, number * rest)
+
+    def _share(self, op: NodeOp, a: Arrow, r: PSet, into: SymbolRefAttr) -> None:
+        """One token for all nodes, one for each run, that hold it."""
+        self.shared = True
+        points = (*a.src, *a.loops)
+        step = r.express(self.step(op.symbol, "'"), points)
+        number = self.runs.users(step) if step is not None else None
+        if number is None:
+            raise self._not_shared(a)
+        index = (*[None] * len(self.runs.fields), *here(points))
+        self._send_to_all(a, r.project((*points, *a.dst)), self.sets.domain(a.source.symbol), into, index, number)
+
+    @staticmethod
+    def _send_to_all(
+        a: Arrow, r: PSet, context: PSet, into: SymbolRefAttr, index: Sequence[IndexExpr | None], number: IndexExpr
+    ) -> None:
+        """Send a value from outside the loop, one token with a multiplicity for each point of a part of an arrow."""
+        new = restricted(a, r, context)
         send = SendOp(
-            a.send.value, lifted.send.target, lifted.send.index.data, count=number * rest, condition=new.condition,
-            iterators=a.send.loops, point_condition=new.point_condition, rule="fed again",
+            a.send.value, into, tuple(index), count=number, condition=new.condition, iterators=a.send.loops,
+            point_condition=new.point_condition, rule="fed again",
         )  # fmt: skip
         send.location = a.send.location
         a.source.block.add_op(send)
 
-    def _keep(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, name: str) -> None:
+    @staticmethod
+    def _not_shared(a: Arrow) -> UplError:
+        return error(
+            "UPL1431", f"{a.text} brings a token at each step, which all runs of that step would have to share",
+            span_of(a.send),
+        )  # fmt: skip
+
+    def _keep(self, op: NodeOp, e: Entering, r: PSet, points: PSet, name: str) -> None:
         """A node that holds the tokens of an arrow, one for each of its points, until the adjoint lets them go."""
+        a = e.arrow
         v, go = free_names(self.sets, points.dims, "v", "go")
         formula = self.runs.numbers & describe(points)
         keep = NodeOp(name, points.dims, [Port(v, a.port.type), Port(go, UplType.BOOL)], formula)
         keep.domain = FormulaAttr(formula)
         keep.location = a.send.location
-        keep.attributes[PRIMAL] = StringAttr(a.source.symbol)
+        keep.attributes[PRIMAL] = made(a.source.symbol)
         keep.attributes[COMMENT] = StringAttr(f"kept for {self.copies[op.symbol].symbol} until the adjoint is back")
         self.program.body.block.add_op(keep)
-        self._fill(op, a, r, points, keep, v)
+        if e.shared:
+            self._share(op, a, r, port_ref(keep.symbol, v))
+        else:
+            self._fill(op, a, r, points, keep, v)
         _, lifted = self._lifted(a, a.source, here(self.runs.fields))
         number = a.send.count.data if a.send.count else None
         if isinstance(number, IndexExpr) and a.port.gather is None:
             number = covered(r, self._dst(a), number)
         connect(self.program, keep, keep.arg(v), lifted.send.target, lifted.send.index.data, rule="let go", origin=a.send,
                 count=number)  # fmt: skip
-        self._let_go(op, a, r, points, keep, go)
+        self._let_go(op, a, r, points, keep, go, e.shared)
         self.keeps.append(points)
-        self.kept.append(points)
+        if not e.shared:  # what all runs share is an input that waits once
+            self.kept.append(points)
 
     def _fill(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, v: str) -> None:
         """Send a held token to its node: from the arrow's source, or from the run that comes there first; then on to the
@@ -345,8 +389,11 @@ class Refire:
         send.location = a.send.location
         a.source.block.add_op(send)
 
-    def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str) -> None:
-        """The token by which the adjoint of the step after the run lets a held token go."""
+    def _let_go(self, op: NodeOp, a: Arrow, r: PSet, points: PSet, keep: NodeOp, go: str, shared: bool) -> None:
+        """The token by which the adjoint of the step after the run lets a held token go.
+
+        A held token that is `shared` has a `*` for the run: the other one names its instance.
+        """
         mark = f"{self.along}'"
         after = self.runs.after(self.step(op.symbol, "'"))
         r = r.project((*points.dims, *a.dst))
@@ -366,7 +413,7 @@ class Refire:
                 continue
             stand_in = replace(a, source=keep, target=node, port=node.ports[0])
             yes = Body(node.block, node.location).constant(1, i1)
-            answer(self.program, stand_in, there, points, keep, go, node, yes, domain)
+            answer(self.program, stand_in, there, None if shared else points, keep, go, node, yes, domain)
             return
         raise error(
             "UPL1431", f"no adjoint node tells when the adjoint of a segment is done where {a.text} enters it: none with "
@@ -379,10 +426,11 @@ class Refire:
         known = list(points)
         for d in dst:
             if r.express(IndexExpr.of(d), known) is None:
-                got = interval(r, d, known)
-                if got is None or not got[1].is_true:
+                low = r.project((*known, d))
+                least = earliest(low) if low.exact else None
+                if least is None:
                     return None
-                r = r.constrain(Formula.compare(d, CmpOp.EQ, got[0].lo))
+                r = r & least.extend(r.dims).reorder(r.dims)
             known.append(d)
         return r
 

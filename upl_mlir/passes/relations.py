@@ -6,19 +6,23 @@ iterators and the target's fields; a target field `f` has the dimension ``f'`` s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
-from xdsl.dialects.builtin import f64
-from xdsl.ir import Block
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, f64
+from xdsl.ir import Attribute, Block
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import AdjointOp, InputOp, NodeOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl import InputOp, NodeOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
-from upl_mlir.poly.convert import NotAffine
+from upl_mlir.dialects.upl.query import directives as held_directives
 from upl_mlir.poly.expr import Formula, IndexExpr
-from upl_mlir.poly.sets import PolyContext, PSet
+from upl_mlir.poly.sets import PolyContext, PSet, union
+
+HULL = "upl.hull"
+"""The attribute of a node or output whose inferred domain is a hull: what the projection forgot, as texts."""
 
 
 def primed(fields: tuple[str, ...]) -> tuple[str, ...]:
@@ -31,7 +35,7 @@ class Arrow:
     """One arrow with its ends resolved.
 
     `where` holds of (source fields, iterators, target fields) without any domain; `exact` tells that nothing in it was
-    widened: a condition or an index that depends on data, or is not affine, makes it an over-approximation.
+    widened: a condition or an index that depends on data makes it an over-approximation.
     """
 
     send: SendOp
@@ -94,10 +98,29 @@ def at_most_0(n: IndexExpr) -> Formula:
     return (Formula.compare(factor, ">=", 0) & below) | (Formula.compare(factor, "<=", 0) & above)
 
 
+def forgotten(op: Endpoint) -> frozenset[str]:
+    """What the inferred domain of a port or node does not say, as it is a hull; empty where it is exact."""
+    names = op.attributes.get(HULL)
+    if not isinstance(names, ArrayAttr):
+        return frozenset()
+    return frozenset(n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr))
+
+
+def mark(op: Endpoint, lost: frozenset[str]) -> None:
+    """Note at a port or node what its domain does not say, if it is a hull."""
+    op.attributes.pop(HULL, None)
+    if lost:
+        op.attributes[HULL] = ArrayAttr([StringAttr(n) for n in sorted(lost)])
+
+
 class ProgramSets:
     """The sets of one program: domains as far as they are known, and the arrows as relations."""
 
-    def __init__(self, program: ProgramOp, bindings: Mapping[str, int] | None = None):
+    def __init__(self, program: ProgramOp, bindings: Mapping[str, int] | None = None, *, directives: bool = False):
+        """Unless `directives` are allowed, which stand as arrows then but are no part of what the program computes, a
+        program that holds `adjoint of` is refused (UPL1411): its arrows do not tell all that depends on what."""
+        if not directives and (held := held_directives(program)):
+            raise error("UPL1411", "`adjoint of` is not expanded yet", span_of(held[0]), help="run --autodiff first")
         self.program = program
         self.ctx: PolyContext = poly_context(program, bindings)
         self.ends: dict[str, Endpoint] = endpoints(program)
@@ -114,8 +137,8 @@ class ProgramSets:
     def _directives(self) -> list[Arrow]:
         """The arrows that unexpanded `adjoint of` directives stand for: from each `wrt` to its target, same index."""
         out: list[Arrow] = []
-        for op in self.program.body.block.ops:
-            if not isinstance(op, AdjointOp) or op.into is None:
+        for op in held_directives(self.program):
+            if op.into is None:
                 continue
             for wrt, into in zip(op.wrt, op.into, strict=True):
                 source = self.ends[wrt.root_reference.data]
@@ -136,12 +159,9 @@ class ProgramSets:
 
         def keep(f: Formula, dims: tuple[str, ...]) -> None:
             nonlocal exact
-            try:
-                if not f.names <= statics | set(dims):
-                    raise NotAffine("data")
-                self.ctx.set((*source.fields, *(it.name for it in send.loops), *primed(target.fields)), f)
+            if f.names <= statics | set(dims):
                 parts.append(f)
-            except NotAffine:
+            else:
                 exact = False
 
         for f in points(send).conjuncts:
@@ -151,18 +171,6 @@ class ProgramSets:
             if e is not None:
                 keep(Formula.compare(dim, "==", e), dst)
         return Arrow(send, source, target, port, Formula.all(parts), exact)
-
-    def set(self, dims: tuple[str, ...], formula: Formula, what: Endpoint) -> PSet:
-        """The set of a formula of the program.  Raises UplError (UPL1204) if it is not quasi-affine."""
-        try:
-            return self.ctx.set(dims, formula)
-        except NotAffine as e:
-            raise error(
-                "UPL1204",
-                f"the domain of `{what.symbol}` is not affine: `{e.what}`",
-                span_of(what),
-                help="domains may use sums of fields and parameters, products with constants, N[...] and floordiv, mod",
-            ) from None
 
     def domain(self, name: str) -> PSet:
         """The inferred domain of a port or node, else the declared one, over its fields.
@@ -174,7 +182,7 @@ class ProgramSets:
             attr = op.domain or op.declared
             if attr is None:
                 raise error("UPL1201", f"the domain of `{name}` is not known", span_of(op), help="run --infer-domains")
-            self._domains[name] = self.set(op.fields, attr.data, op)
+            self._domains[name] = replace(self.ctx.set(op.fields, attr.data), lost=forgotten(op))
         return self._domains[name]
 
     def set_domain(self, name: str, domain: PSet) -> None:
@@ -194,12 +202,14 @@ class ProgramSets:
         return self.domain(arrow.source.symbol).extend(dims).constrain(own)
 
     def relation(self, arrow: Arrow, *, inside_target: bool = True) -> PSet:
-        """The token relation over `arrow.dims`, restricted to the source's domain (and to the target's)."""
+        """The token relation over `arrow.dims`, restricted to the source's domain (and to the target's, if that is known
+        exactly: it has an instance for every token, which `check` proves)."""
         r = self.domain(arrow.source.symbol).extend(arrow.dims).constrain(arrow.where)
         if not inside_target:
             return r
         if id(arrow) not in self._relations:
-            inside = r & self.target_domain(arrow).extend(arrow.dims)
+            target = self.target_domain(arrow)
+            inside = r & (target if target.exact else self.ctx.set(arrow.dst)).extend(arrow.dims)
             self._relations[id(arrow)] = inside.in_terms_of(arrow.src)
         return self._relations[id(arrow)]
 
@@ -209,6 +219,46 @@ class ProgramSets:
         keep = [d for d in arrow.dst if d not in arrow.stars]
         out = r.project(keep).extend(arrow.dst).reorder(arrow.dst)
         return out.rename(dict(zip(arrow.dst, arrow.target.fields, strict=True)))
+
+    def images(self, op: Endpoint, arrows: Sequence[Arrow]) -> PSet:
+        """The instances that several arrows cover together.
+
+        What one arrow's image forgets of its conditions, another one may make up for, as by ``if c`` and ``if !c``: such
+        arrows are taken together before what their sources had is left out.
+        """
+        got = self.ctx.empty(op.fields)
+        rough: list[Arrow] = []
+        for a in arrows:
+            image = self.image(a)
+            if image.lost:
+                rough.append(a)
+            else:
+                got = got | image
+        if not rough:
+            return got
+        more = self._together(op, rough) if len(rough) > 1 else self.image(rough[0])
+        return got if more.as_meant() <= got else got | more
+
+    def _together(self, op: Endpoint, arrows: Sequence[Arrow]) -> PSet:
+        """The image of the union of arrows."""
+        dst = primed(op.fields)
+        whole = self.together(arrows)
+        free = {d for d in dst if all(d in a.stars for a in arrows)}
+        out = whole.project([d for d in dst if d not in free]).extend(dst).reorder(dst)
+        return out.rename(dict(zip(dst, op.fields, strict=True)))
+
+    def together(self, arrows: Sequence[Arrow], like: Sequence[Arrow] = ()) -> PSet:
+        """The union of the relations of arrows into one node: their sources' dimensions, by place, are called as those of
+        the arrow that has most, of these or of those that the set is to be `like`."""
+        names = max(((*a.src, *a.loops) for a in like or arrows), key=len)
+        dims = (*names, *arrows[0].dst)
+        parts: list[PSet] = []
+        for a in arrows:
+            own = (*a.src, *a.loops)
+            r = self.relation(a, inside_target=False).rename(dict(zip(own, names, strict=False)))
+            fixed = [Formula.compare(d, "==", 0) for d in names[len(own) :]]
+            parts.append(r.extend(dims).reorder(dims).constrain(Formula.all(fixed)))
+        return union(parts).coalesce().simplified()
 
     def into(self, name: str, port: str | None = None) -> list[Arrow]:
         """The arrows that enter a port or node (one of its inputs, if given), in text order."""
@@ -236,11 +286,9 @@ class ProgramSets:
 
     def received(self, op: Endpoint, port: Port) -> PSet:
         """The instances at which an input is served: the union of images, and for a counted gather also n <= 0."""
-        got = self.ctx.empty(op.fields)
-        for a in self.into(op.symbol, port.name):
-            got = got | self.image(a)
+        got = self.images(op, self.into(op.symbol, port.name))
         if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
-            got = got | self.set(op.fields, self.no_summands(port.count), op)
+            got = got | self.ctx.set(op.fields, self.no_summands(port.count))
         return got
 
     def no_summands(self, n: IndexExpr) -> Formula:
@@ -252,11 +300,14 @@ class ProgramSets:
     def _is_input(op: Endpoint, count: IndexExpr) -> bool:
         return isinstance(op, NodeOp) and count.name is not None and op.port(count.name) is not None
 
-    def served(self, op: Endpoint) -> PSet:
-        """The instances at which every input is served: the right-hand side of the domain equation (LANGUAGE 3.9)."""
+    def served(self, op: Endpoint, *, none_where_data_say: bool = False) -> PSet:
+        """The instances at which every input is served: the right-hand side of the domain equation (LANGUAGE 3.9).
+
+        With `none_where_data_say`, a gather whose count is a token may wait for no summand at any instance."""
         ports = op.ports if isinstance(op, NodeOp) else (target_port(op, None),)
         out = self.ctx.set(op.fields)
         for p in ports:
-            out = out & self.received(op, p)
+            if not (none_where_data_say and isinstance(p.count, IndexExpr) and self._is_input(op, p.count)):
+                out = out & self.received(op, p)
         return out.coalesce()
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from upl_mlir.dialects.upl import Index, Iterator
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import Arrow
-from upl_mlir.poly.describe import describe, disjoint_pieces, fibre_count
+from upl_mlir.poly.describe import describe, disjoint_pieces
 from upl_mlir.poly.expr import TRUE, CmpOp, Div, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.fibres import fibre_count
 from upl_mlir.poly.nest import nest
 from upl_mlir.poly.sets import PSet
 
@@ -89,7 +90,7 @@ def _same_iterators(
         if e is None or any(isinstance(a, Div) for a in e.atoms()):
             return None
         names[d] = e
-    base = r.project(fields)
+    base = r.project(fields).as_meant()  # the iterators' own condition says where there is anything
     inside = [Formula.compare(it.lo, "<=", it.name) & Formula.compare(it.name, "<=", it.hi) for it in iterators]
     walked = base.extend((*fields, *loops)).constrain(Formula.all(inside))
     own = [f.substitute(new) for f in arrow.send.when_point.conjuncts if f.names <= {*arrow.loops, *base.ctx.params}]
@@ -135,7 +136,7 @@ def _with_star(
     if not covered <= r:
         return None
     count = fibre_count(r, src)
-    if count is None:
+    if count is None or r.project(fields).lost:
         return None
     when = describe(r.project(fields), context)
     names = {d: e if e is not None else IndexExpr.of(s) for d, s, e in zip(arrow.src, src, index, strict=True)}

@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
-from upl_mlir.dialects.upl import AdjointOp, ArrayOp, ProgramOp
+from upl_mlir.dialects.upl import ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.checkpoints import remade
 from upl_mlir.passes.loops.coordinates import Coordinates
 from upl_mlir.passes.loops.equations import System, equations
@@ -28,7 +28,7 @@ from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Tree
 from upl_mlir.passes.loops.unroll import unrolled
 from upl_mlir.passes.loops.wavefront import wavefront
-from upl_mlir.passes.proved import require_proved
+from upl_mlir.passes.proved import note_assumed, require_proved
 from upl_mlir.passes.storage import Array, Storage
 
 SCHEDULE = "upl.schedule"
@@ -58,8 +58,7 @@ def schedule(
     `fixed` are parameters that are numbers; the others stay symbols.
     Raises UplError (UPL19xx) for what is not such a program.
     """
-    if not domains_known(program):
-        infer_domains(program)
+    expand(program)
     ordered = gather == "ordered"
     system, tree, deps = _tree(program, Kind(real), ordered=ordered, sums=not ordered and threads == 1, fixed=fixed)
     storage, tree, arrays = _stored(system, tree, deps)
@@ -129,7 +128,7 @@ def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[Storage
     return storage, wavefront(system.lin, tree, arrays, deps) or tree, arrays
 
 
-def prepared(ctx: Context, module: ModuleOp, real: str, gather: str) -> ProgramOp:
+def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
     """The program of a module, ready for `schedule`: domains inferred, `adjoint of` expanded, every count proved.
 
     Changes the module in place.  Raises UplError: UPL1802 for another `real` or `gather`, UPL1513 for an array without
@@ -143,17 +142,8 @@ def prepared(ctx: Context, module: ModuleOp, real: str, gather: str) -> ProgramO
     for op in program.body.block.ops:
         if isinstance(op, ArrayOp):
             first_index(op)
-    if not domains_known(program):
-        infer_domains(program)
-    if any(isinstance(op, AdjointOp) for op in program.body.block.ops):
-        from upl_mlir.passes.differentiate import AutodiffPass
-        from upl_mlir.passes.eliminate_dead_derivatives import EliminateDeadDerivativesPass
-        from upl_mlir.passes.simplify import SimplifyPass
-
-        for p in (AutodiffPass(), EliminateDeadDerivativesPass(), SimplifyPass()):
-            p.apply(ctx, module)
-        program = program_of(module)
-    require_proved(program)
+    expand(program)
+    note_assumed(program, require_proved(program))
     return program
 
 
@@ -177,6 +167,6 @@ class SchedulePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from upl_mlir.passes.loops.show import schedule_lines
 
-        program = prepared(ctx, op, self.real, self.gather)
+        program = prepared(op, self.real, self.gather)
         plan = schedule(program, real=self.real, gather=self.gather)
         program.attributes[SCHEDULE] = ArrayAttr(StringAttr(line) for line in schedule_lines(plan.tree, plan.arrays))

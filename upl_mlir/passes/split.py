@@ -7,7 +7,7 @@ the stashes of an adjoint node: the cheapest cut (AUTODIFF rule 7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -33,16 +33,22 @@ from upl_mlir.passes.cut import cheapest_cut
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.expr import TRUE, IndexExpr
+from upl_mlir.poly.sets import PSet
 
 
 class Dependents:
     """What depends on host inputs and node inputs, by any path of tokens: values, conditions, indices, counts.
 
     `ports` has the dependent inputs of each node.  A node in `whole` cannot be divided: all that it sends depends.
+    `enough` names inputs of nodes on which these are known to fire, as they did before the others were added.
     """
 
-    def __init__(self, sets: ProgramSets, names: Iterable[str], *, divide: bool = True):
+    def __init__(
+        self, sets: ProgramSets, names: Iterable[str], *, divide: bool = True,
+        enough: Mapping[str, frozenset[str]] | None = None,
+    ):  # fmt: skip
         self.sets = sets
+        self.enough = enough or {}
         self.hosts = {n for n in names if isinstance(sets.ends[n.partition(".")[0]], InputOp)}
         self.ports: dict[str, set[str]] = {n: set() for n, op in sets.ends.items() if isinstance(op, NodeOp)}
         self.whole: set[str] = set() if divide else set(self.ports)
@@ -81,7 +87,10 @@ class Dependents:
     def _divisible(self, op: NodeOp) -> bool:
         """Whether the other inputs alone make the node fire, at a determined index, and anything is computed from them."""
         rest = [p for p in op.ports if p.name not in self.ports[op.symbol]]
-        return determined(self.sets, op, rest) and any(not self.arrow(a) for a in self.sets.out_of(op.symbol))
+        if not any(not self.arrow(a) for a in self.sets.out_of(op.symbol)):
+            return False
+        enough = self.enough.get(op.symbol)
+        return (enough is not None and enough <= {p.name for p in rest}) or determined(self.sets, op, rest)
 
     def arrow(self, a: Arrow) -> bool:
         """Whether what an arrow sends, or whether and where it sends it, depends on the inputs."""
@@ -111,14 +120,38 @@ def determined(sets: ProgramSets, op: NodeOp, ports: Iterable[Port]) -> bool:
     counted = [p.gather is not None and p.count is not Special.CARRIED for p in ports]
     if not ports or all(counted):  # instances with empty gathers fire at the start
         return bool(ports)
+    for at in range(len(op.fields)):
+        open_ = sets.domain(op.symbol)
+        for p in ports:
+            if not open_.is_empty():
+                open_ = open_ - (_telling(sets, op, p, at) if p.gather is None else gathered(sets, op, p))
+        if not open_.is_empty():
+            return False
+    return True
 
-    def fixes(p: Port, at: int) -> bool:
-        if p.gather is not None:
-            return p.count is Special.CARRIED
-        into = sets.into(op.symbol, p.name)
-        return bool(into) and all(a.send.index.data[at] is not None for a in into)
 
-    return all(any(fixes(p, at) for p in ports) for at in range(len(op.fields)))
+def _telling(sets: ProgramSets, op: NodeOp, p: Port, at: int) -> PSet:
+    """The instances at which a token on an ordinary input says the field at a place: it has no `*` there."""
+    into = sets.into(op.symbol, p.name)
+    telling = [a for a in into if a.send.index.data[at] is not None]
+    if len(telling) == len(into):  # the input is served everywhere
+        return sets.domain(op.symbol) if into else sets.ctx.empty(op.fields)
+    out = sets.ctx.empty(op.fields)
+    for a in telling:
+        if a.exact:
+            out = out | sets.image(a)
+    return out
+
+
+def gathered(sets: ProgramSets, op: NodeOp, p: Port) -> PSet:
+    """The instances at which a gather surely has a summand, whose full index says all."""
+    whole = sets.domain(op.symbol)
+    if p.count is Special.CARRIED:
+        return whole
+    assert isinstance(p.count, IndexExpr)
+    if any(op.port(n) for n in p.count.names):
+        return sets.ctx.empty(op.fields)
+    return whole - sets.ctx.set(op.fields, sets.no_summands(p.count))
 
 
 def _by_name(op: NodeOp, send: SendOp) -> list[SSAValue]:
@@ -132,13 +165,16 @@ def _by_name(op: NodeOp, send: SendOp) -> list[SSAValue]:
     return [v for n, v in {**lets, **ports}.items() if n in read]
 
 
-def split(program: ProgramOp, names: Iterable[str], prefix: str) -> None:
+def split(
+    program: ProgramOp, names: Iterable[str], prefix: str, enough: Mapping[str, frozenset[str]] | None = None
+) -> None:
     """Divide every node of which only a part depends on the given inputs, in place.
 
-    The dependent part of node ``N`` becomes a node of its own, ``prefix`` + N.  All domains must be known.
+    The dependent part of node ``N`` becomes a node of its own, ``prefix`` + N.  All domains must be known; for `enough` see
+    `Dependents`.
     """
     sets = ProgramSets(program)
-    dependents = Dependents(sets, names)
+    dependents = Dependents(sets, names, enough=enough)
     taken = symbols(program)
     divisions: list[_Division] = []
     for name, ports in dependents.ports.items():
@@ -189,7 +225,6 @@ class _Division:
         for s in self.moved:
             s.detach()
             s.erase()
-        self._shrink(op)
         for v, p in extra.items():
             connect(self.program, op, v, port_ref(part.symbol, p.name), here(op.fields), rule="stash", origin=op)
         if alone:
@@ -197,6 +232,7 @@ class _Division:
             connect(
                 self.program, op, true, port_ref(part.symbol, ports[-1].name), here(op.fields), rule="stash", origin=op
             )
+        self._shrink(op)  # now that all that it sends is used
 
     def _stash(self) -> dict[SSAValue, str]:
         """The values that the rest must send over, with their names."""

@@ -23,7 +23,8 @@ def streams(program: ProgramOp) -> dict[str, dict[str, int]]:
     if sets.ctx.params or any(sets.dynamic(a) for a in sets.arrows):
         return {}
     try:
-        require_proved(program)
+        if require_proved(program):
+            return {}  # an instance may not fire
     except UplError:
         return {}  # it will be said by others, or shows while it runs
     names = {f: None for op in sets.ends.values() if isinstance(op, NodeOp) for f in op.fields}

@@ -37,7 +37,7 @@ from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.derivative_table import apply, entry
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
 from upl_mlir.passes.tangent_gather import tangent_gather
@@ -48,7 +48,7 @@ from upl_mlir.poly.expr import IndexExpr
 class TangentPass(ModulePass):
     """Add the tangents of each `of` along all `wrt` together.
 
-    Requires: all domains known (`infer-domains` is run if they are not).
+    Requires: all domains known; no `adjoint of` directives.
     Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``.
     Source: AUTODIFF section 4; rows of the derivative table are linear in ``d``, so the same row serves.
 
@@ -61,8 +61,7 @@ class TangentPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
-        if not domains_known(program):
-            infer_domains(program)
+        expand(program)
         tangent(program, self.of, self.wrt)
 
 
@@ -102,7 +101,7 @@ class _Tangent:
         self.inputs = {key: self._seed(key) for key in self.wrt}
         self.outputs = {key: self._output(key) for key in self.of}
         for a in arrows:
-            if not a.virtual and self._carries(a) and a.port.gather not in SELECTING:
+            if self._carries(a) and a.port.gather not in SELECTING:
                 self._twin_arrow(a)
         for node in nodes(self.program):
             for p in node.ports:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import islpy as isl
 
+from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import Var
 from upl_mlir.poly.ranking import Dependence, acyclic
 from upl_mlir.poly.sets import DIM, PARAM, PolyContext, as_map
@@ -31,6 +32,11 @@ def find_cycle(ctx: PolyContext, width: int, steps: Sequence[Dependence]) -> Cyc
     loops = closure.intersect(isl.Map.identity(closure.get_space())).domain()
     if loops.is_empty():
         return None
+    open_ = [a for s in steps for a in s.relation.params.values() if isinstance(a, Opaque) and s.relation.involves(a)]
+    if open_:
+        return f"the dependences depend on `{open_[0]}`, which is not affine"
+    if any(s.relation.lost for s in steps):
+        return "the dependences are known only roughly"
     if not exact:
         short = _short_loops(total)
         if short is None:

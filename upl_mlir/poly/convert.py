@@ -4,7 +4,8 @@
 
 Inside isl, set dimensions are positional; a symbolic parameter or constant becomes a parameter `c_…`, and an array
 entry ``N[k-1]`` becomes a parameter `l_…` that stands for its value (an uninterpreted function of the dimensions:
-`sets.py` knows what is true of it).  isl never stores anything for us; it only computes.
+`sets.py` knows what is true of it).  A part that is not quasi-affine, such as ``i mod q``, becomes a parameter `o_…` in
+the same way, so that a condition of any form is held as it is written.  isl never stores anything for us; it only computes.
 """
 
 from __future__ import annotations
@@ -41,20 +42,57 @@ class NotAffine(Exception):
     what: str
 
 
+@dataclass(frozen=True)
+class Opaque:
+    """A product or division that is not quasi-affine (``i*j``, ``i mod q``), as a symbol of its own.
+
+    isl sees an unknown number in its place.  The number is a function of the names in `index`, as an array entry is of its
+    index, and the same facts hold of both: equal operands give equal values.
+    """
+
+    index: IndexExpr
+
+    def __str__(self) -> str:
+        return str(self.index)
+
+
+Symbol = Var | Lookup | Opaque
+"""What an isl parameter stands for."""
+
+
+def value_of(symbol: Symbol) -> IndexExpr:
+    """The symbol as an expression."""
+    return symbol.index if isinstance(symbol, Opaque) else IndexExpr.of(symbol)
+
+
 @lru_cache(maxsize=4096)
-def param_id(atom: Var | Lookup) -> str:
-    """The isl parameter that stands for a symbol or an array entry."""
-    prefix = "c_" if isinstance(atom, Var) else "l_"
+def param_id(atom: Symbol) -> str:
+    """The isl parameter that stands for a symbol, an array entry or a part that is not affine."""
+    prefix = "c_" if isinstance(atom, Var) else "l_" if isinstance(atom, Lookup) else "o_"
     return prefix + re.sub(r"[^A-Za-z0-9]", lambda m: f"_{ord(m.group()):x}_", str(atom))
 
 
 class ToIsl:
-    """Writes formulas over the named dimensions as isl text, collecting the parameters that they need."""
+    """Writes formulas over the named dimensions as isl text, collecting the parameters that they need.
 
-    def __init__(self, dims: Sequence[str], constant: Callable[[Atom], int | None]):
+    What is not quasi-affine becomes a symbol of its own; with `affine` it raises NotAffine.
+    """
+
+    def __init__(self, dims: Sequence[str], constant: Callable[[Atom], int | None], *, affine: bool = False):
+        self.affine = affine
         self.dims = {d: f"x{i}" for i, d in enumerate(dims)}
         self.constant = constant  # the known value of a symbolic constant or of an entry at a literal index
-        self.params: dict[str, Var | Lookup] = {}
+        self.params: dict[str, Symbol] = {}
+
+    def _symbol(self, what: Symbol) -> str:
+        pid = param_id(what)
+        self.params[pid] = what
+        return pid
+
+    def _opaque(self, e: IndexExpr) -> str:
+        if self.affine:
+            raise NotAffine(str(e))
+        return self._symbol(Opaque(e))
 
     def formula(self, f: Formula) -> str:
         """isl text of a formula.  Raises NotAffine."""
@@ -82,10 +120,13 @@ class ToIsl:
             while len(rest) > 1:  # constants become numbers only where the product would not be affine without
                 at = next((a for a in rest if self.constant(a) is not None), None)
                 if at is None:
-                    raise NotAffine("*".join(map(str, m)))
+                    break
                 rest.remove(at)
                 c *= self.constant(at) or 0
-            parts.append(f"{c}*{self.atom(rest[0])}" if rest else str(c))
+            if len(rest) > 1:
+                parts.append(f"{c}*{self._opaque(IndexExpr(((tuple(rest), 1),)))}")
+            else:
+                parts.append(f"{c}*{self.atom(rest[0])}" if rest else str(c))
         return " + ".join(parts) or "0"
 
     def atom(self, a: Atom) -> str:
@@ -93,15 +134,13 @@ class ToIsl:
             case Var(name) if name in self.dims:
                 return self.dims[name]
             case Var() | Lookup():
-                if isinstance(a, Lookup):
+                if isinstance(a, Lookup) and self.affine:
                     self.expr(a.index)  # must be affine itself
-                pid = param_id(a)
-                self.params[pid] = a
-                return pid
+                return self._symbol(a)
             case Div(kind, num, den):
                 d = self.number(den)
                 if d is None or d <= 0:
-                    raise NotAffine(str(a))
+                    return self._opaque(IndexExpr.of(a))
                 inner = self.expr(num)
                 match kind:
                     case DivKind.FLOORDIV:
@@ -139,29 +178,30 @@ def _read(text: str) -> isl.Set:
 class FromIsl:
     """Reads isl constraints and affine functions over named dimensions back."""
 
-    def __init__(self, dims: Sequence[str], params: Mapping[str, Var | Lookup]):
+    def __init__(self, dims: Sequence[str], params: Mapping[str, Symbol]):
         self.dims = dims
         self.params = params
 
     def _linear(self, obj: Any, dim_type: isl.dim_type, constant: isl.Val, scale: int) -> IndexExpr:
         terms: dict[Monomial, int] = {(): _int(constant, scale)}
-        for kind, name in ((isl.dim_type.param, self._param), (dim_type, self._dim)):
-            for i in range(obj.dim(kind)):
-                c = _int(obj.get_coefficient_val(kind, i), scale)
-                if c:
-                    terms[(name(obj, i),)] = c
-        out = IndexExpr.sum_of(terms)
+        opaque = IndexExpr()
+        for i in range(obj.dim(isl.dim_type.param)):
+            c = _int(obj.get_coefficient_val(isl.dim_type.param, i), scale)
+            symbol = self.params[obj.get_dim_name(isl.dim_type.param, i)] if c else None
+            if isinstance(symbol, Opaque):
+                opaque = opaque + symbol.index * c
+            elif symbol is not None:
+                terms[(symbol,)] = c
+        for i in range(obj.dim(dim_type)):
+            c = _int(obj.get_coefficient_val(dim_type, i), scale)
+            if c:
+                terms[(Var(self.dims[i]),)] = c
+        out = IndexExpr.sum_of(terms) + opaque
         for i in range(obj.dim(isl.dim_type.div)):
             c = _int(obj.get_coefficient_val(isl.dim_type.div, i), scale)
             if c:
                 out = out + self.aff(obj.get_div(i)) * c
         return out
-
-    def _param(self, obj: Any, i: int) -> Var | Lookup:
-        return self.params[obj.get_dim_name(isl.dim_type.param, i)]
-
-    def _dim(self, obj: Any, i: int) -> Var:
-        return Var(self.dims[i])
 
     def aff(self, a: isl.Aff) -> IndexExpr:
         """An affine function as an expression; one with a denominator is its floor."""
@@ -186,11 +226,12 @@ def solve(e: IndexExpr, equality: bool, dims: Sequence[str]) -> Formula:
         return mod
     for d in (*reversed(dims), None):
         if d is None:  # no dimension alone: prefer a single symbol
-            names = [(m, c) for m, c in e.terms if len(m) == 1 and abs(c) == 1]
+            names = [(m, c) for m, c in e.terms if m and abs(c) == 1]
+            names.sort(key=lambda t: len(t[0]))
             if not names:
                 return Formula.compare(e, CmpOp.EQ if equality else CmpOp.GE, 0)
             (mono, coeff) = names[0]
-            alone = IndexExpr.of(mono[0])
+            alone = IndexExpr(((mono, 1),))
         else:
             coeff = next((c for m, c in e.terms if m == (Var(d),)), 0)
             if abs(coeff) != 1 or any(d in IndexExpr.of(a).names for m, _ in e.terms if m != (Var(d),) for a in m):

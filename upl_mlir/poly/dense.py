@@ -111,7 +111,7 @@ def _guard_comparison(f: Formula, ctx: PolyContext) -> Formula:
 def bounding_box(ctx: PolyContext, fields: Sequence[str], domain: Formula) -> Box:
     """The bounding box of a domain in which every symbol has a value.
 
-    Raises NotAffine, and Unbounded where a field has no bound.
+    Raises Unbounded where a field has no bound.
     """
     whole = _resolved(ctx, fields, domain, ())
     if whole.is_empty():
@@ -124,7 +124,14 @@ def bounding_box(ctx: PolyContext, fields: Sequence[str], domain: Formula) -> Bo
             raise Unbounded(field)
         lower.append(lo.to_python())
         shape.append(hi.to_python() - lo.to_python() + 1)
-    return Box(tuple(lower), tuple(shape))
+    box = Box(tuple(lower), tuple(shape))
+    if ctx.not_affine(fields, domain) is None:
+        return box
+    there = np.argwhere(mask(ctx, fields, domain, box))  # isl knows a hull
+    if not len(there):
+        return Box((0,) * len(fields), (0,) * len(fields))
+    first, last = there.min(axis=0), there.max(axis=0)
+    return Box(tuple((first + lower).tolist()), tuple((last - first + 1).tolist()))
 
 
 def _resolved(ctx: PolyContext, fields: Sequence[str], domain: Formula, keep: Sequence[str]) -> isl.Set:
@@ -145,23 +152,31 @@ def _resolved(ctx: PolyContext, fields: Sequence[str], domain: Formula, keep: Se
 # -- masks ---------------------------------------------------------------------------------------------------------
 def mask(ctx: PolyContext, fields: Sequence[str], domain: Formula, box: Box) -> Bools:
     """Which elements of the box belong to the domain, shape ``box.shape``.  Every symbol must have a value."""
-    env: dict[str, Any] = dict(ctx.constants)
+    env: dict[str, Any] = {}
     for axis, (field, lo, n) in enumerate(zip(fields, box.lower, box.shape, strict=True)):
         along = [1] * len(fields)
         along[axis] = n
         env[field] = np.arange(lo, lo + n, dtype=np.int64).reshape(along)
-    tables = {name: np.array(t.values, dtype=np.int64) for name, t in ctx.arrays.items()}
-    found = _Evaluator(ctx, env, tables).formula(guarded(domain, ctx))
+    found = Evaluator.of(ctx).given(env).formula(guarded(domain, ctx))
     return np.array(np.broadcast_to(found, box.shape))
 
 
 @dataclass(frozen=True)
-class _Evaluator:
+class Evaluator:
     """Evaluates guarded formulas with numpy broadcasting; entries outside a table read as its nearest end."""
 
     ctx: PolyContext
     env: Mapping[str, Any]
     tables: Mapping[str, Ints]
+
+    @staticmethod
+    def of(ctx: PolyContext) -> Evaluator:
+        """One that knows the constants and arrays of a program."""
+        return Evaluator(ctx, ctx.constants, {name: np.array(t.values, dtype=np.int64) for name, t in ctx.arrays.items()})
+
+    def given(self, env: Mapping[str, Any]) -> Evaluator:
+        """One that knows further names, as integers or arrays."""
+        return Evaluator(self.ctx, {**self.env, **env}, self.tables)
 
     def formula(self, f: Formula) -> Any:
         match f.kind:
@@ -231,13 +246,10 @@ def points_where(ctx: PolyContext, fields: Sequence[str], domain: Formula, condi
     """The points of a domain at which a condition holds, in order; every symbol must have a value.  Where the condition is
     not affine (a product of extents) it is looked up point by point.
 
-    Raises NotAffine and Unbounded for the domain.
+    Raises Unbounded for the domain.
     """
     both = Formula.all((domain, condition))
-    try:
-        box = bounding_box(ctx, fields, both)
-    except NotAffine:
-        box = bounding_box(ctx, fields, domain)
+    box = bounding_box(ctx, fields, both)
     return points(box, mask(ctx, fields, both, box))
 
 
@@ -269,6 +281,8 @@ def solve_parameters(ctx: PolyContext, known: Sequence[Extents]) -> dict[str, in
     at_all = _resolved(ctx, (), ctx.param_condition, names).params()
     possible = at_all
     for i, extents in enumerate(known):
+        if (what := ctx.not_affine(extents.fields, extents.domain)) is not None:
+            raise NotAffine(what)
         allowed = isl.Set.empty(possible.get_space())
         domain = _resolved(ctx, extents.fields, extents.domain, names)
         for alternative in extents.alternatives:

@@ -1,20 +1,20 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # (islpy ships no usable types)
-"""From sets back to text: formulas without redundant parts, bounds of a dimension, counts of fibres and of sets.
+"""From sets back to text: formulas without redundant parts, convex pieces, bounds of a dimension.
 
 AUTODIFF rule 2 asks for conditions "simplified against the domain": a constraint is dropped while the set, inside its
-context, stays equal.  Rule 3 asks for counts as the primal program wrote them, else as products of interval lengths.
+context, stays equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl
-from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import (
     CmpOp,
     Connective,
@@ -23,22 +23,34 @@ from upl_mlir.poly.expr import (
     Formula,
     IndexExpr,
     Lookup,
-    MinMax,
     Var,
     divide,
     extremum,
 )
-from upl_mlir.poly.sets import DIM, PSet
+from upl_mlir.poly.sets import PSet
 
 
 def _pieces(s: PSet) -> list[list[Formula]]:
-    """Each convex piece of the set as a list of comparisons."""
+    """Each convex piece of the set as a list of comparisons; bounds that parts which are not affine imply are among them."""
     reader = FromIsl(s.dims, s.params)
+    open_ = s.opaque_parts()
     out: list[list[Formula]] = []
     for b in s.isl.compute_divs().get_basic_sets():
         b = b.remove_redundancies()
-        out.append([reader.constraint(c) for c in b.get_constraints() if not c.is_div_constraint()])
+        piece = [reader.constraint(c) for c in b.get_constraints() if not c.is_div_constraint()]
+        if open_:
+            rough = _rough(s.with_isl(isl.Set.from_basic_set(b)).known())
+            known = FromIsl(s.dims, rough.params)
+            for c in rough.isl.remove_unknown_divs().simple_hull().remove_redundancies().get_constraints():
+                if not c.is_div_constraint() and (f := known.constraint(c)) not in piece:
+                    piece.append(f)
+        out.append(piece)
     return out
+
+
+def _rough(s: PSet) -> PSet:
+    """The set without its parts that are not affine."""
+    return reduce(PSet.without, s.opaque_parts(), s)
 
 
 def readable(s: PSet) -> PSet:
@@ -54,12 +66,13 @@ def readable(s: PSet) -> PSet:
 
 
 def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = ()) -> Formula:
-    """A formula that, inside `context`, holds exactly on `s`: no part of it can be dropped.
+    """A formula that, inside `context`, holds exactly on `s`: no part of it can be dropped.  Raises UplError for a hull.
 
     `prefer` lists comparisons from the source program that replace an equivalent set of ours where they fit, so that
     the author's own words (``k<K``) are kept.
     """
-    context = context if context is not None else s.ctx.set(s.dims)
+    s.exactly("a condition")
+    context = (context if context is not None else s.ctx.set(s.dims)).exactly("a condition")
     target = (s & context).coalesce()
     for f in (Formula.all(prefer), *[Formula.all(prefer[i : i + 1]) for i in range(len(prefer))]):
         if prefer and (context.constrain(f)).equals(target):
@@ -68,6 +81,10 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
         return Formula.all(())
     if target.is_empty():
         return Formula.any(())
+    cases = target.isl.n_basic_set() > 1
+    if cases and (entry := read_outside(target)) is not None and read_outside(context) is None:
+        inside = target.constrain(target.ctx.entry_exists(entry))
+        return describe(inside, context) | describe((target - inside).without(entry), context)
     pieces = _pieces(target)
     for other in (target.numeric(), target.known()) if len(pieces) > 1 else ():
         if len(simpler := _pieces(other.coalesce())) < len(pieces):
@@ -76,6 +93,27 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
         return Formula.all(_ordered(_minimal(pieces[0], target, context).conjuncts, s.dims))
     found = _cases(pieces, target, context)
     return found if len(found.args) < SHORT else _by_exceptions(found, target, context)
+
+
+def read_outside(s: PSet) -> Lookup | None:
+    """An array entry on which a set depends, but that the array does not have at some points of the set: as after the union
+    of ``m<0`` and ``i<N[m]``, or where the rest of a set is cut by what reads the entry.  No formula may read it there."""
+    for a in s.params.values():
+        if isinstance(a, Lookup) and a.array in s.ctx.arrays and a.index.names & set(s.dims) and s.involves(a):
+            beyond = s.constrain(s.ctx.entry_exists(a).negate())
+            if not beyond.isl.is_empty() and not beyond.without(a).is_empty():
+                return a
+    return None
+
+
+def settled(s: PSet) -> PSet:
+    """The set, without conditions on entries where the array has none (`read_outside`)."""
+    for _ in list(s.params):  # once for each entry: a union may be one convex set again
+        if (entry := read_outside(s)) is None:
+            break
+        inside = s.constrain(s.ctx.entry_exists(entry))
+        s = (inside | (s - inside).without(entry)).coalesce()
+    return s
 
 
 SHORT = 2  # parts of a formula that no other way to say it makes shorter
@@ -153,8 +191,12 @@ def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
     for i in reversed(order[1:]):
         after.append(after[-1].constrain(parts[i]))
     before = context.ctx.set(context.dims)  # those before it that are kept
+    open_ = target.doubts() is not None
     for i in order:
-        if not before & after.pop() <= target:
+        rest = before & after.pop()
+        # Bounds are kept where only parts that are not affine imply them: loops run between them.
+        affine = open_ and context.ctx.not_affine(context.dims, parts[i]) is None
+        if not rest <= target or (affine and not _rough(rest).plainly_in(context.ctx.set(context.dims, parts[i]))):
             before = before.constrain(parts[i])
             kept.add(i)
     return Formula.all(parts[i] for i in sorted(kept))
@@ -251,16 +293,23 @@ def convex(s: PSet) -> PSet | None:
     return hull if hull <= s else None
 
 
-def interval(s: PSet, dim: str, outer: Sequence[str]) -> tuple[Interval, Formula] | None:
+def interval(s: PSet, dim: str, outer: Sequence[str], *, rough: bool = False) -> tuple[Interval, Formula] | None:
     """Bounds of `dim` on a convex set in terms of the dimensions `outer`, and what else must hold of it.
+
+    With `rough` the bounds may be those of a hull, for who tests each point.
 
     The second part (strides) is a condition over `outer` and `dim`.  None if `dim` is unbounded there.  Only bounds that
     hold wherever some point of the fibre exists are used: the projection must be non-empty at the outer point.
     """
     p = s.project((*outer, dim)).in_terms_of(outer)
+    if p.lost and not rough:
+        return None
     if p.isl.n_basic_set() > 1:  # entries of arrays that were projected out leave cases behind
         p = p.coalesce()
     piece = [*p.isl.compute_divs().get_basic_sets()]
+    if len(piece) > 1 and rough:
+        p = p.known()
+        piece = [p.isl.simple_hull()]
     if len(piece) != 1:
         return None
     reader = FromIsl(p.dims, p.params)
@@ -313,186 +362,3 @@ def _one_bound(p: PSet, dim: str, bounds: list[IndexExpr], kind: Extremum) -> In
             if base.constrain(meet & Formula.compare(dim, outside, b)).is_empty():
                 kept.remove(b)
     return extremum(kind, kept)
-
-
-def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) -> IndexExpr | None:
-    """How many values of the dimensions `over` there are, as an expression over the other dimensions of the set.
-
-    Right wherever the fibre is not empty.  One of `prefer` is returned if it is equal everywhere.  None if the set is
-    not a box in those dimensions.
-    """
-    if not over:
-        return IndexExpr.of(1)
-    n = _fibre_count(s, over, prefer)
-    if n is None and len((plain := s.numeric()).params) < len(s.params):
-        n = _fibre_count(plain, over, prefer)
-    return n
-
-
-def fibre_counts(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) -> list[tuple[PSet, IndexExpr]] | None:
-    """As `fibre_count` where that needs cases: terms (where, how many) over the other dimensions, to be added up.
-
-    A fibre may fall into several pieces: their counts add.  None if a piece cannot be counted.
-    """
-    outer = [d for d in s.dims if d not in over]
-    n = fibre_count(s, over, prefer)
-    if n is not None:
-        return [(s.project(outer), n)]
-    out: list[tuple[PSet, IndexExpr]] = []
-    for piece in disjoint_pieces(s):
-        n = fibre_count(piece, over)
-        if n is not None:
-            out.append((piece.project(outer), n))
-        elif (parts := _one_by_one(piece, over)) is not None:
-            for part in parts:
-                terms = fibre_counts(part, over)
-                if terms is None:
-                    return None
-                out += terms
-        else:
-            return None
-    return out
-
-
-FEW_VALUES = 9
-
-
-def _one_by_one(p: PSet, over: Sequence[str]) -> list[PSet] | None:
-    """The set cut by the values of one dimension that has few, whatever the parameters, or by its distance from one that
-    is not of `over` (a diamond, column by column); None if there is none."""
-    outer = [IndexExpr.of(e) for e in p.dims if e not in over]
-    for away in (IndexExpr(), *outer):
-        for d in over:
-            value = IndexExpr.of(d) - away
-            lo, hi = p.extend(("value",)).constrain(Formula.compare("value", CmpOp.EQ, value)).extent("value")
-            if lo is not None and hi is not None and 0 < hi - lo < FEW_VALUES:
-                parts = [p.constrain(Formula.compare(value, CmpOp.EQ, v)) for v in range(lo, hi + 1)]
-                return [q for q in parts if not q.is_empty()]
-    return None
-
-
-def _fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr]) -> IndexExpr | None:
-    outer = [d for d in s.dims if d not in over]
-    free: list[str] = []  # the others follow from them: projecting those out keeps the count
-    for d in over:
-        if s.express(IndexExpr.of(d), (*outer, *free)) is None:
-            free.append(d)
-    s = s.in_terms_of((*outer, *free)).project((*outer, *free)).in_terms_of(outer)
-    product = _box_count(s, outer, free)
-    if product is None:
-        product = _nested_count(s, free)
-    if product is None:
-        return None
-    base = s.project(outer)
-    for p in prefer:
-        if same_value(base, p, product):
-            return p
-    return product
-
-
-def _box_count(s: PSet, outer: Sequence[str], over: Sequence[str]) -> IndexExpr | None:
-    """The product of the extents, if the fibre is a box."""
-    pieces = disjoint_pieces(s)
-    if len(pieces) != 1:
-        return None
-    lengths: list[IndexExpr] = []
-    exact = pieces[0].project(outer).extend(tuple(over))
-    for d in over:
-        got = interval(pieces[0], d, outer)
-        if got is None or not got[1].is_true:
-            return None
-        exact = exact.constrain(Formula.compare(got[0].lo, "<=", d) & Formula.compare(d, "<=", got[0].hi))
-        lengths.append(got[0].length)
-    if not exact.reorder(s.dims) <= s:
-        return None  # not a box
-    product = IndexExpr.of(1)
-    cases = [len(n.terms) > 1 and any(isinstance(a, MinMax) for a in n.atoms()) for n in lengths]
-    for n, split in zip(lengths, cases, strict=True):
-        # Where there is a point each length is at least 1: so written, the product stays one.
-        product = product * (extremum(Extremum.MAX, (IndexExpr.of(1), n)) if split and sum(cases) > 1 else n)
-    return product
-
-
-def _nested_count(s: PSet, over: Sequence[str]) -> IndexExpr | None:
-    """The count where it is a product, but the fibre is no box: dimension by dimension.
-
-    A dimension is counted when the number of its values, for all others fixed, depends on `outer` alone: parallelograms,
-    strides.  Where none is, several of them are replaced by one sum of multiples of them that tells their points apart:
-    quotient and remainder by the number divided.
-    """
-    if not over:
-        return IndexExpr.of(1)
-    pieces = disjoint_pieces(s)
-    if len(pieces) != 1:
-        return None
-    (p,) = pieces
-    for d in over:
-        rest = [e for e in over if e != d]
-        n = _length(p, d)
-        if n is not None and not n.names & set(over):
-            m = _nested_count(p.project([e for e in p.dims if e != d]), rest)
-            if m is not None:
-                return n * m
-    for together in _sums(p, over):
-        names = together.names
-        others = [e for e in p.dims if e not in names]
-        new = f"sum {len(p.dims)}"  # their number falls from one such step to the next
-        joint = p.extend((new,)).constrain(Formula.compare(new, CmpOp.EQ, together))
-        if all(joint.express(IndexExpr.of(e), (*others, new)) is not None for e in names):
-            return _nested_count(joint.project((*others, new)), [*(e for e in over if e not in names), new])
-    return _count_of_numbers(p, over)
-
-
-def _count_of_numbers(p: PSet, over: Sequence[str]) -> IndexExpr | None:
-    """The count where neither the other dimensions nor any symbol matters: isl's own enumeration."""
-    fibre = p.project(over).numeric()
-    if any(fibre.involves(a) for a in fibre.params.values()) or not fibre.isl.is_bounded():
-        return None
-    outer = [d for d in p.dims if d not in over]
-    if not (fibre.extend(p.dims).reorder(p.dims) & p.project(outer).extend(p.dims).reorder(p.dims)) <= p:
-        return None
-    return IndexExpr.of(fibre.isl.project_out_all_params().count_val().to_python())
-
-
-def _length(p: PSet, d: str) -> IndexExpr | None:
-    """The number of values of `d` for each value of the other dimensions of a convex set, strides taken out."""
-    info = p.isl.get_stride_info(p.dims.index(d))
-    stride = info.get_stride().to_python()
-    if stride > 1:
-        others = [e for e in p.dims if e != d]
-        offset = FromIsl(p.dims, p.params).aff(info.get_offset())
-        step = Formula.compare(d, CmpOp.EQ, IndexExpr.of("step") * stride + offset)
-        p, d = p.extend(("step",)).constrain(step).project((*others, "step")), "step"
-    got = interval(p, d, [e for e in p.dims if e != d])
-    return got[0].length if got is not None and got[1].is_true else None
-
-
-def _sums(p: PSet, over: Sequence[str]) -> list[IndexExpr]:
-    """Sums of multiples of at least two dimensions of `over` that the constraints of a convex set bound."""
-    found: dict[IndexExpr, None] = {}
-    (piece,) = p.isl.compute_divs().get_basic_sets()
-    for c in piece.get_constraints():
-        e = IndexExpr()
-        for d in over:
-            at = p.dims.index(d)
-            e = e + IndexExpr.of(d) * c.get_coefficient_val(DIM, at).to_python()
-        if len(e.names) > 1 and e * -1 not in found:
-            found[e] = None
-    return list(found)
-
-
-def sum_by_parts(domain: PSet, terms: Sequence[tuple[PSet, IndexExpr]]) -> list[tuple[PSet, IndexExpr]]:
-    """The domain cut into parts on each of which the sum of the terms is one expression."""
-    parts: list[tuple[PSet, IndexExpr]] = [(domain, IndexExpr())]
-    for s, n in terms:
-        new: list[tuple[PSet, IndexExpr]] = []
-        for part, total in parts:
-            inside = part & s
-            if inside.is_empty():
-                new.append((part, total))
-            elif part <= s:
-                new.append((part, total + n))
-            else:
-                new += [(inside.coalesce(), total + n), ((part - s).coalesce(), total)]
-        parts = new
-    return [(p, t) for p, t in parts if not p.is_empty()]

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from upl_mlir.poly.convert import FromIsl, NotAffine
-from upl_mlir.poly.expr import CmpOp, Div, Extremum, Formula, IndexExpr, MinMax, Select, Var
+import islpy as isl
+
+from upl_mlir.poly.convert import FromIsl
+from upl_mlir.poly.expr import CmpOp, Div, Extremum, Formula, IndexExpr, MinMax, Select, Var, extremum
 from upl_mlir.poly.sets import PSet
 
 
@@ -17,18 +19,34 @@ def same_value(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
     if linear and _choices(a - b) > FEW_CHOICES and _zero_by_cases(s, a - b, MAX_CASES):
         return True
     differ = Formula.compare(a, CmpOp.NE, b)
-    try:
+    if s.ctx.not_affine(s.dims, differ) is None:
         return s.constrain(differ).is_empty()
-    except NotAffine:
-        pass
-    try:  # a product of array entries: affine once each entry has its value
-        split = s.with_entries(differ.lookups())
-        return all(part.constrain(part.resolve(differ)).is_empty() for part in split.slices())
-    except NotAffine:
-        if _same_factors(s, a, b):
-            return True
+    # a product of array entries: affine once each entry has its value
+    if _empty_by_entries(s.with_entries(differ.lookups()), differ):
+        return True
+    if _same_factors(s, a, b):
+        return True
     difference = (a - b).rewrite(lambda x: None if (c := s.ctx.constant(x)) is None else IndexExpr.of(c))
     return _zero_by_cases(s.numeric(), difference, MAX_CASES)
+
+
+def at_least_0(n: IndexExpr) -> IndexExpr:
+    """How many summands a gather of `n` waits for: none if `n` is negative."""
+    return extremum(Extremum.MAX, (IndexExpr(), n))
+
+
+def same_count(s: PSet, wanted: IndexExpr, total: IndexExpr) -> bool:
+    """Whether a gather of `wanted` summands waits for `total` (proved; False may also mean unknown)."""
+    return same_value(s, wanted, total) or same_value(s, at_least_0(wanted), total)
+
+
+def _empty_by_entries(s: PSet, f: Formula) -> bool:
+    """Whether a formula, affine once array entries have their values, holds nowhere on a set."""
+    for part in s.slices():
+        here = part.resolve(f)
+        if s.ctx.not_affine(s.dims, here) is not None or not part.constrain(here).is_empty():
+            return False
+    return True
 
 
 FEW_CHOICES = 3  # beyond them isl meets all combinations at once, where most cases exclude each other
@@ -42,7 +60,11 @@ def _zero_by_cases(s: PSet, e: IndexExpr, depth: int) -> bool:
         return True
     choice = next((a for a in e.atoms() if isinstance(a, MinMax | Select) and _plain(a)), None)
     if choice is None or not depth:
-        return _zero_polynomial(s, e)
+        return _zero_polynomial(s, e) or (
+            s.isl.n_basic_set() > 1 and all(
+                _zero_polynomial(s.with_isl(isl.Set.from_basic_set(b)), e) for b in s.isl.coalesce().get_basic_sets()
+            )  # m<=1 || n<=1: (m-1)*(n-1) is 0 on each part, by another equation
+        )  # fmt: skip
     cases: list[tuple[Formula, IndexExpr]] = []
     if isinstance(choice, Select):
         cases = [(choice.cond, choice.then), (choice.cond.negate(), choice.other)]
@@ -50,13 +72,11 @@ def _zero_by_cases(s: PSet, e: IndexExpr, depth: int) -> bool:
         op = CmpOp.LE if choice.kind is Extremum.MIN else CmpOp.GE
         for x in choice.args:
             cases.append((Formula.all(Formula.compare(x, op, y) for y in choice.args if y != x), x))
-    try:
-        return all(
-            _zero_by_cases(s.constrain(f), e.rewrite(lambda a, x=x: x if a == choice else None), depth - 1)
-            for f, x in cases
-        )
-    except NotAffine:
+    if any(s.ctx.not_affine(s.dims, f) is not None for f, _ in cases):
         return False
+    return all(
+        _zero_by_cases(s.constrain(f), e.rewrite(lambda a, x=x: x if a == choice else None), depth - 1) for f, x in cases
+    )
 
 
 def _zero_polynomial(s: PSet, e: IndexExpr) -> bool:
@@ -72,19 +92,18 @@ def _zero_polynomial(s: PSet, e: IndexExpr) -> bool:
         else:
             known[d] = v
     e = e.substitute(known)
-    try:
-        return e == IndexExpr() or s.constrain(Formula.compare(e, CmpOp.NE, 0)).is_empty()
-    except NotAffine:
-        pass
+    differ = Formula.compare(e, CmpOp.NE, 0)
+    if e == IndexExpr() or (s.ctx.not_affine(s.dims, differ) is None and s.constrain(differ).is_empty()):
+        return True
     constant = s.ctx.constant
     e = e.rewrite(lambda a: None if (value := constant(a)) is None else IndexExpr.of(value))
     s = s.numeric().known()
     for atom in dict.fromkeys(a for m, _ in e.terms for a in m if isinstance(a, Div)):
         name = f"part {len(s.dims)}"
-        try:
-            s = s.extend((name,)).constrain(Formula.compare(name, CmpOp.EQ, IndexExpr.of(atom)))
-        except NotAffine:
+        same = Formula.compare(name, CmpOp.EQ, IndexExpr.of(atom))
+        if s.ctx.not_affine((*s.dims, name), same) is not None:
             continue
+        s = s.extend((name,)).constrain(same)
         e = e.rewrite(lambda a, atom=atom, name=name: IndexExpr.of(name) if a == atom else None)
     return e.substitute(_solved(s)) == IndexExpr()
 
@@ -122,7 +141,7 @@ def _same_factors(s: PSet, a: IndexExpr, b: IndexExpr) -> bool:
     if len(a.terms) != 1 or len(b.terms) != 1:
         return False
     (left, m), (right, n) = a.terms[0], b.terms[0]
-    if m != n or len(left) != len(right):
+    if m != n or len(left) != len(right) or len(left) < 2:  # of one factor alone this asks what was asked
         return False
     rest = [IndexExpr.of(f) for f in right]
     for f in map(IndexExpr.of, left):

@@ -9,15 +9,25 @@ from collections.abc import Iterable, Sequence
 import islpy as isl
 import numpy as np
 
+from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import CmpOp, Extremum, Formula, IndexExpr, Lookup, extremum
 from upl_mlir.poly.sets import DIM, PSet, as_map, union
 
 
 def latest(s: PSet) -> PSet:
-    """For each point of the other dimensions, the greatest value of the last one."""
+    """For each point of the other dimensions, the greatest value of the last one.  The set must be exact."""
     if s.isl.n_basic_set() <= 1 and s.express(IndexExpr.of(s.dims[-1]), s.dims[:-1]) is not None:
         return s
     m = as_map(s.known().isl, len(s.dims) - 1).lexmax()
+    return s.with_isl(_flat(m, s), s.known().params).coalesce()
+
+
+def earliest(s: PSet) -> PSet | None:
+    """For each point of the other dimensions, the least value of the last one; None if there is none.  The set must be
+    exact."""
+    if not s.isl.dim_has_lower_bound(isl.dim_type.set, len(s.dims) - 1):
+        return None
+    m = as_map(s.known().isl, len(s.dims) - 1).lexmin()
     return s.with_isl(_flat(m, s), s.known().params).coalesce()
 
 
@@ -59,11 +69,13 @@ def greatest(sets: Iterable[PSet]) -> IndexExpr | None:
     for s in sets:
         ctx = s.ctx
         for d in reversed(s.dims[:-1]):  # from the inside out: what bounds inner dimensions then needs no array entries
-            if not any(isinstance(a, Lookup) and a.index.names & set(s.dims) for a in s.params.values()):
+            if not any(isinstance(a, Lookup | Opaque) and a.index.names & set(s.dims) for a in s.params.values()):
                 break
             s = s.project([x for x in s.dims if x != d])
-            s = s.with_isl(s.isl.gist(s.facts()))
+            s = s.gist()
             s = s.with_isl(s.isl, {p: a for p, a in s.params.items() if s.involves(a)})
+        if s.lost:
+            return None
         last = s.dims[-1]
         s = s.reorder((last, *s.dims[:-1])).known()
         reduced.append(s)
@@ -71,7 +83,8 @@ def greatest(sets: Iterable[PSet]) -> IndexExpr | None:
             piece = isl.Set.from_basic_set(b)
             if not piece.dim_has_upper_bound(DIM, 0):
                 return None
-            best = s.with_isl(piece.lexmax()).project((last,)).express(IndexExpr.of(last), ())
+            top = s.with_isl(piece.lexmax()).project((last,))
+            best = None if top.lost else top.express(IndexExpr.of(last), ())
             if best is None:
                 return None
             found[best] = None

@@ -18,7 +18,7 @@ from upl_mlir.poly.sets import PSet
 class Nest:
     """Loops over what belongs to a point of the given dimensions.
 
-    `condition`, over the given dimensions, says where there is anything; `loops` are the iterators with bounds over the
+    `condition`, over the given dimensions, says where there may be anything; `loops` are the iterators with bounds over the
     given dimensions and the iterators before; `point` is what else must hold; `names` has every enumerated dimension.
     """
 
@@ -32,7 +32,7 @@ def nest(r: PSet, over: Sequence[str], given: Sequence[str], context: PSet) -> N
     """The loops that enumerate the dimensions `over` of a convex set, in that order, for a point of `given`.
 
     The dimensions of `r` are those of `over` and `given`; `context` is what is known of `given`.  None if some dimension
-    has no bounds.
+    has no bounds, or a condition cannot be said exactly.
     """
     outer: list[str] = list(given)
     loops: list[tuple[str, Interval]] = []
@@ -43,7 +43,7 @@ def nest(r: PSet, over: Sequence[str], given: Sequence[str], context: PSet) -> N
         if known is not None:
             names[dim] = known
             continue
-        got = interval(r, dim, outer)
+        got = interval(r, dim, outer, rough=True)
         if got is None:
             return None
         if got[0].lo == got[0].hi and got[1].is_true:  # the entry of an array in it kept `express` from seeing that
@@ -53,7 +53,9 @@ def nest(r: PSet, over: Sequence[str], given: Sequence[str], context: PSet) -> N
         bounds.append(Formula.compare(got[0].lo, "<=", dim) & Formula.compare(dim, "<=", got[0].hi))
         names[dim] = IndexExpr.of(dim)
         outer.append(dim)
-    base = r.project(given)
+    base, whole = r.project(given).as_meant(), r.project(outer)
+    if whole.lost:
+        return None  # a part that is not affine cannot be said in terms of what is enumerated
     walked = base.extend(outer).constrain(Formula.all(bounds))
-    point = describe(r.project(outer), walked)
+    point = describe(whole, walked)
     return Nest(describe(base, context), tuple(loops), point, names)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import islpy as isl
 
+from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import Lookup
 from upl_mlir.poly.sets import DIM, PARAM, PSet, as_map
 
@@ -56,11 +57,11 @@ class Dependence:
 
 
 def without_entries(r: PSet) -> isl.Set:
-    """The set with array entries projected out."""
+    """The set with array entries, and parts that are not affine, projected out."""
     out = r.isl
     for pid, atom in r.params.items():
         at = out.find_dim_by_name(PARAM, pid)
-        if isinstance(atom, Lookup) and at >= 0:
+        if isinstance(atom, Lookup | Opaque) and at >= 0:
             out = out.project_out(PARAM, at, 1)
     return out
 
@@ -69,7 +70,7 @@ def acyclic(width: int, steps: Sequence[Dependence]) -> bool:
     """Whether ranks prove that no point depends on itself; `width` is the greatest number of dimensions of a space."""
     if _ranked(width, steps) or _scheduled(steps):
         return True
-    open_ = any(isinstance(a, Lookup) for s in steps for a in s.relation.params.values())
+    open_ = any(isinstance(a, Lookup | Opaque) for s in steps for a in s.relation.params.values())
     return open_ and _ranked(width, [replace(s, by_value=True) for s in steps])
 
 

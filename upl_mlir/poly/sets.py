@@ -11,22 +11,37 @@ sizes.  Every point-wise operation (intersection, union, difference) is exact on
 * *decisions* (emptiness, inclusion) first try with the entries as unknowns and, where that does not suffice, slice along
   the entry's index, value by value: linear in the length of the array.
 
+A part that is not quasi-affine (``i mod q``, ``i*j``) is a symbol in the same way.  Point-wise operations are exact on it
+as well.  A projection that cannot say it in terms of the dimensions that stay forgets it: the result is then a *hull*,
+which has all points of the set and perhaps more.  `lost` names what was forgotten; a set without it is exact.  Operations
+carry it, and stay on the safe side: what is said to be empty or included is.  Whoever writes a set into a program or
+counts its points asks for an exact one (`exactly`), or takes the hull as the set that is meant (`as_meant`).
+
 A relation is a set over the dimensions of both sides; names tell them apart.
+
+Over 500 lines because decisions need projections and projections need decisions: both are methods of one class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import product
 
 import islpy as isl
 
 from upl_mlir.diagnostics import error
-from upl_mlir.poly.convert import FromIsl, NotAffine, ToIsl, param_id
+from upl_mlir.poly import opaque
+from upl_mlir.poly.convert import FromIsl, NotAffine, Opaque, Symbol, ToIsl, param_id, value_of
 from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.quota import MANY, check_pieces, difference, included, intersection
 from upl_mlir.poly.tools import DIM, PARAM, as_map, least, permute, val
+
+FEW_VALUES = 64  # of a dimension or an array that are looked at one by one
+SMALL = 8  # values of a parameter at which a point of a set that is not affine is looked for
+MOST_TRIED = 4096  # points
+MOST_CASES = 16  # that facts of parts that are not affine may cut a set into
 
 
 @dataclass(frozen=True)
@@ -94,9 +109,33 @@ class PolyContext:
         return e.rewrite(lambda a: None if (c := self.constant(a)) is None else IndexExpr.of(c)).constant
 
     def set(self, dims: Sequence[str], formula: Formula = TRUE) -> PSet:
-        """The points over `dims` that satisfy the formula.  Raises NotAffine."""
+        """The points over `dims` that satisfy the formula."""
         writer = ToIsl(dims, self.constant)
         return PSet(self, tuple(dims), writer.set(formula), dict(writer.params))
+
+    def not_affine(self, dims: Sequence[str], formula: Formula) -> str | None:
+        """The first part of a formula that isl cannot hold, as text; None if it is quasi-affine."""
+        try:
+            ToIsl(dims, self.constant, affine=True).formula(formula)
+        except NotAffine as e:
+            return e.what
+        return None
+
+    def positive(self, e: IndexExpr) -> bool:
+        """Whether an expression of parameters and constants is at least 1 (proved)."""
+        if e.names - {*self.params, *self.constants} or any(a.array in self.unknown for a in e.lookups()):
+            return False
+        low = Formula.compare(e, CmpOp.LE, 0)
+        key = ((), (f"positive {e}",))
+        if key not in self.facts_cache:
+            self.facts_cache[key] = self.set((), self.param_condition & low).known().isl
+        return self.facts_cache[key].is_empty()
+
+    def entry_exists(self, entry: Lookup) -> Formula:
+        """Where a constant array has an entry."""
+        table = self.arrays[entry.array]
+        low, high = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
+        return Formula.compare(low, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, high)
 
     def read(self, array: str, i: int) -> int:
         """``array[i]``.  Raises IndexError outside the array."""
@@ -115,21 +154,54 @@ class PSet:
     """Integer points over named dimensions; see the module's docstring.
 
     `isl` is positional in `dims`; `params` says what each isl parameter stands for (entries' indices are over `dims`).
+    `lost` names what a hull has forgotten; it is empty for an exact set.
     """
 
     ctx: PolyContext
     dims: tuple[str, ...]
     isl: isl.Set
-    params: dict[str, Var | Lookup]
+    params: dict[str, Symbol]
+    lost: frozenset[str] = frozenset()
+
+    # -- exactness -----------------------------------------------------------------------------------------------
+    @property
+    def exact(self) -> bool:
+        """Whether this is the set itself, not a hull."""
+        return not self.lost
+
+    def exactly(self, what: str) -> PSet:
+        """This set, which has to be exact.  Raises UplError (UPL1209) for a hull; `what` says what needs it."""
+        if self.lost:
+            parts = ", ".join(f"`{e}`" for e in sorted(self.lost))
+            raise error(
+                "UPL1209", f"{what} cannot be said exactly: it depends on {parts}, which is not affine, at indices that are "
+                "summed over or left out",
+                help="use an affine condition, a constant or a constant array there, or send a token to every instance",
+            )  # fmt: skip
+        return self
+
+    def doubts(self) -> str | None:
+        """What keeps questions about this set from being decided: the parts that are not affine, for messages."""
+        parts = dict.fromkeys([*sorted(self.lost), *map(str, self.opaque_parts())])
+        return ", ".join(f"`{p}`" for p in parts) or None
+
+    def as_meant(self) -> PSet:
+        """The points of this hull as the set that is meant from here on: for who may take more than is needed."""
+        return replace(self, lost=frozenset()) if self.lost else self
+
+    def _hull(self, *others: PSet) -> PSet:
+        """The same points, a hull if one of the others is."""
+        lost = self.lost.union(*(o.lost for o in others))
+        return replace(self, lost=lost) if lost else self
 
     # -- building ----------------------------------------------------------------------------------------------
-    def with_isl(self, s: isl.Set, params: Mapping[str, Var | Lookup] | None = None) -> PSet:
+    def with_isl(self, s: isl.Set, params: Mapping[str, Symbol] | None = None) -> PSet:
         """Another isl set over the same dimensions (and parameters)."""
         check_pieces(s)
-        return PSet(self.ctx, self.dims, s, dict(self.params if params is None else params))
+        return PSet(self.ctx, self.dims, s, dict(self.params if params is None else params), self.lost)
 
     def constrain(self, formula: Formula) -> PSet:
-        """The points that also satisfy the formula.  Raises NotAffine."""
+        """The points that also satisfy the formula."""
         return self if formula.is_true else self & self.ctx.set(self.dims, formula)
 
     def _aligned(self, other: PSet) -> PSet:
@@ -140,14 +212,16 @@ class PSet:
 
     def __and__(self, other: PSet) -> PSet:
         other = self._aligned(other)
-        return self.with_isl(intersection(self.isl, other.isl), self.params | other.params)
+        return self.with_isl(intersection(self.isl, other.isl), self.params | other.params)._hull(other)
 
     def __or__(self, other: PSet) -> PSet:
         other = self._aligned(other)
-        return self.with_isl(self.isl.union(other.isl), self.params | other.params)
+        return self.with_isl(self.isl.union(other.isl), self.params | other.params)._hull(other)
 
     def __sub__(self, other: PSet) -> PSet:
         other = self._aligned(other)
+        if other.lost:  # nothing is surely in a hull
+            return self if self.isl.is_disjoint(other.isl) else self._hull(other)
         return self.with_isl(difference(self.isl, other.isl), self.params | other.params)
 
     def coalesce(self) -> PSet:
@@ -166,29 +240,38 @@ class PSet:
         if all(names.get(d, d) == d for d in self.dims):
             return self
         dims = tuple(names.get(d, d) for d in self.dims)
-        out, params = self.isl, {}
-        for pid, atom in self.params.items():
-            new: Var | Lookup = atom
+        out, params, renamed = self.isl.drop_unused_params(), dict[str, Symbol](), dict[str, str]()
+        for n, (pid, atom) in enumerate(self.params.items()):
+            new: Symbol = atom
             if isinstance(atom, Lookup):
                 new = Lookup(atom.array, atom.index.substitute(dict(names)))
+            elif isinstance(atom, Opaque):
+                new = Opaque(atom.index.substitute(dict(names)))
             nid = param_id(new)
             params[nid] = new
             at = out.find_dim_by_name(PARAM, pid)
-            if nid != pid and at >= 0:
+            if nid != pid and at >= 0:  # by way of names that nobody has: two may change places
+                renamed[f"renamed {n}"] = nid
+                out = out.set_dim_name(PARAM, at, f"renamed {n}")
+        for mine, nid in renamed.items():
+            at, same = out.find_dim_by_name(PARAM, mine), out.find_dim_by_name(PARAM, nid)
+            if same < 0:
                 out = out.set_dim_name(PARAM, at, nid)
-        return PSet(self.ctx, dims, out, params)
+            else:  # two are one now
+                out = out.equate(PARAM, at, PARAM, same).project_out(PARAM, at, 1)
+        return PSet(self.ctx, dims, out, params, self.lost)
 
     def reorder(self, dims: Sequence[str]) -> PSet:
         """The same points with the dimensions in another order."""
         if tuple(dims) == self.dims:
             return self
         out = permute(self.isl, [self.dims.index(d) for d in dims])
-        return PSet(self.ctx, tuple(dims), out, dict(self.params))
+        return PSet(self.ctx, tuple(dims), out, dict(self.params), self.lost)
 
     def extend(self, dims: Sequence[str]) -> PSet:
         """The same condition over more dimensions (unconstrained, appended)."""
         new = [d for d in dims if d not in self.dims]
-        return PSet(self.ctx, (*self.dims, *new), self.isl.add_dims(DIM, len(new)), dict(self.params))
+        return PSet(self.ctx, (*self.dims, *new), self.isl.add_dims(DIM, len(new)), dict(self.params), self.lost)
 
     # -- facts -------------------------------------------------------------------------------------------------
     def facts(self) -> isl.Set:
@@ -204,12 +287,14 @@ class PSet:
             self.ctx.facts_cache[key] = self._compute_facts([self.params[i] for i in ids])
         return self.ctx.facts_cache[key]
 
-    def _compute_facts(self, symbols: Sequence[Var | Lookup]) -> isl.Set:
+    def _compute_facts(self, symbols: Sequence[Symbol]) -> isl.Set:
         parts: list[Formula] = []
         if any(isinstance(a, Var) and a.name in self.ctx.params for a in symbols):
             parts.append(self.ctx.param_condition)
         for atom in symbols:
-            if (value := self.ctx.constant(atom)) is not None:
+            if isinstance(atom, Opaque):
+                parts += opaque.convex_facts(atom, self.ctx.positive)
+            elif (value := self.ctx.constant(atom)) is not None:
                 parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
             elif isinstance(atom, Lookup) and atom.array in self.ctx.arrays:
                 table = self.ctx.arrays[atom.array].values
@@ -227,7 +312,7 @@ class PSet:
         """The same set with known constants as numbers: less to read, but more that isl can decide."""
         out, rest = self, dict(self.params)
         for pid, atom in self.params.items():
-            value = self.ctx.constant(atom)
+            value = None if isinstance(atom, Opaque) else self.ctx.constant(atom)
             at = out.isl.find_dim_by_name(PARAM, pid)
             if value is not None:
                 del rest[pid]
@@ -237,15 +322,19 @@ class PSet:
 
     # -- decisions ---------------------------------------------------------------------------------------------
     def slices(self) -> Iterator[PSet]:
-        """Disjoint parts, together this set, in which every array entry has a known value (and no symbol is left for it)."""
+        """Disjoint parts, together this set, in which every array entry has a known value (and no symbol is left for it).
+
+        What is not affine becomes affine where an entry or a dimension inside it has few values; else it stays a symbol."""
         s = self.known()
         if s.isl.is_empty():
             return
         atom = next((a for a in s.params.values() if isinstance(a, Lookup) and a.array in self.ctx.arrays), None)
         if atom is None:
-            s = s._consistent()
-            if not s.isl.is_empty():
-                yield s
+            inside = [x for a in s.opaque_parts() for x in a.index.lookups() if x.array in self.ctx.arrays]
+            if inside:
+                yield from s.with_isl(s.isl, s.params | {param_id(inside[0]): inside[0]}).slices()
+                return
+            yield from s._by_value()
             return
         table = self.ctx.arrays[atom.array]
         lo, hi = s._range(atom.index)
@@ -260,17 +349,70 @@ class PSet:
             part = s.constrain(inside)
             if part.isl.is_empty():
                 continue
+            if value is None:
+                part = part._outside(atom)
+            else:
+                part = part._where_it_is(atom, value)
             keep = {p: a for p, a in part.params.items() if a != atom}
             fixed, at = part.isl, part.isl.find_dim_by_name(PARAM, param_id(atom))
             if at >= 0:
                 fixed = (fixed if value is None else fixed.fix_val(PARAM, at, val(value))).project_out(PARAM, at, 1)
             yield from replace(self, isl=fixed, params=keep).slices()
 
+    def opaque_parts(self) -> list[Opaque]:
+        """The parts that are not affine and that the set depends on."""
+        return [a for a in self.params.values() if isinstance(a, Opaque) and self.involves(a)]
+
+    def _where_it_is(self, atom: Var | Lookup, value: int) -> PSet:
+        """The set, on which an atom has the value, with that number for it inside parts that are not affine."""
+        out = self
+        for a in list(self.params.values()):
+            if isinstance(a, Opaque) and atom in a.index.atoms():
+                out = out._reindex(a, opaque.with_value(a.index, atom, value))
+        return out
+
+    def _outside(self, atom: Lookup) -> PSet:
+        """The set, at indices that the array does not have: nothing is known of what reads the entry there."""
+        out = self
+        for a in list(self.params.values()):
+            if isinstance(a, Opaque) and atom in a.index.atoms():
+                out = out.without(a)
+        return out
+
+    def _by_value(self) -> Iterator[PSet]:
+        """Parts on which a dimension that stands in a part that is not affine has one value, where it has few; what is left
+        satisfies the facts that are known of symbols."""
+        for name, lo, hi in (found for a in self.opaque_parts() if (found := self._few(a)) is not None):
+            for v in range(lo, hi + 1):
+                part = self.constrain(Formula.compare(name, CmpOp.EQ, v))
+                if not part.isl.is_empty():
+                    yield from part._where_it_is(Var(name), v)._by_value()
+            return
+        s = self._consistent()
+        if not s.isl.is_empty():
+            yield s
+
+    def _few(self, a: Opaque) -> tuple[str, int, int] | None:
+        """A dimension inside a part that has few values, with the least and the greatest."""
+        for x in opaque.parts_of(a.index):
+            if x.name in self.dims:
+                lo, hi = self._range(IndexExpr.of(x))
+                if hi - lo < FEW_VALUES:
+                    return x.name, lo, hi
+        return None
+
     def _consistent(self) -> PSet:
         """The points at which entries of symbolic arrays can have the values that stand for them: equal where their indices
-        are equal, and as the array's condition says (Ackermann's reduction)."""
-        entries = [a for a in self.params.values() if isinstance(a, Lookup)]
-        out = self
+        are equal, and as the array's condition says (Ackermann's reduction); parts that are not affine likewise."""
+        entries = [a for a in self.params.values() if isinstance(a, Lookup) and a.array in self.ctx.unknown]
+        out, parts = self, self.opaque_parts()
+        for n, a in enumerate(parts):
+            for fact in opaque.facts(a, parts[:n]):
+                more = out.constrain(fact)
+                if more.isl.is_empty():
+                    return more
+                if more.isl.n_basic_set() <= MOST_CASES:  # each fact is true: one that makes too many cases is left out
+                    out = more
         for n, a in enumerate(entries):
             out = out.constrain(self.ctx.unknown[a.array].fact(a))
             for b in entries[:n]:
@@ -310,7 +452,7 @@ class PSet:
                 out[atom.name] = value.to_python()
         return out
 
-    def involves(self, atom: Var | Lookup) -> bool:
+    def involves(self, atom: Symbol) -> bool:
         """Whether the set depends on a symbol."""
         at = self.isl.find_dim_by_name(PARAM, param_id(atom))
         return at >= 0 and self.isl.involves_dims(PARAM, at, 1)
@@ -323,12 +465,37 @@ class PSet:
         return (lo.to_python() if lo.is_int() else -(2**62)), (hi.to_python() if hi.is_int() else 2**62)
 
     def points(self) -> Iterator[tuple[int, ...]]:
-        """All points, in isl's order.  The set must be bounded and free of parameters."""
+        """All points, in isl's order.  The set must be bounded and free of parameters.  Raises UplError for a hull."""
+        self.exactly("a list of points")
         for part in self.slices():
             found: list[isl.Point] = []
-            part.numeric().isl.foreach_point(found.append)
+            flat, open_ = part.numeric(), part.opaque_parts()
+            for a in open_:
+                flat = flat.without(a)
+            flat.isl.project_out_all_params().foreach_point(found.append)  # what is left says facts on sizes
             for p in found:
-                yield tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims)))
+                at = tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims)))
+                if not open_ or part._has(dict(zip(self.dims, at, strict=True))):
+                    yield at
+
+    def _has(self, point: Mapping[str, int]) -> bool:
+        """Whether the set has a point, given by dimensions and the parameters that it depends on."""
+        env = {**self.ctx.constants, **point}
+        out = self.isl
+        for i, d in enumerate(self.dims):
+            out = out.fix_val(DIM, i, val(point[d]))
+        for pid, atom in self.params.items():
+            at = out.find_dim_by_name(PARAM, pid)
+            if at < 0:
+                continue
+            try:
+                value = value_of(atom).evaluate(env, self.ctx.read)
+            except (KeyError, IndexError, ZeroDivisionError):
+                if isinstance(atom, Opaque):
+                    return False  # a division by 0 has no value
+                continue  # of an entry that is not known, `isl` has what is known
+            out = out.fix_val(PARAM, at, val(value))
+        return not out.is_empty()
 
     def extent(self, dim: str) -> tuple[int | None, int | None]:
         """Least and greatest value of a dimension for all parameters; None where there is no bound."""
@@ -336,13 +503,18 @@ class PSet:
         return (None if lo == -(2**62) else lo), (None if hi == 2**62 else hi)
 
     def is_empty(self) -> bool:
-        """Whether there is no point, for any admissible value of the parameters."""
+        """Whether there is no point, for any admissible value of the parameters.
+
+        True is a proof.  False may also mean unknown for a hull or where something is not affine; `sample` finds a point.
+        """
         if self.isl.is_empty():
             return True
         known = self.isl.intersect(self.facts())
         if known.is_empty():
             return True
         entries = [a for a in self.params.values() if isinstance(a, Lookup) and self.ctx.constant(a) is None]
+        if self.opaque_parts():
+            return next(self.slices(), None) is None
         if not entries or self._has_point_near(known, entries):
             return False
         return next(self.slices(), None) is None
@@ -374,8 +546,10 @@ class PSet:
         return not known.is_empty()
 
     def __le__(self, other: PSet) -> bool:
-        """Inclusion."""
+        """Inclusion.  True is a proof; False may also mean unknown, and is said where `other` is a hull."""
         other = self._aligned(other)
+        if other.lost:
+            return self.is_empty()
         if included(self.isl, other.isl):
             return True
         both = self.with_isl(self.isl.align_params(other.isl.get_space()), self.params | other.params)
@@ -384,13 +558,25 @@ class PSet:
             return True
         return both.with_isl(difference(known, other.isl)).is_empty()
 
+    def plainly_in(self, other: PSet) -> bool:
+        """Inclusion whatever values array entries and parts that are not affine have, within their bounds."""
+        other = self._aligned(other)
+        both = self.with_isl(self.isl.intersect(self.facts()))
+        return other.exact and included(both.isl, other.isl)
+
     def equals(self, other: PSet) -> bool:
         """Equality as sets of points (the `==` operator is identity)."""
         return self <= other and other <= self
 
     def sample(self) -> dict[str, int] | None:
-        """A point, with values for the parameters among its keys; None if the set is empty."""
+        """A point, with values for the parameters among its keys; None if the set is empty.
+
+        None, too, for a hull, and where none was found of a set that is not affine."""
+        if self.lost:
+            return None
         for s in self.constrain(self.ctx.param_condition).slices():  # also of parameters that do not matter here
+            if s.opaque_parts() and (s := s._small()) is None:
+                continue
             point = least(s.isl)
             out: dict[str, int] = {}
             for i in range(point.get_space().dim(PARAM)):
@@ -407,37 +593,127 @@ class PSet:
             return out
         return None
 
+    def _small(self) -> PSet | None:
+        """One point of a set with parts that are not affine, at small values of the parameters; None if none is found."""
+        names = [a.name for a in self.params.values() if isinstance(a, Var) and a.name in self.ctx.params]
+        names += [n for a in self.opaque_parts() for n in sorted(a.index.names) if n in self.ctx.params and n not in names]
+        tried = 0
+        for sizes in product(range(-1, SMALL), repeat=len(names)):
+            at = dict(zip(names, sizes, strict=True))
+            here = self.constrain(Formula.all(Formula.compare(n, CmpOp.EQ, v) for n, v in at.items())).known()
+            flat = here
+            for a in here.opaque_parts():
+                flat = flat.without(a)
+            if flat.isl.is_empty() or not flat.isl.is_bounded():
+                continue
+            found: list[isl.Point] = []
+            flat.isl.project_out_all_params().foreach_point(found.append)
+            for p in found[:MOST_TRIED]:
+                point = {d: p.get_coordinate_val(DIM, i).to_python() for i, d in enumerate(self.dims)}
+                if here._has({**point, **at}):
+                    return flat.constrain(Formula.all(Formula.compare(d, CmpOp.EQ, v) for d, v in point.items()))
+            tried += len(found)
+            if tried > MOST_TRIED:
+                return None
+        return None
+
     # -- projection --------------------------------------------------------------------------------------------
     def project(self, keep: Sequence[str]) -> PSet:
-        """The set of values of the dimensions `keep` (in that order) for which the others exist."""
+        """The set of values of the dimensions `keep` (in that order) for which the others exist.
+
+        A hull where a part that is not affine cannot be said in terms of `keep`.
+        """
         gone = [d for d in self.dims if d not in keep]
         s = self
-        for atom in [a for a in self.params.values() if isinstance(a, Lookup)]:
-            if not (atom.index.names & set(gone)):
-                continue
+        while True:  # entries inside indices come after those that they are inside of
+            left = [a for a in s.params.values() if isinstance(a, Lookup) and a.index.names & set(gone)]
+            if not left:
+                break
+            atom = max(left, key=lambda a: len(a.index.lookups()))
             index = s.express(atom.index, keep)
             if index is None and s.isl.intersect(s.facts()).is_empty():
                 return self.ctx.empty(keep)
             s = s._expand(atom) if index is None else s._reindex(atom, index)
+        for atom in [a for a in s.params.values() if isinstance(a, Opaque) and a.index.names & set(gone)]:
+            s = s._freed(atom, keep)
         s = s.reorder((*keep, *gone))
-        return PSet(self.ctx, tuple(keep), s.isl.project_out(DIM, len(keep), len(gone)), dict(s.params))
+        return PSet(self.ctx, tuple(keep), s.isl.project_out(DIM, len(keep), len(gone)), dict(s.params), s.lost)
+
+    def gist(self) -> PSet:
+        """The set without what the facts on its symbols say anyway."""
+        facts = self.facts()
+        return self.with_isl(self.isl.intersect(facts).gist(facts))  # isl 0.27 may crash if the facts cut points off
+
+    def simplified(self) -> PSet:
+        """The same set without parts that are not affine and do not matter: as after ``if c`` together with ``if !c``."""
+        s = self
+        for a in self.opaque_parts():
+            s = s.gist()
+            if s.involves(a) and ((free := s.known().without(a)) - s).is_empty():
+                s = free.gist()
+        return s
+
+    def _freed(self, atom: Opaque, keep: Sequence[str]) -> PSet:
+        """The set without a part that reads dimensions which go away: said in terms of those that stay, by the values of
+        entries or dimensions inside where they are few, and else forgotten."""
+        gone = set(self.dims) - set(keep)
+        s = self.coalesce().simplified()
+        if not s.involves(atom):
+            return s.with_isl(s.isl, {p: a for p, a in s.params.items() if a != atom})
+        e = opaque.restated(atom.index, gone, lambda x: s.express(x, keep))
+        if e is not None:
+            return s._reindex(atom, e)
+        cases: list[tuple[Formula, Var | Lookup, int]] = []
+        entry = next((x for x in atom.index.lookups() if x.array in self.ctx.arrays), None)
+        if entry is not None:
+            table = self.ctx.arrays[entry.array]
+            runs = list(table.runs())
+            inside = Formula.compare(table.lower, CmpOp.LE, entry.index)
+            inside = inside & Formula.compare(entry.index, CmpOp.LT, table.lower + len(table.values))
+            if s.constrain(inside.negate()).is_empty() and len(runs) <= FEW_VALUES:
+                for first, last, value in runs:
+                    where = Formula.compare(first, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, last)
+                    cases.append((where & Formula.compare(IndexExpr.of(entry), CmpOp.EQ, value), entry, value))
+        elif (few := s._few(atom)) is not None and few[0] in gone:
+            name, lo, hi = few
+            cases = [(Formula.compare(name, CmpOp.EQ, v), Var(name), v) for v in range(lo, hi + 1)]
+        if not cases:
+            known = s.known()
+            return replace(known.without(atom), lost=s.lost | {str(atom)})
+        out = self.ctx.empty(self.dims)
+        for where, inner, value in cases:
+            part = s.constrain(where)
+            if part.known().isl.is_empty():
+                continue
+            part = part._where_it_is(inner, value)
+            for a in [a for a in part.params.values() if isinstance(a, Lookup) and a == inner]:
+                part = part.without(a)
+            for a in [a for a in part.params.values() if isinstance(a, Opaque) and a.index.names & gone]:
+                part = part._freed(a, keep)
+            out = out | part
+        return out
 
     def in_terms_of(self, dims: Sequence[str]) -> PSet:
         """The same set with its array entries indexed by the given dimensions alone, where that is possible."""
         s = self
         for atom in [a for a in self.params.values() if isinstance(a, Lookup)]:
             if atom.index.names & (set(self.dims) - set(dims)):
-                index = s.express(atom.index, dims)
+                index = s.express(atom.index, dims, again=False)
                 s = s if index is None else s._reindex(atom, index)
+        for atom in s.opaque_parts():
+            if gone := atom.index.names & (set(self.dims) - set(dims)):
+                e = opaque.restated(atom.index, gone, lambda x, s=s: s.express(x, dims, again=False))
+                s = s if e is None else s._reindex(atom, e)
         return s
 
-    def _reindex(self, atom: Lookup, index: IndexExpr) -> PSet:
-        """Write ``A[e]`` as ``A[index]``, which is equal on this set."""
-        new = Lookup(atom.array, index)
-        both = self.constrain(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, IndexExpr.of(new)))
-        return both.without(atom)
+    def _reindex(self, atom: Lookup | Opaque, index: IndexExpr) -> PSet:
+        """Write ``A[e]`` as ``A[index]``, or a part that is not affine as the expression `index`; equal on this set."""
+        new = index if isinstance(atom, Opaque) else IndexExpr.of(Lookup(atom.array, index))
+        if new == value_of(atom):
+            return self
+        return self.constrain(Formula.compare(value_of(atom), CmpOp.EQ, new)).without(atom)
 
-    def without(self, atom: Lookup) -> PSet:
+    def without(self, atom: Lookup | Opaque) -> PSet:
         """The points for which the entry has some value."""
         at = self.isl.find_dim_by_name(PARAM, param_id(atom))
         out = self.isl.project_out(PARAM, at, 1) if at >= 0 else self.isl
@@ -454,30 +730,38 @@ class PSet:
         for first, last, value in table.runs():
             inside = Formula.compare(first, "<=", i) & Formula.compare(i, "<=", last)
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
-        beyond = Formula.compare(i, "<", table.lower) | Formula.compare(i, ">=", table.lower + len(table.values))
+        beyond = self.ctx.entry_exists(atom).negate()
         known, rest = self.constrain(Formula.any(cases)), self.constrain(beyond)  # it is not read there, or unknown
         return (known if rest.is_empty() else known | rest).without(atom)
 
-    def express(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
+    def express(self, e: IndexExpr, dims: Sequence[str], *, again: bool = True) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
         gone = set(self.dims) - set(dims)
         if not (e.names & gone):
             return e
         for entry in e.lookups():  # innermost first
-            if entry.index.names & gone and (index := self.express(entry.index, dims)) is not None:
+            if entry.index.names & gone and (index := self.express(entry.index, dims, again=again)) is not None:
                 e = e.replace(entry, Lookup(entry.array, index))
+        for part in self._parts(e, gone):
+            new = opaque.restated(part, gone, lambda x: self.express(x, dims, again=again))
+            if new is None:
+                return None
+            c = dict(e.terms)[part.terms[0][0]]
+            e = e - part * c + new * c
         if not (e.names & gone):
             return e
-        try:
-            both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
-        except NotAffine:
-            return None
+        both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
         order = (*dims, *[d for d in self.dims if d not in dims], "value of")
         s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
+        for atom in [a for a in both.params.values() if isinstance(a, Opaque) or _reads(a, gone)]:
+            at = s.find_dim_by_name(PARAM, param_id(atom))
+            free = s.project_out(PARAM, at, 1) if at >= 0 else s
+            if at >= 0 and as_map(free, len(dims)).is_single_valued():
+                s = free  # what it would read goes away
         m = as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))
         if m.is_empty() or not m.is_single_valued():
-            plain = self.numeric()
-            return plain.express(e, dims) if len(plain.params) < len(self.params) else None
+            plain = (self.in_terms_of(dims) if again else self).numeric()  # P[k] where k is 0 may be a number
+            return plain.express(e, dims, again=False) if len(plain.params) < len(self.params) else None
         pieces: list[isl.MultiAff] = []
         m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
         domain = m.domain()
@@ -487,10 +771,20 @@ class PSet:
                 return None if found.names & gone else found  # an entry N[i] still reads i
         return None
 
+    def _parts(self, e: IndexExpr, gone: Collection[str]) -> list[IndexExpr]:
+        """The terms of an expression that are not affine and read one of the given names."""
+        alone = [IndexExpr(((m, 1),)) for m, _ in e.terms if m and IndexExpr(((m, 1),)).names & set(gone)]
+        return [p for p in alone if self.ctx.not_affine(self.dims, Formula.compare(p, CmpOp.EQ, 0)) is not None]
+
     def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:
         """Facts on the program's parameters alone, over the given dimensions."""
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
         return self.ctx.set(dims, self.ctx.param_condition if symbols & set(self.ctx.params) else TRUE).isl
+
+
+def _reads(a: Symbol, names: Collection[str]) -> bool:
+    """Whether an array entry is picked by one of the names."""
+    return isinstance(a, Lookup) and not a.index.names.isdisjoint(names)
 
 
 def union(sets: Iterable[PSet]) -> PSet:

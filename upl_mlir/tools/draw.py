@@ -28,13 +28,13 @@ def derivative_arguments(p: argparse.ArgumentParser) -> None:
 
 def derived(p: Program, args: argparse.Namespace) -> Program:
     """The program, or its derivative where the command line asks for it."""
-    from upl_mlir.api import jvp, vjp
+    from upl_mlir.api import jvp, reverse
     from upl_mlir.tools.boundary import UsageError
 
     wrt = [w for item in args.wrt for w in item.split(",")]
     if (args.of is None) != (not wrt):
         raise UsageError("--of and --wrt go together")
-    return p if args.of is None else (jvp if args.mode == "forward" else vjp)(p, of=args.of, wrt=wrt)
+    return p if args.of is None else (jvp if args.mode == "forward" else reverse)(p, of=args.of, wrt=wrt)
 
 
 def run(p: Program, args: argparse.Namespace) -> int:

@@ -23,14 +23,14 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
-    from upl_mlir.api import jvp, vjp
+    from upl_mlir.api import jvp, reverse
     from upl_mlir.explain import explain
     from upl_mlir.tools.boundary import UsageError
 
     wrt = [w for item in args.wrt for w in item.split(",")]
     if args.of is None and wrt:
         raise UsageError("--wrt without --of: give both, or neither to expand `adjoint of`")
-    derived = p if args.of is None else (jvp if args.mode == "forward" else vjp)(p, of=args.of, wrt=wrt)
+    derived = p if args.of is None else (jvp if args.mode == "forward" else reverse)(p, of=args.of, wrt=wrt)
     found = explain(derived)
     print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) if args.json else text(found))
     return 0

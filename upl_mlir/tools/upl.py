@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
     p.add_argument("--explain", action="store_true", help="say on the standard error which rule made what, and why")
     p.add_argument("--mode", choices=["reverse", "forward"], default="reverse",
-                   help="reverse: d_R in, d_W out; forward: t_W in, t_R out")  # fmt: skip
+                   help="reverse: d_R in (not where R is one number), d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
     draw.add_arguments(command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz"))
@@ -133,10 +133,10 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _grad(args: argparse.Namespace) -> int:
-    from upl_mlir.api import jvp, vjp
+    from upl_mlir.api import jvp, reverse
 
     wrt = [w for item in args.wrt for w in item.split(",")]
-    mode = jvp if args.mode == "forward" else vjp
+    mode = jvp if args.mode == "forward" else reverse
     derived = mode(_load(args), of=args.of, wrt=wrt)
     if args.explain:
         from upl_mlir.explain import explain as explained

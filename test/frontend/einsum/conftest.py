@@ -344,6 +344,12 @@ def compile_many(tmp_path: Path) -> Callable[[Sequence[str]], list[Cpp]]:
 
 
 @pytest.fixture(scope="session")
+def compile_texts() -> Callable[[Sequence[str], Path], list[Cpp]]:
+    """`compile_all`, for fixtures that keep what they compile."""
+    return compile_all
+
+
+@pytest.fixture(scope="session")
 def cpp_of_kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kernel, bool], Cpp]:
     """The function, or the gradient, of one of the kernels above: all are compiled together, when the first is asked for."""
     folder = tmp_path_factory.mktemp("kernels")

@@ -48,7 +48,8 @@ KERNELS = [
     ("A<4>[i] = " + "B<4>[i] + " * 300 + "1;", "UPL1902", 1, 1021, "more than 200 operations in a row"),
     # names
     ("A<4>[i] = X<4>[i];", "UPL1903", 1, 11, "`X` is neither an input nor assigned before"),
-    ("A<4>[i] = B<4>[i] * A<4>[i];", "UPL1903", 1, 21, "`A` is neither an input nor assigned before"),
+    ("T<4>[i] = B<4>[i] * T<4>[i]; A<4>[i] = T<4>[i];", "UPL1903", 1, 21, "`T` is neither an input nor assigned before"),
+    ("C<4>[i] = B<4>[i] * A<4>[i];", "UPL1903", 1, 21, "`A` is in `outs`, but no statement assigns it"),
     ("C<4>[i] = B<4>[i];", "UPL1903", 1, 1, "`A` is in `outs`, but no statement assigns it"),
     ("A<4>[i] = 1;", "UPL1903", 1, 1, "`B` is in `ins`, but the kernel does not use it"),
     # shapes
@@ -139,7 +140,7 @@ GOOD = json.loads(case("A<4>[i] = B<4>[i];"))
         (json.dumps(GOOD | {"outs": []}), "1:29", "`outs`: there is no result"),
         (json.dumps(GOOD | {"outs": ["A", "A"]}), "1:29", "`outs`: `A` is listed twice"),
         (json.dumps(GOOD | {"name": "no name"}), "1:2", "`name`: `no name` is not a name"),
-        (json.dumps(GOOD | {"grad_to": ["A"]}), None, "`grad_to`: `A` is not one of `ins`"),
+        (json.dumps(GOOD | {"grad_to": ["T"]}), None, "`grad_to`: `T` is not one of `ins` or `outs`"),
     ],
 )
 def test_faults_of_the_json(tmp_path: Path, text: str, where: str | None, message: str) -> None:

@@ -68,7 +68,7 @@ def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "
     tools = [f"--{option}={BIN / f'yowasp-{name}'}" for option, name in names.items()]
     done = subprocess.run(
         [str(BIN / "yowasp-sby"), "-f", *tools, "proof.sby"], cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PATH": path}, timeout=45,
+        env={**os.environ, "PATH": path}, timeout=300,
     )  # fmt: skip
     status = re.search(r"DONE \((\w+), rc=", done.stdout)
     text = done.stdout + done.stderr

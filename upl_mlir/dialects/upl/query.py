@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl.attributes import Port, UplType
-from upl_mlir.dialects.upl.ops import ArrayOp, ConstOp, InputOp, NodeOp, OutputOp, ParamOp, ProgramOp, SendOp
+from upl_mlir.dialects.upl.ops import AdjointOp, ArrayOp, ConstOp, InputOp, NodeOp, OutputOp, ParamOp, ProgramOp, SendOp
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.sets import PolyContext, Table, Unknown
 
@@ -128,6 +128,11 @@ def inputs(program: ProgramOp) -> list[InputOp]:
 def outputs(program: ProgramOp) -> list[OutputOp]:
     """The host outputs, in text order."""
     return [op for op in program.body.block.ops if isinstance(op, OutputOp)]
+
+
+def directives(program: ProgramOp) -> list[AdjointOp]:
+    """The `adjoint of` directives that are not expanded, in text order."""
+    return [op for op in program.body.block.ops if isinstance(op, AdjointOp)]
 
 
 def arrows(program: ProgramOp) -> Iter[SendOp]:

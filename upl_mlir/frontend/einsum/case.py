@@ -17,8 +17,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One kernel with its interface.
 
-    `ins` and `outs` name tensors of `kernel`; `grad_to` names those of `ins` by which derivatives are wanted.  The data
-    types `float32` and `int32` are `float` and `int`, and are called so once a case has been read.
+    `ins` and `outs` name tensors of `kernel`; `grad_to` names those by which derivatives are wanted: of `ins`, and of the
+    `outs` whose old contents are read.  The data types `float32` and `int32` are `float` and `int`, and are called so once
+    a case has been read.
     """
 
     name: str
@@ -128,9 +129,10 @@ def _check(case: Case, text: str, file: str) -> None:
             raise complain(key, f"`{twice}` is listed twice")
     if not case.outs:
         raise complain("outs", "there is no result")
+    ports = list(dict.fromkeys((*case.ins, *case.outs)))
     for name in case.grad_to:
-        if name not in case.ins:
-            raise complain("grad_to", f"`{name}` is not one of `ins`", did_you_mean(name, case.ins))
+        if name not in ports:
+            raise complain("grad_to", f"`{name}` is not one of `ins` or `outs`", did_you_mean(name, ports))
 
 
 def _first_double(names: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
-from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, TensorProgram
+from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.poly.expr import Connective, Div, DivKind, Formula, IndexExpr, Var
@@ -87,6 +87,10 @@ class _Function:
             for tensor in (a.brings, a.takes):
                 if tensor is not None:
                     self.where[tensor] = c
+        # what is passed on as it came, in one place, is there already
+        there = {a.takes: a.brings for a in self.arguments if a.takes is not None}
+        passes = {s.target for s in self.form.assignments if s.value == Read(there.get(s.target) or "", s.index)}
+        self.statements = [s for s in self.form.assignments if s.target not in passes]
         self.ranges: Mapping[str, tuple[int, int]] = {}
         self.indices: dict[str, str] = {}
 
@@ -99,9 +103,9 @@ class _Function:
 
     def text(self, ordered: bool, comment: str) -> str:
         """The whole file."""
-        kept = [s for s in self.form.assignments if s.target not in self.where]
+        kept = [s for s in self.statements if s.target not in self.where]
         heap = [self._own(s.target) for s in kept] + self._saved_inputs()
-        for s in self.form.assignments:
+        for s in self.statements:
             self._statement(s)
         for c in filter(None, heap):
             self._line(f"delete[] {c};")
@@ -153,7 +157,7 @@ class _Function:
 
     def _read_late(self, brings: str, takes: str) -> bool:
         written = False
-        for s in self.form.assignments:
+        for s in self.statements:
             for r in walk(s.value):
                 if isinstance(r, Read) and r.tensor == brings and (written or (s.target == takes and r.index != s.index)):
                     return True
@@ -186,7 +190,7 @@ class _Function:
 
     def _statement(self, s: Statement) -> None:
         self._begin(s.ranges)
-        block = not s.free and any(isinstance(p, Sum) for p in walk(s.value))  # the accumulators of a number
+        block = not s.free and any(isinstance(p, Sum | Chain) for p in walk(s.value))  # the accumulators of a number
         if block:
             self._open("")
         for name in s.free:
@@ -219,7 +223,9 @@ class _Function:
             case Number(value=value):
                 return self._literal(value)
             case Sum():
-                return self._sum(e), _PRIMARY
+                return self._sum((e,)), _PRIMARY
+            case Chain(parts=parts):
+                return self._sum(parts), _PRIMARY
             case Cases():
                 return self._cases(e)
             case Apply(op="+" | "-" | "*" | "/" as op, args=(a, b)):
@@ -256,17 +262,24 @@ class _Function:
             text = f"{np.float32(value)!s}f"
         return text, _UNARY if value < 0 else _PRIMARY
 
-    def _sum(self, e: Sum) -> str:
-        """Loops that add up; each part of a guard stands as far out as its indices allow."""
+    def _sum(self, parts: Sequence[Sum]) -> str:
+        """Loops that add up, part after part; each piece of a guard stands as far out as its indices allow."""
         s = self._variable()
-        self._line(f"{self.ctype} {s} = {self.zero};")
+        first = parts[0].body
+        plain = not parts[0].over and not isinstance(first, Cases)
+        self._line(f"{self.ctype} {s} = {self._value(first)[0] if plain else self.zero};")
+        for part in parts[1:] if plain else parts:
+            self._add(s, part)
+        return s
+
+    def _add(self, s: str, part: Sum) -> None:
         guards: list[Formula] = []
-        body = e.body
+        body = part.body
         if isinstance(body, Cases) and len(body.cases) == 1:
             guard, body = body.cases[0]
             guards = list(guard.conjuncts)
-        opened, todo = 0, set(e.over)
-        for name in (None, *e.over):
+        opened, todo = 0, set(part.over)
+        for name in (None, *part.over):
             if name is not None:
                 self._loop(name)
                 todo.discard(name)
@@ -276,10 +289,12 @@ class _Function:
             if ready:
                 self._open(f"if ({self._formula(Formula.all(ready))[0]})")
                 opened += 1
-        value, _ = self._value(body)
-        self._line(f"{s} += {value};")
+        match body:
+            case Apply(op="neg", args=(a,)):
+                self._line(f"{s} -= {self._value(a)[0]};")
+            case _:
+                self._line(f"{s} += {self._value(body)[0]};")
         self._close(opened)
-        return s
 
     def _cases(self, e: Cases) -> tuple[str, int]:
         if any(isinstance(p, Sum) for _, v in e.cases for p in walk(v)):

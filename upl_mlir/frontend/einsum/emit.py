@@ -1,8 +1,8 @@
 """An einsum case, or its gradient, as a C++ function: the UPL program's gather form, with the case's parameters.
 
-Forward: `ins`, then the outs that are not among them.  Gradient: the inputs that the derivatives read, in the order of
-`ins`, then ``d<out>`` for each of `outs`, then ``d<grad_to>`` for each of `grad_to`.  A tensor that is asked for twice is
-one parameter.
+Forward: `ins`, then the outs that are not among them; what is updated comes in and goes out in one place.  Gradient: the
+inputs that the derivatives read (`ins`, then old contents), then ``d<out>`` for each of `outs`, then ``d<grad_to>`` for each
+of `grad_to`.  A tensor that is asked for twice is one parameter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cpp_of(loaded: Loaded, *, grad: bool = False, ordered: bool = True) -> str:
     if grad:
         g = loaded.gradient()
         form = gather_form(g.program, list(g.derivatives.values()), type_=type_)
-        for t in case.ins:
+        for t in tensors.inputs:
             if t in form.inputs:
                 add("", t, brings=t)
         for t, seed in g.seeds.items():
@@ -43,7 +43,7 @@ def cpp_of(loaded: Loaded, *, grad: bool = False, ordered: bool = True) -> str:
         for t in case.ins:
             add("", t, brings=t)
         for t, out in results.items():
-            add("", t, takes=out)
+            add("", t, brings=t if t in tensors.inputs else None, takes=out)
     what = f"the gradient of {case.name} by {', '.join(case.grad_to)}" if grad else case.name
     kernel = "\n".join(f"    {line.strip()}" for line in case.kernel.splitlines())
     comment = f"{what}, from\n{kernel}"

@@ -21,7 +21,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, UplType
 from upl_mlir.dialects.upl.query import inputs, outputs, span_of
 from upl_mlir.frontend.einsum.scalars import SAME, operation
-from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
+from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe, disjoint_pieces
@@ -40,7 +40,7 @@ def gather_form(program: Program, wanted: Sequence[str] | None = None, *, type_:
     must be all of real types, or all `int`.  Raises UplError (UPL1910) for what is outside the class: open parameters,
     data-dependent arrows, recurrences, gathers other than sums.
     """
-    program.infer_domains()
+    program = program.expanded().infer_domains()
     if program.params:
         names = ", ".join(program.params)
         raise error("UPL1910", f"the sizes must be known, but these are open: {names}", help="bind them with -D")
@@ -223,8 +223,8 @@ class _Reader:
         return cases[0][1] if cases[0][0].is_true else Cases(tuple(cases))
 
     def _summed(self, sources: Sequence[_Source], env: Env, scope: _Scope) -> Expr:
-        """The sum of all that arrives at a gathering input, arrow by arrow."""
-        out: Expr | None = None
+        """The sum of all that arrives at a gathering input, arrow by arrow, in one accumulator."""
+        terms: list[tuple[str, Expr]] = []
         for s in sources:
             names: dict[str, str] = {}
             for (n, lo, hi), wish in zip(s.loops, s.wishes, strict=True):
@@ -242,8 +242,8 @@ class _Reader:
                 term = Cases(((condition, term),))
             if loops:
                 term = Sum(tuple(n for n, _, _ in loops), term)
-            out = term if out is None else Apply("+", (out, term))
-        return out if out is not None else Number(0)
+            terms.append(("+", term))
+        return chained(terms) if terms else Number(0)
 
     def _loop_name(self, name: str, bounds: tuple[int, int], scope: _Scope, taken: Iterable[str]) -> str:
         """A name for an enumerated dimension; one that an earlier sum used over the same range may serve again."""

@@ -64,10 +64,11 @@ class Loaded:
             (seed,) = (name for name in g.inputs if name not in p.inputs)
             seeds = {first: seed}
         else:  # a seed weights one result with fields; several results, or a number, are weighted in the program
+            before = len(tensors.inputs)
             tensors, objective = with_objective(tensors)
             p = self._lowered(tensors)
             g = grad(p, of=objective, wrt=self.case.grad_to)
-            seeds = dict(zip(self.case.outs, tensors.inputs[len(self.case.ins) :], strict=True))
+            seeds = dict(zip(self.case.outs, tensors.inputs[before:], strict=True))
         new = [name for name in g.outputs if name not in p.outputs]
         return Gradient(g, seeds, dict(zip(self.case.grad_to, new, strict=True)))
 
@@ -122,7 +123,8 @@ def read(source: str | Path) -> Loaded:
 def load(source: str | Path) -> Program:
     """The program of a case: a host input for each of `ins`, a host output for each of `outs`.
 
-    A scalar is a port without fields; a tensor in both lists has the output ``NAME_out``.  `source` is a path or JSON text.
+    A scalar is a port without fields.  A result whose old contents are read is an input as well, as is a tensor in both
+    lists: the input is ``NAME`` and the output ``NAME_out``.  `source` is a path or JSON text.
     Raises UplError (UPL1001, UPL19xx).
     """
     return read(source).program()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.frontend.tensor import Apply, Expr, Number, Sum
+from upl_mlir.frontend.tensor import Apply, Chain, Expr, Number, Sum
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def differentiable(e: Expr) -> Expr:
             return replace(e, args=tuple(map(differentiable, args)))
         case Sum(body=body):
             return replace(e, body=differentiable(body))
+        case Chain(parts=parts):
+            return replace(e, parts=tuple(replace(p, body=differentiable(p.body)) for p in parts))
         case _:
             return e
 

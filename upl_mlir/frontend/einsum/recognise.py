@@ -17,7 +17,7 @@ from upl_mlir.frontend.einsum.gather_form import gather_form
 from upl_mlir.frontend.einsum.kernel import parse_kernel
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, differentiable, pattern
 from upl_mlir.frontend.einsum.resolve import resolve
-from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
+from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
 from upl_mlir.frontend.tensor.form import free_names
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var
@@ -64,9 +64,9 @@ def _apart(form: TensorProgram, statements: Sequence[Statement]) -> TensorProgra
 
     def named(s: Statement, e: Expr) -> Expr:
         match e:
-            case Sum() if (s.target, e) in made:
+            case Sum() | Chain() if (s.target, e) in made:
                 return made[s.target, e]
-            case Sum():
+            case Sum() | Chain():
                 free = tuple(n for n in s.free if n in free_names(e))
                 name = unused(f"{s.target}_sum", tensors)
                 if any(s.ranges[n][0] for n in free):
@@ -123,6 +123,8 @@ def _at(e: Expr, values: Mapping[str, IndexExpr]) -> Expr:
             return replace(e, args=tuple(_at(a, values) for a in args))
         case Sum(body=body):
             return replace(e, body=_at(body, values))
+        case Chain(parts=parts):
+            return replace(e, parts=tuple(replace(p, body=_at(p.body, values)) for p in parts))
         case Number():
             return e
         case Cases(cases=cases):
@@ -174,6 +176,15 @@ def _text(form: TensorProgram, e: Expr, strength: int) -> str:
             return f"({text})" if strength > _SUM else text
         case Sum(body=body):
             return _text(form, body, strength)
+        case Chain(parts=parts):
+            text = _text(form, parts[0], _SUM)
+            for part in parts[1:]:
+                match part.body:
+                    case Apply(op="neg", args=(a,)):
+                        text += f" - {_text(form, a, _PRODUCT)}"
+                    case body:
+                        text += f" + {_text(form, body, _PRODUCT)}"
+            return f"({text})" if strength > _SUM else text
         case Apply(op=op):
             raise _no(f"it computes `{op}`")
         case Cases(cases=cases):
@@ -226,6 +237,8 @@ def _sorted(e: Expr) -> Expr:
     match e:
         case Sum(over=over, body=body):
             return Sum(tuple(sorted(over)), _sorted(body))
+        case Chain(parts=parts):
+            return Chain(tuple(Sum(tuple(sorted(p.over)), _sorted(p.body)) for p in parts))
         case Apply(op=op, args=args):
             return Apply(op, tuple(map(_sorted, args)))
         case _:

@@ -9,6 +9,11 @@ index is summed inside that factor, term by term; otherwise over the whole produ
     E<4>[i] / (B<4,8>[i,k] + C<4>[i])              is   E / ((sum over k of B) + C)
 
 which for sums of products is what multiplying out gives, where each index stands in one factor.
+
+The order of a sum is that of loops: an accumulator takes the terms from left to right, of each term all summands, with the
+indices nested in the order in which the right side first names them.  ``A[i,j] + B[i,k]*C[k,j]`` starts from A.
+
+Old contents.  A tensor of `outs` that is read before any statement has assigned it is an input, too, as if it were in `ins`.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from upl_mlir.frontend.einsum.case import Case
 from upl_mlir.frontend.einsum.kernel import Access, Assignment, Binary, Literal, Negated, Tree
 from upl_mlir.frontend.einsum.patterns import remainder, rounded_down, truncated
 from upl_mlir.frontend.einsum.ranges import find_ranges
-from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
+from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 
 MAX_INT = 2**31 - 1
 MAX_FLOAT = float(np.finfo(np.float32).max)
@@ -60,6 +65,7 @@ class _Resolver:
     case: Case
     uses: dict[str, Access] = field(default_factory=dict[str, Access])  # the first use of each tensor
     assigned: set[str] = field(default_factory=set[str])
+    updated: set[str] = field(default_factory=set[str])  # of `outs`: those whose old contents are read
     fields: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def run(self, kernel: Sequence[Assignment], span: Span | None, type_: UplType | None) -> TensorProgram:
@@ -74,11 +80,16 @@ class _Resolver:
                 where = self.uses[name].name_span if name in self.uses else span
                 help = did_you_mean(name, self.assigned)
                 raise error("UPL1903", f"`{name}` is in `outs`, but no statement assigns it", where, help=help)
+        inputs = (*self.case.ins, *(n for n in self.case.outs if n in self.updated))
+        for name in self.case.grad_to:
+            if name not in inputs:
+                where = self.uses[name].name_span if name in self.uses else span
+                message = f"`grad_to`: `{name}` is no input: the kernel does not read its old contents"
+                help = f"derivatives are by inputs: {', '.join(inputs) or 'there are none'}"
+                raise error("UPL1901", message, where, help=help)
         tensors = {n: Tensor(n, _shape(a), a.name_span, self.fields.get(n, ())) for n, a in self.uses.items()}
         type_ = type_ or (UplType.INT if self.case.data_type == "int" else UplType.F32)
-        return TensorProgram(
-            self.case.name, type_, tensors, tuple(self.case.ins), tuple(self.case.outs), tuple(statements), span
-        )
+        return TensorProgram(self.case.name, type_, tensors, inputs, tuple(self.case.outs), tuple(statements), span)
 
     def _statement(self, s: Assignment) -> Statement:
         reads = list(accesses(s.value))
@@ -100,7 +111,10 @@ class _Resolver:
     def _known(self, a: Access) -> None:
         if a.name in self.case.ins or a.name in self.assigned:
             return
-        names = [*self.case.ins, *self.assigned]
+        if a.name in self.case.outs:
+            self.updated.add(a.name)
+            return
+        names = [*self.case.ins, *self.case.outs, *self.assigned]
         help = did_you_mean(a.name, names) or f"add it to `ins`, or assign it first; known: {', '.join(names) or 'none'}"
         raise error("UPL1903", f"`{a.name}` is neither an input nor assigned before", a.name_span, help=help)
 
@@ -134,9 +148,9 @@ class _Resolver:
                 read = Read(e.name, e.index or (), e.span)
                 return Sum(tuple(pending), read, e.span) if pending else read
             case Negated(operand=operand):
-                return Apply("neg", (self._place(operand, pending),), e.span)
+                return chained([("-", self._place(operand, pending))], e.span)
             case Binary(op="+" | "-"):
-                return Apply(e.op, (self._place(e.left, pending), self._place(e.right, pending)), e.span)
+                return chained([(sign, self._place(t, pending)) for sign, t in _terms(e)], e.span)
             case Binary():
                 inside: list[list[str]] = [[], []]
                 here: list[str] = []
@@ -169,6 +183,15 @@ class _Resolver:
         if e.op == "/":
             return truncated(a, b, e.span)
         return Apply("floordiv" if e.op == "//" else "mod", (a, b), e.span)
+
+
+def _terms(e: Tree) -> list[tuple[str, Tree]]:
+    """What is added and subtracted from left to right, with signs; a right operand in parentheses is one term."""
+    out: list[tuple[str, Tree]] = []
+    while isinstance(e, Binary) and e.op in "+-":
+        out.append((e.op, e.right))
+        e = e.left
+    return [("+", e), *reversed(out)]
 
 
 def _names(e: Tree) -> set[str]:

@@ -9,6 +9,7 @@ from upl_mlir.frontend.tensor.form import (
     Apply,
     Carry,
     Cases,
+    Chain,
     Derivative,
     Expr,
     Number,
@@ -17,10 +18,11 @@ from upl_mlir.frontend.tensor.form import (
     Sum,
     Tensor,
     TensorProgram,
+    chained,
 )
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "Apply", "Carry", "Cases", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor", "TensorProgram",
-    "lower",
+    "Apply", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor",
+    "TensorProgram", "chained", "lower",
 ]  # fmt: skip

@@ -9,8 +9,8 @@ input, else 0.  Extents are known numbers; element indices start at 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from upl_mlir.diagnostics import Span
@@ -59,6 +59,17 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """Sums that one accumulator takes one after the other: all summands of the first part, then those of the next.
+
+    A part that sums over no index is one summand.  `chained` makes these; floats tell them from sums that are added up.
+    """
+
+    parts: tuple[Sum, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Cases:
     """The value beside the first condition on indices that holds, 0 where none does; the others are not evaluated.
 
@@ -69,7 +80,7 @@ class Cases:
     span: Span | None = field(default=None, compare=False)
 
 
-Expr: TypeAlias = Read | Number | Apply | Sum | Cases
+Expr: TypeAlias = Read | Number | Apply | Sum | Chain | Cases
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,34 @@ class TensorProgram:
         return tuple(s for s in self.statements if isinstance(s, Statement))
 
 
+def chained(terms: Sequence[tuple[str, Expr]], span: Span | None = None) -> Expr:
+    """Terms, each with its sign ``+`` or ``-``, added from left to right as loops do that have one accumulator.
+
+    A sum adds its summands one by one to what is there; so it is part of a `Chain`, unless it stands first and alone.
+    What stands before it is one summand, what stands after all sums is added to the result.  A summand that is
+    subtracted is added as its negative, which rounds alike.
+    """
+    sums = [at for at, (_, t) in enumerate(terms) if isinstance(t, Sum)]
+    lead = sums[0] if sums else len(terms)
+    end = sums[-1] + 1 if sums else lead
+    parts = [_added(terms[:lead], span)] if lead else []
+    parts += [t if sign == "+" else _negative(t, span) for sign, t in terms[lead:end]]
+    out = parts[0] if len(parts) == 1 else Chain(tuple(p if isinstance(p, Sum) else Sum((), p) for p in parts), span)
+    return _added([("+", out), *terms[end:]], span)
+
+
+def _added(terms: Sequence[tuple[str, Expr]], span: Span | None) -> Expr:
+    (sign, out), *rest = terms
+    out = out if sign == "+" else _negative(out, span)
+    for sign, t in rest:
+        out = Apply(sign, (out, t), span)
+    return out
+
+
+def _negative(e: Expr, span: Span | None) -> Expr:
+    return replace(e, body=_negative(e.body, span)) if isinstance(e, Sum) else Apply("neg", (e,), span)
+
+
 def walk(e: Expr) -> Iterator[Expr]:
     """The expression and all its parts, left to right, parts first."""
     match e:
@@ -156,6 +195,9 @@ def walk(e: Expr) -> Iterator[Expr]:
                 yield from walk(a)
         case Sum(body=body):
             yield from walk(body)
+        case Chain(parts=parts):
+            for p in parts:
+                yield from walk(p)
         case Cases(cases=cases):
             for _, value in cases:
                 yield from walk(value)
@@ -188,5 +230,7 @@ def free_names(e: Expr) -> frozenset[str]:
             return frozenset(n for a in args for n in free_names(a))
         case Sum(over=over, body=body):
             return free_names(body) - set(over)
+        case Chain(parts=parts):
+            return frozenset(n for p in parts for n in free_names(p))
         case Cases(cases=cases):
             return frozenset(n for f, v in cases for n in (*f.names, *free_names(v)))

@@ -3,7 +3,8 @@
 Requires: the indices of every statement have ranges in which all accesses stay in bounds.
 Establishes: a `upl.program` with a host input for each tensor that is read in from outside, a host output for each
 result.  A product under a sum is a node whose fields are the statement's indices and those summed over; it sends into a
-gathering input.  A value that many instances need is one token with `*`.
+gathering input.  A chain of sums is one such node for each part, all into one gathering input.  A value that many
+instances need is one token with `*`.
 
     C[i,j] = sum over k of A[i,k]*B[k,j]
     ->
@@ -37,6 +38,7 @@ from upl_mlir.frontend.tensor.form import (
     Apply,
     Carry,
     Cases,
+    Chain,
     Derivative,
     Expr,
     Number,
@@ -268,13 +270,13 @@ class _Lowering:
         domain = self._domain(fields, ranges)
         ports: list[Port] = []
         names: dict[Expr, str] = {}
-        sums: list[Sum] = []
+        sums: list[Sum | Chain] = []
         for part in _inputs(value):
-            if isinstance(part, Sum):
+            if isinstance(part, Sum | Chain):
                 names[part] = port = unused("s", used)
                 sums.append(part)
                 whole = _used(part, fields) == fields
-                ports.append(Port(port, type_, part.op, Special.CARRIED) if whole else Port(port, type_))
+                ports.append(Port(port, type_, _parts(part)[0].op, Special.CARRIED) if whole else Port(port, type_))
             else:
                 names[part] = port = unused(part.tensor.lower(), used)
                 ports.append(Port(port, type_))
@@ -297,31 +299,32 @@ class _Lowering:
         parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<", ranges[f][1] + 1) for f in fields)
         return Formula.all(parts)
 
-    def _sum(self, op: NodeOp, port: str, part: Sum, fields: tuple[str, ...], ranges: Ranges) -> Use | None:
-        """The nodes of a sum that `op` needs at `port`.
+    def _sum(self, op: NodeOp, port: str, sum_: Sum | Chain, fields: tuple[str, ...], ranges: Ranges) -> Use | None:
+        """The nodes of a sum that `op` needs at `port`: one for each part, in the order in which they are folded.
 
         Summands go straight into its gather if the sum depends on all fields; else into a node of the fields that it does
         depend on, and the result is a use, to be multicast.
         """
-        mine = _used(part, fields)
-        term, value = self._node(f"{op.symbol}_term", (*mine, *part.over), part.body, ranges, part.span)
-        count = IndexExpr.of(_size(part.over, ranges))
+        mine, parts = _used(sum_, fields), _parts(sum_)
         index = tuple(IndexExpr.of(f) for f in mine)
+        terms = [self._node(f"{op.symbol}_term", (*mine, *p.over), p.body, ranges, p.span) for p in parts]
         target, into = op, port
         if mine != fields:
             inner = unused("s", {*mine, *self.taken})
-            ports = [Port(inner, self.program.type, part.op, Special.CARRIED)]
+            ports = [Port(inner, self.program.type, parts[0].op, Special.CARRIED)]
             target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, self._range_formula(mine, ranges))
-            locate(target, part.span)
+            locate(target, sum_.span)
             self.nodes.append(target)
             into = inner
-        send = SendOp(value, port_ref(target.symbol, into), index, count=count)
-        locate(send, part.span)
-        term.block.add_op(send)
+        count = IndexExpr.of(sum(_size(p.over, ranges) for p in parts))
+        for (term, value), part in zip(terms, parts, strict=True):
+            send = SendOp(value, port_ref(target.symbol, into), index, count=count)
+            locate(send, part.span)
+            term.block.add_op(send)
         if target is op:
             return None
         all_ = self._domain(mine, ranges)
-        return Use(port, [Piece(target, target.block.args[-1], index, all_, all_)], index, part.span)
+        return Use(port, [Piece(target, target.block.args[-1], index, all_, all_)], index, sum_.span)
 
 
 def output_name(program: TensorProgram, tensor: str) -> str:
@@ -329,10 +332,10 @@ def output_name(program: TensorProgram, tensor: str) -> str:
     return unused(f"{tensor}_out", program.tensors) if tensor in program.inputs else tensor
 
 
-def _inputs(e: Expr) -> list[Read | Sum]:
+def _inputs(e: Expr) -> list[Read | Sum | Chain]:
     """What a node of the expression has to receive: its reads and its sums, each once, in text order."""
     match e:
-        case Read() | Sum():
+        case Read() | Sum() | Chain():
             return [e]
         case Apply(args=args):
             return list(dict.fromkeys(p for a in args for p in _inputs(a)))
@@ -340,7 +343,12 @@ def _inputs(e: Expr) -> list[Read | Sum]:
             return []
 
 
-def _used(part: Sum, fields: tuple[str, ...]) -> tuple[str, ...]:
+def _parts(e: Sum | Chain) -> tuple[Sum, ...]:
+    """What one gather folds, in order."""
+    return e.parts if isinstance(e, Chain) else (e,)
+
+
+def _used(part: Sum | Chain, fields: tuple[str, ...]) -> tuple[str, ...]:
     """The fields that a sum depends on."""
     names = free_names(part)
     return tuple(f for f in fields if f in names)
@@ -360,8 +368,14 @@ def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
         case Read():
             return replace(e, index=tuple(i.substitute(dict(names)) for i in e.index))
         case Sum():
-            return replace(e, over=tuple(names[v] for v in e.over), body=_renamed(e.body, names))
+            return _renamed_sum(e, names)
+        case Chain():
+            return replace(e, parts=tuple(_renamed_sum(p, names) for p in e.parts))
         case Apply():
             return replace(e, args=tuple(_renamed(a, names) for a in e.args))
         case Number() | Cases():
             return e
+
+
+def _renamed_sum(e: Sum, names: Mapping[str, str]) -> Sum:
+    return replace(e, over=tuple(names[v] for v in e.over), body=_renamed(e.body, names))

@@ -73,7 +73,7 @@ def _gradient(fun: Any, what: str, with_value: bool, argnums: Argnums = 0, has_a
     def program(call: Call) -> Program:
         of = _number(call.traced, has_aux, what)
         names = _inputs(call, _chosen(call, argnums, what))
-        return api.grad(call.traced.program.expanded(), of, names) if names else call.traced.program
+        return api.grad(call.traced.program, of, names) if names else call.traced.program
 
     def run_(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if recording() is not None:
@@ -209,7 +209,7 @@ def _jvp(fun: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
         return value, tree.map_tree(np.zeros_like, value)
 
     def program(traced: Traced) -> Program:
-        out = traced.program.expanded().clone()
+        out = traced.program.clone()
         with out.errors():
             run(out.module, passes_of(TANGENT, {"tangent": {"of": ofs, "wrt": tuple(names.values())}}))
         return out
@@ -259,7 +259,7 @@ def vjp(fun: Any, *primals: Any, **options: Any) -> Any:
     def program(traced: Traced) -> Program:
         form, objective = with_objective(traced.form)
         whole = Program(lower(form), traced.program.sources)
-        return api.grad(whole.expanded(), objective, names)
+        return api.grad(whole, objective, names)
 
     def pull_back(cotangents: Any) -> tuple[Any, ...]:
         if tree.structure(cotangents) != tree.structure(call.traced.result):
@@ -307,7 +307,7 @@ def _hessian(fun: Any, argnums: Argnums = 0) -> Transformed:
 
     def program(call: Call) -> Program:
         names = _inputs(call, _chosen(call, argnums, what))
-        return jacobians.hessian(call.traced.program.expanded(), _number(call.traced, False, what), names)
+        return jacobians.hessian(call.traced.program, _number(call.traced, False, what), names)
 
     def run_(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _outermost(what)
@@ -337,7 +337,7 @@ def _jacobian(fun: Any, argnums: Argnums = 0, mode: Any = "auto") -> Transformed
 
     def program(call: Call) -> Program:
         names = _inputs(call, _chosen(call, argnums, what))
-        return jacobians.jacobian(call.traced.program.expanded(), [n for n, _ in call.traced.outputs], names, mode)
+        return jacobians.jacobian(call.traced.program, [n for n, _ in call.traced.outputs], names, mode)
 
     def run_(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _outermost(what)

@@ -28,7 +28,6 @@ from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, alike, kind_of
 from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -182,14 +181,11 @@ class Builder:
         eq.pieces = pieces
 
     def _exists(self, at: Cons) -> bool:
-        """Whether the constraints have a point, decided exactly; True where that cannot be."""
+        """Whether the constraints have a point: False is a proof."""
         where = Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in at)
         ctx = self.lin.ctx
         names = {n for c in at for n in c.e.names} - {*ctx.params, *ctx.constants}
-        try:
-            return not ctx.set(sorted(names), where).is_empty()
-        except NotAffine:
-            return True
+        return not ctx.set(sorted(names), where).is_empty()
 
     def _pinned(self, eq: Equation, at: Cons, cond: Cons) -> bool:
         """Whether a condition leaves one value of a field."""

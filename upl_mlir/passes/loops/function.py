@@ -31,6 +31,7 @@ from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.loops.values import FAST, Values
+from upl_mlir.passes.proved import ASSUMED
 from upl_mlir.passes.storage import Array, Axis, box
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -115,6 +116,8 @@ class FunctionWriter:
         f.attributes["upl.parameters"] = names(self.params)
         f.attributes["upl.inputs"] = names([op.symbol for op in self.hosts if isinstance(op, InputOp)])
         f.attributes["upl.outputs"] = names([op.symbol for op in self.hosts if isinstance(op, OutputOp)])
+        if (assumed := self.program.attributes.get(ASSUMED)) is not None:
+            f.attributes[ASSUMED] = assumed
         f.attributes["upl.gather"] = StringAttr("ordered" if self.ordered else "relaxed")
         return ModuleOp([*self.code.globals.values(), f])
 

@@ -239,10 +239,12 @@ def invert(
         return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
     each = _by_case(lin, arrow, context)
     if each is None:
+        unknown = free[0].removesuffix("'")
+        told = [f"`{e}`" for e in arrow.send.index.data if e is not None and unknown in e.names]
         raise error(
             "UPL1822",
-            f"the arrow {arrow.text} cannot be turned round: `{free[0].removesuffix(chr(39))}` does not follow from "
-            "the index of its target",
+            f"the arrow {arrow.text} cannot be turned round: `{unknown}` does not follow from "
+            + (f"{', '.join(told)} of its index" if told else "the index of its target"),
             span_of(arrow.send),
             help='use engine="interp" or "token", which move tokens',
         )

@@ -1,0 +1,94 @@
+"""The engines of the condition sweep: a program becomes something that runs at all its sizes, compiled once if possible."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+
+import upl_mlir as upl
+from agreement.engines import machine_file
+from upl_mlir.native.c_source import emit_one_file
+from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+
+Size = Mapping[str, int]
+Arrays = Mapping[str, Any]
+Run = Callable[[Size, Arrays], Arrays]
+Engine = Callable[[upl.Program], Run]
+
+
+def _api(**options: Any) -> Engine:
+    def made(p: upl.Program) -> Run:
+        code = upl.compile(p, **options)
+        return lambda size, arrays: code(**arrays, **{n: v for n, v in size.items() if n in p.params})
+
+    return made
+
+
+def _machine(name: str) -> Engine:
+    def made(p: upl.Program) -> Run:
+        return _api(engine="rtl", machine=machine_file(name))(p)  # the file is written when it is needed
+
+    return made
+
+
+def in_c(p: upl.Program) -> Run:
+    """The program as one C file, compiled and called.  A result has an array of the shape that the program says."""
+    module = p.expanded().infer_domains().module.clone()
+    LowerLoopsPass(real="f64", gather="ordered").apply(Context(), module)
+    function = function_of(module)
+    compiler = next(c for c in ("gcc", "clang", "cc") if shutil.which(c))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "p.c").write_text(emit_one_file(module))
+        command = [compiler, "-std=c99", "-O1", "-shared", "-fPIC", "p.c", "-o", "p.so", "-lm"]
+        subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=120)
+        entry = ctypes.CDLL(str(place / "p.so"))[function.sym_name.data]
+    entry.restype = None
+
+    def run(size: Size, arrays: Arrays) -> Arrays:
+        out = {n: np.full(tuple(v.shape(**size)), 7, v.dtype) for n, v in p.outputs.items()}
+        status = np.zeros((), np.int64)
+        everything = {**arrays, **out, "status": status}
+        values: list[Any] = []
+        kept: list[Any] = []
+        for a in arguments_of(function):
+            if a.rank is None:
+                values.append(ctypes.c_int64(size[a.name]))
+                continue
+            array = everything[a.name]
+            # What lies round an array is there to be read and written by a function that is wrong, without harm.
+            guarded = np.concatenate([np.zeros(_MARGIN, array.dtype), array.ravel(), np.zeros(_MARGIN, array.dtype)])
+            kept.append((array, guarded))
+            values.append(ctypes.c_void_p(guarded.ctypes.data + _MARGIN * array.itemsize))
+            values += [ctypes.c_int64(n) for n, known in zip(array.shape, a.shape, strict=True) if known < 0]
+        entry(*values)
+        for array, guarded in kept:
+            array[...] = guarded[_MARGIN : len(guarded) - _MARGIN].reshape(array.shape)
+        if status:
+            raise RuntimeError(f"status {int(status)}")
+        return out
+
+    return run
+
+
+_MARGIN = 64
+
+ENGINES: Mapping[str, Engine] = {
+    "interpreter": _api(gather="ordered"),
+    "native": _api(engine="native", gather="ordered"),
+    "native, relaxed": _api(engine="native"),
+    "C": in_c,
+    "token": _api(engine="token", gather="ordered"),
+    "machine": _machine("hashed"),
+    "machine, direct": _machine("direct"),
+    "machine, throttled": _machine("throttled"),
+}

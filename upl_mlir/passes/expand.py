@@ -1,0 +1,25 @@
+"""`expand`: what passes that read arrows begin with, so that none overlooks what an `adjoint of` directive stands for."""
+
+from __future__ import annotations
+
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import directives
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+
+
+def expand(program: ProgramOp) -> None:
+    """In place: all domains known, and instead of `adjoint of` directives the derivatives, without dead ones.
+
+    `ProgramSets`, by which arrows are read, refuses a program with directives: a pass that forgets this call cannot go on.
+    Raises UplError (UPL12xx, UPL14xx).
+    """
+    if not domains_known(program):
+        infer_domains(program)
+    if directives(program):  # else none of this needs to be loaded
+        from upl_mlir.passes.directives import expand_directives
+        from upl_mlir.passes.eliminate_dead_derivatives import eliminate_dead_derivatives
+        from upl_mlir.passes.simplify import simplify
+
+        expand_directives(program)
+        eliminate_dead_derivatives(program)
+        simplify(program)
