@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from xdsl.context import Context
 import upl_mlir as upl
 from agreement.engines import machine_file
 from upl_mlir.native.c_source import emit_one_file
-from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+from upl_mlir.poly.parse import parse_index
+from upl_mlir.ports import PortView
 
 Size = Mapping[str, int]
 Arrays = Mapping[str, Any]
@@ -41,10 +44,12 @@ def _machine(name: str) -> Engine:
 
 
 def in_c(p: upl.Program) -> Run:
-    """The program as one C file, compiled and called.  A result has an array of the shape that the program says."""
+    """The program as one C file, compiled and called with arrays of the boxes that its comment states."""
     module = p.expanded().infer_domains().module.clone()
     LowerLoopsPass(real="f64", gather="ordered").apply(Context(), module)
     function = function_of(module)
+    stated = dict(text.split("> in ") for text in layouts_of(function) if "> in " in text)
+    boxes = {key.partition("<")[0]: _sides(text) for key, text in stated.items()}
     compiler = next(c for c in ("gcc", "clang", "cc") if shutil.which(c))
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -55,9 +60,12 @@ def in_c(p: upl.Program) -> Run:
     entry.restype = None
 
     def run(size: Size, arrays: Arrays) -> Arrays:
-        out = {n: np.full(tuple(v.shape(**size)), 7, v.dtype) for n, v in p.outputs.items()}
-        status = np.zeros((), np.int64)
-        everything = {**arrays, **out, "status": status}
+        where = {n: _place(boxes.get(n, ()), v, size) for n, v in {**p.inputs, **p.outputs}.items()}
+        everything: Arrays = {"status": (status := np.zeros((), np.int64))}
+        for n, v in {**p.inputs, **p.outputs}.items():
+            everything[n] = np.full(where[n][0], 7, v.dtype)
+            if n in p.inputs:
+                everything[n][where[n][1]] = arrays[n]
         values: list[Any] = []
         kept: list[Any] = []
         for a in arguments_of(function):
@@ -75,9 +83,30 @@ def in_c(p: upl.Program) -> Run:
             array[...] = guarded[_MARGIN : len(guarded) - _MARGIN].reshape(array.shape)
         if status:
             raise RuntimeError(f"status {int(status)}")
-        return out
+        return {n: everything[n][where[n][1]] for n in p.outputs}
 
     return run
+
+
+def _sides(text: str) -> list[tuple[str, str]]:
+    """The least index and the number of indices of each field, as expressions: of ``0<=i<n && 1<=j<=m``."""
+    sides: list[tuple[str, str]] = []
+    for side in text.split(" && "):
+        found = re.fullmatch(r"(.*?)<=[^<=]+(<=?)(.*)", side)
+        assert found, text
+        low, less, high = found.groups()
+        sides.append((low, f"({high}) - ({low}) + {len(less) - 1}"))
+    return sides
+
+
+def _place(box: Sequence[tuple[str, str]], port: PortView, size: Size) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    """The shape of a port's array in C, and where in it the host's array lies."""
+    shape, origin = port.shape(**size), port.origin(**size)
+    if 0 in shape:
+        return shape, tuple(slice(None) for _ in shape)
+    low, count = ([parse_index(x[i]).evaluate(size, lambda _, __: 0) for x in box] for i in (0, 1))
+    at = tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(origin, low, shape, strict=True))
+    return tuple(count), at
 
 
 _MARGIN = 64

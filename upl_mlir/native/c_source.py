@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from xdsl.dialects import memref
@@ -29,7 +29,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.native.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
 from upl_mlir.native.c_statements import STATEMENTS
 from upl_mlir.native.c_writer import KEYWORDS, Array, Writer
-from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.native.values import Argument
 from upl_mlir.passes.proved import ASSUMED
 
@@ -42,6 +42,8 @@ class _Parameter:
     name: str
     sizes: tuple[str, ...]
     declarations: tuple[str, ...]
+    layout: str = ""
+    """Which elements the array holds, such as ``Y<i> in 0<=i<n``."""
 
     @property
     def comment(self) -> str:
@@ -50,7 +52,8 @@ class _Parameter:
             return f"{self.name}: a parameter of the program"
         shape = " x ".join(self.sizes) if self.sizes else "one"
         what = "set to 0 by the caller; not 0 afterwards: the run failed" if a.name == "status" else ""
-        return f"{self.name}: {what or ('result, ' if a.written else 'input, ') + shape}"
+        holds = f"; {self.layout}" if self.sizes and self.layout else ""
+        return f"{self.name}: {what or ('result, ' if a.written else 'input, ') + shape}{holds}"
 
 
 def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
@@ -76,6 +79,8 @@ def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parame
     name = _identifier(name or function.sym_name.data, set())
     w = Writer(STATEMENTS)
     parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
+    layouts = dict(zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(function), strict=False))
+    parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
     tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
     for arg, p in zip(function.body.block.args, parameters, strict=True):
         if p.argument.rank is None:
@@ -107,7 +112,7 @@ def _comment(name: str, parameters: Sequence[_Parameter], assumed: Sequence[str]
 
 {comments}
 
-   Arrays are dense, row by row; no two of them may overlap.{_assumed(assumed)} */"""
+   Arrays are dense, row by row, from the least indices; no two of them may overlap.{_assumed(assumed)} */"""
 
 
 def _assumed(inputs: Sequence[str]) -> str:

@@ -33,6 +33,12 @@ def _argument_names(function: func.FuncOp) -> list[str]:
     return [*found, "status"][-count:]
 
 
+def layouts_of(function: func.FuncOp) -> list[str]:
+    """Which elements the array of each host port holds, such as ``Y<i> in 0<=i<n``; none of a function without."""
+    listed = cast(Any, function.attributes.get("upl.layouts"))
+    return [] if listed is None else [cast(StringAttr, s).data for s in listed]
+
+
 def arguments_of(function: func.FuncOp) -> tuple[Argument, ...]:
     """What the function takes."""
     out: list[Argument] = []

@@ -1,6 +1,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # (islpy ships no usable types)
-"""Sets of (point, number): the greatest number of each point, the affine function through some of them, its maximum."""
+"""Sets of (point, number): the greatest number of each point, the affine function through some of them, its maximum; the
+exact bounds of a dimension."""
 
 from __future__ import annotations
 
@@ -58,6 +59,24 @@ def affine_through(points: Sequence[tuple[tuple[int, ...], int]], names: Sequenc
     for n, c in zip(kept, found, strict=True):
         out = out + (IndexExpr.of(names[n - 1]) if n else IndexExpr.of(1)) * int(c)
     return out
+
+
+def bounds(s: PSet, d: str) -> tuple[IndexExpr, IndexExpr] | None:
+    """The least and the greatest value of a dimension, for all parameters that leave a point; None if unknown."""
+    minus = f"-{d}"
+    only = s.project((d,))
+    negated = only.extend((minus,)).constrain(Formula.compare(minus, CmpOp.EQ, -IndexExpr.of(d))).project((minus,))
+    low, high = greatest((negated,)), greatest((only,))
+    return None if low is None or high is None else (-low, high)
+
+
+def attains(s: PSet, d: str, lo: IndexExpr, hi: IndexExpr) -> bool:
+    """Whether the bounds of a dimension hold, and are values of it wherever the set has a point (proved)."""
+    outside = Formula.compare(d, CmpOp.LT, lo) | Formula.compare(d, CmpOp.GT, hi)
+    there = s.project(())
+    return s.constrain(outside).is_empty() and all(
+        there <= s.constrain(Formula.compare(d, CmpOp.EQ, b)).project(()) for b in (lo, hi)
+    )
 
 
 def greatest(sets: Iterable[PSet]) -> IndexExpr | None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
@@ -34,6 +34,7 @@ from upl_mlir.passes.loops.values import FAST, Values
 from upl_mlir.passes.proved import ASSUMED
 from upl_mlir.passes.storage import Array, Axis, box
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.levels import attains, bounds
 from upl_mlir.poly.linear import Con, Cons
 
 
@@ -64,14 +65,11 @@ class FunctionWriter:
         memrefs: list[MemRefType] = []
         for op in self.hosts:
             kind = self._host_kind(op)
-            axes = [
-                Axis(i, lo, hi - lo + 1)
-                for i, (lo, hi) in enumerate(box(self.lin, self._domain(op), op.fields, op.symbol))
-            ]
-            self.arrays[op.symbol] = Array(op.symbol, kind, tuple(axes))
-            sizes = [self.lin.plain(axis.extent).constant for axis in axes]
             domain = self._domain(op)
             plain = len(domain) == 1 and all(len(c.e.names & set(op.fields)) <= 1 for c in domain[0])
+            axes = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._host_box(op, domain))]
+            self.arrays[op.symbol] = Array(op.symbol, kind, tuple(axes))
+            sizes = [self.lin.plain(axis.extent).constant for axis in axes]
             memrefs.append(
                 MemRefType(kind.mlir, [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes])
             )
@@ -84,6 +82,15 @@ class FunctionWriter:
         self.status = block.args[-1]
         return block
 
+    def _host_box(self, op: InputOp | OutputOp, domain: Sequence[Cons]) -> list[tuple[IndexExpr, IndexExpr]]:
+        """The bounds of each field: exact where isl finds them, else a hull; `upl.layouts` tells callers."""
+        found = box(self.lin, domain, op.fields, op.symbol)
+        attr, own = op.declared or op.domain, set(op.fields)
+        if attr is None or (len(domain) == 1 and all(_bounds_one(c.e, own) for c in domain[0])):
+            return found
+        s = self.lin.ctx.set(op.fields, attr.data)
+        return [b if attains(s, f, *b) else bounds(s, f) or b for f, b in zip(op.fields, found, strict=True)]
+
     def _host_kind(self, op: InputOp | OutputOp) -> Kind:
         if isinstance(op, InputOp):
             return self.system.hosts[op.symbol][0]
@@ -93,6 +100,18 @@ class FunctionWriter:
         """The domain by which the host lays a port out: the declared one, else the inferred."""
         attr = op.declared or op.domain
         return [c for c in self.lin.cases(attr.data) if self.lin.feasible(c)] if attr else [()]
+
+    def _layout(self, op: InputOp | OutputOp) -> str:
+        """The box that the array of a host port holds, such as ``Y<i> in 0<=i<n``."""
+        if not op.fields:
+            return op.symbol
+
+        def side(f: str, a: Axis) -> str:
+            end = a.lower + a.extent
+            return f"{a.lower}<={f}" + min(f"<{end}", f"<={end - 1}", key=len)
+
+        sides = map(side, op.fields, self.arrays[op.symbol].axes)
+        return f"{op.symbol}<{','.join(op.fields)}> in {' && '.join(sides)}"
 
     # -- the whole ------------------------------------------------------------------------------------------------------
     def write(self, tree: Sequence[Tree]) -> ModuleOp:
@@ -115,6 +134,7 @@ class FunctionWriter:
 
         f.attributes["upl.parameters"] = names(self.params)
         f.attributes["upl.inputs"] = names([op.symbol for op in self.hosts if isinstance(op, InputOp)])
+        f.attributes["upl.layouts"] = names([self._layout(op) for op in self.hosts])
         f.attributes["upl.outputs"] = names([op.symbol for op in self.hosts if isinstance(op, OutputOp)])
         if (assumed := self.program.attributes.get(ASSUMED)) is not None:
             f.attributes[ASSUMED] = assumed
@@ -132,9 +152,7 @@ class FunctionWriter:
         if len(domain) == 1 and all(self.lin.implies(inside, c) for c in domain[0]):
             return
         code, target = self.code, self.values_of[op.symbol]
-        sizes = [
-            code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(op.fields))
-        ]
+        sizes = [code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(op.fields))]
 
         def level(at: int, index: list[SSAValue]) -> None:
             if at == len(sizes):
@@ -288,3 +306,9 @@ class FunctionWriter:
                     u.erase()
                 op.detach()
                 op.erase()
+
+
+def _bounds_one(e: IndexExpr, fields: Set[str]) -> bool:
+    """Whether an affine constraint bounds one field, by a value that the field can take."""
+    of = e.names & fields
+    return not of or any(not (e - IndexExpr.of(f) * c).names & fields for f in of for c in (1, -1))
