@@ -14,7 +14,7 @@ from functools import reduce
 
 import islpy as isl
 
-from upl_mlir.poly.convert import FromIsl
+from upl_mlir.poly.convert import FromIsl, solve
 from upl_mlir.poly.expr import (
     CmpOp,
     Connective,
@@ -41,11 +41,17 @@ def _pieces(s: PSet) -> list[list[Formula]]:
         if open_:
             rough = _rough(s.with_isl(isl.Set.from_basic_set(b)).known())
             known = FromIsl(s.dims, rough.params)
-            for c in rough.isl.remove_unknown_divs().simple_hull().remove_redundancies().get_constraints():
+            for c in _hull(rough).get_constraints():
                 if not c.is_div_constraint() and (f := known.constraint(c)) not in piece:
                     piece.append(f)
         out.append(piece)
     return out
+
+
+def _hull(s: PSet) -> isl.BasicSet:
+    """One convex piece round the set, without constraints on quotients that isl gives no expression for."""
+    known = isl.Set.from_basic_set(s.isl.compute_divs().simple_hull().remove_redundancies()).remove_unknown_divs()
+    return known.get_basic_sets()[0] if known.n_basic_set() else s.isl.simple_hull()
 
 
 def _rough(s: PSet) -> PSet:
@@ -199,7 +205,23 @@ def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
         if not rest <= target or (affine and not _rough(rest).plainly_in(context.ctx.set(context.dims, parts[i]))):
             before = before.constrain(parts[i])
             kept.add(i)
-    return Formula.all(parts[i] for i in sorted(kept))
+    result = [parts[i] for i in sorted(kept)]
+    return Formula.all([*result, *_bounds_of_entries(result, target, context)])
+
+
+def _bounds_of_entries(parts: Sequence[Formula], target: PSet, context: PSet) -> list[Formula]:
+    """The bounds without which a conjunction reads entries that an array does not have: ``1<=k`` in ``i==N[k-1] && N[k-1]<=k``,
+    which is implied where entries are 1 and more, but has to be said."""
+    found: list[Formula] = []
+    region = context.constrain(Formula.all(f for f in parts if not f.lookups()))
+    for entry in dict.fromkeys(x for f in parts for x in f.lookups()):
+        if entry.array not in target.ctx.arrays or not entry.index.names & set(target.dims):
+            continue
+        for f in target.ctx.entry_exists(entry).conjuncts:
+            if not region.constrain(f.negate()).is_empty() and target <= target.constrain(f):
+                found.append(solve(f.rhs - f.lhs, equality=False, dims=target.dims))
+                region = region.constrain(f)
+    return found
 
 
 def _ordered(parts: Sequence[Formula], dims: Sequence[str]) -> list[Formula]:
@@ -309,7 +331,7 @@ def interval(s: PSet, dim: str, outer: Sequence[str], *, rough: bool = False) ->
     piece = [*p.isl.compute_divs().get_basic_sets()]
     if len(piece) > 1 and rough:
         p = p.known()
-        piece = [p.isl.simple_hull()]
+        piece = [_hull(p)]
     if len(piece) != 1:
         return None
     reader = FromIsl(p.dims, p.params)
