@@ -127,6 +127,8 @@ def examine(seed: int, props: Sequence[str], tally: Tally, *, save: bool = True,
     for name in props:
         try:
             _count(name, _apply(name, program, seed), tally)
+        except OverflowError:  # such as of the least of no integers: every engine may say so
+            tally.reached[f"{name}: an integer overflows"] += 1
         except P.Broken as e:
             tally.failures.append(_reduce(name, program, seed, str(e), save=save))
             tally.reached[f"{name}: FAILED"] += 1

@@ -67,7 +67,7 @@ class Val:
         return 1 + sum(a.size() for a in self.args)
 
     def eval(self, env: Mapping[str, Number]) -> Number:
-        """The value, in the type of the expression."""
+        """The value, in the type of the expression.  Raises OverflowError for an integer that does not fit 64 bits."""
         match self.op:
             case "name":
                 return env[str(self.what)]
@@ -80,8 +80,10 @@ class Val:
             widest = BY_RANK[max(1, *(RANK[x.type] for x in self.args))]
             return _LOGIC[self.op](*(convert(v, widest) if self.op not in ("&&", "||", "!") else v for v in values))
         wide = [convert(v, self.type) for v in values] if self.op not in ("floor", "int") else values
-        return convert(_COMPUTE[self.op](*wide), self.type)
-
+        found = convert(_COMPUTE[self.op](*wide), self.type)
+        if self.type == "int" and not -(2**63) <= found < 2**63:
+            raise OverflowError(f"{found} does not fit 64 bits")
+        return found
 
     def tangent(self, env: Mapping[str, Number], moves: Mapping[str, float]) -> float:
         """The derivative along `moves` (names left out do not move), with the conventions of the language: ties of `min` and
@@ -102,7 +104,8 @@ class Val:
             case "neg":
                 return -d[0]
             case "*":
-                return d[0] * a[1] + a[0] * d[1]
+                # An infinite factor, such as the maximum of no summands, moves nothing that stands still.
+                return (d[0] * a[1] if d[0] else 0.0) + (a[0] * d[1] if d[1] else 0.0)
             case "/":
                 return (d[0] - a[0] / a[1] * d[1]) / a[1]
             case "min" | "max":

@@ -250,6 +250,7 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
 
 def _open_dimension(s: PSet) -> str | None:
     """A dimension in which a set has no bound."""
+    s = s.known() if s.opaque_parts() else s  # what is known of a square bounds its root
     for i, d in enumerate(s.dims):
         if not (s.isl.dim_has_lower_bound(DIM, i) and s.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
             return d

@@ -25,7 +25,7 @@ from upl_mlir.passes.adjoint_gather import EXTREMA, first_order
 from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
 from upl_mlir.passes.build import Body
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
 
 
 def tangent_gather(
@@ -56,7 +56,10 @@ def tangent_gather(
         name = fresh(f"TMean{node.symbol}")
         mean = new_node(program, name, ports, shape, node, node.symbol, f"tangent of {node.symbol}.{port.name}")
         body = Body(mean.block, node.location)
-        share = (body.val(mean.arg(tn)) / body.val(mean.arg(nn))).ssa
+        n = body.val(mean.arg(nn))
+        if isinstance(port.count, IndexExpr) and not domain.constrain(Formula.compare(port.count, "<", 1)).is_empty():
+            n = n.where(n.compare("ogt", 0.0), 1.0)  # the extremum of no summands does not move
+        share = (body.val(mean.arg(tn)) / n).ssa
         connect(program, mean, share, twin, here(node.fields), rule="tangent", origin=node)
         back = [("m", port.type, values.arg(s))]
         goals = [port_ref(mean.symbol, tn), port_ref(mean.symbol, nn)]

@@ -210,8 +210,8 @@ def _minimal(parts: list[Formula], target: PSet, context: PSet) -> Formula:
 
 
 def _bounds_of_entries(parts: Sequence[Formula], target: PSet, context: PSet) -> list[Formula]:
-    """The bounds without which a conjunction reads entries that an array does not have: ``1<=k`` in ``i==N[k-1] && N[k-1]<=k``,
-    which is implied where entries are 1 and more, but has to be said."""
+    """The bounds without which a conjunction reads entries that an array does not have, such as ``1<=k`` in
+    ``i==N[k-1] && N[k-1]<=k``: positive entries imply it, but only where they exist."""
     found: list[Formula] = []
     region = context.constrain(Formula.all(f for f in parts if not f.lookups()))
     for entry in dict.fromkeys(x for f in parts for x in f.lookups()):

@@ -714,10 +714,13 @@ class PSet:
         return self.constrain(Formula.compare(value_of(atom), CmpOp.EQ, new)).without(atom)
 
     def without(self, atom: Lookup | Opaque) -> PSet:
-        """The points for which the entry has some value."""
-        at = self.isl.find_dim_by_name(PARAM, param_id(atom))
-        out = self.isl.project_out(PARAM, at, 1) if at >= 0 else self.isl
-        return self.with_isl(out, {p: a for p, a in self.params.items() if a != atom})
+        """The points for which the entry has some value: a part that is not affine only one that it can have."""
+        s = self
+        if isinstance(atom, Opaque) and s.involves(atom):
+            s = s.constrain(Formula.all(opaque.convex_facts(atom, s.ctx.positive)))
+        at = s.isl.find_dim_by_name(PARAM, param_id(atom))
+        out = s.isl.project_out(PARAM, at, 1) if at >= 0 else s.isl
+        return s.with_isl(out, {p: a for p, a in s.params.items() if a != atom})
 
     def _expand(self, atom: Lookup) -> PSet:
         """Replace an entry by its known values, index by index.  Raises UplError (UPL1206) where they are not known."""
