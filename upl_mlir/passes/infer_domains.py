@@ -250,7 +250,8 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
 
 def _open_dimension(s: PSet) -> str | None:
     """A dimension in which a set has no bound."""
-    s = s.known() if s.opaque_parts() else s  # what is known of a square bounds its root
+    for part in [a for a in s.opaque_parts() if a.index.names & set(s.dims)]:
+        s = s.without(part)  # what is known of a square bounds its root
     for i, d in enumerate(s.dims):
         if not (s.isl.dim_has_lower_bound(DIM, i) and s.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
             return d

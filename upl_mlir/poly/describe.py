@@ -39,9 +39,9 @@ def _pieces(s: PSet) -> list[list[Formula]]:
         b = b.remove_redundancies()
         piece = [reader.constraint(c) for c in b.get_constraints() if not c.is_div_constraint()]
         if open_:
-            rough = _rough(s.with_isl(isl.Set.from_basic_set(b)).known())
-            known = FromIsl(s.dims, rough.params)
-            for c in _hull(rough).get_constraints():
+            hull = _rough(s.with_isl(isl.Set.from_basic_set(b)).known())
+            known = FromIsl(s.dims, hull.params)
+            for c in _hull(hull).get_constraints():
                 if not c.is_div_constraint() and (f := known.constraint(c)) not in piece:
                     piece.append(f)
         out.append(piece)
@@ -55,7 +55,7 @@ def _hull(s: PSet) -> isl.BasicSet:
 
 
 def _rough(s: PSet) -> PSet:
-    """The set without its parts that are not affine."""
+    """The set without its parts that are not affine: every value that they can have is allowed."""
     return reduce(PSet.without, s.opaque_parts(), s)
 
 
