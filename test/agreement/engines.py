@@ -24,7 +24,9 @@ import numpy as np
 
 import upl_mlir as upl
 from agreement.properties import Arrays, Broken, Case, difference, host_arrays
+from upl_mlir.dialects.upl.query import endpoints
 from upl_mlir.host.cache import Cache
+from upl_mlir.passes.relations import forgotten
 
 Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
 
@@ -151,9 +153,11 @@ def native(case: Case) -> Counter[str]:
     """Native code, compiled once, at two sizes equals the interpreter; now and then also relaxed, or where `real` is f32.
 
     In seven of eight cases the proof that comes before compiling is left out: the program is right, as the interpreter finds
-    too, and that `check` says so is another property; it takes a third of the time."""
+    too, and that `check` says so is another property; it takes a third of the time.  Not where a domain is a hull: there
+    the code is right only at the sizes at which the proof has the tokens counted."""
+    hulls = any(map(forgotten, endpoints(upl.load(case.text).infer_domains().read()).values()))
     with contextlib.ExitStack() as stack:
-        if case.seed % 8:
+        if case.seed % 8 and not hulls:
             stack.enter_context(mock.patch("upl_mlir.passes.proved.require_proved", lambda _: ()))
             stack.enter_context(mock.patch("upl_mlir.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
         return _native(case)

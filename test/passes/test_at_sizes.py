@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 
 import upl_mlir as upl
 from upl_mlir.passes.at_sizes import require_at
+from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 HEAD = "program p\nparam n >= 1\nparam q >= 1\n"
 
@@ -108,3 +110,18 @@ def test_a_right_program_has_no_fault_at_any_input() -> None:
     p = upl.load("examples/perceptron.upl", K=3, N=[4, 3, 2]).infer_domains().read()
     ports = [("Link", "r"), ("Link", "w"), ("Sum", "s"), ("AF_ReLU", "s"), ("Res", "r"), ("R", "R")]
     require_at(p, {"D": 2}, ports)
+
+
+def test_c_is_not_made_of_a_domain_that_is_a_hull() -> None:
+    """The C function cannot count: what its loops would run over may be more than the instances."""
+    p = upl.load(HEAD + """input X<i> in 0<=i<n { if i mod q == 0: -> A.x<2*(i floordiv 2)> }
+output Y<a>
+node A<a> { in @(+) x[#]; -> Y }
+""")
+    with pytest.raises(upl.UplError, match=r"(?s)UPL1829.*domain of `Y`.*`i mod q`"):
+        LowerLoopsPass().apply(Context(), p.infer_domains().module.clone())
+    x = np.arange(8.0)
+    got, wanted = (upl.compile(p, engine=e)(X=x, q=2) for e in ("native", "interp"))
+    np.testing.assert_array_equal(got["Y"], wanted["Y"])
+    with pytest.raises(upl.UplError, match="UPL1601"):  # every second place gets a token if each second sends
+        upl.compile(p, engine="native")(X=x, q=3)

@@ -11,8 +11,9 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
-from upl_mlir.dialects.upl import ArrayOp, ProgramOp
+from upl_mlir.dialects.upl import ArrayOp, ParamOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
+from upl_mlir.passes.at_sizes import require_at
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.checkpoints import remade
@@ -29,6 +30,7 @@ from upl_mlir.passes.loops.tree import Tree
 from upl_mlir.passes.loops.unroll import unrolled
 from upl_mlir.passes.loops.wavefront import wavefront
 from upl_mlir.passes.proved import note_assumed, require_proved
+from upl_mlir.passes.relations import forgotten
 from upl_mlir.passes.storage import Array, Storage
 
 SCHEDULE = "upl.schedule"
@@ -132,7 +134,7 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
     """The program of a module, ready for `schedule`: domains inferred, `adjoint of` expanded, every count proved.
 
     Changes the module in place.  Raises UplError: UPL1802 for another `real` or `gather`, UPL1513 for an array without
-    values, UPL13xx if the program is wrong.
+    values, UPL13xx if the program is wrong, UPL1829 for a domain that is a hull and no proof that its instances get tokens.
     """
     for what, value, allowed in (("real", real, REALS), ("gather", gather, GATHERS)):
         if value not in allowed:
@@ -143,7 +145,18 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
         if isinstance(op, ArrayOp):
             first_index(op)
     expand(program)
-    note_assumed(program, require_proved(program))
+    open_ = require_proved(program)
+    if open_ and not any(isinstance(op, ParamOp) for op in program.body.block.ops):
+        require_at(program, {}, open_)  # there is one size
+        open_ = ()
+    ends = endpoints(program)
+    for op in dict.fromkeys(ends[name] for name, _ in open_):
+        if lost := forgotten(op):
+            parts = ", ".join(f"`{x}`" for x in sorted(lost))
+            message = f"the domain of `{op.symbol}` is known only as a hull: it follows from {parts}"
+            hint = 'declare its domain, or use engine="native", which counts the tokens at given sizes'
+            raise error("UPL1829", message, span_of(op), help=hint)
+    note_assumed(program, open_)
     return program
 
 

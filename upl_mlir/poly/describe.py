@@ -55,8 +55,8 @@ def _hull(s: PSet) -> isl.BasicSet:
 
 
 def _rough(s: PSet) -> PSet:
-    """The set without its parts that are not affine: every value that they can have is allowed."""
-    return reduce(PSet.without, s.opaque_parts(), s)
+    """The set without what its parts that are not affine imply, and without what is known of them."""
+    return reduce(PSet.forget, s.opaque_parts(), s)
 
 
 def readable(s: PSet) -> PSet:

@@ -20,7 +20,7 @@ def convex_facts(part: Opaque, positive: Callable[[IndexExpr], bool]) -> Iterato
             yield Formula.compare(part.index, CmpOp.LT, den)
         case ((m, 1),) if len(m) % 2 == 0 and all(m.count(a) % 2 == 0 for a in m):
             yield Formula.compare(0, CmpOp.LE, part.index)
-            for a in (IndexExpr.of(m[0]), -IndexExpr.of(m[0])) if len({*m}) == 1 else ():
+            for a in (IndexExpr.of(m[0]), -IndexExpr.of(m[0])) if len({*m}) == 1 and isinstance(m[0], Var) else ():
                 yield Formula.compare(part.index, CmpOp.GE, a)  # an even power of an integer is at least its absolute value
         case _:
             pass
@@ -32,7 +32,7 @@ def facts(part: Opaque, others: Sequence[Opaque]) -> Iterator[Formula]:
     ((m, _),) = e.terms
     if isinstance(m[0], Div) and len(m) == 1:
         yield from _of_division(e, m[0])
-    elif len({*m}) == 2 == len(m):
+    elif len(m) == 2:
         yield from _of_product(e, IndexExpr.of(m[0]), IndexExpr.of(m[1]))
     for o in others:
         if (same := _same_operands(part, o)) is not None:
@@ -61,6 +61,9 @@ def _of_product(e: IndexExpr, a: IndexExpr, b: IndexExpr) -> Iterator[Formula]:
     def at_least(x: IndexExpr, n: int) -> Formula:
         return Formula.compare(x, CmpOp.GE, n)
 
+    if a == b:
+        yield Formula.compare(e, CmpOp.GE, a) & Formula.compare(e, CmpOp.GE, -a)
+        return
     for x, y in ((a, b), (b, a)):
         yield Formula.compare(x, CmpOp.NE, 0) | Formula.compare(e, CmpOp.EQ, 0)
         yield Formula.compare(x, CmpOp.NE, 1) | Formula.compare(e, CmpOp.EQ, y)

@@ -305,7 +305,8 @@ class PSet:
 
     def known(self) -> PSet:
         """This set together with the facts."""
-        symbols = {param_id(Var(n)): Var(n) for n in self.ctx.param_condition.names}
+        inside = (n for a in self.opaque_parts() for n in a.index.names - set(self.dims))
+        symbols = {param_id(Var(n)): Var(n) for n in (*self.ctx.param_condition.names, *inside)}
         return self.with_isl(self.isl.intersect(self.facts()), symbols | self.params)
 
     def numeric(self) -> PSet:
@@ -394,9 +395,10 @@ class PSet:
 
     def _few(self, a: Opaque) -> tuple[str, int, int] | None:
         """A dimension inside a part that has few values, with the least and the greatest."""
+        known = self.known()
         for x in opaque.parts_of(a.index):
             if x.name in self.dims:
-                lo, hi = self._range(IndexExpr.of(x))
+                lo, hi = known._range(IndexExpr.of(x))
                 if hi - lo < FEW_VALUES:
                     return x.name, lo, hi
         return None
@@ -715,12 +717,15 @@ class PSet:
 
     def without(self, atom: Lookup | Opaque) -> PSet:
         """The points for which the entry has some value: a part that is not affine only one that it can have."""
-        s = self
-        if isinstance(atom, Opaque) and s.involves(atom):
-            s = s.constrain(Formula.all(opaque.convex_facts(atom, s.ctx.positive)))
-        at = s.isl.find_dim_by_name(PARAM, param_id(atom))
-        out = s.isl.project_out(PARAM, at, 1) if at >= 0 else s.isl
-        return s.with_isl(out, {p: a for p, a in s.params.items() if a != atom})
+        if isinstance(atom, Opaque) and self.involves(atom):
+            return self.constrain(Formula.all(opaque.convex_facts(atom, self.ctx.positive))).forget(atom)
+        return self.forget(atom)
+
+    def forget(self, atom: Lookup | Opaque) -> PSet:
+        """The points for which the constraints hold with some number in the place of the atom."""
+        at = self.isl.find_dim_by_name(PARAM, param_id(atom))
+        out = self.isl.project_out(PARAM, at, 1) if at >= 0 else self.isl
+        return self.with_isl(out, {p: a for p, a in self.params.items() if a != atom})
 
     def _expand(self, atom: Lookup) -> PSet:
         """Replace an entry by its known values, index by index.  Raises UplError (UPL1206) where they are not known."""
