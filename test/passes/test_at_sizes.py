@@ -123,5 +123,5 @@ node A<a> { in @(+) x[#]; -> Y }
     x = np.arange(8.0)
     got, wanted = (upl.compile(p, engine=e)(X=x, q=2) for e in ("native", "interp"))
     np.testing.assert_array_equal(got["Y"], wanted["Y"])
-    with pytest.raises(upl.UplError, match="UPL1601"):  # every second place gets a token if each second sends
+    with pytest.raises(upl.UplError, match="UPL1605"):  # every second place gets a token if each second sends
         upl.compile(p, engine="native")(X=x, q=3)
