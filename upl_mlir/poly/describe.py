@@ -106,7 +106,7 @@ def read_outside(s: PSet) -> Lookup | None:
     of ``m<0`` and ``i<N[m]``, or where the rest of a set is cut by what reads the entry.  No formula may read it there."""
     for a in s.params.values():
         if isinstance(a, Lookup) and a.array in s.ctx.arrays and a.index.names & set(s.dims) and s.involves(a):
-            beyond = s.constrain(s.ctx.entry_exists(a).negate())
+            beyond = s.constrain(s.ctx.entry_exists(a).negate()).numeric()
             if not beyond.isl.is_empty() and not beyond.without(a).is_empty():
                 return a
     return None

@@ -292,16 +292,18 @@ class PSet:
         if any(isinstance(a, Var) and a.name in self.ctx.params for a in symbols):
             parts.append(self.ctx.param_condition)
         for atom in symbols:
-            if isinstance(atom, Opaque):
-                parts += opaque.convex_facts(atom, self.ctx.positive)
-            elif (value := self.ctx.constant(atom)) is not None:
-                parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
-            elif isinstance(atom, Lookup) and atom.array in self.ctx.arrays:
-                table = self.ctx.arrays[atom.array].values
-                if table:
-                    parts.append(Formula.compare(min(table), CmpOp.LE, IndexExpr.of(atom)))
-                    parts.append(Formula.compare(IndexExpr.of(atom), CmpOp.LE, max(table)))
+            parts += self._facts_of(atom)
         return self.ctx.set(self.dims, Formula.all(parts)).isl
+
+    def _facts_of(self, atom: Symbol) -> Iterable[Formula]:
+        """What holds of a symbol wherever it has a value."""
+        if isinstance(atom, Opaque):
+            yield from opaque.convex_facts(atom, self.ctx.positive)
+        elif (value := self.ctx.constant(atom)) is not None:
+            yield Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value)
+        elif isinstance(atom, Lookup) and atom.array in self.ctx.arrays and (table := self.ctx.arrays[atom.array].values):
+            yield Formula.compare(min(table), CmpOp.LE, IndexExpr.of(atom))
+            yield Formula.compare(IndexExpr.of(atom), CmpOp.LE, max(table))
 
     def known(self) -> PSet:
         """This set together with the facts."""
@@ -716,10 +718,8 @@ class PSet:
         return self.constrain(Formula.compare(value_of(atom), CmpOp.EQ, new)).without(atom)
 
     def without(self, atom: Lookup | Opaque) -> PSet:
-        """The points for which the entry has some value: a part that is not affine only one that it can have."""
-        if isinstance(atom, Opaque) and self.involves(atom):
-            return self.constrain(Formula.all(opaque.convex_facts(atom, self.ctx.positive))).forget(atom)
-        return self.forget(atom)
+        """The points for which the atom has some value, of those that it can have."""
+        return (self.constrain(Formula.all(self._facts_of(atom))) if self.involves(atom) else self).forget(atom)
 
     def forget(self, atom: Lookup | Opaque) -> PSet:
         """The points for which the constraints hold with some number in the place of the atom."""
@@ -740,7 +740,7 @@ class PSet:
             cases.append(inside & Formula.compare(IndexExpr.of(atom), CmpOp.EQ, value))
         beyond = self.ctx.entry_exists(atom).negate()
         known, rest = self.constrain(Formula.any(cases)), self.constrain(beyond)  # it is not read there, or unknown
-        return (known if rest.is_empty() else known | rest).without(atom)
+        return (known if rest.is_empty() else known | rest).forget(atom)  # anything, outside
 
     def express(self, e: IndexExpr, dims: Sequence[str], *, again: bool = True) -> IndexExpr | None:
         """An expression over `dims` equal to `e` everywhere on this set, or None if there is no quasi-affine one."""
