@@ -24,8 +24,9 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, RefOp, Special, UplType
+from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, ProgramOp, RefOp, Special, UplType
 from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.frontend.upl_text.printer import arrow_texts
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.cycles import circular
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -231,7 +232,12 @@ class Dynamics:
 
 
 def _refused(a: Arrow, why: str, help_: str) -> Exception:
-    return error("UPL1405", f"the derivative cannot go back along {a.text}: {why}", span_of(a.send), help=help_)
+    program = a.source.parent_op()
+    assert isinstance(program, ProgramOp)
+    text = arrow_texts(program)[a.send].condition
+    condition = f" (`{text}`)" if text else ""
+    message = f"the derivative cannot go back along {a.text}: {why}{condition}"
+    return error("UPL1405", message, span_of(a.send), help=help_)
 
 
 _LEAF = "data condition "

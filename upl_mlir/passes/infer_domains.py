@@ -250,9 +250,10 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
 
 def _open_dimension(s: PSet) -> str | None:
     """A dimension in which a set has no bound."""
-    for part in [a for a in s.opaque_parts() if a.index.names & set(s.dims)]:
-        s = s.without(part)  # what is known of a square bounds its root
     for i, d in enumerate(s.dims):
-        if not (s.isl.dim_has_lower_bound(DIM, i) and s.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
+        rest = s
+        for part in [a for a in s.opaque_parts() if d in a.index.names]:  # no bound of `d` by itself, but d<=d*d<=4 is one
+            rest = rest.without(part)
+        if not (rest.isl.dim_has_lower_bound(DIM, i) and rest.isl.dim_has_upper_bound(DIM, i)) and not s.is_empty():
             return d
     return None

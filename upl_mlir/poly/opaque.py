@@ -7,6 +7,7 @@ can use them: the sign of a product, the range of a remainder, that equal operan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import cast
 
 from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import Atom, CmpOp, Div, DivKind, Formula, IndexExpr, Var, divide
@@ -26,12 +27,18 @@ def convex_facts(part: Opaque, positive: Callable[[IndexExpr], bool]) -> Iterato
             pass
 
 
+def is_quotient(part: Opaque) -> bool:
+    """Whether a part is a single division or remainder, ``i mod q``."""
+    ((m, _),) = part.index.terms
+    return len(m) == 1 and isinstance(m[0], Div)
+
+
 def facts(part: Opaque, others: Sequence[Opaque]) -> Iterator[Formula]:
     """What holds of a part by cases, alone and beside others."""
     e = part.index
     ((m, _),) = e.terms
-    if isinstance(m[0], Div) and len(m) == 1:
-        yield from _of_division(e, m[0])
+    if is_quotient(part):
+        yield from _of_division(e, cast(Div, m[0]))
     elif len(m) == 2:
         yield from _of_product(e, IndexExpr.of(m[0]), IndexExpr.of(m[1]))
     for o in others:

@@ -683,6 +683,8 @@ class PSet:
             cases = [(Formula.compare(name, CmpOp.EQ, v), Var(name), v) for v in range(lo, hi + 1)]
         if not cases:
             known = s.known()
+            if opaque.is_quotient(atom):
+                known = known.constrain(Formula.all(opaque.facts(atom, ()))).coalesce()  # by the sign of the divisor
             return replace(known.without(atom), lost=s.lost | {str(atom)})
         out = self.ctx.empty(self.dims)
         for where, inner, value in cases:
