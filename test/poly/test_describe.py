@@ -310,3 +310,38 @@ def test_what_is_not_affine_is_said_as_it_was_written():
     with pytest.raises(UplError) as e:
         describe(some.project(("i",)))
     assert e.value.diagnostics[0].code == "UPL1209" and "i*j" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "where"),
+    [
+        # Two pieces that isl writes as one: at k=1 N[-1] bounds nothing, whatever it is.
+        (
+            "k,i",
+            (2, 1),
+            "k floordiv 2<k<=2 && 1<=i<=N[2*(k floordiv 2)]+2*(k floordiv 2)-k+1 && i<=k+N[2*(k floordiv 2)-1]-2*(k floordiv 2)",
+        ),
+        # That entries are positive makes k positive: but only where there is an entry.
+        ("i,k", (1, 2), "i==N[k-1] && N[k-1]<=k<=2"),
+        ("g,p", (1, 2), "N[g-1]+2<=p<=4 && g+2<=p<=g+N[g-1]+1"),
+    ],
+)
+def test_a_description_reads_no_entry_that_does_not_exist(fields, values, where):
+    """At every point each conjunct can be evaluated until one is false, whatever the order of those that read no entry."""
+    ctx = PolyContext((), TRUE, {}, {"N": Table(0, values)})
+    dims = tuple(fields.split(","))
+    target = ctx.set(dims, parse_formula(where))
+    found = describe(target)
+
+    def read(array: str, i: int) -> int:
+        return ctx.read(array, i)  # raises IndexError
+
+    def holds(f: Formula, at: dict[str, int]) -> bool:
+        if f.kind.name == "OR":
+            return any(holds(a, at) for a in f.args)
+        return all(c.evaluate(at, read) for c in sorted(f.conjuncts, key=lambda c: bool(c.lookups())))
+
+    points = [dict(zip(dims, x, strict=True)) for x in product(range(-4, 6), repeat=2)]
+    here = [x for x in points if holds(found, x)]
+    assert here and ctx.set(dims, found).equals(target & ctx.set(dims, found))
+    assert all(target.constrain(Formula.all(Formula.compare(d, CmpOp.EQ, v) for d, v in x.items())).sample() for x in here)

@@ -16,7 +16,7 @@ from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.sets import PSet
 
 MAX_ROUNDS = 200
-MAX_PIECES = 32  # of a set during the fixpoint; more means that it grows with a symbolic size
+MAX_PIECES = 12  # of a set, or of its complement, during the fixpoint; more means that it grows with a size
 SOON = 2  # rounds
 GROWTHS = 6  # of one set in a cycle, where sizes are open
 GROWTHS_UNKNOWN = 2  # where entries of symbolic arrays make each step costly
@@ -83,7 +83,7 @@ class _Reached(Generic[K]):
             return self.fill(k, True)
         if not (endless or self.whole(k)):
             grown = (self.found[k] | back).coalesce()
-            if grown.isl.n_basic_set() <= MAX_PIECES:
+            if max(grown.isl.n_basic_set(), rest.isl.n_basic_set()) <= MAX_PIECES:
                 self.found[k], self.rest[k] = grown, rest
                 return min(back, new.coalesce(), key=lambda s: s.isl.n_basic_set())
         return self.fill(k)

@@ -87,10 +87,12 @@ def describe(s: PSet, context: PSet | None = None, prefer: Sequence[Formula] = (
         return Formula.all(())
     if target.is_empty():
         return Formula.any(())
-    cases = target.isl.n_basic_set() > 1
-    if cases and (entry := read_outside(target)) is not None and read_outside(context) is None:
+    if (entry := read_outside(target)) is not None and read_outside(context) is None:
         inside = target.constrain(target.ctx.entry_exists(entry))
-        return describe(inside, context) | describe((target - inside).without(entry), context)
+        rest = target - inside
+        free = rest.without(entry)
+        if target.isl.n_basic_set() > 1 or free <= rest:  # no value matters there
+            return describe(inside, context) | describe(free, context)
     pieces = _pieces(target)
     for other in (target.numeric(), target.known()) if len(pieces) > 1 else ():
         if len(simpler := _pieces(other.coalesce())) < len(pieces):

@@ -717,7 +717,8 @@ class PSet:
         new = index if isinstance(atom, Opaque) else IndexExpr.of(Lookup(atom.array, index))
         if new == value_of(atom):
             return self
-        return self.constrain(Formula.compare(value_of(atom), CmpOp.EQ, new)).without(atom)
+        equal = self.constrain(Formula.compare(value_of(atom), CmpOp.EQ, new))
+        return equal.without(atom) if isinstance(atom, Opaque) else equal.forget(atom)  # the same is known of another entry
 
     def without(self, atom: Lookup | Opaque) -> PSet:
         """The points for which the atom has some value, of those that it can have."""
