@@ -192,6 +192,8 @@ class Storage:
         windows: dict[str, int] = {}
         private: Loop | None = None
         users = list(dict.fromkeys([*writers, *(e.reader for e in deps)]))
+        if any(r.array == writers[0].array for s in self.accesses if s not in users for r in s.reads):
+            return windows, None  # by a statement that no element reaches: it never runs, but its code is there
         depth = 0
         while True:
             heads = {self.accesses[s].path[: depth + 1] for s in users}
