@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.diagnostics import Diagnostic, Span, UplError, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
 from upl_mlir.passes.critical_path import critical_path
@@ -74,12 +74,12 @@ class Counts(dict[str, Count]):
         return number(out)
 
     def at(self, **params: int) -> dict[str, int | None]:
-        """The counts for given parameters."""
+        """The counts for given parameters.  Raises UplError (UPL1513) where a count needs an array without values."""
         return {k: n.evaluate(params, _no_arrays) if isinstance(n, IndexExpr) else n for k, n in self.items()}
 
 
 def _no_arrays(array: str, i: int) -> int:
-    raise KeyError(f"{array}[{i}] in a count")
+    raise error("UPL1513", f"the count needs {array}[{i}], and `{array}` has no values", help=f"give them: -D {array}=[...]")
 
 
 @dataclass
