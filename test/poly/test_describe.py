@@ -319,8 +319,10 @@ def test_what_is_not_affine_is_said_as_it_was_written():
         (
             "k,i",
             (2, 1),
-            "k floordiv 2<k<=2 && 1<=i<=N[2*(k floordiv 2)]+2*(k floordiv 2)-k+1 &&"
-            " i<=k+N[2*(k floordiv 2)-1]-2*(k floordiv 2)",
+            (
+                "k floordiv 2<k<=2 && 1<=i<=N[2*(k floordiv 2)]+2*(k floordiv 2)-k+1 &&"
+                " i<=k+N[2*(k floordiv 2)-1]-2*(k floordiv 2)"
+            ),
         ),
         # That entries are positive makes k positive: but only where there is an entry.
         ("i,k", (1, 2), "i==N[k-1] && N[k-1]<=k<=2"),
