@@ -56,3 +56,16 @@ def test_programs_and_ports_tell_what_they_are():
     p = upl.load("program p\ninput X<i> in 1<=i<=3 { -> F.x<i> }\noutput Y<i>\nnode F<i> in 1<=i<=3 { in x; x*x -> Y<i> }")
     assert repr(p) == "<program p(X<i>: real) -> (Y<i>: real)>"
     assert repr(p.inputs["X"]) == "X<i>: real"
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native", "rtl"])
+def test_no_engine_takes_a_declared_domain_for_tokens(engine):
+    """`*` reaches the instances that there are; here only the claim says which."""
+    p = upl.load("""program claim
+param n >= 1
+input c { #n -> Scaled.c<*> }
+output Y<k>
+node Scaled<k> in 0<=k<n { in c; c*k -> Y<k> }
+""")
+    with pytest.raises(upl.UplError, match=r"UPL1306.*nothing determines `k` of `Scaled`"):
+        upl.compile(p, engine=engine)(c=2.0, n=3)

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
-from upl_mlir.dialects.upl.query import endpoints, program_of
+from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.origin import key_of_text
 from upl_mlir.pipeline import TANGENT, passes_of, verify
 from upl_mlir.ports import PortView, require_arrays
@@ -376,6 +376,8 @@ def compile(
     program = p.expanded().infer_domains()
     if engine != Engine.NATIVE:  # native code may be there already
         require_arrays(program.read())
+        with program.errors():
+            require_determined(program.read())
     return Compiled(
         program,
         engine=engine,

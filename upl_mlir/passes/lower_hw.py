@@ -36,6 +36,7 @@ from upl_mlir.dialects.upl.query import (
     is_integer_array,
     program_of,
     real_constants,
+    require_determined,
     span_of,
     symbols,
     target_port,
@@ -86,8 +87,9 @@ def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int
     """The machine's program; the UPL program is prepared in place: nodes with more than `max_inputs` inputs are divided, and
     a node stands wherever the host would send to itself.
 
-    Raises UplError (UPL1730–UPL1732).
+    Raises UplError (UPL1730–UPL1732, UPL1306).
     """
+    require_determined(program)
     _through_nodes(program)
     limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)

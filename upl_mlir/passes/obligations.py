@@ -13,9 +13,9 @@ from enum import Enum
 
 from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
-from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.dialects.upl.query import Endpoint, span_of, undetermined
 from upl_mlir.passes.entries import is_data, missing_in_arrow, missing_in_count
-from upl_mlir.passes.relations import Arrow, ProgramSets, primed
+from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.equality import at_least_0, same_count, same_value
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
@@ -463,17 +463,12 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
                 return
             message = f"{instance(op, point)} {verb}; the computed domain is {_domain(computed)}"
             notes = tuple(Note(_reaches(sets, a), span_of(a.send)) for a in sets.into(op.symbol)[:MANY])
-            if (field := _only_starred(sets, op)) is not None:
+            into = [a.send for a in sets.into(op.symbol)]
+            if isinstance(op, NodeOp) and (field := undetermined(op, into)) is not None:
                 message = f"nothing determines `{field}` of `{op.symbol}`; an arrow must name it"
             yield Obligation(Kind.DOMAIN, Status.REFUTED, op.symbol, message, span, None, point, None, notes)
             return
     yield Obligation(Kind.DOMAIN, Status.PROVED, op.symbol, "declared = computed", span)
-
-
-def _only_starred(sets: ProgramSets, op: Endpoint) -> str | None:
-    """A field of a node for which every arrow to it has a `*`, if a gather, which has none, is not there."""
-    into, gather = sets.into(op.symbol), isinstance(op, NodeOp) and any(p.gather for p in op.ports)
-    return next((d[:-1] for d in primed(op.fields) if not gather and into and all(d in a.stars for a in into)), None)
 
 
 def _reaches(sets: ProgramSets, a: Arrow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator as Iter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -163,3 +163,21 @@ def target_port(op: Endpoint, port: str | None) -> Port:
         assert found is not None, (op.symbol, port)
         return found
     return Port(op.symbol, UplType(op.dtype.data))
+
+
+def undetermined(op: NodeOp, into: Sequence[SendOp]) -> str | None:
+    """A field of a node for which every arrow to it has a `*`, if the node has no gather, which may wait for nothing."""
+    if any(p.gather for p in op.ports) or not into:
+        return None
+    return next((f for i, f in enumerate(op.fields) if all(a.index.data[i] is None for a in into)), None)
+
+
+def require_determined(program: ProgramOp) -> None:
+    """Raise UplError (UPL1306) for a node of which a declared domain alone says which instances there are."""
+    into: dict[str, list[SendOp]] = {}
+    for send in arrows(program):
+        into.setdefault(send.target_name, []).append(send)
+    for op in program.body.block.ops:
+        if isinstance(op, NodeOp) and (field := undetermined(op, into.get(op.symbol, ()))) is not None:
+            message = f"nothing determines `{field}` of `{op.symbol}`; an arrow must name it"
+            raise error("UPL1306", message, span_of(op), help="a declared domain is a claim: no token comes from it")
