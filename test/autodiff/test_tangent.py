@@ -169,3 +169,15 @@ def test_check_grads_accepts_right_derivatives_and_refuses_wrong_ones(monkeypatc
     for mode in ("fwd", "rev"):
         with pytest.raises(upl.UplError, match="UPL1410"):
             upl.check_grads(q, of="L", wrt="Z", inputs={"Z": z}, modes=(mode,))
+
+
+def test_the_extremum_of_no_summands_does_not_move() -> None:
+    """Neither forward nor in reverse mode: its value is infinite, its derivative 0."""
+    p = upl.load(
+        "program q\nparam n >= 0\ninput X<i> in 0<=i<n { -> Top.x<> }\noutput Y\noutput Z\n"
+        "node Top { in @(max) x[n]; -> Y; if n > 0: x*x -> Z; if n <= 0: 1.5 -> Z }\n"
+    )
+    forward = upl.compile(upl.jvp(p, of="Y", wrt="X"))
+    for x, tangent, moved in (([], [], 0.0), ([1.0, 3.0, 2.0], [0.1, 0.2, 0.4], 0.2), ([2.0, 2.0], [0.1, 0.4], 0.25)):
+        assert forward(X=np.array(x), t_X=np.array(tangent))["t_Y"] == pytest.approx(moved)
+    assert upl.compile(upl.jvp(p, of="Z", wrt="X"))(X=np.zeros(0), t_X=np.zeros(0))["t_Z"] == 0

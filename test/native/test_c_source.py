@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+import upl_mlir as upl
 from upl_mlir.interp import ieee
 from upl_mlir.native import c_source
 from upl_mlir.native.backend import compile_module
 from upl_mlir.native.c_expressions import real_text
 from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"]
 
@@ -185,6 +188,28 @@ def test_names_are_those_of_the_ports(modules: Any) -> None:
     assert "x: input, x_size0 x 3" in header
     assert '#include "f.h"' in source
     assert "[i * 3 + j]" in source
+
+
+def test_the_comment_says_which_elements_an_array_holds(tmp_path: Path) -> None:
+    """Neighbours change places: isl knows the exact box of the output, bounds of each half alone are too wide."""
+    text = """program swapped
+param n >= 1
+input X<i> in 1<=i<=2*n { -> A.x<i-1> }
+output Y<a>
+node A<i> { in x; x -> B.x<i+1-2*(i mod 2)> }
+node B<a> { in x; -> Y }
+"""
+    module = upl.load(text).infer_domains().module.clone()
+    LowerLoopsPass().apply(Context(), module)
+    source = c_source.emit_one_file(module)
+    assert "X: input, X_size0; X<i> in 1<=i<=2*n" in source
+    assert "Y: result, Y_size0; Y<a> in 0<=a<2*n" in source
+    (tmp_path / "p.c").write_text(source)
+    subprocess.run([COMPILERS[0], *STRICT, "-shared", "-fPIC", "p.c", "-o", "p.so", "-lm"], cwd=tmp_path, check=True)
+    x, y, status = np.arange(6.0), np.zeros(6), np.zeros((), np.int64)
+    size, at = ctypes.c_int64, (lambda a: ctypes.c_void_p(a.ctypes.data))
+    ctypes.CDLL(str(tmp_path / "p.so")).swapped(size(3), at(x), size(6), at(y), size(6), at(status))
+    np.testing.assert_array_equal(y, [1, 0, 3, 2, 5, 4])
 
 
 def _grid(values: list[Any], dtype: Any) -> tuple[Any, Any]:

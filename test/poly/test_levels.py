@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from upl_mlir.poly.levels import greatest
-from upl_mlir.poly.parse import parse_formula
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.levels import attains, bounds, greatest
+from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.sets import PolyContext, Table
 
 CTX = PolyContext(("n",), parse_formula("n>=1"), {"K": 3}, {"N": Table(0, (2, 3, 1, 4))})
@@ -34,3 +35,23 @@ def test_the_greatest_value(formulas: list[str], shown: str | None) -> None:
         points = ((k, i, v) for k in range(n + 4) for i in range(2 * n + 5) for v in range(4 * n + 12))
         values = [v for k, i, v in points for f in parsed if f.evaluate({**env, "k": k, "i": i, "l": v}, CTX.read)]
         assert found is not None and found.evaluate(env, CTX.read) == max(values)
+
+
+@pytest.mark.parametrize(
+    ("formula", "hull"),
+    [
+        ("4*(a floordiv 2)-2*n+2<=a<=4*(a floordiv 2)+1", ("-1", "2*n")),  # pairs change places: 0 to 2*n-1
+        ("0<=a<3*n && a mod 3==2", ("0", "3*n-1")),
+        ("2<=2*a && 3*a<=6*n", ("1", "2*n")),
+        ("0<=a<=n && a mod 2==1", ("1", "n")),  # the greatest is n or n-1
+    ],
+)
+def test_exact_bounds(formula: str, hull: tuple[str, str]) -> None:
+    """A hull is known as one, and the bounds that take its place are least and greatest values."""
+    s = CTX.set(("a",), parse_formula(formula))
+    rough: tuple[IndexExpr, IndexExpr] = (parse_index(hull[0]), parse_index(hull[1]))
+    found = rough if attains(s, "a", *rough) else bounds(s, "a")
+    for n in range(1, 6):
+        values = [a for a in range(-3, 20) if parse_formula(formula).evaluate({"n": n, "a": a}, CTX.read)]
+        ends = (min(values), max(values))
+        assert found is not None and tuple(e.evaluate({"n": n}, CTX.read) for e in found) == ends
