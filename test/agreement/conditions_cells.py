@@ -247,7 +247,7 @@ WAYS: Mapping[str, Way] = {
     "tangent, native": _tangent(ENGINES["native"]),
 }
 DEAR = {
-    "token": 8, "gradient, token": 16, "machine, direct": 8, "machine, throttled": 16,
+    "token": 4, "gradient, token": 4, "machine": 4, "machine, direct": 8, "machine, throttled": 16,
 }  # fmt: skip
 """Ways that take a C++ compiler, or a machine of their own: one program in so many is taken."""
 

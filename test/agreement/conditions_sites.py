@@ -146,7 +146,7 @@ def _chosen(c: Any, at: list[Point], x: Values) -> Any:
 
 
 def _in_time(c: Any, at: list[Point], x: Values) -> Any:
-    """Step i of the state of each (other fields): doubled, or one more."""
+    """Step i of the state of each (other fields): doubled, by an input of halves that its adjoint waits for, or one more."""
     last = max((p[0] for p in at), default=-1) + 1
     out: dict[Point, float] = {}
     for rest in x:
@@ -226,9 +226,10 @@ node B<b,$F> { in x, z; x*x + b*x + (z-z) -> Y<$F> }""", _chosen),
 node A<$F> { in x; if x>0 && ($C): x*x -> Y<$F>; if !(x>0 && ($C)): 3*x -> Y<$F> }""", _data, False),
 )  # fmt: skip
 TIME_SITE = Site("time loop", """input X<$F> in i==0, $D0 { -> A.x }
+input W<$F> in 0<=i<=n, $D0 { if i<n && ($C): -> B.w }
 output Y<$F>
 node A<$F> in 0<=i<=n, $D0 { in x; if i<n && ($C): x -> B.x<$F>; if i<n && !($C): x+1 -> A.x<i+1$R>; if i==n: x -> Y<0$R> }
-node B<$F> { in x; 2*x -> A.x<i+1$R> }""", _in_time)  # fmt: skip
+node B<$F> { in x, w; 4*w*x -> A.x<i+1$R> }""", _in_time)  # fmt: skip
 COUNT_SITES = (
     Site("gather count", INPUT + """output Y<$F>
 node A<$F> { in x; x*x -> G.s<$F> for r in 1..$C }

@@ -173,7 +173,7 @@ class Planner:
         if terms is None:
             raise error(
                 "UPL1403",
-                f"cannot count how often a value of {a.text} is used as an expression of the index",
+                f"how often a value of {a.in_full} is used cannot be written as an expression of the index",
                 span_of(a.send),
             )
         if a.loops and any(_has_cases(n) for _, n in terms) and (ones := self._by_points(a, r)) is not None:

@@ -255,7 +255,7 @@ class _Differentiator:
         star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
-            raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
+            raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted", span_of(a.send))
         for inverse in inverses:
             if inverse.condition.is_false:
                 continue  # what is never sent has nothing to get back

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Block
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl.attributes import index_text
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.dialects.upl.query import directives as held_directives
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -76,6 +77,13 @@ class Arrow:
         """The arrow's ends, for messages."""
         port = f".{self.port.name}" if isinstance(self.target, NodeOp) else ""
         return f"{self.source.symbol} -> {self.target.symbol}{port}"
+
+    @property
+    def in_full(self) -> str:
+        """The arrow's ends, its index and the points that it is sent from, for messages."""
+        index = f"<{index_text(self.send.index.data)}>" if self.target.fields else ""
+        when = points(self.send)
+        return f"{self.text}{index}" + ("" if when.is_true else f" where {when}")
 
 
 def points(send: SendOp) -> Formula:

@@ -9,14 +9,14 @@ from xdsl.dialects.builtin import StringAttr
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import NodeOp
-from upl_mlir.dialects.upl.query import nodes, span_of
+from upl_mlir.dialects.upl.query import domain_of, nodes, span_of
 from upl_mlir.passes.arrows import COMMENT, PRIMAL
 from upl_mlir.passes.check import Count, Counts, number
 from upl_mlir.passes.cycles import components
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import Interval, interval
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 MOST_NODES = 12  # of which all phases are tried
 MOST_STEPS = 256  # of a schedule that is written into the program as tables
@@ -196,8 +196,9 @@ class Loop:
         for op in ops:
             got = interval(self.sets.domain(op.symbol).project((self.along,)).coalesce(), self.along, ())
             if got is None:
+                domain = domain_of(op) or TRUE
                 raise error(
-                    "UPL1431", f"the indices of `{op.symbol}` along `{self.along}` are no interval", span_of(op)
+                    "UPL1431", f"the indices of `{op.symbol}` along `{self.along}` are no interval: {domain}", span_of(op)
                 )
             phase = self.phases[op.symbol]
             found.append(Interval(got[0].lo - phase, got[0].hi - phase))
