@@ -7,6 +7,8 @@ run that passed here passes everywhere.  `HYPOTHESIS_PROFILE=explore make test` 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C; tests send it
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processors are shared by as many of us; tests of threads say how many
     os.environ.setdefault("UPL_SIMULATION_THREADS", "1")
