@@ -134,7 +134,8 @@ def engines(case: Case, chosen: tuple[Engine, ...] = ()) -> Counter[str]:
                 raise Broken(f"{e.name} at {dict(case.params)}: {error}") from None
             found[f"{e.name}: refused {code}"] += 1
             continue
-        if e.name == RELAXED and case.apart is not None and not (exact and not case.smooth):
+        # On data that rounds, sums that happen to be exact in any order still differ where they are fused with products.
+        if e.name == RELAXED and case.apart is not None and not (exact and not case.smooth and not case.noise):
             found[f"{e.name}: {_bounded(p, case, expected[False], got)}"] += 1
             continue
         where = difference(wanted, got, exact=exact and not case.smooth)
