@@ -86,16 +86,11 @@ def _reads(e: IndexExpr) -> Iterator[Lookup]:
 
 def _missing(sets: ProgramSets, region: PSet, entries: Iterable[Lookup]) -> tuple[str, dict[str, int]] | None:
     for entry in dict.fromkeys(entries):
-        table, unknown = sets.ctx.arrays.get(entry.array), sets.ctx.unknown.get(entry.array)
-        if table is not None:
-            lo, hi = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
-        elif unknown is not None:
-            lo, hi = unknown.lower, unknown.upper
-        else:
+        if entry.array not in sets.ctx.arrays and entry.array not in sets.ctx.unknown:
             continue
         if entry.index.names - {*region.dims, *sets.ctx.params, *sets.ctx.constants}:
             continue  # data choose the entry
-        outside = region.constrain(Formula.compare(entry.index, "<", lo) | Formula.compare(entry.index, ">", hi))
+        outside = region.constrain(sets.ctx.entry_exists(entry).negate())
         if not outside.is_empty() and (point := outside.sample()) is not None:
             return f"{entry.array}[{_at(sets, entry.index, point)}]", point
     return None

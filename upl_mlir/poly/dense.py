@@ -99,12 +99,12 @@ def _guard_comparison(f: Formula, ctx: PolyContext) -> Formula:
     bounds: list[Formula] = []
     for entry in f.lookups():
         table = ctx.arrays[entry.array]
-        at, last = entry.index, table.lower + len(table.values) - 1
+        at = entry.index
         if at.constant is not None:
             if table.get(at.constant) is None:
                 return FALSE
             continue
-        bounds += [Formula.compare(table.lower, "<=", at), Formula.compare(at, "<=", last)]
+        bounds.append(ctx.entry_exists(entry))
     return Formula.all([*bounds, f])
 
 

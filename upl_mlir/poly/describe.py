@@ -62,12 +62,10 @@ def _rough(s: PSet) -> PSet:
 def readable(s: PSet) -> PSet:
     """The same set without entries that their array does not have: where the index is outside, no value matters."""
     for atom in [a for a in s.params.values() if isinstance(a, Lookup) and a.array in s.ctx.arrays]:
-        table, i = s.ctx.arrays[atom.array], atom.index
-        last = table.lower + len(table.values) - 1
-        outside = Formula.compare(i, "<", table.lower) | Formula.compare(last, "<", i)
-        rest = s.constrain(outside).known()
+        exists = s.ctx.entry_exists(atom)
+        rest = s.constrain(exists.negate()).known()
         if not rest.isl.is_empty():
-            s = s.constrain(outside.negate()) | rest.without(atom)
+            s = s.constrain(exists) | rest.without(atom)
     return s
 
 

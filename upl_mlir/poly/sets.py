@@ -132,9 +132,11 @@ class PolyContext:
         return self.facts_cache[key].is_empty()
 
     def entry_exists(self, entry: Lookup) -> Formula:
-        """Where a constant array has an entry."""
-        table = self.arrays[entry.array]
-        low, high = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
+        """Where an array has an entry, be its values known or not."""
+        if (table := self.arrays.get(entry.array)) is not None:
+            low, high = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
+        else:
+            low, high = self.unknown[entry.array].lower, self.unknown[entry.array].upper
         return Formula.compare(low, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, high)
 
     def read(self, array: str, i: int) -> int:
@@ -672,9 +674,7 @@ class PSet:
         if entry is not None:
             table = self.ctx.arrays[entry.array]
             runs = list(table.runs())
-            inside = Formula.compare(table.lower, CmpOp.LE, entry.index)
-            inside = inside & Formula.compare(entry.index, CmpOp.LT, table.lower + len(table.values))
-            if s.constrain(inside.negate()).is_empty() and len(runs) <= FEW_VALUES:
+            if s.constrain(self.ctx.entry_exists(entry).negate()).is_empty() and len(runs) <= FEW_VALUES:
                 for first, last, value in runs:
                     where = Formula.compare(first, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, last)
                     cases.append((where & Formula.compare(IndexExpr.of(entry), CmpOp.EQ, value), entry, value))

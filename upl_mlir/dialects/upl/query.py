@@ -166,8 +166,12 @@ def target_port(op: Endpoint, port: str | None) -> Port:
 
 
 def undetermined(op: NodeOp, into: Sequence[SendOp]) -> str | None:
-    """A field of a node for which every arrow to it has a `*`, if the node has no gather, which may wait for nothing."""
-    if any(p.gather for p in op.ports) or not into:
+    """A field of a node for which every arrow to it has a `*`.
+
+    None for a node with a gather, which may wait for nothing, or with an input that nothing reaches: then it never fires.
+    """
+    reached = {target_port(op, a.target_port).name for a in into}
+    if any(p.gather or p.name not in reached for p in op.ports) or not into:
         return None
     return next((f for i, f in enumerate(op.fields) if all(a.index.data[i] is None for a in into)), None)
 
