@@ -217,11 +217,13 @@ class IndexExpr:
                 out.add(atom.name)
         return frozenset(out)
 
-    def atoms(self) -> Iterable[Atom]:
+    def atoms(self) -> tuple[Atom, ...]:
         """All atoms, nested ones included, in order."""
-        for m, _ in self.terms:
-            for atom in m:
-                yield from atom_parts(atom)
+        return self._atoms
+
+    @cached_property
+    def _atoms(self) -> tuple[Atom, ...]:
+        return tuple(part for m, _ in self.terms for atom in m for part in atom_parts(atom))
 
     def lookups(self) -> tuple[Lookup, ...]:
         """The distinct array entries read, innermost first."""
@@ -482,13 +484,14 @@ class Formula:
         """The parts of a conjunction; the formula itself otherwise."""
         return self.args if self.kind is Connective.AND else (self,)
 
-    def atoms(self) -> Iterable[Atom]:
+    def atoms(self) -> tuple[Atom, ...]:
         """All atoms of all expressions."""
-        if self.kind is Connective.CMP:
-            yield from self.lhs.atoms()
-            yield from self.rhs.atoms()
-        for a in self.args:
-            yield from a.atoms()
+        return self._atoms
+
+    @cached_property
+    def _atoms(self) -> tuple[Atom, ...]:
+        own = (*self.lhs.atoms(), *self.rhs.atoms()) if self.kind is Connective.CMP else ()
+        return (*own, *(b for a in self.args for b in a.atoms()))
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -45,9 +45,9 @@ def fibre_counts(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ())
     out: Terms = []
     for piece in disjoint_pieces(s):
         n = fibre_count(piece, over)
-        terms = [(piece.project(outer), n)] if n is not None else point_counts(piece, over)
-        if terms is None or len(terms) > 1:
-            terms = _by_values(piece, over) or terms
+        terms = [(piece.project(outer), n)] if n is not None else point_counts(piece, over, 1)
+        if terms is None or len(terms) > 1:  # several are found faster, and are shorter, by values
+            terms = _by_values(piece, over) or point_counts(piece, over)
         if terms is None:
             return None
         out += terms

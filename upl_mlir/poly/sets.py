@@ -34,7 +34,7 @@ import islpy as isl
 from upl_mlir.diagnostics import error
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import FromIsl, NotAffine, Opaque, Symbol, ToIsl, param_id, value_of
-from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Var
+from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr, Lookup, Monomial, Var
 from upl_mlir.poly.quota import MANY, check_pieces, difference, included, intersection
 from upl_mlir.poly.tools import DIM, PARAM, as_map, least, permute, val
 
@@ -473,6 +473,7 @@ class PSet:
     def points(self) -> Iterator[tuple[int, ...]]:
         """All points, in isl's order.  The set must be bounded and free of parameters.  Raises UplError for a hull."""
         self.exactly("a list of points")
+        places = range(len(self.dims))
         for part in self.slices():
             found: list[isl.Point] = []
             flat, open_ = part.numeric(), part.opaque_parts()
@@ -480,7 +481,7 @@ class PSet:
                 flat = flat.without(a)
             flat.isl.project_out_all_params().foreach_point(found.append)  # what is left says facts on sizes
             for p in found:
-                at = tuple(p.get_coordinate_val(DIM, i).to_python() for i in range(len(self.dims)))
+                at = tuple([p.get_coordinate_val(DIM, i).get_num_si() for i in places])
                 if not open_ or part._has(dict(zip(self.dims, at, strict=True))):
                     yield at
 
@@ -764,33 +765,46 @@ class PSet:
         both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
         order = (*dims, *[d for d in self.dims if d not in dims], "value of")
         s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
-        for atom in [a for a in both.params.values() if isinstance(a, Opaque) or _reads(a, gone)]:
-            at = s.find_dim_by_name(PARAM, param_id(atom))
-            free = s.project_out(PARAM, at, 1) if at >= 0 else s
-            if at >= 0 and as_map(free, len(dims)).is_single_valued():
-                s = free  # what it would read goes away
+        hard = [a for a in both.params.values() if isinstance(a, Opaque) or _reads(a, gone)]
         m = as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))
         if m.is_empty() or not m.is_single_valued():
             plain = (self.in_terms_of(dims) if again else self).numeric()  # P[k] where k is 0 may be a number
             return plain.express(e, dims, again=False) if len(plain.params) < len(self.params) else None
+        found = both._one_affine(m, dims)
+        if hard and (found is None or not {*found.atoms()}.isdisjoint(hard)):
+            for atom in hard:
+                at = s.find_dim_by_name(PARAM, param_id(atom))
+                free = s.project_out(PARAM, at, 1) if at >= 0 else s
+                if at >= 0 and as_map(free, len(dims)).is_single_valued():
+                    s = free  # what it would read goes away
+            found = both._one_affine(as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims)), dims)
+        return None if found is None or found.names & gone else found  # an entry N[i] still reads i
+
+    def _one_affine(self, m: isl.Map, dims: Sequence[str]) -> IndexExpr | None:
+        """The affine function over `dims` that a single-valued map is, if one serves all its pieces."""
         pieces: list[isl.MultiAff] = []
         m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
         domain = m.domain()
-        for ma in pieces:  # one affine function may serve all pieces
+        for ma in pieces:
             if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
-                found = FromIsl(dims, both.params).aff(ma.get_at(0))
-                return None if found.names & gone else found  # an entry N[i] still reads i
+                return FromIsl(dims, self.params).aff(ma.get_at(0))
         return None
 
     def _parts(self, e: IndexExpr, gone: Collection[str]) -> list[IndexExpr]:
         """The terms of an expression that are not affine and read one of the given names."""
-        alone = [IndexExpr(((m, 1),)) for m, _ in e.terms if m and IndexExpr(((m, 1),)).names & set(gone)]
+        alone = [IndexExpr(((m, 1),)) for m, _ in e.terms if m and not _is_variable(m)]
+        alone = [p for p in alone if p.names & set(gone)]
         return [p for p in alone if self.ctx.not_affine(self.dims, Formula.compare(p, CmpOp.EQ, 0)) is not None]
 
     def _scalar_facts(self, dims: Sequence[str]) -> isl.Set:
         """Facts on the program's parameters alone, over the given dimensions."""
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
         return self.ctx.set(dims, self.ctx.param_condition if symbols & set(self.ctx.params) else TRUE).isl
+
+
+def _is_variable(m: Monomial) -> bool:
+    """Whether a product is one variable alone, which is affine."""
+    return len(m) == 1 and isinstance(m[0], Var)
 
 
 def _reads(a: Symbol, names: Collection[str]) -> bool:

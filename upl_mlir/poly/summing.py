@@ -30,10 +30,10 @@ Terms = list[tuple[PSet, IndexExpr]]
 """(where, how many), to be added up; each number is right where its set has a point."""
 
 
-def point_counts(s: PSet, over: Sequence[str]) -> Terms | None:
+def point_counts(s: PSet, over: Sequence[str], budget: int = MAX_PARTS) -> Terms | None:
     """How many values of the dimensions `over` there are, as terms over the other dimensions, to be added up.
 
-    None where no order of the dimensions has affine bounds, not even after the set is cut.
+    None where no order of the dimensions has affine bounds, not even after the set is cut into `budget` parts.
     """
     if any(isinstance(a, Opaque) and s.involves(a) and a.index.names & set(over) for a in s.params.values()):
         return None  # how often something that is not affine holds is no polynomial
@@ -41,7 +41,7 @@ def point_counts(s: PSet, over: Sequence[str]) -> Terms | None:
         parts = [p for part in s.slices() for p in disjoint_pieces(part)]
     else:
         parts = disjoint_pieces(s)
-    return _all(parts, over, MAX_PARTS // max(1, len(parts)))
+    return _all(parts, over, budget // max(1, len(parts)))
 
 
 def _all(parts: Sequence[PSet], over: Sequence[str], budget: int) -> Terms | None:
