@@ -30,7 +30,7 @@ from upl_mlir.passes.relations import forgotten
 
 Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
 
-NOT_NATIVE = ("UPL1205", *(f"UPL{n}" for n in range(1820, 1829)))
+NOT_NATIVE = ("UPL1205", *(f"UPL{n}" for n in range(1820, 1830)))
 NOT_ON_THE_MACHINE = ("UPL1702", "UPL1706", "UPL1710", "UPL1711", "UPL1712", "UPL1722", "UPL1735")
 """Too wide, too deep, too many, or an operation that is not built.  UPL1706 only where 32 bits do not hold an integer."""
 MACHINES = {

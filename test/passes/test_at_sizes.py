@@ -123,5 +123,19 @@ node A<a> { in @(+) x[#]; -> Y }
     x = np.arange(8.0)
     got, wanted = (upl.compile(p, engine=e)(X=x, q=2) for e in ("native", "interp"))
     np.testing.assert_array_equal(got["Y"], wanted["Y"])
-    with pytest.raises(upl.UplError, match="UPL1605"):  # every second place gets a token if each second sends
-        upl.compile(p, engine="native")(X=x, q=3)
+
+
+def test_a_hull_with_an_instance_too_many_is_no_fault_of_the_program() -> None:
+    """Such an instance does not exist: at sizes that are numbers the domain is known, and the program runs."""
+    p = upl.load(HEAD + """input X<i> in 0<=i<n { if i mod q == 0: -> A.x<2*(i floordiv 2)> }
+output T
+node A<a> { in @(+) x[#]; -> S.s<> }
+input One { -> S.s<> }
+node S { in @(+) s[(n+q-1) floordiv q+1]; -> T }
+""")
+    x = np.arange(9.0)
+    assert upl.compile(p)(X=x, One=0.0, q=3)["T"] == upl.compile(p, engine="interp")(X=x, One=0.0, q=3)["T"] == 9.0
+    program = p.infer_domains().read()
+    require_at(program, {"n": 9, "q": 2}, [("A", "x")])
+    with pytest.raises(upl.UplError, match=r"(?s)UPL1829.*domain of `A`.*`i mod q`; no token comes to A<4> \(n=9, q=3\)"):
+        require_at(program, {"n": 9, "q": 3}, [("S", "s"), ("A", "x")])

@@ -107,6 +107,14 @@ def test_entries_inside_indices_go_with_what_they_are_inside_of() -> None:
     assert s.exact and set(s.points()) == {(0,), (1,), (2,)}
 
 
+@pytest.mark.parametrize("text", ["i*j==2*i", "i*j==i+j", "i mod q==i", "i*i==2*j"])
+def test_an_equation_does_not_hide_what_a_name_is_equal_to(text: str) -> None:
+    """isl may say `i` by the product, which reads `i` itself: an image keeps the condition, in the other names."""
+    box = parse_formula(f"{BOX} && {text} && a==i && b==j")
+    s = CTX.set(("i", "j", "a", "b"), box).project(("a", "b"))
+    assert s.exact and s.equals(some(f"{BOX} && {text}").rename({"i": "a", "j": "b"}))
+
+
 def test_an_expression_in_other_terms() -> None:
     s = some("i==j+2 && 0<=j<n")
     assert s.express(parse_index("i mod q"), ("j",)) == parse_index("(j+2) mod q")

@@ -8,17 +8,17 @@ operations for each token.  Nothing here depends on values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import NodeOp, Port, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, domain_of, span_of
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, forgotten
 from upl_mlir.poly.dense import Box, Evaluator, Unbounded, bounding_box, guarded, mask
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
@@ -46,14 +46,22 @@ class _Tokens:
     index: tuple[Any, ...]
 
 
+def only_a_hull(op: Endpoint, lost: Collection[str], more: str, hint: str) -> UplError:
+    """UPL1829: what is not affine decides which instances there are."""
+    parts = ", ".join(f"`{x}`" for x in sorted(lost))
+    message = f"the domain of `{op.symbol}` is known only as a hull: it follows from {parts}{more}"
+    return error("UPL1829", message, span_of(op), help=hint)
+
+
 def require_at(program: ProgramOp, params: Mapping[str, int], wanted: Iterable[tuple[str, str]]) -> None:
     """Count the tokens of some inputs, (node, input) or (output, output), at given sizes.
 
     Raises UplError: UPL1601 for a token that has no instance or an instance that gets none, UPL1602 for one that gets
-    two, UPL1605 for a gather with another number of summands than it waits for.
+    two, UPL1605 for a gather with another number of summands than it waits for; UPL1829 for an instance that gets none
+    where the domain is a hull, in which such instances need not exist.
     """
     counter = _Counter(ProgramSets(program, params), params)
-    for name, port in wanted:
+    for name, port in sorted(wanted, key=lambda w: not forgotten(counter.sets.ends[w[0]])):  # others count their tokens
         counter.require(name, port)
 
 
@@ -88,6 +96,8 @@ class _Counter:
         for t in sent:
             np.add.at(came, t.index, 1)
         came = np.where(place.inside, came, 0)
+        if lost := forgotten(op):
+            self.hull(op, place, came, lost)
         if not gather:
             self.exactly_one(op, port_name, place, came)
             for t in sent:
@@ -167,6 +177,13 @@ class _Counter:
             if len(wrong):
                 where = f"{op.symbol}.{port}" if isinstance(op, NodeOp) else op.symbol
                 raise error(code, f"{self.at(op, place, wrong[0])} {what} on `{where}`{self.sizes()}", span_of(op))
+
+    def hull(self, op: Endpoint, place: _Place, came: Ints, lost: Collection[str]) -> None:
+        """A domain that is a hull has no instance too many at these sizes."""
+        missing = np.argwhere((came == 0) & place.inside)
+        if len(missing):
+            at = f"no token comes to {self.at(op, place, missing[0])}{self.sizes()}"
+            raise only_a_hull(op, lost, f"; {at}", 'declare its domain, or use engine="interp" or "token"')
 
     def compare(self, op: Endpoint, port: Port, place: _Place, came: Ints, wanted: Ints) -> None:
         wrong = np.argwhere((came != wanted) & place.inside)

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ArrayOp, ParamOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
-from upl_mlir.passes.at_sizes import require_at
+from upl_mlir.passes.at_sizes import only_a_hull, require_at
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.checkpoints import remade
@@ -152,10 +152,8 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
     ends = endpoints(program)
     for op in dict.fromkeys(ends[name] for name, _ in open_):
         if lost := forgotten(op):
-            parts = ", ".join(f"`{x}`" for x in sorted(lost))
-            message = f"the domain of `{op.symbol}` is known only as a hull: it follows from {parts}"
             hint = 'declare its domain, or use engine="native", which counts the tokens at given sizes'
-            raise error("UPL1829", message, span_of(op), help=hint)
+            raise only_a_hull(op, lost, "", hint)
     note_assumed(program, open_)
     return program
 

@@ -770,25 +770,16 @@ class PSet:
         if m.is_empty() or not m.is_single_valued():
             plain = (self.in_terms_of(dims) if again else self).numeric()  # P[k] where k is 0 may be a number
             return plain.express(e, dims, again=False) if len(plain.params) < len(self.params) else None
-        found = both._one_affine(m, dims)
-        if hard and (found is None or not {*found.atoms()}.isdisjoint(hard)):
+        found = _one_affine(m)
+        if found is None or any(_involves(found, a) for a in hard):
             for atom in hard:
                 at = s.find_dim_by_name(PARAM, param_id(atom))
                 free = s.project_out(PARAM, at, 1) if at >= 0 else s
                 if at >= 0 and as_map(free, len(dims)).is_single_valued():
                     s = free  # what it would read goes away
-            found = both._one_affine(as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims)), dims)
-        return None if found is None or found.names & gone else found  # an entry N[i] still reads i
-
-    def _one_affine(self, m: isl.Map, dims: Sequence[str]) -> IndexExpr | None:
-        """The affine function over `dims` that a single-valued map is, if one serves all its pieces."""
-        pieces: list[isl.MultiAff] = []
-        m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
-        domain = m.domain()
-        for ma in pieces:
-            if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
-                return FromIsl(dims, self.params).aff(ma.get_at(0))
-        return None
+            found = _one_affine(as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))) if hard else None
+        new = None if found is None else FromIsl(dims, both.params).aff(found)
+        return None if new is None or new.names & gone else new  # an entry N[i] still reads i
 
     def _parts(self, e: IndexExpr, gone: Collection[str]) -> list[IndexExpr]:
         """The terms of an expression that are not affine and read one of the given names."""
@@ -800,6 +791,23 @@ class PSet:
         """Facts on the program's parameters alone, over the given dimensions."""
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
         return self.ctx.set(dims, self.ctx.param_condition if symbols & set(self.ctx.params) else TRUE).isl
+
+
+def _one_affine(m: isl.Map) -> isl.Aff | None:
+    """The affine function that a single-valued map to one dimension is, if one serves all its pieces."""
+    pieces: list[isl.MultiAff] = []
+    m.coalesce().as_pw_multi_aff().foreach_piece(lambda _domain, ma: pieces.append(ma))
+    domain = m.domain()
+    for ma in pieces:
+        if isl.Map.from_multi_aff(ma).intersect_domain(domain).is_equal(m):
+            return ma.get_at(0)
+    return None
+
+
+def _involves(f: isl.Aff, atom: Symbol) -> bool:
+    """Whether a function depends on a symbol."""
+    at = f.find_dim_by_name(PARAM, param_id(atom))
+    return at >= 0 and f.involves_dims(PARAM, at, 1)
 
 
 def _is_variable(m: Monomial) -> bool:
