@@ -20,6 +20,8 @@ from agreement.conditions_engines import ENGINES, Engine, Run, Size
 from agreement.conditions_sites import Point, Program, Values
 from agreement.data import element
 from agreement.properties import declared
+from upl_mlir.poly.expr import Connective, Formula, IndexExpr, Var
+from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
 EQUAL, WRONG, UNNAMED = "equal", "WRONG", ", not named"
 
@@ -287,11 +289,38 @@ _PARTS = re.compile(
 
 def named(program: Program, e: upl.UplError) -> bool:
     """Whether a message has the term, or a part of it that is not affine; True where all of it is affine."""
-    parts = _PARTS.findall(program.words)
+    parts = [*_PARTS.findall(program.words), *_as_printed(program.words)]
     said = _tight(" ".join(
         " ".join([d.message, d.help or "", *(n.message for n in d.notes)]) for d in e.diagnostics
     ))  # fmt: skip
     return not parts or any(_tight(part).strip("()") in said for part in [*parts, program.words])
+
+
+def _as_printed(words: str) -> Iterator[str]:
+    """The parts that are not affine as the compiler writes them: ``i*i`` for ``i**2``."""
+    words = re.sub(r"(\w+)\*\*(\d)", lambda m: "*".join([m[1]] * int(m[2])), words)
+    for text in words.split(";"):
+        try:
+            e = parse_index(text)
+        except PolySyntaxError:
+            try:
+                f = parse_formula(text)
+            except PolySyntaxError:
+                continue
+            sides = [s for c in _comparisons(f) for s in (c.lhs, c.rhs)]
+        else:
+            sides = [e]
+        for side in sides:
+            for m, _ in side.terms:
+                if len(m) > 1 or (m and not isinstance(m[0], Var)):
+                    yield str(IndexExpr(((m, 1),)))
+
+
+def _comparisons(f: Formula) -> Iterator[Formula]:
+    if f.kind is Connective.CMP:
+        yield f
+    for part in f.args:
+        yield from _comparisons(part)
 
 
 def _tight(text: str) -> str:

@@ -141,7 +141,7 @@ class Rearrangement:
     @property
     def texts(self) -> str:
         """All that it says."""
-        return " ".join((self.domain, *self.to))
+        return "; ".join((self.domain, *self.to))
 
 
 def _moves(kind: str, *rows: str) -> tuple[Rearrangement, ...]:

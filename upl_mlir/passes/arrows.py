@@ -17,7 +17,7 @@ from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp,
 from upl_mlir.dialects.upl.query import endpoints, span_of, target_port
 from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
@@ -115,7 +115,8 @@ def answer(
     stand_in = SendOp(Block(arg_types=[a.send.value.type]).args[0], a.send.target, a.send.index.data)
     inverses = invert(replace(a, send=stand_in, source=node), r, context, star_inside=points)
     if inverses is None:
-        raise error("UPL1403", f"the index of the arrow {a.text} cannot be inverted", span_of(a.send))
+        raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted{because(r, context)}",
+                    span_of(a.send))  # fmt: skip
     for i in inverses:
         connect(
             program, source, value, port_ref(node.symbol, port), i.index, rule="gather to fork", origin=a.send,

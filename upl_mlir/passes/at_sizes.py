@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import NodeOp, Port, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, domain_of, span_of
-from upl_mlir.passes.relations import Arrow, ProgramSets, forgotten
+from upl_mlir.passes.relations import Arrow, ProgramSets, because, forgotten
 from upl_mlir.poly.dense import Box, Evaluator, Unbounded, bounding_box, guarded, mask
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
@@ -78,7 +78,8 @@ class _Counter:
             try:
                 box = bounding_box(self.sets.ctx, op.fields, domain)
             except Unbounded as e:
-                message = f"no bounds found for the field `{e.field}` of `{op.symbol}`"
+                why = because(self.sets.domain(op.symbol), *map(self.sets.relation, self.sets.into(op.symbol)))
+                message = f"no bounds found for the field `{e.field}` of `{op.symbol}`{why}"
                 raise error("UPL1825", message, span_of(op), help="declare its domain") from None
             inside = mask(self.sets.ctx, op.fields, domain, box)
             self._places[op.symbol] = _Place(box, inside if op.fields else inside.reshape(1))

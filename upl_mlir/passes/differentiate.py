@@ -46,7 +46,7 @@ from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.dynamic import Dynamics, Trace
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.passes.simplify import share
@@ -255,7 +255,8 @@ class _Differentiator:
         star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
-            raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted", span_of(a.send))
+            raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted{because(relation, context)}",
+                        span_of(a.send))  # fmt: skip
         for inverse in inverses:
             if inverse.condition.is_false:
                 continue  # what is never sent has nothing to get back

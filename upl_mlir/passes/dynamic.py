@@ -204,8 +204,20 @@ class Dynamics:
         if not (a.exact and alone and one):
             raise _refused(
                 a, f"data decide which instances of {source} contribute to the gather `{a.target.symbol}.{a.port.name}`",
-                "add up along the loop, from one instance to the next",
+                "add up along the loop, from one instance to the next", None if not a.exact else self._decider(source),
             )  # fmt: skip
+
+    def _decider(self, node: str) -> Arrow | None:
+        """The nearest arrow that data decide among those that lead to a node."""
+        seen, todo = {node}, [node]
+        for n in todo:
+            for a in self.sets.into(n):
+                if not a.exact:
+                    return a
+                if a.source.symbol not in seen:
+                    seen.add(a.source.symbol)
+                    todo.append(a.source.symbol)
+        return None
 
     # -- exactly one token -------------------------------------------------------------------------------------------
     def exactly_one(self, arrows: Sequence[Arrow], where: PSet) -> bool:
@@ -231,11 +243,13 @@ class Dynamics:
         return True
 
 
-def _refused(a: Arrow, why: str, help_: str) -> Exception:
+def _refused(a: Arrow, why: str, help_: str, decides: Arrow | None = None) -> Exception:
+    """UPL1405 at an arrow; `decides` is the one whose condition or index data decide, if it is another."""
     program = a.source.parent_op()
     assert isinstance(program, ProgramOp)
-    text = arrow_texts(program)[a.send].condition
-    condition = f" (`{text}`)" if text else ""
+    shown = arrow_texts(program)[(decides or a).send]
+    text = shown.condition or (shown.target if decides else "")
+    condition = f" (`{text}`{f' of {decides.text}' if decides else ''})" if text else ""
     message = f"the derivative cannot go back along {a.text}: {why}{condition}"
     return error("UPL1405", message, span_of(a.send), help=help_)
 

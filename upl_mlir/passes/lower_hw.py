@@ -46,7 +46,7 @@ from upl_mlir.passes.arrows import connect, here, new_node
 from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.poly.dense import points_where
 from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
 
@@ -186,7 +186,7 @@ class _Lowering:
                 if domain.is_empty():
                     lo = hi = 0
                 else:
-                    raise error("UPL1732", f"the field `{f}` of `{op.symbol}` has no bound", span_of(op))
+                    raise error("UPL1732", f"the field `{f}` of `{op.symbol}` has no bound{because(domain)}", span_of(op))
             out.append(ttm.Field(f, lo, max(0, hi - lo).bit_length()))
         return out
 

@@ -15,7 +15,7 @@ from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of, undetermined
 from upl_mlir.passes.entries import is_data, missing_in_arrow, missing_in_count
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.equality import at_least_0, same_count, same_value
 from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
@@ -103,19 +103,13 @@ def _covered(sets: ProgramSets, op: Endpoint, where: str, covered: PSet, into: S
         return
     point = missing.sample()
     if point is None:
-        message = f"whether every instance gets a token is not decided{_because(missing, covered, domain)}"
+        message = f"whether every instance gets a token is not decided{because(missing, covered, domain)}"
         yield Obligation(Kind.COVERAGE, Status.UNPROVED, where, message, span_of(op))
         return
     message = f"{instance(op, point)} gets no token on `{where}`; none comes {_where(missing, domain)}"
     notes = tuple(Note(_serves(sets, op, a), span_of(a.send)) for a in into[:MANY])
     help = None if into else f"no arrow goes to `{where}`: send it something, `… -> {where}<{','.join(op.fields)}>`"
     yield Obligation(Kind.COVERAGE, Status.REFUTED, where, message, span_of(op), None, point, help, notes)
-
-
-def _because(*sets: PSet) -> str:
-    """Why a question about sets is open, as the end of a sentence."""
-    what = next((d for s in sets if (d := s.doubts()) is not None), None)
-    return f": {what} is not affine" if what and "," not in what else f": {what} are not affine" if what else ""
 
 
 def _where(part: PSet, whole: PSet) -> str:
@@ -152,7 +146,7 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
         if twice is not None and not twice.is_empty():
             point = twice.sample()
             if point is None:
-                message = f"whether two tokens of {a.text} reach one instance is not decided{_because(twice)}"
+                message = f"whether two tokens of {a.text} reach one instance is not decided{because(twice)}"
                 yield Obligation(Kind.UNIQUE, Status.UNPROVED, where, message, span_of(a.send), a.text)
                 return
             there = {k: v for k, v in point.items() if k.removesuffix('"') not in (*a.src, *a.loops)}
@@ -166,7 +160,7 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
             if not both.is_empty():
                 point = both.sample()
                 if point is None:
-                    message = f"whether {b.text} and {a.text} serve one instance is not decided{_because(both)}"
+                    message = f"whether {b.text} and {a.text} serve one instance is not decided{because(both)}"
                     yield Obligation(Kind.UNIQUE, Status.UNPROVED, where, message, span_of(a.send), a.text)
                     return
                 message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
@@ -220,14 +214,14 @@ def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
     span = span_of(a.send)
     domain = sets.domain(a.target.symbol)
     if domain.lost:
-        message = f"whether every token of {a.text} has an instance is not decided{_because(domain)}"
+        message = f"whether every token of {a.text} has an instance is not decided{because(domain)}"
         return Obligation(Kind.EXISTS, Status.UNPROVED, a.text, message, span, a.text)
     lost = sent - met
     if lost.is_empty():
         return Obligation(Kind.EXISTS, Status.PROVED, a.text, "every token has an instance", span, a.text)
     point = lost.sample()
     if point is None:
-        message = f"whether every token of {a.text} has an instance is not decided{_because(lost, met)}"
+        message = f"whether every token of {a.text} has an instance is not decided{because(lost, met)}"
         return Obligation(Kind.EXISTS, Status.UNPROVED, a.text, message, span, a.text)
     message = (
         f"the token that {instance(a.source, point)} sends to {a.target.symbol} belongs to no instance: "
@@ -262,11 +256,11 @@ def _multiplicity(sets: ProgramSets, a: Arrow) -> Obligation:
         return Obligation(Kind.MULTIPLICITY, Status.PROVED, a.text, "one activation", span, a.text)
     terms = fibre_counts(r, a.dst, [m])
     if terms is None:
-        message = f"cannot count the instances that a token of {a.text} covers{_because(r)}"
+        message = f"cannot count the instances that a token of {a.text} covers{because(r)}"
         return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
     sends = r.project(points)
     if sends.lost:
-        message = f"cannot count the instances that a token of {a.text} covers{_because(sends)}"
+        message = f"cannot count the instances that a token of {a.text} covers{because(sends)}"
         return Obligation(Kind.MULTIPLICITY, Status.UNPROVED, a.text, message, span, a.text)
     parts = list(sum_by_parts(sends, terms))
     for base, n in parts:
@@ -363,7 +357,7 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     together = _summands_together(sets, op, rough)
     if together is None:
         a = rough[0]
-        message = f"cannot count the summands that {a.text} sends{_because(sets.relation(a))}"
+        message = f"cannot count the summands that {a.text} sends{because(sets.relation(a))}"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, message, span_of(a.send), a.text)
         return
     terms += together
@@ -458,7 +452,7 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
         if not extra.is_empty():
             point = (extra if verb == "is not declared" else extra - sets.served(op, none_where_data_say=True)).sample()
             if point is None:
-                message = f"whether the declared domain is the computed one is not decided{_because(extra, computed)}"
+                message = f"whether the declared domain is the computed one is not decided{because(extra, computed)}"
                 yield Obligation(Kind.DOMAIN, Status.UNPROVED, op.symbol, message, span)
                 return
             message = f"{instance(op, point)} {verb}; the computed domain is {_domain(computed)}"

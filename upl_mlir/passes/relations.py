@@ -114,6 +114,12 @@ def forgotten(op: Endpoint) -> frozenset[str]:
     return frozenset(n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr))
 
 
+def because(*sets: PSet) -> str:
+    """Why a question about sets is open, as the end of a sentence: ``: `i*j` is not affine``; empty where all are."""
+    what = next((d for s in sets if (d := s.doubts()) is not None), None)
+    return f": {what} is not affine" if what and "," not in what else f": {what} are not affine" if what else ""
+
+
 def mark(op: Endpoint, lost: frozenset[str]) -> None:
     """Note at a port or node what its domain does not say, if it is a hull."""
     op.attributes.pop(HULL, None)

@@ -25,6 +25,11 @@ def _not_static(message: str, span: Span, help: str | None = None) -> NotStatic:
     return NotStatic(Diagnostic("UPL1108", message, span, (), help))
 
 
+def _operand(e: IndexExpr) -> str:
+    """An operand of `**`, in parentheses where it needs them."""
+    return str(e) if e.name or e.constant is not None else f"({e})"
+
+
 @dataclass(frozen=True)
 class StaticReader:
     """Converts expressions that stand at one kind of place.
@@ -116,7 +121,8 @@ class StaticReader:
         base = self._index(e.left)
         exponent = self._index(e.right).constant
         if exponent is None or not 0 <= exponent <= MAX_POWER or len(base.terms) ** exponent > MAX_TERMS:
-            message = f"the exponent in {self.what} must be a small literal, 0..{MAX_POWER}"
+            shown = f"`{_operand(base)}**{_operand(self._index(e.right))}`"
+            message = f"the exponent of {shown} in {self.what} must be a small literal, 0..{MAX_POWER}"
             raise _not_static(message, e.right.span)
         out = IndexExpr.of(1)
         for _ in range(exponent):

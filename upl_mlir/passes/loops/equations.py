@@ -27,7 +27,7 @@ from upl_mlir.passes.loops.bodies import Bodies
 from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Kind, Number, Part, Term, alike, kind_of
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.relations import ProgramSets, because
 from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -131,11 +131,15 @@ class Builder:
 
     def _express(self, a: Arrow, unknown: str) -> IndexExpr | None:
         """A source field over the target's fields by exact sets, for arrows that elimination alone cannot turn round."""
+        sets = self._exact_sets()
+        arrow = sets.arrows[a.at]
+        e = sets.relation(arrow).express(IndexExpr.of(unknown.removesuffix("'")), arrow.dst)
+        return None if e is None else e.substitute(dict(zip(arrow.dst, a.target.fields, strict=True)))
+
+    def _exact_sets(self) -> ProgramSets:
         if self._sets is None:
             self._sets = ProgramSets(self.program)
-        arrow = self._sets.arrows[a.at]
-        e = self._sets.relation(arrow).express(IndexExpr.of(unknown.removesuffix("'")), arrow.dst)
-        return None if e is None else e.substitute(dict(zip(arrow.dst, a.target.fields, strict=True)))
+        return self._sets
 
     # -- pieces -------------------------------------------------------------------------------------------------------
     def _fill(self, eq: Equation) -> None:
@@ -268,10 +272,13 @@ class Builder:
             self.undecided[cond] = None
 
     def _no_token(self, what: str, op: Endpoint) -> Exception:
-        return error(
-            "UPL1823", f"nothing arrives at `{what}` for some of its instances", span_of(op),
-            help="run `upl check`, which shows the instances",
-        )  # fmt: skip
+        sets = self._exact_sets()
+        why = because(sets.domain(op.symbol), *map(sets.relation, sets.into(op.symbol)))
+        if why:  # an open question, no fault that was found
+            message = f"native code cannot tell that something arrives at `{what}` for each of its instances{why}"
+            return error("UPL1823", message, span_of(op), help='use engine="interp" or "token"')
+        message = f"nothing arrives at `{what}` for some of its instances"
+        return error("UPL1823", message, span_of(op), help="run `upl check`, which shows the instances")
 
     def _sent_if_any(self, inverse: Inverse, free: Env, env: Env, kind: Kind, at: Cons) -> Term | None:
         """As `_sent`; None for constraints that elimination takes for possible, and that have no point.
