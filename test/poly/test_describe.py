@@ -348,3 +348,11 @@ def test_a_description_reads_no_entry_that_does_not_exist(fields, values, where)
     here = [x for x in points if holds(found, x)]
     assert here and ctx.set(dims, found).equals(target & ctx.set(dims, found))
     assert all(target.constrain(Formula.all(Formula.compare(d, CmpOp.EQ, v) for d, v in x.items())).sample() for x in here)
+
+
+@pytest.mark.parametrize("text", ["n>=1", "n>=3 && q>=0"])
+def test_what_no_size_allows_is_not_said(text: str) -> None:
+    """A bound that only a part that is not affine implies is kept, but not one of sizes that the program has not."""
+    ctx = PolyContext(("n", "q"), parse_formula(text), {}, {})
+    s = ctx.set(("t",), parse_formula("0<=t<=1 && 2*t mod n<n && t<=2*t mod n || t==1 && 2 mod n==0"))
+    assert str(describe(s)) == "0<=t<=1"

@@ -250,6 +250,7 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
 
 def _open_dimension(s: PSet) -> str | None:
     """A dimension in which a set has no bound."""
+    s = s.coalesce()  # without pieces that no admissible size has
     for i, d in enumerate(s.dims):
         rest = s
         for part in [a for a in s.opaque_parts() if d in a.index.names]:  # no bound of `d` by itself, but d<=d*d<=4 is one

@@ -142,7 +142,8 @@ def _by_exceptions(found: Formula, target: PSet, context: PSet) -> Formula:
         parts.append(Formula.any(f.negate() for f in case.conjuncts))
     place = {d: n for n, d in enumerate(target.dims)}
     parts.sort(key=lambda f: [place[d] for d in target.dims if d in f.names])
-    shorter = Formula.all((*common, *parts))
+    plain = all(f.kind is Connective.CMP for f in parts)
+    shorter = Formula.all(_ordered([*common, *parts], target.dims) if plain else (*common, *parts))
     return shorter if _length_of(shorter) < _length_of(found) else found
 
 

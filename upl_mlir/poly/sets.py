@@ -568,8 +568,8 @@ class PSet:
     def plainly_in(self, other: PSet) -> bool:
         """Inclusion whatever values array entries and parts that are not affine have, within their bounds."""
         other = self._aligned(other)
-        both = self.with_isl(self.isl.intersect(self.facts()))
-        return other.exact and included(both.isl, other.isl)
+        both = self.with_isl(self.isl.union(other.isl), self.params | other.params)  # facts on the symbols of either
+        return other.exact and included(self.isl.intersect(both.facts()), other.isl)
 
     def equals(self, other: PSet) -> bool:
         """Equality as sets of points (the `==` operator is identity)."""
