@@ -108,6 +108,13 @@ class Program:
         with self.errors():
             return check(self.read())
 
+    def require_not_refuted(self, hint: str) -> None:
+        """Raise UplError (UPL13xx) if something of the program is refuted; `hint` is the suggestion."""
+        from upl_mlir.passes.check import require_not_refuted
+
+        with self.errors():
+            require_not_refuted(self.read(), hint)
+
     def clone(self) -> Program:
         """An independent copy."""
         return Program(self._read_module().clone(), self.sources)

@@ -90,8 +90,10 @@ def test_a_run_that_strands_tokens_shows_which(machine: str, tmp_path: Path, cap
     source, target = tmp_path / "s.upl", tmp_path / "s.json"
     source.write_text(STRANDS)
     arrays = ["--input", "A=[1,2,3,4]", "--input", "B=[1,2,3]"]
-    code = main(["run", str(source), "--engine", "rtl", "--machine", machine, *arrays, "--trace", str(target)])
-    assert code == 1
+    command = ["run", str(source), "--engine", "rtl", "--machine", machine, *arrays, "--trace", str(target)]
+    assert main(command) == 1 and not target.exists()
+    assert "UPL1306" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 1
     assert "UPL1701" in capsys.readouterr().err
     trace = load_trace(target)
     assert trace.failed is not None and "UPL1701" in trace.failed

@@ -151,7 +151,7 @@ def test_the_command_writes_traces(tmp_path: Path, capsys: pytest.CaptureFixture
 
     program, trace = tmp_path / "s.upl", tmp_path / "t.json"
     program.write_text(STRANDS, encoding="utf-8")
-    data = ["--input", "A=[1, 1, 1, 1]", "--input", "B=[1, 1, 1]"]
+    data = ["--force", "--input", "A=[1, 1, 1, 1]", "--input", "B=[1, 1, 1]"]
     assert main(["run", str(program), *data, "--trace", str(trace)]) == 1
     assert "UPL1601" in capsys.readouterr().err
     assert load_trace(trace).failed is not None, "the trace of a run that failed is what one wants to look at"

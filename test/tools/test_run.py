@@ -203,3 +203,20 @@ def test_letters_of_any_alphabet(upl: Tool, upl_opt: Tool, tmp_path: Path) -> No
     assert "2*d_δ -> d_δX<ж>" in upl("grad", path, "--of", "Й", "--wrt", "δX").out
     for engine in ("interp", "rtl"):
         assert upl("run", path, "--engine", engine, "--input", "δX=[1, 2]").out == "Й =\n[2. 4.]\n"
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native"])
+def test_a_refuted_program_is_run_by_force_alone(upl: Tool, tmp_path: Path, engine: str) -> None:
+    """The engine then stops at the token that is left over; native code has no tokens to count."""
+    program, out = tmp_path / "p.upl", tmp_path / "o.npz"
+    program.write_text(
+        "program p\nparam n >= 1\ninput X<i> in 0<=i<n { X -> A.x }\ninput a { a #n+1 -> A.a<*> }\noutput Y<i>\n"
+        "node A<i> in 0<=i<n { in x, a; a*x -> Y<i> }\n", encoding="utf-8",
+    )  # fmt: skip
+    command = ["run", program, "--engine", engine, "--input", "X=[1,2]", "--input", "a=3", "--output", out]
+    done = upl(*command)
+    assert done.status == 1 and "error[UPL1304]: multiplicity n+1 of a<>" in done.err and not out.exists()
+    assert ("`--force` runs it" in done.err) == (engine != "native")
+    forced = upl(*command, "--force")
+    assert forced.status == 1 and not out.exists()
+    assert ("UPL1304" if engine == "native" else "UPL1601") in forced.err

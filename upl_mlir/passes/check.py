@@ -156,6 +156,20 @@ def check(program: ProgramOp) -> Report:
     return report
 
 
+def require_not_refuted(program: ProgramOp, hint: str) -> None:
+    """Raise UplError (UPL13xx, with a last suggestion) if an obligation of the program as it is written is refuted.
+
+    Whatever keeps the proof from being made is left to who runs the program.
+    """
+    try:
+        report, _ = _prove_or_refute(program)
+    except UplError:
+        return
+    if not report.ok:
+        *others, last = report.diagnostics()
+        raise UplError(*others, replace(last, help=f"{last.help}; {hint}" if last.help else hint))
+
+
 def _prove_or_refute(program: ProgramOp) -> tuple[Report, ProgramSets | None]:
     """The proofs, without figures; no sets where only small sizes could be looked at."""
     try:

@@ -88,6 +88,8 @@ class _PrintSchema(argparse.Action):
 def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--engine", choices=["interp", "token", "native", "rtl"], default="interp",
                    help="interpreter, the same compiled, machine code, or simulated hardware")  # fmt: skip
+    p.add_argument("--force", action="store_true", help="run a program of which something is refuted, too: the interpreter, "
+                   "the token engine and the machine check each token, and stop where it goes wrong")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",
                    help="an array: a .npy or .npz file, a number or a JSON list; or all at once: DATA.npz")  # fmt: skip
     p.add_argument("--output", metavar="OUT.npz|DIR", help="where to write the outputs; default: print them")
@@ -118,6 +120,14 @@ def _load(args: argparse.Namespace) -> Program:
     from upl_mlir.api import load
 
     return load(Path(args.file), **definitions(args.define))
+
+
+def _right(args: argparse.Namespace) -> Program:
+    """The program to run.  Raises UplError (UPL13xx) where something is refuted, unless it is run by force."""
+    p = _load(args)
+    if not args.force and args.engine != "native":  # which asks for more, by itself
+        p.require_not_refuted("`--force` runs it all the same, up to where it goes wrong")
+    return p
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -206,16 +216,16 @@ def _run(args: argparse.Namespace) -> int:
         params = {name: arrays.pop(name) for name in p.params if name in arrays}
         print("\n".join(why(p, args.why, arrays, **params).lines()))
         return 0
-    if args.breaks:
+    if args.breaks:  # that a program goes wrong is what both are for
         ended = breaks.run(_load(args), args, _arrays(args.input))
         if ended is None:
             return 0
         out, stats = ended
     elif args.trace is not None or args.vcd is not None:
-        out, stats = view.traced(_load(args), args, _arrays(args.input))
+        out, stats = view.traced(_right(args), args, _arrays(args.input))
     else:
         f = compile(
-            _load(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
+            _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
             machine=args.machine, threads=args.threads,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats
