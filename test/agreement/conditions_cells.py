@@ -293,7 +293,21 @@ def named(program: Program, e: upl.UplError) -> bool:
     said = _tight(" ".join(
         " ".join([d.message, d.help or "", *(n.message for n in d.notes)]) for d in e.diagnostics
     ))  # fmt: skip
-    return not parts or any(_tight(part).strip("()") in said for part in [*parts, program.words])
+    if not parts or any(_tight(part).strip("()") in said for part in [*parts, program.words]):
+        return True
+    shapes = {_shape(text) for d in e.diagnostics for text in re.findall(r"`([^`]*)`", d.message)}
+    return any(_shape(part) in shapes for part in parts)  # of the target, whose fields have other names
+
+
+def _shape(text: str) -> str:
+    """An expression without its names: ``i*j`` is ``$0*$1``."""
+    names: dict[str, str] = {}
+    words = ("mod", "floordiv", "ceildiv", "min", "max", "abs")
+
+    def anonymous(m: re.Match[str]) -> str:
+        return m[0] if m[0] in words else names.setdefault(m[0], f"${len(names)}")
+
+    return _tight(re.sub(r"[A-Za-z]\w*", anonymous, text))
 
 
 def _as_printed(words: str) -> Iterator[str]:

@@ -48,7 +48,7 @@ from upl_mlir.passes.arrows import (
 )
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
-from upl_mlir.passes.relations import Arrow, ProgramSets, primed
+from upl_mlir.passes.relations import Arrow, ProgramSets, because, primed
 from upl_mlir.passes.runs import Runs
 from upl_mlir.passes.time_loop import Loop
 from upl_mlir.poly.counting import count
@@ -184,7 +184,8 @@ class Refire:
                 continue
             if not a.exact:
                 raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again",
+                    span_of(a.send),
                 )
             if a.source.symbol not in live or f"{self.along}'" in a.stars:
                 outside.append(Entering(a, r))
@@ -241,7 +242,8 @@ class Refire:
         if best is None:
             raise error(
                 "UPL1431", f"nothing could hold back `{op.symbol}` when it fires again: no input of it gets, where a "
-                f"run starts, a token of its own for each `{self.along}`", span_of(op),
+                f"run starts, a token of its own for each `{self.along}`{because(*(e.relation for e in single), start)}",
+                span_of(op),
             )  # fmt: skip
         for e, held in best:
             e.held, e.shared = held, bool(self.runs.fields)
@@ -445,7 +447,8 @@ class Refire:
                 continue
             if not a.exact:
                 raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again",
+                    span_of(a.send),
                 )
             r = self.sets.relation(a)
             early = self._early(a, r, step)

@@ -99,13 +99,21 @@ def span(lin: Linear, cases: Sequence[Cons], field: str, fields: Sequence[str]) 
     return extremum(Extremum.MIN, lows), extremum(Extremum.MAX, highs)
 
 
+def _hard(cases: Sequence[Cons], field: str) -> str:
+    """What is not affine in the constraints of a field, as the end of a sentence."""
+    terms = [m for case in cases for c in case if field in c.e.names for m, _ in c.e.terms]
+    parts = dict.fromkeys(f"`{IndexExpr(((m, 1),))}`" for m in terms if len(m) > 1 or any(not isinstance(a, Var) for a in m))
+    return f": its bounds have {', '.join(parts)}" if parts else ""
+
+
 def box(lin: Linear, cases: Sequence[Cons], fields: Sequence[str], what: str) -> list[tuple[IndexExpr, IndexExpr]]:
     """The bounds of every field.  Raises UplError (UPL1825)."""
     out: list[tuple[IndexExpr, IndexExpr]] = []
     for f in fields:
         got = span(lin, cases, f, fields)
         if got is None:
-            raise error("UPL1825", f"no bounds found for the field `{f}` of `{what}`", help="declare its domain")
+            message = f"no bounds found for the field `{f}` of `{what}`{_hard(cases, f)}"
+            raise error("UPL1825", message, help="declare its domain")
         out.append(got)
     return out
 
