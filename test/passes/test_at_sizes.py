@@ -139,3 +139,15 @@ node S { in @(+) s[(n+q-1) floordiv q+1]; -> T }
     require_at(program, {"n": 9, "q": 2}, [("A", "x")])
     with pytest.raises(upl.UplError, match=r"(?s)UPL1829.*domain of `A`.*`i mod q`; no token comes to A<4> \(n=9, q=3\)"):
         require_at(program, {"n": 9, "q": 3}, [("S", "s"), ("A", "x")])
+
+
+def test_a_gather_of_nothing_tells_nothing_of_a_hull() -> None:
+    """It waits for no summand; what is missing is missed at the input beside it."""
+    p = upl.load(HEAD + """input X<i> in 0<=i<n { if i mod q == 0: -> A.z<2*(i floordiv 2)> }
+output Y<a>
+node A<a> { in z, @(+) x[0]; z+x -> Y }
+""")
+    program = p.infer_domains().read()
+    require_at(program, {"n": 9, "q": 3}, [("A", "x")])
+    with pytest.raises(upl.UplError, match=r"UPL1829.*no token comes to A<4>"):
+        require_at(program, {"n": 9, "q": 3}, [("A", "x"), ("A", "z")])

@@ -97,9 +97,8 @@ class _Counter:
         for t in sent:
             np.add.at(came, t.index, 1)
         came = np.where(place.inside, came, 0)
-        if lost := forgotten(op):
-            self.hull(op, place, came, lost)
         if not gather:
+            self.hull(op, place, came == 0)
             self.exactly_one(op, port_name, place, came)
             for t in sent:
                 self.multiplicity(t, place)
@@ -109,8 +108,10 @@ class _Counter:
             at = self.index_arrays(op, place)
             wanted = np.maximum(self.values.given(at).expr(port.count), 0)
             wanted = np.broadcast_to(wanted, place.box.shape).reshape(came.shape)
+            self.hull(op, place, (came == 0) & (wanted > 0))
             self.compare(op, port, place, came, wanted)
         else:
+            self.hull(op, place, came == 0)
             self.carried(op, port, place, came, sent)
 
     def index_arrays(self, op: Endpoint, place: _Place) -> dict[str, Any]:
@@ -179,11 +180,11 @@ class _Counter:
                 where = f"{op.symbol}.{port}" if isinstance(op, NodeOp) else op.symbol
                 raise error(code, f"{self.at(op, place, wrong[0])} {what} on `{where}`{self.sizes()}", span_of(op))
 
-    def hull(self, op: Endpoint, place: _Place, came: Ints, lost: Collection[str]) -> None:
-        """A domain that is a hull has no instance too many at these sizes."""
-        missing = np.argwhere((came == 0) & place.inside)
-        if len(missing):
-            at = f"no token comes to {self.at(op, place, missing[0])}{self.sizes()}"
+    def hull(self, op: Endpoint, place: _Place, idle: NDArray[np.bool_]) -> None:
+        """A domain that is a hull has no point that is `idle`, which is no instance then."""
+        lost, points = forgotten(op), np.argwhere(idle & place.inside)
+        if lost and len(points):
+            at = f"no token comes to {self.at(op, place, points[0])}{self.sizes()}"
             raise only_a_hull(op, lost, f"; {at}", 'declare its domain, or use engine="interp" or "token"')
 
     def compare(self, op: Endpoint, port: Port, place: _Place, came: Ints, wanted: Ints) -> None:

@@ -216,7 +216,7 @@ def _run(args: argparse.Namespace) -> int:
         params = {name: arrays.pop(name) for name in p.params if name in arrays}
         print("\n".join(why(p, args.why, arrays, **params).lines()))
         return 0
-    if args.breaks:  # that a program goes wrong is what both are for
+    if args.breaks:  # like `--why`, for programs that go wrong
         ended = breaks.run(_load(args), args, _arrays(args.input))
         if ended is None:
             return 0
