@@ -123,6 +123,8 @@ node A<a> { in @(+) x[#]; -> Y }
     x = np.arange(8.0)
     got, wanted = (upl.compile(p, engine=e)(X=x, q=2) for e in ("native", "interp"))
     np.testing.assert_array_equal(got["Y"], wanted["Y"])
+    with pytest.raises(upl.UplError, match="UPL1829.*no token comes to A<4>"):  # each third sends: no place for each second
+        upl.compile(p, engine="native")(X=x, q=3)
 
 
 def test_a_hull_with_an_instance_too_many_is_no_fault_of_the_program() -> None:

@@ -184,8 +184,7 @@ class Refire:
                 continue
             if not a.exact:
                 raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again",
-                    span_of(a.send),
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
                 )
             if a.source.symbol not in live or f"{self.along}'" in a.stars:
                 outside.append(Entering(a, r))
@@ -447,8 +446,7 @@ class Refire:
                 continue
             if not a.exact:
                 raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again",
-                    span_of(a.send),
+                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
                 )
             r = self.sets.relation(a)
             early = self._early(a, r, step)
