@@ -123,7 +123,7 @@ node A<a> { in @(+) x[#]; -> Y }
     x = np.arange(8.0)
     got, wanted = (upl.compile(p, engine=e)(X=x, q=2) for e in ("native", "interp"))
     np.testing.assert_array_equal(got["Y"], wanted["Y"])
-    with pytest.raises(upl.UplError, match="UPL1829.*no token comes to A<4>"):  # each third sends: no place for each second
+    with pytest.raises(upl.UplError, match=r"UPL1829.*no token comes to A<4>"):  # each third sends: no place for each second
         upl.compile(p, engine="native")(X=x, q=3)
 
 
