@@ -20,7 +20,7 @@ from agreement.conditions_engines import ENGINES, Engine, Run, Size
 from agreement.conditions_sites import Point, Program, Values
 from agreement.data import element
 from agreement.properties import declared
-from upl_mlir.poly.expr import Connective, Formula, IndexExpr, Var
+from upl_mlir.poly.expr import Connective, Formula, IndexExpr, Select, Var
 from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
 EQUAL, WRONG, UNNAMED = "equal", "WRONG", ", not named"
@@ -326,7 +326,7 @@ def _as_printed(words: str) -> Iterator[str]:
             sides = [e]
         for side in sides:
             for m, _ in side.terms:
-                if len(m) > 1 or (m and not isinstance(m[0], Var)):
+                if len(m) > 1 or (m and not isinstance(m[0], Var | Select)):  # a choice between affine ones is affine
                     yield str(IndexExpr(((m, 1),)))
 
 

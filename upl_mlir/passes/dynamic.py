@@ -24,9 +24,9 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, ProgramOp, RefOp, Special, UplType
+from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, RefOp, Special, UplType
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.frontend.upl_text.printer import arrow_texts
+from upl_mlir.frontend.upl_text.printer import condition_text, target_text
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.cycles import circular
 from upl_mlir.passes.relations import Arrow, ProgramSets
@@ -245,10 +245,8 @@ class Dynamics:
 
 def _refused(a: Arrow, why: str, help_: str, decides: Arrow | None = None) -> Exception:
     """UPL1405 at an arrow; `decides` is the one whose condition or index data decide, if it is another."""
-    program = a.source.parent_op()
-    assert isinstance(program, ProgramOp)
-    shown = arrow_texts(program)[(decides or a).send]
-    text = shown.condition or (shown.target if decides else "")
+    send = (decides or a).send
+    text = condition_text(send) or (target_text(send) if decides else "")
     condition = f" (`{text}`{f' of {decides.text}' if decides else ''})" if text else ""
     message = f"the derivative cannot go back along {a.text}: {why}{condition}"
     return error("UPL1405", message, span_of(a.send), help=help_)

@@ -34,6 +34,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import span_of, symbols
+from upl_mlir.frontend.upl_text.printer import condition_text, target_text
 from upl_mlir.passes.arrows import (
     COMMENT,
     PRIMAL,
@@ -183,9 +184,7 @@ class Refire:
             if r.is_empty():
                 continue
             if not a.exact:
-                raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
-                )
+                raise _by_data(a)
             if a.source.symbol not in live or f"{self.along}'" in a.stars:
                 outside.append(Entering(a, r))
                 continue
@@ -445,9 +444,7 @@ class Refire:
             if a.target.symbol not in adjoints:
                 continue
             if not a.exact:
-                raise error(
-                    "UPL1431", f"data decide what {a.text} sends, so that arrow cannot be sent again", span_of(a.send)
-                )
+                raise _by_data(a)
             r = self.sets.relation(a)
             early = self._early(a, r, step)
             dims = (*self.runs.fields, *a.dims)
@@ -478,6 +475,13 @@ class Refire:
             raise error("UPL1431", f"the adjoint wants what {a.text} sends at a step before its own", span_of(a.send))
         self.kept.append(early.project((*a.src, *a.loops)))
         return early.coalesce()
+
+
+def _by_data(a: Arrow) -> Exception:
+    """UPL1431 for an arrow that data decide."""
+    text = condition_text(a.send) if a.send.predicate is not None else target_text(a.send)
+    message = f"data decide what {a.text} sends (`{text}`), so that arrow cannot be sent again"
+    return error("UPL1431", message, span_of(a.send))
 
 
 def _cost(chosen: Sequence[tuple[Entering, PSet]]) -> tuple[int, int]:

@@ -32,6 +32,8 @@ from upl_mlir.frontend.upl_text.ranks import rank_of
 from upl_mlir.poly.expr import TRUE, Connective, Formula, IndexExpr
 
 SHORT_LINE = 100
+LONG = 80
+"""What stands in a condition is not written out beyond this."""
 """A node with at most one statement beside its inputs stands on one line if that is no longer than this."""
 
 
@@ -62,6 +64,37 @@ def arrow_texts(program: ProgramOp) -> dict[SendOp, ArrowText]:
                 pass
             out |= body.arrows
     return out
+
+
+def condition_text(send: SendOp) -> str:
+    """The condition of an arrow as it would be written without assignments: ``2**i<=q``, not the name of its truth value."""
+    parts = [] if send.when.is_true else [f"{send.when}"]
+    if send.predicate is not None:
+        parent = send.parent_op()
+        assert isinstance(parent, InputOp | NodeOp)
+        values = ValuePrinter()
+        names = [*parent.fields, *([p.name for p in parent.ports] if isinstance(parent, NodeOp) else [parent.symbol])]
+        for arg, name in zip(parent.block.args, names, strict=True):
+            values.name(arg, name)
+        needed = {send.predicate}
+        ops = list(parent.block.ops)
+        for op in reversed(ops):
+            if any(r in needed for r in op.results):
+                needed.update(op.operands)
+        for op in ops:
+            if isinstance(op, LetOp) and op.result in needed:
+                values.texts[op.result] = values.exact(op.value)
+            elif any(r in needed for r in op.results):
+                values.define(op)
+                if len(values.exact(op.results[0]).text) > LONG:  # what is used often would grow without end
+                    values.name(op.results[0], "...")
+        parts.append(values.exact(send.predicate).text)
+    return " && ".join(f"({p})" if len(parts) > 1 and "||" in p else p for p in parts)
+
+
+def target_text(send: SendOp) -> str:
+    """Where an arrow leads, with its index."""
+    return f"{_ref(send.target)}<{index_text(send.index.data)}>"
 
 
 def assignment_texts(program: ProgramOp) -> dict[NodeOp, tuple[str, ...]]:
@@ -293,6 +326,6 @@ class _Body:
             condition=" && ".join(condition),
             value=self.values.bare(op.value, narrow=True).text,
             count=count if count.startswith("#") or not count else f"#{count}",
-            target=f"{_ref(op.target)}<{index_text(op.index.data)}>",
+            target=target_text(op),
             loops=loops,
         )

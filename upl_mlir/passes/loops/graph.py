@@ -19,7 +19,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp, SigmoidOp
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
-from upl_mlir.frontend.upl_text.printer import arrow_texts
+from upl_mlir.frontend.upl_text.printer import condition_text, target_text
 from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.pull import Arrow
 from upl_mlir.poly.expr import TRUE, Formula
@@ -87,10 +87,10 @@ class Graph:
         known = {*a.source.fields, *self.lin.ctx.params, *self.lin.ctx.constants, *(it.name for it in send.loops)}
         names = {n for e in send.index.data if e is not None for n in e.names}
         if send.predicate is not None or not names <= known:
-            text = arrow_texts(self.program)[send]
-            what = f"condition `{text.condition}`" if send.predicate is not None else f"index of `{text.target}`,"
+            condition = condition_text(send)
+            what = f"condition `{condition}`" if send.predicate is not None else f"index of `{target_text(send)}`,"
             message = f"native code is made of programs whose arrows follow from indices; data decide the {what} of {a.text}"
-            if "**" in text.condition:
+            if "**" in condition:
                 message += " (a power whose exponent is no literal counts as data)"
             raise error("UPL1821", message, span_of(send), help='use engine="interp" (or "token"), which moves tokens')
 

@@ -74,6 +74,8 @@ class Scheduler:
         self.stmts = list(stmts)
         self.deps = list(deps)
         self._vars = 0
+        ctx = lin.ctx
+        self._taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown, *(f for x in stmts for f in x.fields)}
         self._inside: dict[tuple[Statement, tuple[str, ...]], bool] = {}
         self._least: dict[tuple[Edge, str, str, int, int], tuple[int | None, int | None]] = {}
 
@@ -419,13 +421,20 @@ class Scheduler:
                 return None
         return moved
 
+    def _variable(self) -> str:
+        """A loop's variable; no name of the program begins with it, so that tilings may put letters behind it."""
+        while True:
+            self._vars += 1
+            var = f"L{self._vars}"
+            if not any(name.startswith(var) for name in self._taken):
+                return var
+
     # -- the tree -----------------------------------------------------------------------------------------------------------
     def _emit(self, g: _Group, places: dict[Statement, _Place], context: Cons) -> list[Tree]:
         if not g.along:
             (s,) = g.members
             return [self._alone(s, places[s], context)]
-        self._vars += 1
-        var = f"L{self._vars}"
+        var = self._variable()
         lows, highs = self._union([self._range(s, g.along[s], places, context) for s in g.members], context)
         spans = [(e, *self._span(e, g.along)) for e in g.inner]
         parallel = all(lo == 0 and hi == 0 for _, lo, hi in spans)
@@ -481,8 +490,7 @@ class Scheduler:
         left = list(place.left)
         while left:
             f = left.pop(0)
-            self._vars += 1
-            var = f"L{self._vars}"
+            var = self._variable()
             lows, highs = self._range(s, Along(f, 1, 0), {s: _Place(env, ())}, context)
             loop = Loop(var, lows, highs, True, [])
             env[f] = IndexExpr.of(var)
