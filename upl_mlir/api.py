@@ -41,7 +41,7 @@ class Engine:
     ALL = (INTERP, TOKEN, NATIVE, RTL)
 
 
-def load(source: str | Path, **overrides: Value) -> Program:
+def load(source: str | Path, /, **overrides: Value) -> Program:
     """A program from a `.upl` or `.mlir` file, or from such text.
 
     `overrides` replace constants (``K=3``, ``N=[64, 32, 10]``) and bind parameters.  Raises UplError.
@@ -69,7 +69,7 @@ def load(source: str | Path, **overrides: Value) -> Program:
     return Program(made(), sources) if key is None else made_or_known(key, None, sources, now=made, again=made)
 
 
-def ragged(array: Array, port: PortView, field: str, **params: int) -> list[Array]:
+def ragged(array: Array, port: PortView, field: str, /, **params: int) -> list[Array]:
     """A dense array over a port's box as a list along `field`, each slice dense over its own bounding box.
 
         f = upl.compile(g)
@@ -256,6 +256,7 @@ class Compiled:
         self._stats: dict[str, Any] = {}
         self._built: dict[tuple[tuple[str, int], ...], Any] = {}
         self._params = frozenset(program.params)
+        self._takes_out = "out" in program.inputs
         self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
         """For programs whose ports have no fields: numbers in text order in, numbers out."""
         self._native: NativeEngine | None = None
@@ -274,12 +275,15 @@ class Compiled:
         """Figures of the last run, as ``stats.json`` has them."""
         return self._stats if self._native is None else self._native.stats().to_dict()
 
-    def __call__(self, *, out: Any = None, **arrays: Any) -> dict[str, Array]:
+    def __call__(self, /, *, out: Any = None, **arrays: Any) -> dict[str, Array]:
         """Run once; returns the outputs as dense numpy arrays.  Raises UplError (UPL15xx, UPL16xx, UPL17xx).
 
         `out` are arrays by output name that the results go to (of the right shape and type); the same arrays are returned.
+        In a program with an input of that name it is that input.
         """
         native = self._native
+        if self._takes_out and out is not None:
+            arrays["out"], out = out, None
         if native is not None and (last := native.last) is not None and last.given == self.given:
             results = last.run(arrays, out)  # most calls are like the last one, and may take microseconds
             if type(results) is dict:
@@ -342,6 +346,7 @@ class Compiled:
 
 def compile(
     p: Program,
+    /,
     engine: Literal["interp", "token", "native", "rtl"] = "interp",
     *,
     real: Literal["f32", "f64"] | None = None,

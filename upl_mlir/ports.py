@@ -36,15 +36,15 @@ class PortView:
         assert isinstance(op, InputOp | OutputOp)
         return op
 
-    def shape(self, **params: int) -> tuple[int, ...]:
+    def shape(self, /, **params: int) -> tuple[int, ...]:
         """Shape of the port's dense array for given parameters."""
         return self._layout(params).shape
 
-    def origin(self, **params: int) -> tuple[int, ...]:
+    def origin(self, /, **params: int) -> tuple[int, ...]:
         """The index of the array's element 0: the lower bounds of the domain."""
         return self._layout(params).origin
 
-    def slices(self, array: Array, field: str, **params: int) -> list[Array]:
+    def slices(self, array: Array, field: str, /, **params: int) -> list[Array]:
         """A dense array of the port as a list along `field`, each element dense over its own box; see `upl.ragged`."""
         from upl_mlir.host.arrays import ragged
 

@@ -46,7 +46,7 @@ class Cause:
             yield from c.lines(depth + 1)
 
 
-def why(p: Program, place: str, arrays: Mapping[str, Any], **params: int) -> Cause:
+def why(p: Program, place: str, arrays: Mapping[str, Any], /, **params: int) -> Cause:
     """Why the instance or input `place` (``Link<1,2,3,4>``, ``Link.w<1,2,3,4>``, ``R<1,2>``) has or has not got its tokens.
 
     `arrays` and `params` are those of a run; its own errors (stranded tokens) are no errors here.  Raises UplError: UPL1810

@@ -53,26 +53,30 @@ def in_c(p: upl.Program) -> Run:
     compiler = next(c for c in ("gcc", "clang", "cc") if shutil.which(c))
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "p.c").write_text(emit_one_file(module))
+        text = emit_one_file(module)
+        (place / "p.c").write_text(text)
         command = [compiler, "-std=c99", "-O1", "-shared", "-fPIC", "p.c", "-o", "p.so", "-lm"]
         subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=120)
-        entry = ctypes.CDLL(str(place / "p.so"))[function.sym_name.data]
+        found = re.findall(r"^void (\w+)\(", text, re.MULTILINE)  # C may give the program's own name a meaning
+        entry = ctypes.CDLL(str(place / "p.so"))[found[-1]]
     entry.restype = None
 
     def run(size: Size, arrays: Arrays) -> Arrays:
         where = {n: _place(boxes.get(n, ()), v, size) for n, v in {**p.inputs, **p.outputs}.items()}
-        everything: Arrays = {"status": (status := np.zeros((), np.int64))}
+        everything: Arrays = {}
+        status = np.zeros((), np.int64)
         for n, v in {**p.inputs, **p.outputs}.items():
             everything[n] = np.full(where[n][0], 7, v.dtype)
             if n in p.inputs:
                 everything[n][where[n][1]] = arrays[n]
         values: list[Any] = []
         kept: list[Any] = []
-        for a in arguments_of(function):
+        *arguments, last = arguments_of(function)
+        for a in (*arguments, last):
             if a.rank is None:
                 values.append(ctypes.c_int64(size[a.name]))
                 continue
-            array = everything[a.name]
+            array = status if a is last else everything[a.name]
             # What lies round an array is there to be read and written by a function that is wrong, without harm.
             guarded = np.concatenate([np.zeros(_MARGIN, array.dtype), array.ravel(), np.zeros(_MARGIN, array.dtype)])
             kept.append((array, guarded))

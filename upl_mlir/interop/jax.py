@@ -24,6 +24,7 @@ except ModuleNotFoundError as e:
 
 def jax_function(
     p: Program,
+    /,
     of: str,
     wrt: str | Sequence[str] | None = None,
     *,

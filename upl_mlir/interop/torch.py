@@ -47,6 +47,7 @@ class _Call(torch.autograd.Function):
 
 def torch_function(
     p: Program,
+    /,
     of: str,
     wrt: str | Sequence[str] | None = None,
     *,

@@ -28,7 +28,7 @@ from xdsl.ir import Attribute
 from upl_mlir.diagnostics import error
 from upl_mlir.native.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
 from upl_mlir.native.c_statements import STATEMENTS
-from upl_mlir.native.c_writer import KEYWORDS, Array, Writer
+from upl_mlir.native.c_writer import Array, Writer, is_reserved
 from upl_mlir.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.native.values import Argument
 from upl_mlir.passes.proved import ASSUMED
@@ -44,6 +44,8 @@ class _Parameter:
     declarations: tuple[str, ...]
     layout: str = ""
     """Which elements the array holds, such as ``Y<i> in 0<=i<n``."""
+    status: bool = False
+    """Whether this is the function's last one, which says if the run failed."""
 
     @property
     def comment(self) -> str:
@@ -51,7 +53,7 @@ class _Parameter:
         if a.rank is None:
             return f"{self.name}: a parameter of the program"
         shape = " x ".join(self.sizes) if self.sizes else "one"
-        what = "set to 0 by the caller; not 0 afterwards: the run failed" if a.name == "status" else ""
+        what = "set to 0 by the caller; not 0 afterwards: the run failed" if self.status else ""
         holds = f"; {self.layout}" if self.sizes and self.layout else ""
         return f"{self.name}: {what or ('result, ' if a.written else 'input, ') + shape}{holds}"
 
@@ -78,6 +80,7 @@ def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parame
     function = function_of(module)
     name = _identifier(name or function.sym_name.data, set())
     w = Writer(STATEMENTS)
+    w.taken[0].add(name)
     parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
     layouts = dict(zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(function), strict=False))
     parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
@@ -176,7 +179,7 @@ def _identifier(text: str, taken: set[str]) -> str:
     base = re.sub(r"\W", "_", text, flags=re.ASCII)
     base = base if base[:1].isalpha() else f"x{base}"
     found, n = base, 2
-    while found in taken | (KEYWORDS - {"status"}) | HELPERS.keys():
+    while found in taken or is_reserved(found):
         found, n = f"{base}_{n}", n + 1
     return found
 
@@ -185,7 +188,8 @@ def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attrib
     out: list[_Parameter] = []
     taken = w.taken[0]
     for a, t in zip(arguments, types, strict=True):
-        name = _identifier(a.name, taken)
+        last = a is arguments[-1]
+        name = "status" if last else _identifier(a.name, taken)  # a word that no other thing has: it is reserved
         taken.add(name)
         if a.rank is None:
             out.append(_Parameter(a, name, (), (f"{c_type(t)} {name}",)))
@@ -197,7 +201,7 @@ def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attrib
         element = c_type(cast(MemRefType[Attribute], t).element_type)
         pointer = f"{'' if a.written else 'const '}{element} *restrict {name}"
         declared = [f"int64_t {s}" for s in sizes if not s.isdigit()]
-        out.append(_Parameter(a, name, tuple(sizes), (pointer, *declared)))
+        out.append(_Parameter(a, name, tuple(sizes), (pointer, *declared), status=last))
     return out
 
 

@@ -17,11 +17,35 @@ from upl_mlir.native.c_expressions import ATOM, HELPERS, NEEDS, PAIRS, PLUS, ROW
 
 WIDTH = 90
 """Expressions are kept below this by giving their parts variables."""
-KEYWORDS = frozenset(
+_WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false "
-    "main abort malloc free status NAN INFINITY isnan signbit".split()
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof "
+    "bool true false main status NULL NAN INFINITY HUGE_VAL EXIT_SUCCESS EXIT_FAILURE RAND_MAX MB_CUR_MAX errno "
+    "math_errhandling MATH_ERRNO MATH_ERREXCEPT signgam size_t ptrdiff_t wchar_t div_t ldiv_t lldiv_t float_t double_t "
+    "isnan isinf isfinite isnormal signbit fpclassify isgreater isgreaterequal isless islessequal islessgreater isunordered"
 )
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax "
+    "fmin fmod frexp gamma hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan "
+    "nearbyint nextafter nexttoward pow remainder remquo rint round scalbln scalbn scalb sin sinh sqrt tan tanh tgamma "
+    "trunc y0 y1 yn drem significand finite exp10 pow10 sincos"
+)
+_STDLIB = (
+    "abort abs atexit atof atoi atol atoll bsearch calloc div exit free getenv labs ldiv llabs lldiv malloc mblen mbstowcs "
+    "mbtowc qsort rand random realloc srand srandom strtod strtof strtol strtold strtoll strtoul strtoull system wcstombs "
+    "wctomb alloca select index memcpy memset memmove"
+)
+_OF_HEADERS = re.compile(
+    r"u?int(_fast|_least)?\d+_t|u?int(max|ptr)_t|U?INT(_FAST|_LEAST)?\d+_(MIN|MAX|C)|U?INT(MAX|PTR)_(MIN|MAX|C)|"
+    r"(PTRDIFF|SIZE|SIG_ATOMIC|WCHAR|WINT)_(MIN|MAX)|FP_\w+|M_\w+|_\w*"
+)
+RESERVED = frozenset([*_WORDS.split(), *(f"{n}{end}" for n in _MATH.split() for end in ("", "f", "l")), *_STDLIB.split()])
+"""Words of C, and what the headers declare that the code includes."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether C, its headers or our helpers give a name a meaning."""
+    return name in RESERVED or name in HELPERS or _OF_HEADERS.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -110,12 +134,11 @@ class Writer:
         """A name that is free here: of the hint if there is one."""
         base = re.sub(r"\W", "_", hint or default, flags=re.ASCII)
         base = base if base[0].isalpha() else f"v{base}"
-        used: set[str] = set(KEYWORDS) | HELPERS.keys()
-        used.update(*self.taken)
+        used = set[str]().union(*self.taken)
         found, n = base, 2
         if base == "i":
             found = next((letter for letter in "ijklmn" if letter not in used), base)
-        while found in used:
+        while found in used or is_reserved(found):
             found, n = f"{base}_{n}", n + 1
         self.taken[-1].add(found)
         return found

@@ -225,7 +225,7 @@ class NativeEngine:
 
     def _remembered(self, given: dict[str, int], call: shapes.Call) -> Remembered | None:
         """What serves calls of a kind; None without the extension."""
-        dtypes = {a.name: np.dtype(a.dtype) for a in self.kernel.arguments}
+        dtypes = {a.name: np.dtype(a.dtype) for a in self.kernel.arguments[:-1]}  # the last is the status
         outputs = [(n, shape, dtypes[n]) for n, shape in call.outputs]
         found = again_call(self.kernel.run, [call.params[p] for p in self._params], call.inputs, outputs)
         return None if found is None else Remembered(given, found, found.run, call.params)

@@ -43,15 +43,15 @@ def arguments_of(function: func.FuncOp) -> tuple[Argument, ...]:
     """What the function takes."""
     out: list[Argument] = []
     outputs = cast(Any, function.attributes.get("upl.outputs"))
-    named = {"status", *((cast(StringAttr, s).data for s in outputs) if outputs is not None else ())}
+    named = {cast(StringAttr, s).data for s in outputs} if outputs is not None else set[str]()
+    status = function.body.block.args[-1]
     for name, arg in zip(_argument_names(function), function.body.block.args, strict=True):
         t = arg.type
         if isinstance(t, MemRefType):
             array = cast(MemRefType[Attribute], t)
             shape = tuple(array.get_shape())
-            out.append(
-                Argument(name, dtype_name(array.element_type), len(shape), shape, name in named or is_written(arg))
-            )
+            written = name in named or arg is status or is_written(arg)
+            out.append(Argument(name, dtype_name(array.element_type), len(shape), shape, written))
         else:
             out.append(Argument(name, dtype_name(t), None))
     return tuple(out)

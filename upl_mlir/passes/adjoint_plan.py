@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, InputOp, LetOp, NodeOp, Port, Special, UplType, upl_type
-from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.dialects.upl.query import span_of, value_names
 from upl_mlir.passes.activity import Activity, input_ports, key_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.dynamic import Dynamics, Flow, Trace
@@ -107,8 +107,7 @@ class Planner:
         own = attr.data if attr else TRUE
         formula = own if instances.equals(whole) else describe(instances)
         domain = self.sets.ctx.set(op.fields, formula)
-        ctx = self.sets.ctx
-        plan = Plan(op, f"D{op.symbol}", domain, formula, {*op.fields, *ctx.params, *ctx.constants, *ctx.arrays})
+        plan = Plan(op, f"D{op.symbol}", domain, formula, {*op.fields, *value_names(self.sets.program)})
         if self.activity.of[0] == op.symbol:
             plan.seed = Port(unused(f"d_{self.activity.of[1]}", plan.used), UplType.REAL)
         groups: dict[tuple[SSAValue, SSAValue | None], list[Arrow]] = {}

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, port_ref
-from upl_mlir.dialects.upl.query import endpoints, span_of, target_port
+from upl_mlir.dialects.upl.query import endpoints, span_of, target_port, value_names
 from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, because
@@ -54,7 +54,7 @@ def here(fields: Sequence[str]) -> tuple[IndexExpr, ...]:
 
 def free_names(sets: ProgramSets, fields: Sequence[str], *wanted: str) -> tuple[str, ...]:
     """Names for inputs of a new node, as wanted where they do not hide fields, constants or parameters."""
-    used = {*fields, *sets.ctx.params, *sets.ctx.constants, *sets.ctx.arrays}
+    used = {*fields, *value_names(sets.program)}
     return tuple(unused(w, used) for w in wanted)
 
 

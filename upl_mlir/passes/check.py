@@ -73,7 +73,7 @@ class Counts(dict[str, Count]):
             out = out + n
         return number(out)
 
-    def at(self, **params: int) -> dict[str, int | None]:
+    def at(self, /, **params: int) -> dict[str, int | None]:
         """The counts for given parameters.  Raises UplError (UPL1513) where a count needs an array without values."""
         return {k: n.evaluate(params, _no_arrays) if isinstance(n, IndexExpr) else n for k, n in self.items()}
 

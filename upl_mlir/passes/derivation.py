@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp, SendOp
-from upl_mlir.dialects.upl.query import symbols
+from upl_mlir.dialects.upl.query import ports_and_fields
 from upl_mlir.passes.activity import Activity, PortKey
 from upl_mlir.passes.adjoint_plan import Plan, Planner
 from upl_mlir.passes.arrows import connect
@@ -35,7 +35,7 @@ class Derivation:
     taken: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        self.taken |= symbols(self.program)
+        self.taken |= ports_and_fields(self.program)
 
     def fresh(self, name: str) -> str:
         """The name, or one made from it that nothing in the program has."""

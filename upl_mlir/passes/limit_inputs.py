@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import LetOp, NodeOp, Port, ProgramOp, SendOp, port_ref, upl_type
-from upl_mlir.dialects.upl.query import domain_of, nodes, symbols
+from upl_mlir.dialects.upl.query import domain_of, nodes, symbols, value_names
 from upl_mlir.passes.arrows import connect, here, new_node
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import ProgramSets, forgotten, mark
@@ -158,7 +158,7 @@ class _Division:
     def __init__(self, program: ProgramOp, sets: ProgramSets, op: NodeOp, parts: _Parts, taken: set[str]):
         self.program, self.op, self.parts = program, op, parts
         self.names = [op.symbol, *(unused(f"{op.symbol}_part", taken) for _ in parts.parts[1:])]
-        used = {*op.fields, *sets.ctx.params, *sets.ctx.constants, *sets.ctx.arrays, *(p.name for p in op.ports)}
+        used = {*op.fields, *value_names(sets.program), *(p.name for p in op.ports)}
         title: dict[SSAValue, str] = {op.arg(p.name): p.name for p in op.ports}
         for o in op.block.ops:
             if isinstance(o, LetOp):

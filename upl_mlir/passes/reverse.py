@@ -44,8 +44,10 @@ def invert(arrow: Arrow, relation: PSet, context: PSet, *, star_inside: PSet | N
     """
     fields = arrow.target.fields
     fresh: dict[str, str] = {}
+    ctx = relation.ctx
+    known = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown}
     for d in (*arrow.src, *arrow.loops):
-        fresh[d] = unused(d, {*fields, *fresh.values(), *({*arrow.src, *arrow.loops} - {d})})
+        fresh[d] = unused(d, {*known, *fields, *fresh.values(), *({*arrow.src, *arrow.loops} - {d})})
     r = relation.rename({**fresh, **dict(zip(arrow.dst, fields, strict=True))})
     src = tuple(fresh[d] for d in arrow.src)
     loops = tuple(fresh[d] for d in arrow.loops)

@@ -26,7 +26,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
-from upl_mlir.dialects.upl.query import symbols
+from upl_mlir.dialects.upl.query import symbols, value_names
 from upl_mlir.passes.arrows import COMMENT, PRIMAL, connect, here, new_node
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.cut import cheapest_cut
@@ -210,7 +210,7 @@ class _Division:
         """Make the dependent part, and leave the rest."""
         op = self.op
         stash = self._stash()
-        used = {*op.fields, *self.sets.ctx.params, *self.sets.ctx.constants, *self.sets.ctx.arrays}
+        used = {*op.fields, *value_names(self.sets.program)}
         used |= {p.name for p in self.ports} | {o.var.data for o in self.inside if isinstance(o, LetOp)}
         extra = {v: Port(unused(n, used), upl_type(v.type)) for v, n in stash.items()}
         ports = [*self.ports, *extra.values()]

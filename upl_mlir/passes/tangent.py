@@ -28,7 +28,7 @@ from upl_mlir.dialects.upl import (
     SendOp,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import endpoints, nodes, program_of, symbols, target_port
+from upl_mlir.dialects.upl.query import endpoints, nodes, ports_and_fields, program_of, target_port, value_names
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
@@ -81,7 +81,7 @@ class _Tangent:
         self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in wrt))
         for key in self.of:
             refuse_rounding(self.sets, key, self.wrt)
-        self.taken = symbols(program)
+        self.taken = ports_and_fields(program)
         self.dependence = {
             op.symbol: Dependence(op) for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)
         }
@@ -135,7 +135,7 @@ class _Tangent:
 
     # -- ports -------------------------------------------------------------------------------------------------------
     def _add_twins(self, node: NodeOp) -> None:
-        used = {*node.fields, *(p.name for p in node.ports)}
+        used = {*node.fields, *(p.name for p in node.ports), *value_names(self.program)}
         new: list[Port] = []
         for p in node.ports:
             key = (node.symbol, p.name)

@@ -110,6 +110,16 @@ def symbols(program: ProgramOp) -> set[str]:
     return found
 
 
+def value_names(program: ProgramOp) -> set[str]:
+    """Parameters, constants and arrays: names that no field, input or iterator may hide."""
+    return {op.symbol for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp)}
+
+
+def ports_and_fields(program: ProgramOp) -> set[str]:
+    """All names that the program declares, and the index fields: what a new port must not be called."""
+    return symbols(program).union(*(op.fields for op in endpoints(program).values()))
+
+
 def endpoints(program: ProgramOp) -> dict[str, Endpoint]:
     """Host ports and nodes by name, in text order."""
     return {op.symbol: op for op in program.body.block.ops if isinstance(op, InputOp | OutputOp | NodeOp)}

@@ -58,8 +58,9 @@ class Scope:
 class Code:
     """Appends operations to the innermost block."""
 
-    def __init__(self, lin: Linear, block: Block, tables: Mapping[str, Table]):
+    def __init__(self, lin: Linear, block: Block, tables: Mapping[str, Table], function: str):
         self.lin = lin
+        self.function = function
         self.tables = tables
         self.globals: dict[str, memref.GlobalOp] = {}
         self.entry = block
@@ -237,7 +238,7 @@ class Code:
         key = ("table", name, type_)
         found = self.scope.find(key)
         if found is None:
-            symbol = f"{name}_{type_}" if type_ != INDEX else name
+            symbol = name if type_ == INDEX and name != self.function else f"{name}.{type_}"  # no name of UPL has a dot
             shape = MemRefType(type_, [len(values)])
             if symbol not in self.globals:
                 tensor = TensorType(type_, [len(values)])

@@ -54,7 +54,7 @@ class FunctionWriter:
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}
         block = self._arguments()
-        self.code = Code(self.lin, block, self.lin.ctx.arrays)
+        self.code = Code(self.lin, block, self.lin.ctx.arrays, name_of(program.sym_name.data))
         for name, arg in zip(self.params, block.args, strict=False):
             self.code.scope.known[IndexExpr.of(name)] = arg
         self.values = Values(self)
