@@ -19,7 +19,10 @@ import numpy as np
 from xdsl.context import Context
 
 import upl_mlir as upl
+from agreement.campaign import Failure, Tally
 from agreement.conditions_engines import in_c
+from agreement.ledger import STARTS
+from agreement.properties import Case
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.native.c_source import emit_one_file
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
@@ -65,6 +68,7 @@ node X<i> in 0<=i<n { in d, b, @(+) s[i]; y = (b - s)/(d*d + 2); y -> x<i>; if i
 """,
 }
 SIZES: Mapping[str, Mapping[str, int]] = {"grid": {"m": 3, "T": 3}, "product": {"n": 4, "m": 3}, "solve": {"n": 4}}
+FIRST = STARTS["names"]
 WORD = re.compile(r"\b[^\W\d]\w*\b")
 _WORDS = {"program", "exp", "tanh", "sqrt"} | RESERVED
 FIXED = (
@@ -97,14 +101,19 @@ def renamed(name: str, old: str, new: str) -> upl.Program:
     return upl.load(re.sub(rf"\b{old}\b", new, PROGRAMS[name]))
 
 
-def cases(sample: int, seed: int = 1) -> Iterator[tuple[str, str, str]]:
-    """Programs, own names, invented names: a mixed part of all."""
+@cache
+def _everything(seed: int) -> tuple[tuple[str, str, str], ...]:
     every = [
         (name, old, new)
         for name, text in PROGRAMS.items() for old in sorted({*WORD.findall(text)} - _WORDS) for new in invented(name)
     ]  # fmt: skip
     Random(seed).shuffle(every)
-    yield from every[:sample]
+    return tuple(every)
+
+
+def cases(sample: int, seed: int = 1) -> Iterator[tuple[str, str, str]]:
+    """Programs, own names, invented names: a mixed part of all."""
+    yield from _everything(seed)[:sample]
 
 
 def _data(p: upl.Program, sizes: Mapping[str, int]) -> list[np.ndarray[Any, Any]]:
@@ -151,6 +160,19 @@ def difference(name: str, old: str, new: str) -> str | None:
     except Exception as e:
         return f"{type(e).__name__}: {str(e)[:300]}"
     return None
+
+
+def sweep(seed: int, tally: Tally) -> None:
+    """The campaign: one case, by the number of the seed among all."""
+    every = _everything(1)
+    name, old, new = every[(seed - FIRST) % len(every)]
+    found = difference(name, old, new)
+    tally.reached["names"] += 1
+    tally.reached[f"names: {name}: {'equal' if found is None else 'other'}"] += 1
+    if found is not None:
+        tally.reached["FAILED"] += 1
+        case = Case(re.sub(rf"\b{old}\b", new, PROGRAMS[name]), True, {}, seed)
+        tally.failures.append(Failure("names", seed, f"{old} as {new}: {found}", case))
 
 
 def main(argv: list[str]) -> int:

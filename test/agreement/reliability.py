@@ -66,6 +66,11 @@ ABOUT = {
         "has one, constant tables in both, arrows that data decide, outputs that depend on no input. Results, native code, "
         "gradients; and `adjoint of` between inputs of nodes, with its derivative (`inside`)."
     ),
+    "names": (
+        "Every name that the compiler invents (of loops, derivatives, variables of C), and words of C, MLIR and Python, "
+        "given to something of a program: a parameter, a field, a node, an input. Values and gradients are what they were, "
+        "by the interpreter, natively and in C. `PYTHONPATH=test python -m agreement.names`"
+    ),
     "programs": (
         "The other properties of random right programs: proved, right results in every order of arrival "
         "against a naive evaluator, texts that read back, domains inferred, forward and reverse mode, "

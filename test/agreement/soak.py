@@ -78,6 +78,12 @@ def _conditions(seed: int, tally: Tally) -> None:
     sweep(seed, tally)
 
 
+def _names(seed: int, tally: Tally) -> None:
+    from agreement.names import sweep
+
+    sweep(seed, tally)
+
+
 def _wide(seed: int, tally: Tally) -> None:
     """Programs of the wider class: all natively, some in the ways that take longer; what native code did is counted
     by feature too."""
@@ -100,7 +106,8 @@ CAMPAIGNS = {
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "conditions": Campaign(0.10, _conditions),
-    "wide": Campaign(0.10, _wide),
+    "wide": Campaign(0.09, _wide),
+    "names": Campaign(0.01, _names),
     "gradients": Campaign(0.22, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
     "programs": Campaign(0.04, lambda s, t: examine(s, WHOLE, t)),
     "mistakes": Campaign(0.04, _mistakes),
