@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
 from upl_mlir.passes.loops.statements import Edge, Read, Statement
@@ -297,21 +298,31 @@ class _Statements:
             some = next(s for s in mine if s.array == name)
             whole = replace(some, cons=eq.domain[0], free=eq.fields, fixed={}, reads=[])
             self.restored[name] = replace(whole, array=to_again[name], term=kept)
-            fields = tuple(f"kept {f}" if f == time.field else f for f in eq.fields)
+            fields = self._kept_fields(name)
             reads = [Read(name, state.index, whole.cons)]
             self.saved[name] = replace(whole, array=kept.array, fields=fields, term=state, reads=reads)
         back = {e.reader for e in maker.deps if e.writer.array in names and maker.place[e.reader][0] == maker.at}
         self.readers = {s: again(s, s.array) for s in back}
 
+    def kept_field(self, name: str) -> str:
+        """The field of the kept states that counts the segments."""
+        ctx, eq = self.maker.lin.ctx, self.maker.system.equations[name]
+        taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown, *eq.fields}
+        return unused(f"{self.maker.times[name].field}_kept", taken)
+
+    def _kept_fields(self, name: str) -> tuple[str, ...]:
+        old, new = self.maker.times[name].field, self.kept_field(name)
+        return tuple(new if f == old else f for f in self.maker.system.equations[name].fields)
+
     def nest(self, name: str, s: Statement, at: IndexExpr, which: IndexExpr | None = None) -> Tree:
         """A statement for all of a state, at a value of the loop's variable; `which` is the number of the state kept."""
         time = self.maker.times[name]
-        env = {time.field: time.value(at)} | ({} if which is None else {f"kept {time.field}": which})
+        env = {time.field: time.value(at)} | ({} if which is None else {self.kept_field(name): which})
         out: Tree = Leaf(s, env)
         for f, (lo, hi) in reversed(list(self._bounds(name).items())):
             if f != time.field:
-                env[f] = IndexExpr.of(f"{at}.{f}")
-                out = Loop(f"{at}.{f}", (lo,), (hi,), True, [out])
+                env[f] = IndexExpr.of(f"{at}_{f}")
+                out = Loop(f"{at}_{f}", (lo,), (hi,), True, [out])
         return out
 
     def _bounds(self, name: str) -> dict[str, tuple[IndexExpr, IndexExpr]]:
@@ -358,7 +369,7 @@ class _Statements:
                     continue
                 axes = tuple(axis if x.at == axis.at else x for x in others)
                 own = f"{name}.{what}"
-                fields = tuple(f"kept {f}" if what == "kept" and f == time.field else f for f in eq.fields)
+                fields = self._kept_fields(name) if what == "kept" else eq.fields
                 equations[own] = Equation(own, eq.kind, fields, eq.domain)
                 arrays[own] = Array(own, eq.kind, axes)
         return equations, arrays

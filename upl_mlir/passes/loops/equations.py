@@ -22,7 +22,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
-from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port
+from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
 from upl_mlir.passes.loops.bodies import Bodies
 from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
@@ -82,6 +82,7 @@ class Builder:
         self._domains: dict[str, tuple[Cons, ...]] = {}
         self._sets: ProgramSets | None = None
         self._fresh = 0
+        self._taken = value_names(program).union(*(op.fields for op in self.graph.ends.values()))
         self.equations: dict[str, Equation] = {}
         self._todo: list[Equation] = []
         self._define: dict[str, tuple[str, object]] = {}
@@ -360,8 +361,7 @@ class Builder:
     def _parts(self, inverse: Inverse, env: Env, kind: Kind, at: Cons) -> list[Part]:
         free: dict[str, IndexExpr] = {}
         for u in inverse.free:
-            self._fresh += 1
-            free[u] = IndexExpr.of(f"{u.removesuffix(chr(39))}#{self._fresh}")
+            free[u] = IndexExpr.of(self._iterator(u.removesuffix("'")))
         dims = tuple(e.name or "" for e in free.values())
         names = {**env, **free}
         cases = [case for c in inverse.cases if self.lin.feasible((*at, *(case := self._here(c, names))))]
@@ -381,6 +381,13 @@ class Builder:
             body = self._sent_if_any(inverse, here, env, kind, (*at, *case))
             if body is not None:
                 out.append(Part(left, over, body, (guard,) if guard else ()))
+        return out
+
+    def _iterator(self, name: str) -> str:
+        """A name like the given one that nothing else has, no other fold's iterator either."""
+        while (out := f"{name}_{self._fresh + 1}") in self._taken:
+            self._fresh += 1
+        self._fresh += 1
         return out
 
     def _determined(self, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
