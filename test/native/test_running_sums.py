@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.schedule import Plan, schedule
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.schedule import schedule
 
 MDS = Path(__file__).resolve().parents[2] / "examples" / "mds.upl"
 
@@ -35,7 +36,7 @@ node V<i> in 0<=i<n { in @(+) v[min(i, m)]; v -> Row }
 """
 
 
-def running(plan: Plan) -> list[str]:
+def running(plan: LoopProgram) -> list[str]:
     return [name for name in plan.arrays if ".run" in name]
 
 

@@ -14,21 +14,22 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.native.backend import compile_module
 from upl_mlir.passes.loops.checkpoints import SEGMENT
+from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.show import schedule_lines
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
 from upl_mlir.passes.loops.wavefront import power_of_two
 from upl_mlir.passes.lower_to_loops import lower_to_loops
-from upl_mlir.passes.schedule import Plan, schedule
+from upl_mlir.passes.schedule import schedule
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "native" / "programs"
 EXAMPLES = PROGRAMS.parents[2] / "examples"
 
 
-def plan(program: upl.Program, **options: Any) -> Plan:
+def plan(program: upl.Program, **options: Any) -> LoopProgram:
     return schedule(program.op, **options)
 
 
-def boxes(found: Plan) -> dict[str, Box]:
+def boxes(found: LoopProgram) -> dict[str, Box]:
     return {t.leaf.stmt.array: t for t in subtrees(found.tree) if isinstance(t, Box)}
 
 

@@ -17,16 +17,17 @@ import upl_mlir as upl
 from upl_mlir.native import target
 from upl_mlir.native.entry import emit_module
 from upl_mlir.passes.loops.contractions import of_matrices
+from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Apply, Get, walk
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, subtrees
 from upl_mlir.passes.lower_to_loops import lower_to_loops
-from upl_mlir.passes.schedule import Plan, schedule
+from upl_mlir.passes.schedule import schedule
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
-def digits() -> Plan:
+def digits() -> LoopProgram:
     return schedule(upl.load(EXAMPLES / "digits.upl").expanded().op)
 
 
@@ -45,7 +46,7 @@ def compare(text: str, given: dict[str, Any], **sizes: int) -> None:
 
 
 # -- digits -----------------------------------------------------------------------------------------------------------
-def test_products_of_a_mini_batch_stay_whole(digits: Plan) -> None:
+def test_products_of_a_mini_batch_stay_whole(digits: LoopProgram) -> None:
     """Two forward, one and two back: none is cut by the loop over images, all extents but the last batch's are known."""
     boxes = [t for t in subtrees(digits.tree) if isinstance(t, Box)]
     assert sorted(t.leaf.stmt.array for t in boxes) == ["DRes.d_r", *["DWeight.d_w"] * 2, *["Sum.s"] * 2]
@@ -54,12 +55,12 @@ def test_products_of_a_mini_batch_stay_whole(digits: Plan) -> None:
     assert bounds and not any("N[" in str(e) for e in bounds)
 
 
-def test_weights_stand_in_one_place(digits: Plan) -> None:
+def test_weights_stand_in_one_place(digits: LoopProgram) -> None:
     for name in ("Weight.w", "DWeight.d_w"):
         assert [str(a.extent) for a in digits.arrays[name].axes] == ["2", "64", "32"], name  # no epochs, no batches
 
 
-def test_what_the_value_has_computed_is_not_computed_again(digits: Plan) -> None:
+def test_what_the_value_has_computed_is_not_computed_again(digits: LoopProgram) -> None:
     """tanh forward only: going back, its results are read."""
     leaves = [t for t in subtrees(digits.tree) if isinstance(t, Leaf)]
     made = {
@@ -68,7 +69,7 @@ def test_what_the_value_has_computed_is_not_computed_again(digits: Plan) -> None
     assert made == {"Res.r"}
 
 
-def test_images_are_read_where_they_stand(digits: Plan) -> None:
+def test_images_are_read_where_they_stand(digits: LoopProgram) -> None:
     boxes = [t for t in subtrees(digits.tree) if isinstance(t, Box)]
     assert sum(g.array == "X" for t in boxes for x in t.contraction.terms for g in x.arrays) == 2
     assert not any(isinstance(t, Leaf) and isinstance(t.stmt.term, Get) and t.stmt.term.array == "X"

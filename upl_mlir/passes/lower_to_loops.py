@@ -13,6 +13,7 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.function import FunctionWriter
+from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.schedule import prepared, schedule
 
 
@@ -34,14 +35,18 @@ def lower_to_loops(
 
     Raises UplError (UPL19xx).
     """
-    plan = schedule(program, real=real, gather=gather, threads=threads, fixed=fixed)
-    writer = FunctionWriter(program, plan.system, plan.arrays, ordered=plan.ordered)
-    module = writer.write(plan.tree)
+    return written(schedule(program, real=real, gather=gather, threads=threads, fixed=fixed))
+
+
+def written(p: LoopProgram) -> Lowered:
+    """The function of a scheduled program."""
+    writer = FunctionWriter(p)
+    module = writer.write()
     layouts: dict[str, Layout] = {}
-    for op in writer.hosts:
-        axes = writer.arrays[op.symbol].axes
-        layouts[op.symbol] = Layout(tuple(a.lower for a in axes), tuple(a.extent for a in axes))
-    scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.size for x in a.axes)) for a in plan.arrays.values())
+    for h in p.hosts:
+        axes = writer.arrays[h.name].axes
+        layouts[h.name] = Layout(tuple(a.lower for a in axes), tuple(a.extent for a in axes))
+    scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.size for x in a.axes)) for a in (p.arrays or {}).values())
     return Lowered(module, layouts, scratch)
 
 

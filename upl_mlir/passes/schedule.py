@@ -7,52 +7,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
-from upl_mlir.dialects.upl import ArrayOp, ParamOp, ProgramOp
-from upl_mlir.dialects.upl.query import endpoints, first_index, program_of, span_of
+from upl_mlir.dialects.upl import ArrayOp, ConstOp, InputOp, ParamOp, ProgramOp
+from upl_mlir.dialects.upl.query import endpoints, first_index, inputs, outputs, program_of, span_of
 from upl_mlir.passes.at_sizes import only_a_hull, require_at
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.checkpoints import remade
 from upl_mlir.passes.loops.coordinates import Coordinates
-from upl_mlir.passes.loops.equations import System, equations
+from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.forward import Forwarder
 from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.products import Splitter
+from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.reuse import Reuse
 from upl_mlir.passes.loops.running import RunningSums
-from upl_mlir.passes.loops.statements import Edge, edges, statements
+from upl_mlir.passes.loops.show import schedule_lines
+from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.terms import Kind
-from upl_mlir.passes.loops.tree import Tree
 from upl_mlir.passes.loops.unroll import unrolled
 from upl_mlir.passes.loops.wavefront import wavefront
-from upl_mlir.passes.proved import note_assumed, require_proved
+from upl_mlir.passes.proved import ASSUMED, note_assumed, require_proved
 from upl_mlir.passes.relations import forgotten
-from upl_mlir.passes.storage import Array, Storage
+from upl_mlir.passes.storage import Storage
 
 SCHEDULE = "upl.schedule"
 """The attribute of a program that holds its schedule, a list of lines."""
 REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A scheduled program: its equations, the tree of loops, and the arrays between."""
-
-    system: System
-    tree: list[Tree]
-    arrays: dict[str, Array]
-    ordered: bool
-
-
 @bounded("the schedule")
 def schedule(
     program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
     fixed: Mapping[str, int] | None = None,
-) -> Plan:  # fmt: skip
+) -> LoopProgram:  # fmt: skip
     """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
 
     `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
@@ -61,73 +53,128 @@ def schedule(
     Raises UplError (UPL19xx) for what is not such a program.
     """
     expand(program)
-    ordered = gather == "ordered"
-    system, tree, deps = _tree(program, Kind(real), ordered=ordered, sums=not ordered and threads == 1, fixed=fixed)
-    storage, tree, arrays = _stored(system, tree, deps)
-    tree = unrolled(system.lin, tree, arrays, {n for n, eq in system.equations.items() if eq.planar})
-    forwarder = Forwarder(system.lin, tree, system.hosts)
-    tree = forwarder.forwarded()
-    storage.without(arrays, forwarder.gone)
-    return Plan(system, tree, arrays, ordered)
+    sums = gather != "ordered" and threads == 1
+    p = _ordered(program, real, gather, fixed or {}, sums=sums, reuse=True)
+    for step in (keep_arrays, recompute_states, tile_time, unroll_loops, forward_copies):
+        step(p)
+    return p
 
 
-def _tree(
-    program: ProgramOp, real: Kind, *, ordered: bool, sums: bool, fixed: Mapping[str, int] | None, reuse: bool = True
-) -> tuple[System, list[Tree], list[Edge]]:
+def _ordered(
+    program: ProgramOp, real: str, gather: str, fixed: Mapping[str, int], *, sums: bool, reuse: bool
+) -> LoopProgram:
     """The equations, as they are best computed, with their loops and dependences; `sums`: whether sums may run along.
 
     Raises UplError.
     """
-    system = equations(program, real, ordered=ordered, fixed=fixed)
-    Splitter(system).split()
-    reused = reuse and Reuse(system).replace()
+    p = raised(program, real=real, gather=gather, fixed=fixed)
+    Splitter(p.system).split()
+    reused = reuse and Reuse(p.system).replace()
     if sums:
-        RunningSums(system).replace()
+        RunningSums(p.system).replace()
     try:
-        return system, *_ordered(program, system, ordered=ordered)
+        order_loops(p)
+    except NoOrder as e:
+        if reused:  # the reads asked for another order
+            return _ordered(program, real, gather, fixed, sums=sums, reuse=False)
+        at = span_of(endpoints(program)[re.split("[.:]", e.arrays[0])[0]])
+        what = f"the elements of {', '.join(f'`{n}`' for n in e.arrays)}, which depend on each other"
+        help_ = 'use engine="interp" or "token", which need none'
+        raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
     except UplError:
         if not reused:
             raise
-    return _tree(program, real, ordered=ordered, sums=sums, fixed=fixed, reuse=False)  # the reads asked for another order
+        return _ordered(program, real, gather, fixed, sums=sums, reuse=False)
+    return p
 
 
-def _ordered(program: ProgramOp, system: System, *, ordered: bool) -> tuple[list[Tree], list[Edge]]:
+# -- the steps --------------------------------------------------------------------------------------------------------
+def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int]) -> LoopProgram:
+    """A program as equations.  Raises UplError (UPL18xx)."""
+    ordered = gather == "ordered"
+    system = equations(program, Kind(real), ordered=ordered, fixed=fixed)
+    hosts: list[Host] = []
+    for op in (*inputs(program), *outputs(program)):
+        output = not isinstance(op, InputOp)
+        eq = system.equations.get(op.symbol)
+        kind, _, cases = system.hosts[op.symbol] if eq is None else (eq.kind, eq.fields, eq.domain)
+        attr = op.declared or op.domain
+        hosts.append(Host(op.symbol, kind, op.fields, attr.data if attr else None, cases, output))
+    ops = [op for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp)]
+    assumed = program.attributes.get(ASSUMED)
+    return LoopProgram(
+        program.sym_name.data, [_bound(op, fixed) for op in ops], hosts, system, ordered,
+        assumed if isinstance(assumed, ArrayAttr) else None,
+    )  # fmt: skip
+
+
+def _bound(op: ParamOp | ConstOp | ArrayOp, fixed: Mapping[str, int]) -> Operation:
+    """A declaration, a parameter that is a number as a constant."""
+    if isinstance(op, ParamOp) and op.symbol in fixed:
+        return ConstOp(op.symbol, IntegerAttr(fixed[op.symbol], i64))
+    return op
+
+
+def order_loops(p: LoopProgram) -> None:
     """The tree of loops and the dependences, in other coordinates where none is found in those of the program.
 
-    Raises UplError (UPL1824).
+    Raises NoOrder: what was found in the program's own coordinates.
     """
-    coordinates = Coordinates(system)
+    coordinates = Coordinates(p.system)
     first: NoOrder | None = None
     while True:
-        stmts = statements(system)
-        deps = edges(system.lin, stmts)
+        stmts = statements(p.system)
+        p.deps = edges(p.system.lin, stmts)
         try:
-            return Scheduler(system.lin, stmts, deps, ordered=ordered).tree(), deps
+            p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered).tree()
         except NoOrder as e:
             first = first or e
             if not coordinates.change(e.deps):
-                names = first.arrays
-                at = span_of(endpoints(program)[re.split("[.:]", names[0])[0]])
-                what = f"the elements of {', '.join(f'`{n}`' for n in names)}, which depend on each other"
-                help_ = 'use engine="interp" or "token", which need none'
-                raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
+                raise first from None
+        else:
+            return
 
 
-def _stored(system: System, tree: list[Tree], deps: list[Edge]) -> tuple[Storage, list[Tree], dict[str, Array]]:
-    """Where elements live, and loops over time tiled; with states made again where that can be."""
-    found = remade(system, tree, deps)
-    if found is not None:
-        storage = Storage(system, found.tree, found.deps)
-        arrays = storage.arrays()
-        if all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
-            arrays |= found.arrays
-            tiled = wavefront(system.lin, found.tree, arrays, found.deps, found.blocks)
-            if tiled is not None:
-                system.equations |= found.equations
-                return storage, tiled, arrays
-    storage = Storage(system, tree, deps)
-    arrays = storage.arrays()
-    return storage, wavefront(system.lin, tree, arrays, deps) or tree, arrays
+def keep_arrays(p: LoopProgram) -> None:
+    """Where elements live."""
+    p.arrays = Storage(p.system, p.scheduled, p.dependences()).arrays()
+
+
+def recompute_states(p: LoopProgram) -> None:
+    """States made again rather than kept, in tiles of their own, where that can be."""
+    found = remade(p.system, p.scheduled, p.dependences())
+    if found is None:
+        return
+    arrays = Storage(p.system, found.tree, found.deps).arrays()
+    if not all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
+        return
+    arrays |= found.arrays
+    tiled = wavefront(p.system.lin, found.tree, arrays, found.deps, found.blocks)
+    if tiled is not None:
+        p.system.equations |= found.equations
+        p.tree, p.deps, p.arrays = tiled, found.deps, arrays
+
+
+def tile_time(p: LoopProgram) -> None:
+    """Loops over time round sweeps as wavefronts."""
+    assert p.arrays is not None
+    p.tree = wavefront(p.system.lin, p.scheduled, p.arrays, p.dependences()) or p.tree
+
+
+def unroll_loops(p: LoopProgram) -> None:
+    """Loops of few iterations written out."""
+    assert p.arrays is not None
+    planar = {n for n, eq in p.system.equations.items() if eq.planar}
+    p.tree = unrolled(p.system.lin, p.scheduled, p.arrays, planar)
+
+
+def forward_copies(p: LoopProgram) -> None:
+    """Copies of inputs that only products read left out."""
+    assert p.arrays is not None
+    storage = Storage(p.system, p.scheduled, ())
+    forwarder = Forwarder(p.system.lin, p.scheduled, p.system.hosts)
+    p.tree = forwarder.forwarded()
+    storage.without(p.arrays, forwarder.gone)
 
 
 def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
@@ -176,8 +223,6 @@ class SchedulePass(ModulePass):
     gather: str = "relaxed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from upl_mlir.passes.loops.show import schedule_lines
-
         program = prepared(op, self.real, self.gather)
-        plan = schedule(program, real=self.real, gather=self.gather)
-        program.attributes[SCHEDULE] = ArrayAttr(StringAttr(line) for line in schedule_lines(plan.tree, plan.arrays))
+        p = schedule(program, real=self.real, gather=self.gather)
+        program.attributes[SCHEDULE] = ArrayAttr(map(StringAttr, schedule_lines(p.scheduled, p.arrays or {})))

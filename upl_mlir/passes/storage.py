@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.diagnostics import error
+from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
-from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Lookup, Var, divide, extremum
+from upl_mlir.poly.expr import Extremum, IndexExpr, Lookup, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_WINDOW = 8
@@ -24,40 +25,10 @@ FEW = 4
 """Axes of at most so many values come first in planar arrays."""
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A dimension of an array: field number `at`, from `lower`, `extent` values, kept modulo `modulus` if that is given.
-
-    `lead` places before the first value are not used; with a `line` (numbers in a cache line) some behind the last neither.
-    """
-
-    at: int
-    lower: IndexExpr
-    extent: IndexExpr
-    modulus: int | None = None
-    lead: int = 0
-    line: int | None = None
-
-    @property
-    def origin(self) -> IndexExpr:
-        """The value at place 0."""
-        return self.lower - self.lead
-
-    @property
-    def size(self) -> IndexExpr:
-        """The number of places.
-
-        With a line an odd number of lines: rows whose distance is a multiple of 4096 bytes are in each other's way, in the
-        cache's sets, and as a read then seems to need what is being written.
-        """
-        if self.line is None:
-            return self.extent
-        return divide(DivKind.CEILDIV, self.extent + self.lead, IndexExpr.of(4 * self.line)) * (4 * self.line) + self.line
-
-
 @dataclass(eq=False)
 class Array:
-    """The array of an equation.  `loop` is the parallel loop inside which it is private, None for one of the whole run.
+    """The array of an equation.  `private` is the variable of the parallel loop inside which each iteration has one of its
+    own, None for an array of the whole run.
 
     `in_turn`: elements share places as they follow each other in several loops, whose order must stay as it is.
     """
@@ -65,7 +36,7 @@ class Array:
     name: str
     kind: Kind
     axes: tuple[Axis, ...]
-    loop: Loop | None = None
+    private: str | None = None
     in_turn: bool = False
 
 
@@ -160,7 +131,8 @@ class Storage:
             ]
             if eq.planar:
                 axes.sort(key=lambda a: (n := self.lin.plain(a.extent).constant) is None or n > FEW)
-            out[name] = Array(name, eq.kind, tuple(axes), loop, in_turn=bool(in_turn))
+            private = None if loop is None else loop.var
+            out[name] = Array(name, eq.kind, tuple(axes), private, in_turn=bool(in_turn))
         return out
 
     def without(self, arrays: dict[str, Array], gone: Collection[Statement]) -> None:

@@ -113,7 +113,7 @@ def index_text(index: Index) -> str:
 _T = TypeVar("_T")
 
 
-class _TextAttr(Data[_T], Generic[_T]):
+class TextAttr(Data[_T], Generic[_T]):
     """An attribute written as one string in angle brackets."""
 
     @classmethod
@@ -140,7 +140,7 @@ class _TextAttr(Data[_T], Generic[_T]):
 
 
 @irdl_attr_definition
-class ExprAttr(_TextAttr[IndexExpr]):
+class ExprAttr(TextAttr[IndexExpr]):
     """An index expression: ``#upl.expr<"2*i+1">``."""
 
     name = "upl.expr"
@@ -151,7 +151,7 @@ class ExprAttr(_TextAttr[IndexExpr]):
 
 
 @irdl_attr_definition
-class FormulaAttr(_TextAttr[Formula]):
+class FormulaAttr(TextAttr[Formula]):
     """A condition or a domain: ``#upl.where<"1<=k<K && i!=j">``."""
 
     name = "upl.where"
@@ -162,7 +162,7 @@ class FormulaAttr(_TextAttr[Formula]):
 
 
 @irdl_attr_definition
-class CountAttr(_TextAttr[IndexExpr | Special]):
+class CountAttr(TextAttr[IndexExpr | Special]):
     """A multiplicity or a number of summands: an expression, ``##`` or ``#``."""
 
     name = "upl.count"
@@ -179,7 +179,7 @@ class CountAttr(_TextAttr[IndexExpr | Special]):
 
 
 @irdl_attr_definition
-class IndexAttr(_TextAttr[Index]):
+class IndexAttr(TextAttr[Index]):
     """The tag of a sent token: ``#upl.index<"d,k+1,*">``; the empty string has no fields."""
 
     name = "upl.index"
@@ -193,7 +193,7 @@ class IndexAttr(_TextAttr[Index]):
 
 
 @irdl_attr_definition
-class NamesAttr(_TextAttr[tuple[str, ...]]):
+class NamesAttr(TextAttr[tuple[str, ...]]):
     """Index fields: ``#upl.names<"d,k,i">``."""
 
     name = "upl.names"
@@ -207,7 +207,7 @@ class NamesAttr(_TextAttr[tuple[str, ...]]):
 
 
 @irdl_attr_definition
-class IteratorsAttr(_TextAttr[tuple[Iterator, ...]]):
+class IteratorsAttr(TextAttr[tuple[Iterator, ...]]):
     """`for` iterators: ``#upl.iterators<"a in 0..F-1, b in 0..a">``."""
 
     name = "upl.iterators"
@@ -228,7 +228,7 @@ class IteratorsAttr(_TextAttr[tuple[Iterator, ...]]):
 
 
 @irdl_attr_definition
-class PortsAttr(_TextAttr[tuple[Port, ...]]):
+class PortsAttr(TextAttr[tuple[Port, ...]]):
     """The inputs of a node: ``#upl.ports<"x, n: int, @(+) s[#]">``."""
 
     name = "upl.ports"

@@ -70,8 +70,14 @@ def port_ref(node: str, port: str | None = None) -> SymbolRefAttr:
     return SymbolRefAttr(node, [port] if port is not None else [])
 
 
+class SymbolScope(IRDLOperation):
+    """A program of any level: its one block declares parameters, constants and arrays, among other things."""
+
+    name = "upl.program"  # as messages call what a declaration must stand in
+
+
 @irdl_op_definition
-class ProgramOp(IRDLOperation):
+class ProgramOp(SymbolScope):
     """A whole UPL program; its one block holds declarations, host ports, nodes and adjoint directives in text order."""
 
     name = "upl.program"
@@ -107,7 +113,7 @@ class ParamOp(_Declaration):
     name = "upl.param"
     sym_name = prop_def(SymbolNameConstraint())
     condition = opt_prop_def(FormulaAttr)
-    traits = traits_def(HasParent(ProgramOp))
+    traits = traits_def(HasParent(SymbolScope))
     assembly_format = "$sym_name (`where` $condition^)? attr-dict"
 
     def __init__(self, name: str, condition: Formula = TRUE):
@@ -125,7 +131,7 @@ class ConstOp(_Declaration):
     sym_name = prop_def(SymbolNameConstraint())
     expr = opt_prop_def(ExprAttr)
     value = prop_def(IntegerAttr | FloatAttr)
-    traits = traits_def(HasParent(ProgramOp))
+    traits = traits_def(HasParent(SymbolScope))
     assembly_format = "$sym_name (`as` $expr^)? `=` $value attr-dict"
 
     def __init__(self, name: str, value: IntegerAttr | FloatAttr, expr: IndexExpr | None = None):
@@ -150,7 +156,7 @@ class ArrayOp(_Declaration):
     base = opt_prop_def(IntegerAttr)
     values = opt_prop_def(AnyAttr())  # a DenseArrayBase: the format prints it in full only if the constraint is open
     condition = opt_prop_def(FormulaAttr)
-    traits = traits_def(HasParent(ProgramOp))
+    traits = traits_def(HasParent(SymbolScope))
     assembly_format = (
         "$sym_name $lower `to` $upper (`from` $base^)? (`=` $values^)? (`where` $condition^)? attr-dict"
     )

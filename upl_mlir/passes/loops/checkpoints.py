@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
@@ -23,7 +24,7 @@ from upl_mlir.passes.loops.statements import Edge, Read, Statement
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, Term, renamed, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.loops.wavefront import Blocks, Phase, power_of_two
-from upl_mlir.passes.storage import Array, Axis, box, inverse
+from upl_mlir.passes.storage import Array, box, inverse
 from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con
 

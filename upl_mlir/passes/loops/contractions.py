@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.products import factors, is_sum_of_products, names_in
 from upl_mlir.passes.loops.statements import Statement
@@ -31,19 +32,6 @@ NEAR = 16
 """An iterator that takes at most so many values beside a field is replaced by its distance."""
 
 New = Callable[[IndexExpr], IndexExpr]
-
-
-@dataclass(frozen=True)
-class Range:
-    """``max(lows) <= var <= min(highs)``."""
-
-    var: str
-    lows: tuple[IndexExpr, ...]
-    highs: tuple[IndexExpr, ...]
-
-    def rewritten(self, new: New) -> Range:
-        """With other bounds."""
-        return Range(self.var, tuple(map(new, self.lows)), tuple(map(new, self.highs)))
 
 
 @dataclass(frozen=True, eq=False)

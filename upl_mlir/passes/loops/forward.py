@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from upl_mlir.passes.loops.contractions import Contraction, Range, Term
+from upl_mlir.dialects.loops.attributes import Range
+from upl_mlir.passes.loops.contractions import Contraction, Term
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Get, rewritten, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
@@ -23,16 +23,16 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
-from upl_mlir.dialects.upl.query import array_values, inputs, outputs
+from upl_mlir.dialects.loops.attributes import Axis
+from upl_mlir.dialects.upl import ArrayOp
+from upl_mlir.dialects.upl.query import array_values
 from upl_mlir.passes.loops.boxes import write_box
 from upl_mlir.passes.loops.code import INDEX, Code, name_of
-from upl_mlir.passes.loops.equations import System
-from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.loops.values import FAST, Values
 from upl_mlir.passes.proved import ASSUMED
-from upl_mlir.passes.storage import Array, Axis, box
+from upl_mlir.passes.storage import Array, box
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.levels import attains, bounds
 from upl_mlir.poly.linear import Con, Cons
@@ -41,20 +41,19 @@ from upl_mlir.poly.linear import Con, Cons
 class FunctionWriter:
     """Writes one `func.func`."""
 
-    def __init__(self, program: ProgramOp, system: System, arrays: Mapping[str, Array], *, ordered: bool):
-        self.program, self.system, self.lin = program, system, system.lin
-        self.arrays = dict(arrays)
-        self.flags: FastMathFlagsAttr | None = None if ordered else FAST
-        self.ordered = ordered
-        self.planar = any(eq.planar for eq in system.equations.values())
+    def __init__(self, program: LoopProgram):
+        self.program, self.system, self.lin = program, program.system, program.system.lin
+        self.arrays = dict(program.arrays or {})
+        self.flags: FastMathFlagsAttr | None = None if program.ordered else FAST
+        self.planar = any(eq.planar for eq in self.system.equations.values())
         self.index = INDEX
-        self.hosts: list[InputOp | OutputOp] = [*inputs(program), *outputs(program)]
+        self.hosts = program.hosts
         self.params = self.lin.ctx.params
         self.values_of: dict[str, SSAValue] = {}  # the memref of each array
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}
         block = self._arguments()
-        self.code = Code(self.lin, block, self.lin.ctx.arrays, name_of(program.sym_name.data))
+        self.code = Code(self.lin, block, self.lin.ctx.arrays, name_of(program.name))
         for name, arg in zip(self.params, block.args, strict=False):
             self.code.scope.known[IndexExpr.of(name)] = arg
         self.values = Values(self)
@@ -63,96 +62,90 @@ class FunctionWriter:
     def _arguments(self) -> Block:
         types = [INDEX for _ in self.params]
         memrefs: list[MemRefType] = []
-        for op in self.hosts:
-            kind = self._host_kind(op)
-            domain = self._domain(op)
-            plain = len(domain) == 1 and all(len(c.e.names & set(op.fields)) <= 1 for c in domain[0])
-            axes = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._host_box(op, domain))]
-            self.arrays[op.symbol] = Array(op.symbol, kind, tuple(axes))
+        for h in self.hosts:
+            domain = self._domain(h)
+            plain = len(domain) == 1 and all(len(c.e.names & set(h.fields)) <= 1 for c in domain[0])
+            axes = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._host_box(h, domain))]
+            self.arrays[h.name] = Array(h.name, h.kind, tuple(axes))
             sizes = [self.lin.plain(axis.extent).constant for axis in axes]
             memrefs.append(
-                MemRefType(kind.mlir, [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes])
+                MemRefType(h.kind.mlir, [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes])
             )
         block = Block(arg_types=[*types, *memrefs, MemRefType(i64, [])])
-        names = [*self.params, *(op.symbol for op in self.hosts), "status"]
+        names = [*self.params, *(h.name for h in self.hosts), "status"]
         for arg, name in zip(block.args, names, strict=True):
             arg.name_hint = name_of(name)
-        for op, arg in zip(self.hosts, block.args[len(types) :], strict=False):
-            self.values_of[op.symbol] = arg
+        for h, arg in zip(self.hosts, block.args[len(types) :], strict=False):
+            self.values_of[h.name] = arg
         self.status = block.args[-1]
         return block
 
-    def _host_box(self, op: InputOp | OutputOp, domain: Sequence[Cons]) -> list[tuple[IndexExpr, IndexExpr]]:
+    def _host_box(self, h: Host, domain: Sequence[Cons]) -> list[tuple[IndexExpr, IndexExpr]]:
         """The bounds of each field: exact where isl finds them, else a hull; `upl.layouts` tells callers."""
-        found = box(self.lin, domain, op.fields, op.symbol)
-        attr, own = op.declared or op.domain, set(op.fields)
-        if attr is None or (len(domain) == 1 and all(_bounds_one(c.e, own) for c in domain[0])):
+        found = box(self.lin, domain, h.fields, h.name)
+        own = set(h.fields)
+        if h.declared is None or (len(domain) == 1 and all(_bounds_one(c.e, own) for c in domain[0])):
             return found
-        s = self.lin.ctx.set(op.fields, attr.data)
-        return [b if attains(s, f, *b) else bounds(s, f) or b for f, b in zip(op.fields, found, strict=True)]
+        s = self.lin.ctx.set(h.fields, h.declared)
+        return [b if attains(s, f, *b) else bounds(s, f) or b for f, b in zip(h.fields, found, strict=True)]
 
-    def _host_kind(self, op: InputOp | OutputOp) -> Kind:
-        if isinstance(op, InputOp):
-            return self.system.hosts[op.symbol][0]
-        return self.system.equations[op.symbol].kind
+    def _domain(self, h: Host) -> list[Cons]:
+        """The domain by which the host lays a port out."""
+        return [()] if h.declared is None else [c for c in self.lin.cases(h.declared) if self.lin.feasible(c)]
 
-    def _domain(self, op: InputOp | OutputOp) -> list[Cons]:
-        """The domain by which the host lays a port out: the declared one, else the inferred."""
-        attr = op.declared or op.domain
-        return [c for c in self.lin.cases(attr.data) if self.lin.feasible(c)] if attr else [()]
-
-    def _layout(self, op: InputOp | OutputOp) -> str:
+    def _layout(self, h: Host) -> str:
         """The box that the array of a host port holds, such as ``Y<i> in 0<=i<n``."""
-        if not op.fields:
-            return op.symbol
+        if not h.fields:
+            return h.name
 
         def side(f: str, a: Axis) -> str:
             end = a.lower + a.extent
             return f"{a.lower}<={f}" + min(f"<{end}", f"<={end - 1}", key=len)
 
-        sides = map(side, op.fields, self.arrays[op.symbol].axes)
-        return f"{op.symbol}<{','.join(op.fields)}> in {' && '.join(sides)}"
+        sides = map(side, h.fields, self.arrays[h.name].axes)
+        return f"{h.name}<{','.join(h.fields)}> in {' && '.join(sides)}"
 
     # -- the whole ------------------------------------------------------------------------------------------------------
-    def write(self, tree: Sequence[Tree]) -> ModuleOp:
+    def write(self) -> ModuleOp:
         """The module."""
-        for op in self.hosts:
-            if isinstance(op, OutputOp):
-                self._zeros(op)
+        assert self.program.tree is not None
+        for h in self.hosts:
+            if h.output:
+                self._zeros(h)
         for a in self.arrays.values():
-            if a.name not in self.values_of and a.loop is None:
+            if a.name not in self.values_of and a.private is None:
                 self._allocate(a)
-        self.body(tree)
+        self.body(self.program.tree)
         self.code.emit(func.ReturnOp())
         self._drop_unread()
         block = self.code.entry
-        name = name_of(self.program.sym_name.data)
+        name = name_of(self.program.name)
         f = func.FuncOp(name, FunctionType.from_lists([a.type for a in block.args], []), Region(block))
 
         def names(found: Sequence[str]) -> ArrayAttr[StringAttr]:
             return ArrayAttr([StringAttr(n) for n in found])
 
         f.attributes["upl.parameters"] = names(self.params)
-        f.attributes["upl.inputs"] = names([op.symbol for op in self.hosts if isinstance(op, InputOp)])
-        f.attributes["upl.layouts"] = names([self._layout(op) for op in self.hosts])
-        f.attributes["upl.outputs"] = names([op.symbol for op in self.hosts if isinstance(op, OutputOp)])
-        if (assumed := self.program.attributes.get(ASSUMED)) is not None:
-            f.attributes[ASSUMED] = assumed
-        f.attributes["upl.gather"] = StringAttr("ordered" if self.ordered else "relaxed")
+        f.attributes["upl.inputs"] = names([h.name for h in self.hosts if not h.output])
+        f.attributes["upl.layouts"] = names([self._layout(h) for h in self.hosts])
+        f.attributes["upl.outputs"] = names([h.name for h in self.hosts if h.output])
+        if self.program.assumed is not None:
+            f.attributes[ASSUMED] = self.program.assumed
+        f.attributes["upl.gather"] = StringAttr("ordered" if self.program.ordered else "relaxed")
         return ModuleOp([*self.code.globals.values(), f])
 
-    def _zeros(self, op: OutputOp) -> None:
+    def _zeros(self, h: Host) -> None:
         """Zeros over the whole array of an output whose domain is not all of its box."""
-        array = self.arrays[op.symbol]
-        domain = self._domain(op)
+        array = self.arrays[h.name]
+        domain = self._domain(h)
         inside: list[Con] = []
-        for f, axis in zip(op.fields, array.axes, strict=True):
+        for f, axis in zip(h.fields, array.axes, strict=True):
             x = IndexExpr.of(f)
             inside += [Con(x - axis.lower), Con(axis.lower + axis.extent - 1 - x)]
         if len(domain) == 1 and all(self.lin.implies(inside, c) for c in domain[0]):
             return
-        code, target = self.code, self.values_of[op.symbol]
-        sizes = [code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(op.fields))]
+        code, target = self.code, self.values_of[h.name]
+        sizes = [code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(h.fields))]
 
         def level(at: int, index: list[SSAValue]) -> None:
             if at == len(sizes):
@@ -205,15 +198,13 @@ class FunctionWriter:
         return ()
 
     def _loop(self, t: Loop) -> None:
-        own = t.copy_of or t
-
         def inside() -> None:
             for a in self.arrays.values():
-                if a.loop is own:
+                if a.private == t.var:
                     self._allocate(a)
             self.body(t.body)
 
-        if t.lows == t.highs and len(t.lows) == 1 and not any(a.loop is own for a in self.arrays.values()):
+        if t.lows == t.highs and len(t.lows) == 1 and not any(a.private == t.var for a in self.arrays.values()):
             self._once(t)
             return
         if t.parallel:
@@ -291,7 +282,7 @@ class FunctionWriter:
     def entries(self, table: str) -> tuple[int, tuple[int | float, ...]]:
         """The lower bound and the entries of a constant array."""
         if table not in self._tables:
-            for op in self.program.body.block.ops:
+            for op in self.program.declarations:
                 if isinstance(op, ArrayOp):
                     self._tables[op.symbol] = (op.base.value.data, array_values(op))
         return self._tables[table]

@@ -15,8 +15,9 @@ from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.passes.loops.code import INDEX, name_of
-from upl_mlir.passes.loops.contractions import Contraction, Range, Term, linear
+from upl_mlir.passes.loops.contractions import Contraction, Term, linear
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Linear
 
@@ -139,8 +140,8 @@ class Writer:
         """What the sums start from."""
         fold, env = self.found.fold, box.leaf.env
         code = self.code
-        start = self.f.values.neutral(fold) if self.f.ordered else code.constant(0.0, fold.kind.mlir)
-        if fold.count is not None and self.f.ordered:
+        start = self.f.values.neutral(fold) if self.f.program.ordered else code.constant(0.0, fold.kind.mlir)
+        if fold.count is not None and self.f.program.ordered:
             count = self.f.lin.plain(fold.count.substitute(dict(env)))
             start = code.add(arith.SelectOp(code.holds(Con(-count)), code.constant(0.0, fold.kind.mlir), start))
         return start

@@ -43,7 +43,7 @@ def schedule_lines(tree: Sequence[Tree], arrays: Mapping[str, Array]) -> list[st
 def _kept(arrays: Mapping[str, Array]) -> Iterator[str]:
     for a in arrays.values():
         axes = ", ".join(str(x.extent) if x.modulus is None else f"last {x.modulus}" for x in a.axes)
-        where = f" in {a.loop.var}" if a.loop is not None else ""
+        where = f" in {a.private}" if a.private is not None else ""
         yield f"array {a.name}[{axes}]: {a.kind.value}{where}"
 
 

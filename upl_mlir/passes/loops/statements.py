@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.terms import Get, Term, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -63,18 +63,21 @@ def statements(system: System) -> list[Statement]:
     out: list[Statement] = []
     for eq in system.equations.values():
         for cons, term in eq.pieces:
-            fixed, cons = fix(system.lin, cons, eq.fields)
-            cons = system.lin.minimal(cons)
-            free = tuple(f for f in eq.fields if f not in fixed)
-            out.append(Statement(len(out), eq.name, eq.fields, cons, term, free, fixed))
-    arrays = system.equations
-    for s in out:
-        found: dict[tuple[str, tuple[IndexExpr, ...], Cons], None] = {}
-        for t, at in walk(s.term):
-            if isinstance(t, Get) and t.array in arrays:
-                found[(t.array, t.index, tuple(dict.fromkeys(at)))] = None
-        s.reads = [Read(array, index, (*s.cons, *at)) for array, index, at in found]
+            out.append(statement(system, len(out), eq, cons, term))
     return out
+
+
+def statement(system: System, at: int, eq: Equation, cons: Cons, term: Term) -> Statement:
+    """The statement of a piece of an equation."""
+    fixed, cons = fix(system.lin, cons, eq.fields)
+    cons = system.lin.minimal(cons)
+    s = Statement(at, eq.name, eq.fields, cons, term, tuple(f for f in eq.fields if f not in fixed), fixed)
+    found: dict[tuple[str, tuple[IndexExpr, ...], Cons], None] = {}
+    for t, where in walk(term):
+        if isinstance(t, Get) and t.array in system.equations:
+            found[(t.array, t.index, tuple(dict.fromkeys(where)))] = None
+    s.reads = [Read(array, index, (*s.cons, *where)) for array, index, where in found]
+    return s
 
 
 def fix(lin: Linear, cons: Cons, fields: tuple[str, ...]) -> tuple[dict[str, IndexExpr], Cons]:

@@ -15,7 +15,7 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 class Loop:
     """``for var in max(lows)..min(highs)``, both included; `parallel`: no iteration needs another.
 
-    `copy_of` is the loop that this one is a copy of, for other values outside: what is private to that is so to it, too.
+    Only copies of a loop, for other values outside, have the same variable: what is private to one is so to all.
     """
 
     var: str
@@ -23,7 +23,8 @@ class Loop:
     highs: tuple[IndexExpr, ...]
     parallel: bool
     body: list[Tree]
-    copy_of: Loop | None = None
+    tiled: bool = False
+    """Whether this is a loop over blocks of steps, which is not tiled again."""
 
     @property
     def context(self) -> Cons:
@@ -75,7 +76,7 @@ def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
                 new: Tree = Guard(needed, [t]) if needed else t
             case Loop():
                 t.body = guarded(lin, t.body, (*context, *t.context))
-                *parts, t = _distributed(t)
+                *parts, t = _distributed(lin, t)
                 out += [_hoisted(p) for p in parts]
                 new = _hoisted(t)
             case Guard():
@@ -90,7 +91,7 @@ def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
     return out
 
 
-def _distributed(loop: Loop) -> list[Loop]:
+def _distributed(lin: Linear, loop: Loop) -> list[Loop]:
     """A parallel loop as several if that lets guards move out, and what stands in them has nothing to do with the rest."""
     if not loop.parallel or len(loop.body) < 2:
         return [loop]
@@ -110,6 +111,10 @@ def _distributed(loop: Loop) -> list[Loop]:
             out[-1].body.append(t)
         else:
             out.append(Loop(loop.var, loop.lows, loop.highs, True, [t]))
+    for n, part in enumerate(out[1:], start=2):  # each loop has a variable of its own
+        own = {loop.var: IndexExpr.of(f"{loop.var}_{n}")}
+        part.body = [new for t in part.body if (new := replaced(lin, t, own)) is not None]
+        part.var = f"{loop.var}_{n}"
     return out
 
 
@@ -183,7 +188,7 @@ def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | No
         case Loop():
             copies = [c for b in t.body if (c := replaced(lin, b, values)) is not None]
             lows, highs = tuple(map(new, t.lows)), tuple(map(new, t.highs))
-            return Loop(t.var, lows, highs, t.parallel, copies, t.copy_of or t)
+            return Loop(t.var, lows, highs, t.parallel, copies, t.tiled)
         case Box(leaf, contraction, plain):
             copies = [c for b in plain if (c := replaced(lin, b, values)) is not None]
             return Box(Leaf(leaf.stmt, {f: new(e) for f, e in leaf.env.items()}), contraction.rewritten(new), copies)

@@ -26,11 +26,11 @@ def unrolled(
     lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array], planar: Collection[str]
 ) -> list[Tree]:
     """The tree with such loops written out; `planar` are the names of planar arrays."""
-    private = [a.loop for a in arrays.values() if a.loop is not None]
+    private = {a.private for a in arrays.values()}
     return [new for t in tree for new in _unroll(lin, t, private, planar)]
 
 
-def _unroll(lin: Linear, t: Tree, private: list[Loop], planar: Collection[str]) -> list[Tree]:
+def _unroll(lin: Linear, t: Tree, private: Collection[str | None], planar: Collection[str]) -> list[Tree]:
     match t:
         case Loop():
             values = _values(lin, t, private, planar)
@@ -51,20 +51,20 @@ def _unroll(lin: Linear, t: Tree, private: list[Loop], planar: Collection[str]) 
             return [t]
 
 
-def _values(lin: Linear, t: Loop, private: list[Loop], planar: Collection[str]) -> range | None:
+def _values(lin: Linear, t: Loop, private: Collection[str | None], planar: Collection[str]) -> range | None:
     """The values of a loop that is to be written out, None for others."""
     lows, highs = [lin.plain(e).constant for e in t.lows], [lin.plain(e).constant for e in t.highs]
     if not lows or not highs or None in lows or None in highs:
         return None
     low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
-    if high - low >= MOST or any(p is t for p in private):
+    if high - low >= MOST or t.var in private:
         return None
     if high - low < FEW and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
         return range(low, high + 1)
     if not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
         return None
     inside = [loop for _, loops in leaves(t.body) for loop in loops]
-    if any(p is loop for p in private for loop in inside) and not any(_decides(b, t.var) for b in subtrees(t.body)):
+    if any(loop.var in private for loop in inside) and not any(_decides(b, t.var) for b in subtrees(t.body)):
         return None  # rows that stay in registers anyway
     if (high - low + 1) * sum(1 for _ in leaves(t.body)) > STATEMENTS:
         return None

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
-from upl_mlir.passes.storage import Array, Axis, inverse
+from upl_mlir.passes.storage import Array, inverse
 from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -101,7 +102,7 @@ def wavefront(
     out: list[Tree] = []
     for t in tree:
         new = None
-        if isinstance(t, Loop) and not t.parallel:
+        if isinstance(t, Loop) and not t.parallel and not t.tiled:
             new = _Tiler(lin, given.get(t) or _blocks(t), arrays, deps, dense).tiled()
             if new is None and t in given:
                 return None
@@ -335,7 +336,9 @@ class _Tiler:
         """Let the rows of grids begin such that the longest loop along them begins at a cache line."""
         for name in dict.fromkeys(s.array for s in self.found if s.array not in self.dense):
             a = self.arrays.get(name)
-            if a is None or a.loop is not None or len(a.axes) < 2 or self.lin.plain(a.axes[-1].extent).constant is not None:
+            if a is None or a.private is not None or len(a.axes) < 2:
+                continue
+            if self.lin.plain(a.axes[-1].extent).constant is not None:
                 continue
             axis = a.axes[-1]
             begins = [n for s in self.found if s.array == name and (n := self._begin(s, axis)) is not None]
@@ -358,7 +361,7 @@ class _Tiler:
 
     def _emit(self, pieces: Sequence[Sequence[_Piece]], slope: int, shifts: Mapping[int, int]) -> Tree:
         for a in self._private():
-            a.loop = None  # rows run one after the other now: one copy will do
+            a.private = None  # rows run one after the other now: one copy will do
         wave = f"{self.blocks.var.removesuffix('b')}w"
         every = [p for own in pieces for p in own]
         least = self._extreme([b + shifts[p.group] for p in every for b in p.lows[:1]], Extremum.MIN)
@@ -366,7 +369,7 @@ class _Tiler:
         times = [self._times(*both, wave, slope, shifts) for both in zip(self.blocks.phases, pieces, strict=True)]
         steps = max(p.steps for p in self.blocks.phases)
         waves = Loop(wave, (least,), (most + slope * (steps - 1),), False, list(times))
-        return Loop(self.blocks.var, (IndexExpr(),), (self.blocks.last,), False, [waves])
+        return Loop(self.blocks.var, (IndexExpr(),), (self.blocks.last,), False, [waves], tiled=True)
 
     def _times(
         self, phase: Phase, pieces: Sequence[_Piece], wave: str, slope: int, shifts: Mapping[int, int]
@@ -421,7 +424,7 @@ class _Tiler:
 
     def _private(self) -> list[Array]:
         """The arrays that one of the loops over rows had for itself."""
-        return [a for a in self.arrays.values() if a.loop is not None and a.loop in self._rows]
+        return [a for a in self.arrays.values() if a.private in {t.var for t in self._rows}]
 
     def _extreme(self, bounds: Sequence[IndexExpr], kind: Extremum) -> IndexExpr:
         sign = -1 if kind is Extremum.MIN else 1

@@ -1,0 +1,1 @@
+"""The `upl_loops` dialect: programs as arrays, statements and schedules."""

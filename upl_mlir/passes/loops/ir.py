@@ -1,0 +1,378 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
+"""Programs of loops as the dialect `upl_loops`: `write` and `read`, each the other's inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from upl_mlir.dialects.loops.attributes import AxesAttr, ConsAttr, Range, RangesAttr
+from upl_mlir.dialects.loops.ops import (
+    ArrayOp,
+    CaseOp,
+    ChooseOp,
+    ContractOp,
+    FoldOp,
+    ForOp,
+    IfOp,
+    IndexOp,
+    LoopProgramOp,
+    PartOp,
+    ProductOp,
+    ReadOp,
+    RunOp,
+    ScheduleOp,
+    StatementOp,
+    YieldOp,
+)
+from upl_mlir.dialects.upl import ArrayOp as TableOp
+from upl_mlir.dialects.upl import ExprAttr, FormulaAttr, Gather, IndexAttr, LookupOp, NamesAttr
+from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
+from upl_mlir.dialects.upl.query import poly_context
+from upl_mlir.passes.build import unused
+from upl_mlir.passes.loops.contractions import Contraction, Padded
+from upl_mlir.passes.loops.contractions import Term as Product
+from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.statements import Statement, statement
+from upl_mlir.passes.loops.terms import (
+    Apply,
+    Choice,
+    Convert,
+    Entry,
+    Fold,
+    Get,
+    IndexValue,
+    Kind,
+    Number,
+    Part,
+    Term,
+    arguments,
+    inner_first,
+)
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.passes.proved import ASSUMED
+from upl_mlir.passes.storage import Array
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.linear import Cons, Linear
+
+_KINDS: dict[Attribute, Kind] = {k.mlir: k for k in Kind}
+
+
+def _flag(on: bool) -> UnitAttr | None:
+    return UnitAttr() if on else None
+
+
+def _props(**found: Attribute | None) -> dict[str, Attribute]:
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _cases(cases: Iterable[Cons]) -> ArrayAttr[ConsAttr]:
+    return ArrayAttr(map(ConsAttr, cases))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+def write(p: LoopProgram) -> LoopProgramOp:
+    """The operation that says what a program is."""
+    ops: list[Operation] = [op.clone() for op in p.declarations]
+    hosts = {h.name for h in p.hosts}
+    for h in p.hosts:
+        ops.append(_array(h.name, h.fields, h.kind, "output" if h.output else "input", h.cases, declared=h.declared))
+    for eq in p.system.equations.values():
+        if eq.name not in hosts:
+            ops.append(_local(eq, None if p.arrays is None else p.arrays.get(eq.name)))
+    out = LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed")
+    if p.assumed is not None:
+        out.attributes[ASSUMED] = p.assumed
+    if p.tree is None:
+        pieces = [(eq.name, cons, term) for eq in p.system.equations.values() for cons, term in eq.pieces]
+        ops += [_statement(f"S{n}", *piece) for n, piece in enumerate(pieces)]
+    else:
+        names: dict[Statement, str] = {}
+        taken = {op.sym_name.data for op in ops}  # pyright: ignore
+        for leaf, _ in leaves(p.tree):
+            s = leaf.stmt
+            if s not in names:
+                names[s] = unused(f"S{s.at}", taken)
+                ops.append(_statement(names[s], s.array, s.cons, s.term))
+        block = Block(_tree(p.tree, names))
+        ops.append(ScheduleOp(regions=[Region(block)]))
+    out.body.block.add_ops(ops)
+    return out
+
+
+def _array(
+    name: str, fields: tuple[str, ...], kind: Kind, role: str, cases: Iterable[Cons],
+    declared: Formula | None = None,
+) -> ArrayOp:
+    return ArrayOp(
+        properties=_props(
+            sym_name=StringAttr(name), index=NamesAttr(fields), element=kind.mlir, role=StringAttr(role),
+            domain=_cases(cases),
+            declared=None if declared is None else FormulaAttr(declared),
+        )
+    )  # fmt: skip
+
+
+def _local(eq: Equation, a: Array | None) -> ArrayOp:
+    op = _array(eq.name, eq.fields, eq.kind, "local", eq.domain)
+    op.properties |= _props(planar=_flag(eq.planar))
+    if a is not None:
+        private = None if a.private is None else StringAttr(a.private)
+        op.properties |= _props(kept=AxesAttr(a.axes), private=private, in_turn=_flag(a.in_turn))
+    return op
+
+
+def _statement(name: str, array: str, cons: Cons, term: Term) -> StatementOp:
+    block = Block()
+    _body(block, term, {})
+    props = _props(sym_name=StringAttr(name), array=SymbolRefAttr(array), where=ConsAttr(cons))
+    return StatementOp(properties=props, regions=[Region(block)])
+
+
+def _body(block: Block, term: Term, known: Mapping[Term, SSAValue]) -> None:
+    """The operations of a term, and what hands its value on; `known` are the values of terms outside."""
+    values = dict(known)
+    for t in inner_first(term, arguments):
+        if t not in values:
+            op = _operation(t, values)
+            block.add_op(op)
+            values[t] = op.results[0]
+    block.add_op(YieldOp(values[term]))
+
+
+def _operation(t: Term, values: Mapping[Term, SSAValue]) -> Operation:
+    match t:
+        case Number(kind, value):
+            return _constant(kind, value)
+        case IndexValue(e):
+            return IndexOp(properties={"value": ExprAttr(e)}, result_types=[i64])
+        case Get(kind, array, index):
+            props = _props(array=SymbolRefAttr(array), index=IndexAttr(index))
+            return ReadOp(properties=props, result_types=[kind.mlir])
+        case Entry(kind, table, at):
+            return LookupOp(table, values[at], kind.mlir)
+        case Convert(kind, arg):
+            return (arith.ExtFOp if kind is Kind.F64 else arith.TruncFOp)(values[arg], kind.mlir)  # pyright: ignore
+        case Apply(kind, op, args):
+            given = [values[a] for a in args]
+            return type(op).create(operands=given, result_types=[kind.mlir], properties=dict(op.properties))
+        case Fold(kind, gather, parts, count):
+            block = Block([_part(p, values) for p in parts])
+            props = _props(gather=StringAttr(gather.value), count=None if count is None else ExprAttr(count))
+            return FoldOp(properties=props, regions=[Region(block)], result_types=[kind.mlir])
+        case Choice(kind, cases):
+            block = Block([_case(when, value, values) for when, value in cases])
+            return ChooseOp(regions=[Region(block)], result_types=[kind.mlir])
+
+
+def _constant(kind: Kind, value: float) -> arith.ConstantOp:
+    if kind.is_float:
+        return arith.ConstantOp(FloatAttr(float(value), kind.mlir))  # pyright: ignore
+    return arith.ConstantOp(IntegerAttr(int(value), i1 if kind is Kind.BOOL else i64))
+
+
+def _part(p: Part, values: Mapping[Term, SSAValue]) -> PartOp:
+    block = Block()
+    _body(block, p.body, values if not p.dims else {})  # of other points, other values
+    props = _props(over=NamesAttr(p.dims), where=ConsAttr(p.cons), guards=_cases(p.guards))
+    return PartOp(properties=props, regions=[Region(block)])
+
+
+def _case(when: Cons, value: Term, values: Mapping[Term, SSAValue]) -> CaseOp:
+    block = Block()
+    _body(block, value, values)
+    return CaseOp(properties={"where": ConsAttr(when)}, regions=[Region(block)])
+
+
+def _tree(trees: Iterable[Tree], names: Mapping[Statement, str]) -> list[Operation]:
+    return [_node(t, names) for t in trees]
+
+
+def _region(trees: Iterable[Tree], names: Mapping[Statement, str]) -> Region:
+    return Region(Block(_tree(trees, names)))
+
+
+def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
+    match t:
+        case Loop():
+            props = _props(
+                var=StringAttr(t.var), lows=IndexAttr(t.lows), highs=IndexAttr(t.highs), parallel=_flag(t.parallel),
+                tiled=_flag(t.tiled),
+            )  # fmt: skip
+            return ForOp(properties=props, regions=[_region(t.body, names)])
+        case Guard(cons, body, other):
+            return IfOp(properties={"where": ConsAttr(cons)}, regions=[_region(body, names), _region(other, names)])
+        case Leaf(s, env):
+            props = _props(statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(env[f] for f in s.fields)))
+            return RunOp(properties=props)
+        case Box(leaf, found, plain):
+            s = leaf.stmt
+            products = [_product(x) for x in found.terms] + ([] if found.padded is None else [_padded(found.padded)])
+            props = _props(
+                statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(leaf.env.get(f) for f in s.fields)),
+                around=RangesAttr(found.around), over=RangesAttr(found.fields), index=IndexAttr(found.index),
+            )  # fmt: skip
+            return ContractOp(properties=props, regions=[Region(Block(products)), _region(plain, names)])
+
+
+def _product(t: Product) -> ProductOp:
+    props = _props(
+        where=ConsAttr(t.cons), around=RangesAttr(t.around), over=RangesAttr(t.fields), summed=RangesAttr(t.summed),
+        of=ArrayAttr(SymbolRefAttr(g.array) for g in t.arrays), reads=ArrayAttr(IndexAttr(g.index) for g in t.arrays),
+        indices=ArrayAttr(map(IndexAttr, t.indices)),
+    )  # fmt: skip
+    return ProductOp(properties=props)
+
+
+def _padded(p: Padded) -> ProductOp:
+    out = _product(p.term)
+    limits = tuple(Range(str(i), lows, highs) for i, (lows, highs) in p.limits.items())
+    out.properties |= _props(padded=ExprAttr(IndexExpr.of(p.factor)), limits=RangesAttr(limits))
+    return out
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+def read(op: LoopProgramOp) -> LoopProgram:
+    """The program that a verified operation says."""
+    return _Reader(op).program()
+
+
+class _Reader:
+    def __init__(self, op: LoopProgramOp):
+        self.op = op
+        self.lin = Linear(poly_context(op))
+        self.declarations = [o for o in op.body.block.ops if isinstance(o, ParamOp | ConstOp | TableOp)]
+        self.array_ops = {o.symbol: o for o in op.body.block.ops if isinstance(o, ArrayOp)}
+        self.kinds = {name: _KINDS[o.element] for name, o in self.array_ops.items()}
+        self.statements: dict[str, Statement] = {}
+
+    def program(self) -> LoopProgram:
+        ops = list(self.op.body.block.ops)
+        hosts: list[Host] = []
+        equations: dict[str, Equation] = {}
+        for name, o in self.array_ops.items():
+            cases = tuple(c.data for c in o.domain)
+            role = o.role.data
+            if role != "local":
+                declared = None if o.declared is None else o.declared.data
+                hosts.append(Host(name, self.kinds[name], o.fields, declared, cases, role == "output"))
+            if role != "input":
+                output, planar = role == "output", o.planar is not None
+                equations[name] = Equation(name, self.kinds[name], o.fields, cases, output=output, planar=planar)
+        system = System(self.lin, equations, {h.name: (h.kind, h.fields, h.cases) for h in hosts if not h.output})
+        schedule = next((o for o in ops if isinstance(o, ScheduleOp)), None)
+        for n, o in enumerate(o for o in ops if isinstance(o, StatementOp)):
+            eq = equations[o.array.root_reference.data]
+            term = self._body(o.body.block, {})
+            eq.pieces.append((o.where.data, term))
+            self.statements[o.symbol] = statement(system, n, eq, o.where.data, term)
+        tree = None if schedule is None else self._trees(schedule.body)
+        assumed = self.op.attributes.get(ASSUMED)
+        return LoopProgram(
+            self.op.sym_name.data, self.declarations, hosts, system, self.op.gather.data == "ordered",
+            assumed if isinstance(assumed, ArrayAttr) else None, tree, None, self._arrays(),
+        )  # fmt: skip
+
+    def _arrays(self) -> dict[str, Array] | None:
+        out: dict[str, Array] = {}
+        for name, o in self.array_ops.items():
+            if o.kept is not None:
+                private = None if o.private is None else o.private.data
+                out[name] = Array(name, self.kinds[name], o.kept.data, private, in_turn=o.in_turn is not None)
+        return out or None
+
+    # -- terms ----------------------------------------------------------------------------------------------------------
+    def _body(self, block: Block, known: Mapping[SSAValue, Term]) -> Term:
+        values = dict(known)
+        for op in block.ops:
+            if isinstance(op, YieldOp):
+                return values[op.value]
+            values[op.results[0]] = self._term(op, values)
+        raise AssertionError("a body that the verifier has seen yields")
+
+    def _term(self, op: Operation, values: Mapping[SSAValue, Term]) -> Term:
+        kind = _KINDS[op.results[0].type]
+        match op:
+            case arith.ConstantOp():
+                assert isinstance(op.value, FloatAttr | IntegerAttr)
+                value = op.value.value.data
+                return Number(kind, bool(value) if kind is Kind.BOOL else value)
+            case IndexOp():
+                return IndexValue(op.value.data)
+            case ReadOp():
+                return Get(kind, op.array.root_reference.data, _full(op.index))
+            case LookupOp():
+                return Entry(kind, op.symbol.root_reference.data, values[op.at])
+            case arith.ExtFOp() | arith.TruncFOp():
+                return Convert(kind, values[op.operands[0]])
+            case FoldOp():
+                parts = tuple(self._part(o, values) for o in op.parts.block.ops if isinstance(o, PartOp))
+                return Fold(kind, Gather(op.gather.data), parts, None if op.count is None else op.count.data)
+            case ChooseOp():
+                cases = (o for o in op.cases.block.ops if isinstance(o, CaseOp))
+                return Choice(kind, tuple((o.where.data, self._body(o.body.block, values)) for o in cases))
+            case _:
+                return Apply(kind, op, tuple(values[v] for v in op.operands))
+
+    def _part(self, op: PartOp, values: Mapping[SSAValue, Term]) -> Part:
+        guards = tuple(g.data for g in op.guards)
+        return Part(op.over.data, op.where.data, self._body(op.body.block, values), guards)
+
+    # -- trees ----------------------------------------------------------------------------------------------------------
+    def _trees(self, region: Region) -> list[Tree]:
+        return [self._node(op) for op in region.block.ops]
+
+    def _node(self, op: Operation) -> Tree:
+        match op:
+            case ForOp():
+                body, tiled = self._trees(op.body), op.tiled is not None
+                return Loop(op.var.data, _full(op.lows), _full(op.highs), op.parallel is not None, body, tiled)
+            case IfOp():
+                return Guard(op.where.data, self._trees(op.then), self._trees(op.other))
+            case RunOp():
+                s = self.statements[op.statement.root_reference.data]
+                return Leaf(s, dict(zip(s.fields, _full(op.at), strict=True)))
+            case ContractOp():
+                s = self.statements[op.statement.root_reference.data]
+                assert isinstance(s.term, Fold)
+                env = {f: e for f, e in zip(s.fields, op.at.data, strict=True) if e is not None}
+                products = [o for o in op.products.block.ops if isinstance(o, ProductOp)]
+                terms = tuple(self._product(o) for o in products if o.padded is None)
+                padded = next((self._padded(o) for o in products if o.padded is not None), None)
+                found = Contraction(s.term, op.around.data, op.over.data, _full(op.index), terms, padded)
+                return Box(Leaf(s, env), found, self._trees(op.plain))
+            case _:
+                raise AssertionError(op.name)
+
+    def _product(self, op: ProductOp) -> Product:
+        names = [ref.root_reference.data for ref in op.of]
+        a, b = (Get(self.kinds[n], n, _full(x)) for n, x in zip(names, op.reads, strict=True))
+        x, y, z = (_full(i) for i in op.indices)
+        return Product(op.where.data, op.around.data, op.over.data, op.summed.data, (a, b), (x, y, z))
+
+    def _padded(self, op: ProductOp) -> Padded:
+        assert op.padded is not None
+        limits = {int(r.var): (r.lows, r.highs) for r in op.limits.data} if op.limits is not None else {}
+        return Padded(self._product(op), op.padded.data.constant or 0, limits)
+
+
+def _full(index: IndexAttr) -> tuple[IndexExpr, ...]:
+    """An index without stars, as the verifier has seen."""
+    return tuple(e for e in index.data if e is not None)
+
+

@@ -1,0 +1,64 @@
+"""A program on its way to loops: what is computed (equations, statements), when (the tree), and where it is kept (arrays).
+
+The passes of this folder change it; `ir.py` writes it as the dialect `upl_loops` and reads it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Operation
+
+from upl_mlir.passes.loops.equations import System
+from upl_mlir.passes.loops.statements import Edge, edges
+from upl_mlir.passes.loops.terms import Kind
+from upl_mlir.passes.loops.tree import Tree, leaves
+from upl_mlir.passes.storage import Array
+from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.linear import Cons
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """A host port: `declared` is the domain by which the host lays it out, `cases` are its elements."""
+
+    name: str
+    kind: Kind
+    fields: tuple[str, ...]
+    declared: Formula | None
+    cases: tuple[Cons, ...]
+    output: bool
+
+
+@dataclass(eq=False)
+class LoopProgram:
+    """A program as loops over arrays.
+
+    `declarations` are its parameters, constants and tables, `hosts` its inputs and outputs in text order, inputs first.
+    Without a `tree` it is a system of equations; without `arrays` nothing is known of where they are kept.
+    `assumed` names inputs whose numbers of tokens nobody has proved for all sizes.
+    """
+
+    name: str
+    declarations: Sequence[Operation]
+    hosts: Sequence[Host]
+    system: System
+    ordered: bool
+    assumed: ArrayAttr | None = None
+    tree: list[Tree] | None = None
+    deps: list[Edge] | None = None
+    arrays: dict[str, Array] | None = None
+
+    @property
+    def scheduled(self) -> list[Tree]:
+        """The tree of a program that has one."""
+        assert self.tree is not None
+        return self.tree
+
+    def dependences(self) -> list[Edge]:
+        """Which statement needs what of which."""
+        if self.deps is None:
+            self.deps = edges(self.system.lin, list(dict.fromkeys(leaf.stmt for leaf, _ in leaves(self.scheduled))))
+        return self.deps
