@@ -44,6 +44,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
 UPL_UNIVERSE = Universe(
     all_dialects={
         "upl": _lazy("upl_mlir.dialects.upl", "UPL", Dialect),
+        "upl_loops": _lazy("upl_mlir.dialects.loops.ops", "UPL_LOOPS", Dialect),
         "ttm": _lazy("upl_mlir.dialects.ttm", "TTM", Dialect),
     },
     all_passes=dict(PASSES),

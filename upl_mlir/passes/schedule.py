@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, i64
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
@@ -104,7 +105,7 @@ def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, in
     assumed = program.attributes.get(ASSUMED)
     return LoopProgram(
         program.sym_name.data, [_bound(op, fixed) for op in ops], hosts, system, ordered,
-        assumed if isinstance(assumed, ArrayAttr) else None,
+        cast("ArrayAttr[Attribute] | None", assumed),
     )  # fmt: skip
 
 

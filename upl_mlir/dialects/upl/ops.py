@@ -74,6 +74,7 @@ class SymbolScope(IRDLOperation):
     """A program of any level: its one block declares parameters, constants and arrays, among other things."""
 
     name = "upl.program"  # as messages call what a declaration must stand in
+    body = region_def("single_block")
 
 
 @irdl_op_definition

@@ -19,7 +19,18 @@ from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl.attributes import Port, UplType
-from upl_mlir.dialects.upl.ops import AdjointOp, ArrayOp, ConstOp, InputOp, NodeOp, OutputOp, ParamOp, ProgramOp, SendOp
+from upl_mlir.dialects.upl.ops import (
+    AdjointOp,
+    ArrayOp,
+    ConstOp,
+    InputOp,
+    NodeOp,
+    OutputOp,
+    ParamOp,
+    ProgramOp,
+    SendOp,
+    SymbolScope,
+)
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.sets import PolyContext, Table, Unknown
 
@@ -46,7 +57,7 @@ def span_of(op: Operation) -> Span | None:
     return Span(loc.filename.data, loc.line.data, loc.column.data)
 
 
-def poly_context(program: ProgramOp, bindings: Mapping[str, int] | None = None) -> PolyContext:
+def poly_context(program: SymbolScope, bindings: Mapping[str, int] | None = None) -> PolyContext:
     """Parameters, constants and arrays of a program; parameters in `bindings` become constants."""
     bound = dict(bindings or {})
     params: list[str] = []

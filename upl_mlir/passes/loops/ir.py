@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -64,7 +65,7 @@ from upl_mlir.passes.loops.terms import (
     arguments,
     inner_first,
 )
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees
 from upl_mlir.passes.proved import ASSUMED
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -104,15 +105,23 @@ def write(p: LoopProgram) -> LoopProgramOp:
     else:
         names: dict[Statement, str] = {}
         taken = {op.sym_name.data for op in ops}  # pyright: ignore
-        for leaf, _ in leaves(p.tree):
-            s = leaf.stmt
-            if s not in names:
-                names[s] = unused(f"S{s.at}", taken)
-                ops.append(_statement(names[s], s.array, s.cons, s.term))
+        for s in sorted(dict.fromkeys(_statements(p.tree)), key=lambda s: s.at):
+            names[s] = unused(f"S{s.at}", taken)
+            ops.append(_statement(names[s], s.array, s.cons, s.term))
         block = Block(_tree(p.tree, names))
         ops.append(ScheduleOp(regions=[Region(block)]))
     out.body.block.add_ops(ops)
     return out
+
+
+def _statements(trees: Iterable[Tree]) -> Iterator[Statement]:
+    """What runs; of a contraction also what its plain loops run, which may read elsewhere (`forward`)."""
+    for t in subtrees(trees):
+        if isinstance(t, Leaf):
+            yield t.stmt
+        elif isinstance(t, Box):
+            yield t.leaf.stmt
+            yield from _statements(t.plain)
 
 
 def _array(
@@ -280,7 +289,9 @@ class _Reader:
             eq = equations[o.array.root_reference.data]
             term = self._body(o.body.block, {})
             eq.pieces.append((o.where.data, term))
-            self.statements[o.symbol] = statement(system, n, eq, o.where.data, term)
+            number = re.match(r"S(\d+)", o.symbol)
+            at = n if number is None else int(number[1])
+            self.statements[o.symbol] = statement(system, at, eq, o.where.data, term)
         tree = None if schedule is None else self._trees(schedule.body)
         assumed = self.op.attributes.get(ASSUMED)
         return LoopProgram(

@@ -14,26 +14,9 @@ from dataclasses import dataclass, field
 from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.contractions import Finder, of_matrices
 from upl_mlir.passes.loops.statements import Edge, Statement
-from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, guarded
+from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import Extremum, IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
-
-
-@dataclass(frozen=True)
-class Along:
-    """How a statement takes part in a loop: the loop's variable is ``sign * field + shift``."""
-
-    field: str
-    sign: int
-    shift: int
-
-    def value(self, var: str) -> IndexExpr:
-        """The field by the loop's variable."""
-        return (IndexExpr.of(var) - self.shift) * self.sign
-
-    def time(self, value: IndexExpr) -> IndexExpr:
-        """The loop's variable at a value of the field."""
-        return value * self.sign + self.shift
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, edges
@@ -46,7 +46,7 @@ class LoopProgram:
     hosts: Sequence[Host]
     system: System
     ordered: bool
-    assumed: ArrayAttr | None = None
+    assumed: ArrayAttr[Attribute] | None = None
     tree: list[Tree] | None = None
     deps: list[Edge] | None = None
     arrays: dict[str, Array] | None = None

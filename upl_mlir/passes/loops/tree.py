@@ -33,6 +33,23 @@ class Loop:
         return (*(Con(x - b) for b in self.lows), *(Con(b - x) for b in self.highs))
 
 
+@dataclass(frozen=True)
+class Along:
+    """How a statement takes part in a loop: the loop's variable is ``sign * field + shift``."""
+
+    field: str
+    sign: int
+    shift: int
+
+    def value(self, var: str) -> IndexExpr:
+        """The field by the loop's variable."""
+        return (IndexExpr.of(var) - self.shift) * self.sign
+
+    def time(self, value: IndexExpr) -> IndexExpr:
+        """The loop's variable at a value of the field."""
+        return value * self.sign + self.shift
+
+
 @dataclass(eq=False)
 class Leaf:
     """A statement at one point: `env` gives its fields by the loops' variables."""

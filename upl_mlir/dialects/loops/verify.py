@@ -1,0 +1,309 @@
+"""What a program of loops must be for its passes to read it: names, ranks, types and scopes; each fault at its operation.
+
+Whether it computes what its statements say (every element before it is read, none overwritten too early) is another
+question, of sets: `passes/loops/legal.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import SymbolRefAttr, f32, f64, i1, i64
+from xdsl.ir import Attribute, Block, Operation
+from xdsl.utils.exceptions import VerifyException
+
+from upl_mlir.dialects.loops.attributes import Range
+from upl_mlir.dialects.loops.ops import (
+    ROLES,
+    ArrayOp,
+    CaseOp,
+    ChooseOp,
+    ContractOp,
+    FoldOp,
+    ForOp,
+    IfOp,
+    IndexOp,
+    LoopProgramOp,
+    PartOp,
+    ProductOp,
+    ReadOp,
+    RunOp,
+    ScheduleOp,
+    StatementOp,
+    YieldOp,
+)
+from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
+from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
+from upl_mlir.dialects.upl.values import LookupOp, ModOp, SigmoidOp
+from upl_mlir.poly.expr import IndexExpr, Lookup
+from upl_mlir.poly.linear import Cons
+
+TYPES: tuple[Attribute, ...] = (f64, f32, i64, i1)
+GATHERS = ("ordered", "relaxed")
+
+
+class LoopVerifyError(VerifyException):
+    """A fault with the operation it concerns."""
+
+    def __init__(self, message: str, culprit: Operation):
+        super().__init__(message)
+        self.culprit = culprit
+
+
+def verify_program(op: LoopProgramOp) -> None:
+    """Raise LoopVerifyError for the first fault."""
+    _Verifier(op).run()
+
+
+class _Verifier:
+    def __init__(self, op: LoopProgramOp):
+        self.op = op
+        ops = list(op.body.block.ops)
+        self.arrays = {o.symbol: o for o in ops if isinstance(o, ArrayOp)}
+        self.statements = {o.symbol: o for o in ops if isinstance(o, StatementOp)}
+        self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
+        self.values = {o.symbol for o in ops if isinstance(o, ParamOp | ConstOp)}
+
+    def run(self) -> None:
+        if self.op.gather.data not in GATHERS:
+            raise LoopVerifyError(f"expected one of {', '.join(GATHERS)}, found `{self.op.gather.data}`", self.op)
+        schedules: list[ScheduleOp] = []
+        for o in self.op.body.block.ops:
+            match o:
+                case ArrayOp():
+                    self._array(o)
+                case StatementOp():
+                    self._statement(o)
+                case ScheduleOp():
+                    schedules.append(o)
+                case ParamOp() | ConstOp() | TableOp():
+                    pass
+                case _:
+                    raise LoopVerifyError(f"`{o.name}` cannot stand in a program of loops", o)
+        if len(schedules) > 1:
+            raise LoopVerifyError("a program has one schedule at most", schedules[1])
+        loops: dict[str, ForOp] = {}
+        for o in schedules:
+            self._trees(o.body.block, frozenset(), loops)
+        for a in self.arrays.values():
+            if a.private is not None and (a.private.data not in loops or a.kept is None):
+                raise LoopVerifyError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
+
+    # -- names ----------------------------------------------------------------------------------------------------------
+    def _known(self, e: IndexExpr, names: Iterable[str], op: Operation) -> None:
+        """Names of an expression must be these, parameters, constants or tables."""
+        for name in sorted(e.names - self.values - {*names}):
+            if name not in self.tables:
+                raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
+        tables = {a.array for m, _ in e.terms for a in m if isinstance(a, Lookup)}
+        for name in sorted(tables - self.tables.keys()):
+            raise LoopVerifyError(f"there is no table `{name}`", op)
+
+    def _cons(self, cons: Cons, names: Iterable[str], op: Operation) -> None:
+        for c in cons:
+            self._known(c.e, names, op)
+
+    def _new(self, names: Iterable[str], scope: Iterable[str], op: Operation) -> frozenset[str]:
+        """The scope with new names, which must be no other thing's."""
+        out = {*scope}
+        for n in names:
+            if n in out or n in self.values or n in self.tables:
+                raise LoopVerifyError(f"`{n}` has a meaning here already", op)
+            out.add(n)
+        return frozenset(out)
+
+    def _ref(self, ref: SymbolRefAttr, op: Operation) -> ArrayOp:
+        found = self.arrays.get(ref.root_reference.data)
+        if found is None:
+            raise LoopVerifyError(f"there is no array `{ref.root_reference.data}`", op)
+        return found
+
+    def _stated(self, ref: SymbolRefAttr, op: Operation) -> StatementOp:
+        found = self.statements.get(ref.root_reference.data)
+        if found is None:
+            raise LoopVerifyError(f"there is no statement `{ref.root_reference.data}`", op)
+        return found
+
+    # -- arrays and statements --------------------------------------------------------------------------------------------
+    def _array(self, op: ArrayOp) -> None:
+        if op.role.data not in ROLES:
+            raise LoopVerifyError(f"expected one of {', '.join(ROLES)}, found `{op.role.data}`", op)
+        if op.element not in TYPES:
+            raise LoopVerifyError(f"`{op.symbol}` has elements of type {op.element}", op)
+        fields = self._new(op.fields, (), op)
+        for case in op.domain:
+            self._cons(case.data, fields, op)
+        if op.declared is not None:
+            for name in sorted(op.declared.data.names - fields - self.values - self.tables.keys()):
+                raise LoopVerifyError(f"`{name}` in `{op.declared.data}` is no name here", op)
+        if op.kept is None:
+            return
+        if op.role.data != "local":
+            raise LoopVerifyError(f"the host says how `{op.symbol}` is kept", op)
+        seen: set[int] = set()
+        for a in op.kept.data:
+            if not 0 <= a.at < len(op.fields) or a.at in seen:
+                raise LoopVerifyError(f"`{op.symbol}` has no field number {a.at} left for an axis", op)
+            seen.add(a.at)
+            if (a.modulus is not None and a.modulus < 1) or a.lead < 0 or (a.line is not None and a.line < 1):
+                raise LoopVerifyError(f"`{a}` is no axis", op)
+            for e in (a.lower, a.extent):
+                self._known(e, (), op)
+
+    def _statement(self, op: StatementOp) -> None:
+        array = self._ref(op.array, op)
+        if array.role.data == "input":
+            raise LoopVerifyError(f"`{array.symbol}` is an input: nothing writes it", op)
+        self._cons(op.where.data, array.fields, op)
+        found = self._body(op.body.block, frozenset(array.fields), op)
+        if found != array.element:
+            raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}, found {found}", op)
+
+    def _body(self, block: Block, names: frozenset[str], op: Operation) -> Attribute:
+        """The type that a body yields."""
+        last = block.last_op
+        if not isinstance(last, YieldOp):
+            raise LoopVerifyError("a body ends with `upl_loops.yield`", op)
+        for o in block.ops:
+            self._value(o, names)
+        return last.value.type
+
+    def _value(self, op: Operation, names: frozenset[str]) -> None:
+        match op:
+            case YieldOp():
+                if op.next_op is not None:
+                    raise LoopVerifyError("`upl_loops.yield` ends a body", op)
+                return
+            case ReadOp():
+                array = self._ref(op.array, op)
+                self._index(op.index.data, len(array.fields), names, op, array.symbol)
+                if op.result.type != array.element:
+                    raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}", op)
+            case IndexOp():
+                self._known(op.value.data, names, op)
+            case LookupOp():
+                if op.symbol.root_reference.data not in self.tables:
+                    raise LoopVerifyError(f"there is no table `{op.symbol.root_reference.data}`", op)
+            case FoldOp():
+                self._fold(op, names)
+            case ChooseOp():
+                cases = list(op.cases.block.ops)
+                if not cases:
+                    raise LoopVerifyError("a choice has a case at least", op)
+                for case in cases:
+                    if not isinstance(case, CaseOp):
+                        raise LoopVerifyError("a choice has cases only", case)
+                    self._cons(case.where.data, names, case)
+                    self._same(self._body(case.body.block, names, case), op.result.type, case)
+            case _:
+                plain = op.name.startswith(("arith.", "math.")) or isinstance(op, ModOp | SigmoidOp)
+                if not plain or len(op.results) != 1 or op.regions:
+                    raise LoopVerifyError(f"`{op.name}` cannot stand in a body", op)
+        if op.results[0].type not in TYPES:
+            raise LoopVerifyError(f"there are no values of type {op.results[0].type}", op)
+        if isinstance(op, arith.ConstantOp) and op.result.type not in TYPES:
+            raise LoopVerifyError(f"there are no values of type {op.result.type}", op)
+
+    def _fold(self, op: FoldOp, names: frozenset[str]) -> None:
+        if op.count is not None:
+            self._known(op.count.data, names, op)
+        for part in op.parts.block.ops:
+            if not isinstance(part, PartOp):
+                raise LoopVerifyError("a fold has parts only", part)
+            inside = self._new(part.over.data, names, part)
+            for cons in (part.where.data, *(g.data for g in part.guards)):
+                self._cons(cons, inside, part)
+            self._same(self._body(part.body.block, inside, part), op.result.type, part)
+
+    def _same(self, found: Attribute, wanted: Attribute, op: Operation) -> None:
+        if found != wanted:
+            raise LoopVerifyError(f"expected a value of type {wanted}, found {found}", op)
+
+    def _index(
+        self, index: tuple[IndexExpr | None, ...], rank: int, names: Iterable[str], op: Operation, of: str, *,
+        stars: bool = False,
+    ) -> None:  # fmt: skip
+        if len(index) != rank:
+            raise LoopVerifyError(f"`{of}` has {rank} fields, found {len(index)}", op)
+        for e in index:
+            if e is None and not stars:
+                raise LoopVerifyError(f"an index of `{of}` has no `*` here", op)
+            if e is not None:
+                self._known(e, names, op)
+
+    # -- schedules --------------------------------------------------------------------------------------------------------
+    def _trees(self, block: Block, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+        for op in block.ops:
+            match op:
+                case ForOp():
+                    inside = self._new([op.var.data], scope, op)
+                    for bounds in (op.lows, op.highs):
+                        if not bounds.data:
+                            raise LoopVerifyError(f"the loop `{op.var.data}` has a bound on each side at least", op)
+                        self._index(bounds.data, len(bounds.data), scope, op, op.var.data)
+                    loops[op.var.data] = op
+                    self._trees(op.body.block, inside, loops)
+                case IfOp():
+                    self._cons(op.where.data, scope, op)
+                    self._trees(op.then.block, scope, loops)
+                    self._trees(op.other.block, scope, loops)
+                case RunOp():
+                    array = self._ref(self._stated(op.statement, op).array, op)
+                    self._index(op.at.data, len(array.fields), scope, op, array.symbol)
+                case ContractOp():
+                    self._contract(op, scope, loops)
+                case _:
+                    raise LoopVerifyError(f"`{op.name}` cannot stand in a schedule", op)
+
+    def _contract(self, op: ContractOp, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+        stated = self._stated(op.statement, op)
+        array = self._ref(stated.array, op)
+        folds = [o for o in stated.body.block.ops if not isinstance(o, YieldOp)]
+        if not folds or not isinstance(folds[-1], FoldOp):
+            raise LoopVerifyError(f"`{stated.symbol}` is no sum of products", op)
+        self._index(op.at.data, len(array.fields), scope, op, array.symbol, stars=True)
+        inside = self._ranges(op.around.data, scope, op)
+        whole = self._ranges(op.over.data, inside, op)
+        self._index(op.index.data, len(array.fields), whole, op, array.symbol)
+        padded = 0
+        for o in op.products.block.ops:
+            if not isinstance(o, ProductOp):
+                raise LoopVerifyError("expected products", o)
+            padded += o.padded is not None
+            self._product(o, scope if o.padded is not None else inside, array)
+        if padded > 1 or padded == len(list(op.products.block.ops)):
+            raise LoopVerifyError("a contraction has products, and one padded form at most", op)
+        self._trees(op.plain.block, scope, loops)
+
+    def _product(self, op: ProductOp, scope: frozenset[str], array: ArrayOp) -> None:
+        if len(op.of) != 2 or len(op.reads) != 2 or len(op.indices) != 3:
+            raise LoopVerifyError("a product has two factors, and three indices with that of the result", op)
+        inside = self._ranges(op.around.data, scope, op)
+        inside = self._ranges(op.over.data, inside, op)
+        inside = self._ranges(op.summed.data, inside, op)
+        self._cons(op.where.data, inside, op)
+        factors = [self._ref(ref, op) for ref in op.of]
+        for a, index in zip((*factors, array), op.indices, strict=True):
+            self._index(index.data, len(a.fields), inside, op, a.symbol)
+        for a, index in zip(factors, op.reads, strict=True):
+            self._index(index.data, len(a.fields), index_names(index.data), op, a.symbol)
+        if op.padded is not None:
+            at = op.padded.data.constant
+            if at not in (0, 1) or op.limits is None:
+                raise LoopVerifyError("factor number 0 or 1 is padded, outside of limits", op)
+            for r in op.limits.data:
+                if not r.var.isdigit() or int(r.var) >= len(factors[at].fields):
+                    raise LoopVerifyError(f"`{factors[at].symbol}` has no index number {r.var}", op)
+
+    def _ranges(self, ranges: Iterable[Range], scope: frozenset[str], op: Operation) -> frozenset[str]:
+        for r in ranges:
+            for e in (*r.lows, *r.highs):
+                self._known(e, scope, op)
+            scope = self._new([r.var], scope, op)
+        return scope
+
+
+def index_names(index: Iterable[IndexExpr | None]) -> set[str]:
+    """The names in an index."""
+    return {n for e in index if e is not None for n in e.names}
