@@ -20,7 +20,7 @@ from agreement.conditions_engines import ENGINES, Engine, Run, Size
 from agreement.conditions_sites import Point, Program, Values
 from agreement.data import element
 from agreement.properties import declared
-from upl_mlir.poly.expr import Connective, Formula, IndexExpr, Select, Var
+from upl_mlir.poly.expr import Connective, Formula, IndexExpr, MinMax, Select, Var
 from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
 EQUAL, WRONG, UNNAMED = "equal", "WRONG", ", not named"
@@ -283,12 +283,15 @@ def _cell(program: Program, way: str, seed: int) -> Cell:
 
 
 _PARTS = re.compile(
-    r"[\w\[\]()+*-]+ (?:mod|floordiv|ceildiv) [\w\[\]()+*-]+|\w+(?:\[[^]]*\])?\*+[\w(]+|\w\[.*?\]+|\w+\([^()]*\)"
+    r"[\w\[\]()+*-]+ (?:mod|floordiv|ceildiv) [\w\[\]()+*-]+|\w+(?:\[[^]]*\])?\*+[\w(]+|\w\[.*?\]+"
 )
 
 
 def named(program: Program, e: upl.UplError) -> bool:
-    """Whether a message has the term, or a part of it that is not affine; True where all of it is affine."""
+    """Whether a message has the term, or a part of it that is not affine; True where all of it is affine, or where the
+    loop is at fault, whatever the condition (UPL1430: nothing waits along it)."""
+    if e.diagnostics[0].code == "UPL1430":
+        return True
     parts = [*_PARTS.findall(program.words), *_as_printed(program.words)]
     said = _tight(" ".join(
         " ".join([d.message, d.help or "", *(n.message for n in d.notes)]) for d in e.diagnostics
@@ -325,9 +328,20 @@ def _as_printed(words: str) -> Iterator[str]:
         else:
             sides = [e]
         for side in sides:
-            for m, _ in side.terms:
-                if len(m) > 1 or (m and not isinstance(m[0], Var | Select)):  # a choice between affine ones is affine
-                    yield str(IndexExpr(((m, 1),)))
+            yield from _hard(side)
+
+
+def _hard(e: IndexExpr) -> Iterator[str]:
+    """What is not affine; a choice between affine expressions is, and so are the least and the greatest of them."""
+    for m, _ in e.terms:
+        match m:
+            case (Select(),) | (Var(),) | ():
+                pass
+            case (MinMax(_, args),):
+                for a in args:
+                    yield from _hard(a)
+            case _:
+                yield str(IndexExpr(((m, 1),)))
 
 
 def _comparisons(f: Formula) -> Iterator[Formula]:

@@ -8,7 +8,7 @@ import pytest
 
 from agreement import conditions
 from agreement.conditions import everything, table, text
-from agreement.conditions_cells import EQUAL, WAYS, WRONG, Cell, Wrong, compare, examine
+from agreement.conditions_cells import EQUAL, UNNAMED, WAYS, WRONG, Cell, Wrong, compare, examine
 from agreement.conditions_grammar import CONDITIONS, Term, python
 from agreement.conditions_sites import CONDITION_SITES, Program, programs
 
@@ -24,7 +24,8 @@ SITES = ("inner arrow", "guarded gather", "output", "time loop", "two nodes into
 
 
 def failed(cells: list[Cell]) -> str:
-    return "\n".join(text(conditions.asdict(c)) for c in cells if c.bad)
+    """What must not be: wrong results, exceptions, and refusals that do not name the expression."""
+    return "\n".join(text(conditions.asdict(c)) for c in cells if c.bad or c.outcome.endswith(UNNAMED))
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -35,6 +36,21 @@ def test_conditions(site: str) -> None:
     found = [c for p in programs() if p.site.name == site and p.term.text in wanted for c in examine(p, QUICK)]
     assert len({c.program.term for c in found}) == 2
     assert not failed(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two nodes into a gather: i floordiv 2==j floordiv 2", "select in an index: (i+j) mod 3==1",
+        "with data: abs(i-j)<=1", "select in an index: i*j mod 3==0", "time loop: min(i*j,q)<2", "output: 2**k<=i", "time loop: 2**k<=i",
+    ],
+)  # fmt: skip
+def test_refusals_name_the_expression(name: str) -> None:
+    """Those that once did not, in what the compiler makes of a program as well."""
+    (program,) = [p for p in everything() if p.name == name]
+    found = list(examine(program, ["native", "gradient, native", "gradient, checkpoint"]))
+    assert not failed(found)
+    assert any(c.outcome.startswith("refused") for c in found)
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, port_ref
 from upl_mlir.dialects.upl.query import endpoints, span_of, target_port, value_names
 from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
-from upl_mlir.passes.relations import Arrow, ProgramSets, because
+from upl_mlir.passes.relations import Arrow, ProgramSets, because, reached_by
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
@@ -45,6 +45,12 @@ def is_made(op: Operation) -> bool:
     """Whether a pass made the operation in this process."""
     mark = op.attributes.get(PRIMAL)
     return isinstance(mark, StringAttr) and mark is _MADE.get(mark.data)
+
+
+def not_inverted(a: Arrow, relation: PSet, context: PSet) -> UplError:
+    """UPL1403 for an arrow of which the source does not follow from the target, with what makes it so."""
+    why = because(relation, context) or reached_by(a.source)
+    return error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted{why}", span_of(a.send))
 
 
 def here(fields: Sequence[str]) -> tuple[IndexExpr, ...]:
@@ -115,8 +121,7 @@ def answer(
     stand_in = SendOp(Block(arg_types=[a.send.value.type]).args[0], a.send.target, a.send.index.data)
     inverses = invert(replace(a, send=stand_in, source=node), r, context, star_inside=points)
     if inverses is None:
-        raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted{because(r, context)}",
-                    span_of(a.send))  # fmt: skip
+        raise not_inverted(a, r, context)
     for i in inverses:
         connect(
             program, source, value, port_ref(node.symbol, port), i.index, rule="gather to fork", origin=a.send,

@@ -40,13 +40,13 @@ from upl_mlir.passes.adjoint_gather import (
     gather_ports,
 )
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, moved, total
-from upl_mlir.passes.arrows import WHY, copy_along, here, new_node
+from upl_mlir.passes.arrows import WHY, copy_along, here, new_node, not_inverted
 from upl_mlir.passes.build import Body, condition, index_value, unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.dynamic import Dynamics, Trace
 from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.relations import Arrow, ProgramSets, because
+from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.request import port_key
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.passes.simplify import share
@@ -255,8 +255,7 @@ class _Differentiator:
         star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
-            raise error("UPL1403", f"the index of the arrow {a.in_full} cannot be inverted{because(relation, context)}",
-                        span_of(a.send))  # fmt: skip
+            raise not_inverted(a, relation, context)
         for inverse in inverses:
             if inverse.condition.is_false:
                 continue  # what is never sent has nothing to get back

@@ -17,8 +17,17 @@ from xdsl.ir import Attribute, Block
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.attributes import index_text
-from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
+from upl_mlir.dialects.upl.query import (
+    Endpoint,
+    arrows,
+    endpoints,
+    poly_context,
+    source_of,
+    span_of,
+    target_port,
+)
 from upl_mlir.dialects.upl.query import directives as held_directives
+from upl_mlir.frontend.upl_text.printer import condition_text, target_text
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PolyContext, PSet, union
 
@@ -118,6 +127,17 @@ def because(*sets: PSet) -> str:
     """Why a question about sets is open, as the end of a sentence: ``: `i*j` is not affine``; empty where all are."""
     what = next((d for s in sets if (d := s.doubts()) is not None), None)
     return f": {what} is not affine" if what and "," not in what else f": {what} are not affine" if what else ""
+
+
+def reached_by(op: InputOp | NodeOp) -> str:
+    """By which arrow with a condition or a reckoned index a node is reached, as the end of a sentence; empty if by none."""
+    program = op.parent_op()
+    for send in arrows(program) if isinstance(program, ProgramOp) else ():
+        plain = send.when.is_true and all(e is None or e.name or e.constant is not None for e in send.index.data)
+        if send.target_name == op.symbol and not plain:
+            condition = f"if {condition_text(send)}: " if condition_text(send) else ""
+            return f"; `{op.symbol}` is reached by `{condition}-> {target_text(send)}`"
+    return ""
 
 
 def mark(op: Endpoint, lost: frozenset[str]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.relations import reached_by
 from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -244,7 +245,7 @@ def invert(
         raise error(
             "UPL1822",
             f"the arrow {arrow.text} cannot be turned round: `{unknown}` does not follow from "
-            + (f"{', '.join(told)} of its index" if told else "the index of its target"),
+            + (f"{', '.join(told)} of its index" if told else "the index of its target" + reached_by(arrow.source)),
             span_of(arrow.send),
             help='use engine="interp" or "token", which move tokens',
         )
