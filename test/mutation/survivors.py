@@ -133,9 +133,8 @@ SURVIVORS = (
     ),
     Survivor(
         "passes/loops/wavefront.py",
-        "if a is None or a.loop is not None or len(a.axes) < 2 or "
-        "self.lin.plain(a.axes[-1].extent).constant is not None:",
-        "1 to 2", test=f"{SCHEDULES}::test_the_rows_of_a_grid_of_known_height_too",
+        "if self.lin.plain(a.axes[-1].extent).constant is not None:", "1 to 2",
+        test=f"{SCHEDULES}::test_the_rows_of_a_grid_of_known_height_too",
     ),
     Survivor(
         "passes/refire.py", "duals = sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol)", "NotEq to Eq",
