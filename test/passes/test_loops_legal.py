@@ -1,0 +1,97 @@
+"""The verifier of scheduled programs: it proves what the passes make, and sees what a broken pass makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes import storage
+from upl_mlir.passes.loops import order, tree, unroll, wavefront
+from upl_mlir.passes.loops.ir import read, write
+from upl_mlir.passes.loops.legal import faults
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.tree import Loop
+from upl_mlir.passes.schedule import prepared, schedule
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROVED = ["matmul", "jacobi1d", "cholesky", "floyd_warshall", "perceptron", "wave", "triangular_solve", "iris", "lstm", "digits"]
+
+
+def scheduled(name: str, *, gradient: bool = False, threads: int = 1) -> LoopProgram:
+    """An example as loops, or the derivative of its first output."""
+    p = upl.load(EXAMPLES / f"{name}.upl")
+    if gradient:
+        p = upl.vjp(p, of=next(iter(p.outputs)), wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"])
+    op = prepared(p.expanded().infer_domains().module.clone(), "f64", "relaxed")
+    return schedule(op, threads=threads)
+
+
+def found(p: LoopProgram) -> list[str]:
+    return [str(f) for f in faults(p)]
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_schedules_are_proved(name: str) -> None:
+    """Values and gradients, in memory and as read back."""
+    assert not found(scheduled(name))
+    assert not found(scheduled(name, gradient=True))
+    assert not found(read(write(scheduled(name))))
+
+
+def test_loops_shared_by_threads_are_proved() -> None:
+    assert not found(scheduled("digits", threads=2))
+
+
+# -- broken passes ----------------------------------------------------------------------------------------------------
+def _zeros(self, slope):
+    return dict.fromkeys({p.group for p in self.places.values()}, 0)
+
+
+def _no_shifts(self, comp, plain, inner, places, context):
+    return {s: order.Along(a.field, a.sign, 0) for s, a in plain.items()}
+
+
+def _parallel(var, lows, highs, parallel, body):
+    return Loop(var, lows, highs, True, body)
+
+
+def _short(*args):
+    values = _VALUES(*args)
+    return None if values is None else values[:-1]
+
+
+_VALUES = unroll._values
+BROKEN = {
+    "a place is taken although it is still read": (storage.Storage, "_in_place", lambda *_: True, ["jacobi1d", "wave"]),
+    "an element is kept for its own step only": (storage.Storage, "_latest", lambda *_: 0, ["jacobi1d", "wave"]),
+    "elements follow each other unasked": (storage.Storage, "_one_at_a_time", lambda *_: True, ["iris", "digits"]),
+    "what is written before the loop is forgotten": (storage.Storage, "_keeps", lambda *_: True, ["lstm", "iris", "digits"]),
+    "all rows of a wave at once": (wavefront._Tiler, "_shifts", _zeros, ["jacobi2d"]),
+    "places of rows are given away too early": (wavefront._Tiler, "_reuses", [], ["jacobi2d", "wave"]),
+    "statements of a loop are not shifted": (order.Scheduler, "_shifts", _no_shifts, ["jacobi1d", "wave", "cholesky"]),
+    "every loop is parallel": (order, "Loop", _parallel, ["jacobi1d", "floyd_warshall"]),
+    "neighbours change places": (order.Scheduler, "_readers_first", lambda _, groups, before: groups[::-1], ["lstm"]),
+    "a loop that is written out lacks its last iteration": (unroll, "_values", _short, ["perceptron", "digits"]),
+    "guards are left out": (tree, "guarded", lambda lin, body, context: body, ["cholesky", "jacobi1d"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_pass_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One change to a pass each; before any number is computed."""
+    where, name, change, programs = BROKEN[what]
+    monkeypatch.setattr(where, name, change)
+    if where is tree:
+        monkeypatch.setattr(order, name, change)
+    seen: list[str] = []
+    for program in programs:
+        for gradient in (False, True):
+            try:
+                seen += found(scheduled(program, gradient=gradient))
+            except upl.UplError:
+                continue
+            if seen:
+                return
+    assert seen
