@@ -16,7 +16,9 @@ from upl_mlir.passes.loops.tree import Loop
 from upl_mlir.passes.schedule import prepared, schedule
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROVED = ["matmul", "jacobi1d", "cholesky", "floyd_warshall", "perceptron", "wave", "triangular_solve", "iris", "lstm", "digits"]
+PROVED = (
+    "matmul", "jacobi1d", "cholesky", "floyd_warshall", "perceptron", "wave", "triangular_solve", "iris", "lstm", "digits",
+)  # fmt: skip
 
 
 def scheduled(name: str, *, gradient: bool = False, threads: int = 1) -> LoopProgram:

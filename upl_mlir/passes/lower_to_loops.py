@@ -7,14 +7,24 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from upl_mlir.diagnostics import Diagnostic, UplError, error
+from upl_mlir.dialects.loops.ops import LoopProgramOp, StatementOp
 from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.function import FunctionWriter
+from upl_mlir.passes.loops.ir import read
+from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.tree import leaves
 from upl_mlir.passes.schedule import prepared, schedule
+
+MOST = 3
+"""So many faults of a schedule are told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +60,33 @@ def written(p: LoopProgram) -> Lowered:
     return Lowered(module, layouts, scratch)
 
 
+def legal(op: LoopProgramOp) -> LoopProgram:
+    """The program of loops that a text says, once it is scheduled and proved to compute what its statements say.
+
+    Raises UplError: UPL1831 for one without a schedule, UPL1830 for what is wrong with it, or not proved.
+    """
+    p = read(op)
+    local = {name for name, eq in p.system.equations.items() if not eq.output and eq.name not in (p.arrays or {})}
+    if p.tree is None or local & {leaf.stmt.array for leaf, _ in leaves(p.tree)}:
+        what = "schedule" if p.tree is None else f"place for `{min(local)}`"
+        raise error("UPL1831", f"the program of loops has no {what}", span_of(op), help="write it with `--schedule`")
+    places = {o.symbol: span_of(o) for o in op.body.block.ops if isinstance(o, StatementOp)}
+    told: dict[str, Diagnostic] = {}
+    for f in faults(p):
+        told.setdefault(f.message, Diagnostic("UPL1830", str(f), places.get(str(f.statement), span_of(op))))
+        if len(told) == MOST:
+            break
+    if told:
+        raise UplError(*told.values())
+    return p
+
+
 @dataclass(frozen=True)
 class LowerLoopsPass(ModulePass):
-    """Replace a program by a function of loops (docs/native.md).
+    """Replace a program, or the loops that `schedule` made of one, by a function of loops (docs/native.md).
 
-    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.  Loops
+    that stand in the module already are lowered as they are, once they are proved to compute what their statements say.
     Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `memref` with a memref for each host port.
     Source: docs/native.md; ARCHITECTURE, "the way of the data".
 
@@ -68,8 +100,12 @@ class LowerLoopsPass(ModulePass):
     gather: str = "relaxed"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        program = prepared(op, self.real, self.gather)
-        lowered = lower_to_loops(program, real=self.real, gather=self.gather)
+        program: Operation | None = next((o for o in op.body.block.ops if isinstance(o, LoopProgramOp)), None)
+        if isinstance(program, LoopProgramOp):
+            lowered = written(legal(program))
+        else:
+            program = prepared(op, self.real, self.gather)
+            lowered = lower_to_loops(program, real=self.real, gather=self.gather)
         program.detach()
         for new in list(lowered.module.body.block.ops):
             new.detach()

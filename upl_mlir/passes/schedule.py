@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
@@ -22,12 +22,12 @@ from upl_mlir.passes.loops.checkpoints import remade
 from upl_mlir.passes.loops.coordinates import Coordinates
 from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.forward import Forwarder
+from upl_mlir.passes.loops.ir import write
 from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.products import Splitter
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.reuse import Reuse
 from upl_mlir.passes.loops.running import RunningSums
-from upl_mlir.passes.loops.show import schedule_lines
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.loops.unroll import unrolled
@@ -36,8 +36,6 @@ from upl_mlir.passes.proved import ASSUMED, note_assumed, require_proved
 from upl_mlir.passes.relations import forgotten
 from upl_mlir.passes.storage import Storage
 
-SCHEDULE = "upl.schedule"
-"""The attribute of a program that holds its schedule, a list of lines."""
 REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
 
 
@@ -208,15 +206,15 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
 
 @dataclass(frozen=True)
 class SchedulePass(ModulePass):
-    """Note on a program how it will run as loops: the attribute `upl.schedule` holds the text, line by line.
+    """Replace a program by its loops over arrays: what is computed, when, and where it is kept (`upl_loops`).
 
     Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
-    Establishes: nothing that other passes need: `lower-loops` makes the same schedule again.
+    Establishes: one `upl_loops.program` with a schedule and with a place for every array, which `lower-loops` takes.
     Source: Feautrier 1991 (recurrences to loops), Allen and Kennedy 1987 (order), Bondhugula et al. 2008 (fusion).
 
         upl.program @scan { ... }
         ->
-        upl.program @scan { ... } {upl.schedule = ["for L1 in 1..n", "  S<L1> = ..."]}
+        upl_loops.program @scan "relaxed" { ... upl_loops.schedule { upl_loops.for "L1" from <"1"> to <"n"> { ... } } }
     """
 
     name = "schedule"
@@ -225,5 +223,8 @@ class SchedulePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = prepared(op, self.real, self.gather)
-        p = schedule(program, real=self.real, gather=self.gather)
-        program.attributes[SCHEDULE] = ArrayAttr(map(StringAttr, schedule_lines(p.scheduled, p.arrays or {})))
+        new = write(schedule(program, real=self.real, gather=self.gather))
+        new.location = program.location
+        op.body.block.insert_op_before(new, program)
+        program.detach()
+        program.erase()

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass, PassPipeline
@@ -28,13 +28,15 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import Diagnostic, Sources, UplError, did_you_mean, error
-from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.mlir_text import decode, read_module
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
+
+if TYPE_CHECKING:
+    from upl_mlir.dialects.loops.ops import LoopProgramOp
 
 _UPL_TEXT = re.compile(rb"\s*(//[^\n]*\n\s*)*program\b")
 """How `.upl` text begins; no text of MLIR begins so."""
@@ -297,12 +299,15 @@ class UplOptMain(xDSLOptMain):
 
 
 def _schedules(module: ModuleOp) -> str:
-    """What `--schedule` noted on programs, as comments."""
+    """The loops that `--schedule` made, for people, as comments."""
     lines: list[str] = []
     for op in module.body.block.ops:
-        found = op.attributes.get("upl.schedule")
-        if isinstance(op, ProgramOp) and isinstance(found, ArrayAttr):
-            lines += [f"// {line.data}" for line in cast("ArrayAttr[StringAttr]", found)]
+        if op.name == "upl_loops.program":
+            from upl_mlir.passes.loops.ir import read
+            from upl_mlir.passes.loops.show import schedule_lines
+
+            p = read(cast("LoopProgramOp", op))
+            lines += [f"// {line}" for line in schedule_lines(p.tree or (), p.arrays or {})]
     return "\n".join(["", *lines, ""]) if lines else ""
 
 

@@ -37,6 +37,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_prop_def,
+    opt_region_def,
     prop_def,
     region_def,
     result_def,
@@ -256,9 +257,9 @@ class IfOp(IRDLOperation):
     name = "upl_loops.if"
     where = prop_def(ConsAttr)
     then = region_def("single_block")
-    other = region_def("single_block")
+    other = opt_region_def("single_block")
     traits = traits_def(NoTerminator())
-    assembly_format = "$where $then `else` $other attr-dict"
+    assembly_format = "$where $then (`else` $other^)? attr-dict"
 
 
 @irdl_op_definition

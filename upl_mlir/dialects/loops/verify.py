@@ -247,7 +247,8 @@ class _Verifier:
                 case IfOp():
                     self._cons(op.where.data, scope, op)
                     self._trees(op.then.block, scope, loops)
-                    self._trees(op.other.block, scope, loops)
+                    if op.other is not None:
+                        self._trees(op.other.block, scope, loops)
                 case RunOp():
                     array = self._ref(self._stated(op.statement, op).array, op)
                     self._index(op.at.data, len(array.fields), scope, op, array.symbol)

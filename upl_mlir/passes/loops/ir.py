@@ -225,7 +225,8 @@ def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
             )  # fmt: skip
             return ForOp(properties=props, regions=[_region(t.body, names)])
         case Guard(cons, body, other):
-            return IfOp(properties={"where": ConsAttr(cons)}, regions=[_region(body, names), _region(other, names)])
+            more = [_region(other, names)] if other else []
+            return IfOp(properties={"where": ConsAttr(cons)}, regions=[_region(body, names), more])
         case Leaf(s, env):
             props = _props(statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(env[f] for f in s.fields)))
             return RunOp(properties=props)
@@ -354,7 +355,7 @@ class _Reader:
                 body, tiled = self._trees(op.body), op.tiled is not None
                 return Loop(op.var.data, _full(op.lows), _full(op.highs), op.parallel is not None, body, tiled)
             case IfOp():
-                return Guard(op.where.data, self._trees(op.then), self._trees(op.other))
+                return Guard(op.where.data, self._trees(op.then), self._trees(op.other) if op.other else [])
             case RunOp():
                 s = self.statements[op.statement.root_reference.data]
                 return Leaf(s, dict(zip(s.fields, _full(op.at), strict=True)))
