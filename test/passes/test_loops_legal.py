@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
+from xdsl.parser import Parser
 
 import upl_mlir as upl
+from upl_mlir.dialects.loops.ops import LoopProgramOp
 from upl_mlir.passes import storage
 from upl_mlir.passes.loops import order, tree, unroll, wavefront
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.tree import Loop
+from upl_mlir.passes.loops.tree import Box, Loop, subtrees
+from upl_mlir.passes.lower_to_loops import legal
 from upl_mlir.passes.schedule import prepared, schedule
+from upl_mlir.pipeline import new_context
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROVED = (
@@ -97,3 +102,30 @@ def test_a_broken_pass_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
             if seen:
                 return
     assert seen
+
+
+def edited(name: str, old: str, new: str) -> str:
+    """The first complaint about a schedule that is edited; empty for none."""
+    text = str(write(scheduled(name)))
+    assert old in text
+    module = Parser(new_context(), text.replace(old, new)).parse_module()
+    try:
+        legal(next(op for op in module.body.block.ops if isinstance(op, LoopProgramOp)))
+    except upl.UplError as e:
+        return str(e)
+    return ""
+
+
+def test_reads_outside_of_an_input_are_seen() -> None:
+    """A text may say anything."""
+    assert edited("triangular_solve", "@S0", "@S0") == ""
+    assert "reads an element that `A` has not" in edited("matmul", '@A <"i,k_1">', '@A <"i+1,k_1">')
+
+
+def test_contractions_of_a_text_are_derived_again() -> None:
+    """One that is not that of its statement is lowered as the plain loops of the statement."""
+    text = str(write(scheduled("matmul")))
+    module = Parser(new_context(), text).parse_module()
+    broken = Parser(new_context(), text.replace('#upl.index<"i,k_1">', '#upl.index<"k_1,i">')).parse_module()
+    trees = [legal(cast(LoopProgramOp, m.body.block.first_op)).tree for m in (module, broken)]
+    assert [any(isinstance(t, Box) for t in subtrees(tree or [])) for tree in trees] == [True, False]

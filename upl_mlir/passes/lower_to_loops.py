@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -16,12 +16,14 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.passes.loops.contractions import Finder
 from upl_mlir.passes.loops.function import FunctionWriter
-from upl_mlir.passes.loops.ir import read
+from upl_mlir.passes.loops.ir import contraction_text, read
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.tree import leaves
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
 from upl_mlir.passes.schedule import prepared, schedule
+from upl_mlir.poly.linear import Cons
 
 MOST = 3
 """So many faults of a schedule are told."""
@@ -71,14 +73,53 @@ def legal(op: LoopProgramOp) -> LoopProgram:
         what = "schedule" if p.tree is None else f"place for `{min(local)}`"
         raise error("UPL1831", f"the program of loops has no {what}", span_of(op), help="write it with `--schedule`")
     places = {o.symbol: span_of(o) for o in op.body.block.ops if isinstance(o, StatementOp)}
+    p.tree = _derived(p, p.tree, (), Finder(p.system.lin, ordered=p.ordered))
     told: dict[str, Diagnostic] = {}
-    for f in faults(p):
+    for f in (*faults(p), *faults(replace(p, tree=_plain(p.tree)))):  # a contraction may be written as its plain loops
         told.setdefault(f.message, Diagnostic("UPL1830", str(f), places.get(str(f.statement), span_of(op))))
         if len(told) == MOST:
             break
     if told:
         raise UplError(*told.values())
     return p
+
+
+def _derived(p: LoopProgram, trees: Sequence[Tree], context: Cons, finder: Finder) -> list[Tree]:
+    """The tree with those contractions only that follow from their statements; of others the plain loops.
+
+    A text may call anything the contraction of a statement.
+    """
+    out: list[Tree] = []
+    for t in trees:
+        match t:
+            case Loop():
+                out.append(replace(t, body=_derived(p, t.body, (*context, *t.context), finder)))
+            case Guard(cons, body, other):
+                out.append(Guard(cons, *(_derived(p, b, context, finder) for b in (body, other))))
+            case Box(leaf, said, plain):
+                left = tuple(f for f in leaf.stmt.free if f not in leaf.env)
+                found = finder.find(leaf.stmt, leaf.env, left, context)
+                same = found is not None and contraction_text(leaf, found) == contraction_text(leaf, said)
+                out += [t] if same else _derived(p, plain, context, finder)
+            case Leaf():
+                out.append(t)
+    return out
+
+
+def _plain(trees: Sequence[Tree]) -> list[Tree]:
+    """The tree with the plain loops of each contraction."""
+    out: list[Tree] = []
+    for t in trees:
+        match t:
+            case Loop():
+                out.append(replace(t, body=_plain(t.body)))
+            case Guard(cons, body, other):
+                out.append(Guard(cons, _plain(body), _plain(other)))
+            case Box(_, _, plain):
+                out += _plain(plain)
+            case Leaf():
+                out.append(t)
+    return out
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,11 @@ def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
             return ContractOp(properties=props, regions=[Region(Block(products)), _region(plain, names)])
 
 
+def contraction_text(leaf: Leaf, found: Contraction) -> str:
+    """What a contraction of a statement is, to compare it with another one."""
+    return str(_node(Box(leaf, found, []), {leaf.stmt: "S"}))
+
+
 def _product(t: Product) -> ProductOp:
     props = _props(
         where=ConsAttr(t.cons), around=RangesAttr(t.around), over=RangesAttr(t.fields), summed=RangesAttr(t.summed),

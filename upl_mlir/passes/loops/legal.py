@@ -3,7 +3,8 @@
 For every statement that runs, by exact sets and for all sizes:
 
 * it runs only where it holds;
-* each element that it reads was written before, in the same iteration of every loop that has the array for itself;
+* each element that it reads is one of an input's, or was written before: in the same iteration of every loop that has the
+  array for itself;
 * between that and the read nothing else was written to the element's place;
 * its element has a place in the array.
 
@@ -144,8 +145,7 @@ class _Verifier:
             yield from self._domain(run)
             yield from self._place(run)
             for get, where in _reads(site.stmt.term):
-                if get.array in self.p.system.equations:
-                    yield from self._read(run, get, where)
+                yield from self._read(run, get, where)
         for name, eq in self.p.system.equations.items():
             if eq.output:
                 yield from self._written(name, eq.fields, eq.domain)
@@ -185,6 +185,13 @@ class _Verifier:
         where = run.where & cond.substitute(values)
         dims = (*run.dims, *(f"{n} r" for n in inner))
         reads = self._set(dims, where)
+        if read.array in self.p.system.hosts:
+            _, own, cases = self.p.system.hosts[read.array]
+            at = dict(zip(own, index, strict=True))
+            inside = Formula.any([Formula.all(_formula(c.substitute(at)) for c in case) for case in cases])
+            told = f"`{run.site.stmt}` reads an element that `{read.array}` has not"
+            yield from self._empty(reads - self._set(dims, where & inside), run.site.stmt, told)
+            return
         array = (self.p.arrays or {}).get(read.array)
         writers = [_Run(s, "w") for s in self.writers.get(read.array, ())]
         told = f"`{run.site.stmt}` reads an element of `{read.array}` that was not written before"
