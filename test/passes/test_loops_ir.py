@@ -105,6 +105,7 @@ def test_a_program_by_hand():
         ("read @S <\"n-1\">", "read @S <\"n-1,0\">", "`S` has 1 fields, found 2"),
         ("0 from 0 size 2 mod 2", "1 from 0 size 2 mod 2", "no field number 1"),
         ("0 from 0 size 2 mod 2", "0 from 0 size 2 mod 0", "is no axis"),
+        ("0 from 0 size 2 mod 2", "0 from 0 size 1 mod 2", "has not as many places as values are kept"),
         ("0 from 0 size 2 mod 2", "0 from 0", "expected `FIELD from LOWER size EXTENT"),
         ('"relaxed"', '"loose"', "expected one of ordered, relaxed"),
         ('f64 "input"', 'f64 "host"', "expected one of input, output, local"),

@@ -122,6 +122,18 @@ def test_reads_outside_of_an_input_are_seen() -> None:
     assert "reads an element that `A` has not" in edited("matmul", '@A <"i,k_1">', '@A <"i+1,k_1">')
 
 
+def test_writes_outside_of_an_output_are_seen() -> None:
+    """Inside of what the program declares, whatever domains the text gives to its arrays."""
+    told = edited("jacobi1d", '"output" in <"0<=i<n">', '"output" in <"0<=i<n-1">')
+    assert "writes an element that `B` has not" in told
+
+
+def test_writes_outside_of_a_private_loop_are_seen() -> None:
+    """An array that each iteration has for itself is written in that loop."""
+    told = edited("iris", 'upl_loops.schedule {', 'upl_loops.schedule { upl_loops.run @S7 at <"1,1,1">')
+    assert "writes `Sum.s` outside of the loop `L7`" in told
+
+
 def test_contractions_of_a_text_are_derived_again() -> None:
     """One that is not that of its statement is lowered as the plain loops of the statement."""
     text = str(write(scheduled("matmul")))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -21,7 +22,7 @@ from upl_mlir.passes.loops.function import FunctionWriter
 from upl_mlir.passes.loops.ir import contraction_text, read
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, subtrees
 from upl_mlir.passes.schedule import prepared, schedule
 from upl_mlir.poly.linear import Cons
 
@@ -68,14 +69,18 @@ def legal(op: LoopProgramOp) -> LoopProgram:
     Raises UplError: UPL1831 for one without a schedule, UPL1830 for what is wrong with it, or not proved.
     """
     p = read(op)
-    local = {name for name, eq in p.system.equations.items() if not eq.output and eq.name not in (p.arrays or {})}
-    if p.tree is None or local & {leaf.stmt.array for leaf, _ in leaves(p.tree)}:
-        what = "schedule" if p.tree is None else f"place for `{min(local)}`"
-        raise error("UPL1831", f"the program of loops has no {what}", span_of(op), help="write it with `--schedule`")
+    if p.tree is None:
+        raise _not_scheduled(op, "schedule")
+    finder = Finder(p.system.lin, ordered=p.ordered)
+    p.tree = _with_boxes(p.tree, (), lambda box, context: _follows(box, context, finder))
+    # a contraction may be written as its plain loops
+    plain = replace(p, tree=_with_boxes(p.tree, (), lambda _box, _context: False))
+    written = {leaf.stmt.array for leaf, _ in leaves(plain.scheduled)}
+    for name in sorted(n for n in written if not p.system.equations[n].output and n not in (p.arrays or {})):
+        raise _not_scheduled(op, f"place for `{name}`")
     places = {o.symbol: span_of(o) for o in op.body.block.ops if isinstance(o, StatementOp)}
-    p.tree = _derived(p, p.tree, (), Finder(p.system.lin, ordered=p.ordered))
     told: dict[str, Diagnostic] = {}
-    for f in (*faults(p), *faults(replace(p, tree=_plain(p.tree)))):  # a contraction may be written as its plain loops
+    for f in chain(faults(p), faults(plain) if any(isinstance(t, Box) for t in subtrees(p.tree)) else ()):
         told.setdefault(f.message, Diagnostic("UPL1830", str(f), places.get(str(f.statement), span_of(op))))
         if len(told) == MOST:
             break
@@ -84,39 +89,29 @@ def legal(op: LoopProgramOp) -> LoopProgram:
     return p
 
 
-def _derived(p: LoopProgram, trees: Sequence[Tree], context: Cons, finder: Finder) -> list[Tree]:
-    """The tree with those contractions only that follow from their statements; of others the plain loops.
+def _not_scheduled(op: LoopProgramOp, what: str) -> UplError:
+    return error("UPL1831", f"the program of loops has no {what}", span_of(op), help="write it with `--schedule`")
 
-    A text may call anything the contraction of a statement.
-    """
+
+def _follows(box: Box, context: Cons, finder: Finder) -> bool:
+    """Whether a contraction is that of its statement: a text may call anything so."""
+    leaf = box.leaf
+    left = tuple(f for f in leaf.stmt.free if f not in leaf.env)
+    found = finder.find(leaf.stmt, leaf.env, left, context)
+    return found is not None and contraction_text(leaf, found) == contraction_text(leaf, box.contraction)
+
+
+def _with_boxes(trees: Sequence[Tree], context: Cons, keep: Callable[[Box, Cons], bool]) -> list[Tree]:
+    """The tree with the plain loops of those contractions that are not kept."""
     out: list[Tree] = []
     for t in trees:
         match t:
             case Loop():
-                out.append(replace(t, body=_derived(p, t.body, (*context, *t.context), finder)))
+                out.append(replace(t, body=_with_boxes(t.body, (*context, *t.context), keep)))
             case Guard(cons, body, other):
-                out.append(Guard(cons, *(_derived(p, b, context, finder) for b in (body, other))))
-            case Box(leaf, said, plain):
-                left = tuple(f for f in leaf.stmt.free if f not in leaf.env)
-                found = finder.find(leaf.stmt, leaf.env, left, context)
-                same = found is not None and contraction_text(leaf, found) == contraction_text(leaf, said)
-                out += [t] if same else _derived(p, plain, context, finder)
-            case Leaf():
-                out.append(t)
-    return out
-
-
-def _plain(trees: Sequence[Tree]) -> list[Tree]:
-    """The tree with the plain loops of each contraction."""
-    out: list[Tree] = []
-    for t in trees:
-        match t:
-            case Loop():
-                out.append(replace(t, body=_plain(t.body)))
-            case Guard(cons, body, other):
-                out.append(Guard(cons, _plain(body), _plain(other)))
-            case Box(_, _, plain):
-                out += _plain(plain)
+                out.append(Guard(cons, *(_with_boxes(b, context, keep) for b in (body, other))))
+            case Box(plain=plain):
+                out += [t] if keep(t, context) else _with_boxes(plain, context, keep)
             case Leaf():
                 out.append(t)
     return out

@@ -135,7 +135,8 @@ def reached_by(op: InputOp | NodeOp) -> str:
     for send in arrows(program) if isinstance(program, ProgramOp) else ():
         plain = send.when.is_true and all(e is None or e.name or e.constant is not None for e in send.index.data)
         if send.target_name == op.symbol and not plain:
-            condition = f"if {condition_text(send)}: " if condition_text(send) else ""
+            text = condition_text(send)
+            condition = f"if {text}: " if text else ""
             return f"; `{op.symbol}` is reached by `{condition}-> {target_text(send)}`"
     return ""
 

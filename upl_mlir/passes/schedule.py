@@ -73,17 +73,15 @@ def _ordered(
         RunningSums(p.system).replace()
     try:
         order_loops(p)
-    except NoOrder as e:
+    except (NoOrder, UplError) as e:
         if reused:  # the reads asked for another order
             return _ordered(program, real, gather, fixed, sums=sums, reuse=False)
+        if isinstance(e, UplError):
+            raise
         at = span_of(endpoints(program)[re.split("[.:]", e.arrays[0])[0]])
         what = f"the elements of {', '.join(f'`{n}`' for n in e.arrays)}, which depend on each other"
         help_ = 'use engine="interp" or "token", which need none'
         raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
-    except UplError:
-        if not reused:
-            raise
-        return _ordered(program, real, gather, fixed, sums=sums, reuse=False)
     return p
 
 

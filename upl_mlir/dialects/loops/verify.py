@@ -148,6 +148,8 @@ class _Verifier:
             seen.add(a.at)
             if (a.modulus is not None and a.modulus < 1) or a.lead < 0 or (a.line is not None and a.line < 1):
                 raise LoopVerifyError(f"`{a}` is no axis", op)
+            if a.modulus is not None and a.extent.constant != a.modulus:
+                raise LoopVerifyError(f"`{a}` has not as many places as values are kept", op)
             for e in (a.lower, a.extent):
                 self._known(e, (), op)
 

@@ -32,9 +32,9 @@ from upl_mlir.frontend.upl_text.ranks import rank_of
 from upl_mlir.poly.expr import TRUE, Connective, Formula, IndexExpr
 
 SHORT_LINE = 100
+"""A node with at most one statement beside its inputs stands on one line if that is no longer than this."""
 LONG = 80
 """What stands in a condition is not written out beyond this."""
-"""A node with at most one statement beside its inputs stands on one line if that is no longer than this."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,7 @@ def condition_text(send: SendOp) -> str:
     if send.predicate is not None:
         parent = send.parent_op()
         assert isinstance(parent, InputOp | NodeOp)
-        values = ValuePrinter()
-        names = [*parent.fields, *([p.name for p in parent.ports] if isinstance(parent, NodeOp) else [parent.symbol])]
-        for arg, name in zip(parent.block.args, names, strict=True):
-            values.name(arg, name)
+        values = _Body(parent, set()).values
         needed = {send.predicate}
         ops = list(parent.block.ops)
         for op in reversed(ops):

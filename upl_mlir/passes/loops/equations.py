@@ -23,6 +23,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.bodies import Bodies
 from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
@@ -385,10 +386,8 @@ class Builder:
 
     def _iterator(self, name: str) -> str:
         """A name like the given one that nothing else has, no other fold's iterator either."""
-        while (out := f"{name}_{self._fresh + 1}") in self._taken:
-            self._fresh += 1
         self._fresh += 1
-        return out
+        return unused(f"{name}_{self._fresh}", self._taken)
 
     def _determined(self, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
         """Iterators that an equality gives by earlier ones are none: the others, the constraints, and their values."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.pull import subtract
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Choice, Fold, Get, Term, arguments
@@ -116,6 +116,7 @@ class _Verifier:
     def __init__(self, p: LoopProgram):
         self.p, self.lin = p, p.system.lin
         self.ctx = self.lin.ctx
+        self.hosts = {h.name: h for h in p.hosts}
         self.sites: list[_Site] = []
         self._collect(p.scheduled, (), ((),))
         self.writers: dict[str, list[_Site]] = {}
@@ -164,9 +165,16 @@ class _Verifier:
 
     def _place(self, run: _Run) -> Iterator[Fault]:
         """Its element has a place."""
-        array = (self.p.arrays or {}).get(run.site.stmt.array)
+        name, stmt = run.site.stmt.array, run.site.stmt
+        if name in self.hosts:
+            outside = self._set(run.dims, run.where & self._laid_out(self.hosts[name], run.element).negate())
+            yield from self._empty(outside, stmt, f"`{stmt}` writes an element that `{name}` has not")
+        array = (self.p.arrays or {}).get(name)
         if array is None:
             return
+        if array.private is not None and array.private not in run.site.loops:
+            told = f"`{stmt}` writes `{name}` outside of the loop `{array.private}`, which has it for itself"
+            yield Fault(stmt, told, None)
         for a in array.axes:
             if a.modulus is None:
                 e = run.element[a.at]
@@ -186,9 +194,7 @@ class _Verifier:
         dims = (*run.dims, *(f"{n} r" for n in inner))
         reads = self._set(dims, where)
         if read.array in self.p.system.hosts:
-            _, own, cases = self.p.system.hosts[read.array]
-            at = dict(zip(own, index, strict=True))
-            inside = Formula.any([Formula.all(_formula(c.substitute(at)) for c in case) for case in cases])
+            inside = self._laid_out(self.hosts[read.array], index)
             told = f"`{run.site.stmt}` reads an element that `{read.array}` has not"
             yield from self._empty(reads - self._set(dims, where & inside), run.site.stmt, told)
             return
@@ -214,6 +220,11 @@ class _Verifier:
                     for w, f in self._sources(run, writers, index, array) for after in self._before(over, w, must=True)
                 ]  # fmt: skip
                 yield from self._empty(self._without(bad, both, between), run.site.stmt, told)
+
+    def _laid_out(self, h: Host, index: Sequence[IndexExpr]) -> Formula:
+        """Whether the host's array has an element."""
+        declared = Formula.any(map(_all, h.cases)) if h.declared is None else h.declared
+        return declared.substitute(dict(zip(h.fields, index, strict=True)))
 
     def _sources(
         self, run: _Run, writers: Sequence[_Run], index: Sequence[IndexExpr], array: Array | None
