@@ -17,7 +17,8 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.origin import key_of_text
-from upl_mlir.pipeline import TANGENT, passes_of, verify
+from upl_mlir.passes.pipelines import TANGENT
+from upl_mlir.pipeline import passes_of, verify
 from upl_mlir.ports import PortView, require_arrays
 from upl_mlir.program import Program, differentiated, made_or_known
 

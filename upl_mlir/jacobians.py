@@ -36,9 +36,10 @@ from upl_mlir.passes.build import Body, condition, unused
 from upl_mlir.passes.check import Count, number
 from upl_mlir.passes.dynamic import Dynamics
 from upl_mlir.passes.notes import add_note
+from upl_mlir.passes.pipelines import GRADIENT, TANGENT
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.passes.request import port_key
-from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run, verify
+from upl_mlir.pipeline import passes_of, run, verify
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.expr import Formula, IndexExpr, Var
 

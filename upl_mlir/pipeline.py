@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -20,23 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
 from upl_mlir.dialects.upl.query import span_of
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A named list of passes with the reason for its order."""
-
-    name: str
-    passes: tuple[str, ...]
-    reason: str
-
-
-GRADIENT = Pipeline(
-    "gradient",
-    ("infer-domains", "autodiff", "eliminate-dead-derivatives", "simplify"),
-    "autodiff works on whole domains; what nobody asked for goes before it is simplified and counted",
-)
-TANGENT = Pipeline("tangent", ("infer-domains", "tangent"), "a tangent copies arrows: the domains are those of the primal")
+from upl_mlir.passes.pipelines import Pipeline
 
 
 def new_context() -> Context:

@@ -14,7 +14,8 @@ from upl_mlir.dialects.upl.facts import Facts, facts_of
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.origin import Origin, key_of_derived, known
 from upl_mlir.passes.check import Report
-from upl_mlir.pipeline import GRADIENT, passes_of, run, verify
+from upl_mlir.passes.pipelines import GRADIENT
+from upl_mlir.pipeline import passes_of, run, verify
 from upl_mlir.ports import PortView
 
 

@@ -12,10 +12,11 @@ from upl_mlir.api import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.explain import explain
 from upl_mlir.passes.check import Report
+from upl_mlir.passes.pipelines import GRADIENT, TANGENT
 from upl_mlir.picture.model import Picture, picture_of
 from upl_mlir.picture.page import page
 from upl_mlir.picture.svg import svg_of
-from upl_mlir.pipeline import GRADIENT, TANGENT, passes_of, run
+from upl_mlir.pipeline import passes_of, run
 from upl_mlir.replay import WINDOW, Trace, lanes, overview, packed, windows
 
 NOTES = {

@@ -360,7 +360,8 @@ def directive(case: Case) -> None:
 
 def passes(case: Case) -> None:
     """Neither the elimination of dead derivatives nor `simplify` changes a result."""
-    from upl_mlir.pipeline import GRADIENT, passes_of, run
+    from upl_mlir.passes.pipelines import GRADIENT
+    from upl_mlir.pipeline import passes_of, run
 
     p = upl.load(case.text)
     outs, ins = real_ports(p)

@@ -16,25 +16,16 @@ from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ArrayOp, ConstOp, InputOp, ParamOp, ProgramOp
 from upl_mlir.dialects.upl.query import endpoints, first_index, inputs, outputs, program_of, span_of
 from upl_mlir.passes.at_sizes import only_a_hull, require_at
-from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.effort import bounded, bounded_work
 from upl_mlir.passes.expand import expand
-from upl_mlir.passes.loops.checkpoints import remade
-from upl_mlir.passes.loops.coordinates import Coordinates
 from upl_mlir.passes.loops.equations import equations
-from upl_mlir.passes.loops.forward import Forwarder
 from upl_mlir.passes.loops.ir import write
-from upl_mlir.passes.loops.order import NoOrder, Scheduler
-from upl_mlir.passes.loops.products import Splitter
+from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
 from upl_mlir.passes.loops.program import Host, LoopProgram
-from upl_mlir.passes.loops.reuse import Reuse
-from upl_mlir.passes.loops.running import RunningSums
-from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.terms import Kind
-from upl_mlir.passes.loops.unroll import unrolled
-from upl_mlir.passes.loops.wavefront import wavefront
+from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.proved import ASSUMED, note_assumed, require_proved
 from upl_mlir.passes.relations import forgotten
-from upl_mlir.passes.storage import Storage
 
 REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
 
@@ -52,40 +43,27 @@ def schedule(
     Raises UplError (UPL19xx) for what is not such a program.
     """
     expand(program)
-    sums = gather != "ordered" and threads == 1
-    p = _ordered(program, real, gather, fixed or {}, sums=sums, reuse=True)
-    for step in (keep_arrays, recompute_states, tile_time, unroll_loops, forward_copies):
-        step(p)
-    return p
+    left_out = frozenset[str]() if threads == 1 else frozenset({RunningSumsPass.name})
+    return _transformed(program, real, gather, fixed or {}, left_out)
 
 
-def _ordered(
-    program: ProgramOp, real: str, gather: str, fixed: Mapping[str, int], *, sums: bool, reuse: bool
+def _transformed(
+    program: ProgramOp, real: str, gather: str, fixed: Mapping[str, int], left_out: frozenset[str]
 ) -> LoopProgram:
-    """The equations, as they are best computed, with their loops and dependences; `sums`: whether sums may run along.
-
-    Raises UplError.
-    """
+    """The program after the passes of `SCHEDULE`, but those that are left out.  Raises UplError."""
     p = raised(program, real=real, gather=gather, fixed=fixed)
-    Splitter(p.system).split()
-    reused = reuse and Reuse(p.system).replace()
-    if sums:
-        RunningSums(p.system).replace()
-    try:
-        order_loops(p)
-    except (NoOrder, UplError) as e:
-        if reused:  # the reads asked for another order
-            return _ordered(program, real, gather, fixed, sums=sums, reuse=False)
-        if isinstance(e, UplError):
+    reused = False
+    for step in (LOOP_PASSES[name]() for name in SCHEDULE.passes if name in LOOP_PASSES and name not in left_out):
+        try:
+            changed = step.step(p)
+        except UplError:
+            if reused and isinstance(step, OrderLoopsPass):  # the reads asked for another order
+                return _transformed(program, real, gather, fixed, left_out | {ReuseFunctionsPass.name})
             raise
-        at = span_of(endpoints(program)[re.split("[.:]", e.arrays[0])[0]])
-        what = f"the elements of {', '.join(f'`{n}`' for n in e.arrays)}, which depend on each other"
-        help_ = 'use engine="interp" or "token", which need none'
-        raise error("UPL1824", f"no order of loops found for {what}", at, help=help_) from None
+        reused |= changed and isinstance(step, ReuseFunctionsPass)
     return p
 
 
-# -- the steps --------------------------------------------------------------------------------------------------------
 def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int]) -> LoopProgram:
     """A program as equations.  Raises UplError (UPL18xx)."""
     ordered = gather == "ordered"
@@ -99,9 +77,11 @@ def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, in
         hosts.append(Host(op.symbol, kind, op.fields, attr.data if attr else None, cases, output))
     ops = [op for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp)]
     assumed = program.attributes.get(ASSUMED)
+    ends = endpoints(program)
+    places = {n: span_of(ends[re.split("[.:]", n)[0]]) for n in (*system.hosts, *system.equations)}
     return LoopProgram(
         program.sym_name.data, [_bound(op, fixed) for op in ops], hosts, system, ordered,
-        cast("ArrayAttr[Attribute] | None", assumed),
+        cast("ArrayAttr[Attribute] | None", assumed), places=places,
     )  # fmt: skip
 
 
@@ -110,68 +90,6 @@ def _bound(op: ParamOp | ConstOp | ArrayOp, fixed: Mapping[str, int]) -> Operati
     if isinstance(op, ParamOp) and op.symbol in fixed:
         return ConstOp(op.symbol, IntegerAttr(fixed[op.symbol], i64))
     return op
-
-
-def order_loops(p: LoopProgram) -> None:
-    """The tree of loops and the dependences, in other coordinates where none is found in those of the program.
-
-    Raises NoOrder: what was found in the program's own coordinates.
-    """
-    coordinates = Coordinates(p.system)
-    first: NoOrder | None = None
-    while True:
-        stmts = statements(p.system)
-        p.deps = edges(p.system.lin, stmts)
-        try:
-            p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered).tree()
-        except NoOrder as e:
-            first = first or e
-            if not coordinates.change(e.deps):
-                raise first from None
-        else:
-            return
-
-
-def keep_arrays(p: LoopProgram) -> None:
-    """Where elements live."""
-    p.arrays = Storage(p.system, p.scheduled, p.dependences()).arrays()
-
-
-def recompute_states(p: LoopProgram) -> None:
-    """States made again rather than kept, in tiles of their own, where that can be."""
-    found = remade(p.system, p.scheduled, p.dependences())
-    if found is None:
-        return
-    arrays = Storage(p.system, found.tree, found.deps).arrays()
-    if not all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
-        return
-    arrays |= found.arrays
-    tiled = wavefront(p.system.lin, found.tree, arrays, found.deps, found.blocks)
-    if tiled is not None:
-        p.system.equations |= found.equations
-        p.tree, p.deps, p.arrays = tiled, found.deps, arrays
-
-
-def tile_time(p: LoopProgram) -> None:
-    """Loops over time round sweeps as wavefronts."""
-    assert p.arrays is not None
-    p.tree = wavefront(p.system.lin, p.scheduled, p.arrays, p.dependences()) or p.tree
-
-
-def unroll_loops(p: LoopProgram) -> None:
-    """Loops of few iterations written out."""
-    assert p.arrays is not None
-    planar = {n for n, eq in p.system.equations.items() if eq.planar}
-    p.tree = unrolled(p.system.lin, p.scheduled, p.arrays, planar)
-
-
-def forward_copies(p: LoopProgram) -> None:
-    """Copies of inputs that only products read left out."""
-    assert p.arrays is not None
-    storage = Storage(p.system, p.scheduled, ())
-    forwarder = Forwarder(p.system.lin, p.scheduled, p.system.hosts)
-    p.tree = forwarder.forwarded()
-    storage.without(p.arrays, forwarder.gone)
 
 
 def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
@@ -221,8 +139,37 @@ class SchedulePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = prepared(op, self.real, self.gather)
-        new = write(schedule(program, real=self.real, gather=self.gather))
-        new.location = program.location
-        op.body.block.insert_op_before(new, program)
-        program.detach()
-        program.erase()
+        _put(op, program, schedule(program, real=self.real, gather=self.gather))
+
+
+@dataclass(frozen=True)
+class RaiseToLoopsPass(ModulePass):
+    """Replace a program by its equations: what each element of each array is (`upl_loops` without a schedule).
+
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
+    Establishes: one `upl_loops.program` without a schedule, to which the passes on equations apply.
+    Source: Feautrier 1991 (recurrences to loops).
+
+        upl.node @U <"t,i"> <"u"> { ... upl.send @U <"t+1,i"> ... }
+        ->
+        upl_loops.array @U.u <"t,i"> f64 "local";  upl_loops.statement @S1 writes @U.u where <"t >= 1"> { ... }
+    """
+
+    name = "raise-to-loops"
+    real: str = "f64"
+    gather: str = "relaxed"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = prepared(op, self.real, self.gather)
+        with bounded_work("the schedule", program):
+            raised_ = raised(program, real=self.real, gather=self.gather, fixed={})
+        _put(op, program, raised_)
+
+
+def _put(module: ModuleOp, program: ProgramOp, p: LoopProgram) -> None:
+    """The program of loops in place of the program."""
+    new = write(p)
+    new.location = program.location
+    module.body.block.insert_op_before(new, program)
+    program.detach()
+    program.erase()

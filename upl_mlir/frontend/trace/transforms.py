@@ -25,7 +25,8 @@ from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, mad
 from upl_mlir.frontend.trace.node import Gradient, Request, current, recording
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.program import Call, Function, Traced, argument_array
-from upl_mlir.pipeline import TANGENT, passes_of, run
+from upl_mlir.passes.pipelines import TANGENT
+from upl_mlir.pipeline import passes_of, run
 
 Argnums = int | Sequence[int]
 Ports = str | Sequence[str]

@@ -52,13 +52,18 @@ class Remade:
     arrays: dict[str, Array]
 
 
-def remade(system: System, tree: Sequence[Tree], deps: Sequence[Edge]) -> Remade | None:
-    """The tree with states made again; None where nothing is to be made again."""
+def remade(
+    system: System, tree: Sequence[Tree], deps: Sequence[Edge], segment: int = SEGMENT, cost: int = COST
+) -> Remade | None:
+    """The tree with states made again; None where nothing is to be made again.
+
+    Every `segment`-th state is kept; states whose elements cost more than `cost` additions are all kept.
+    """
     loops = [(at, t) for at, t in enumerate(tree) if isinstance(t, Loop) and not t.parallel]
     for at, back in loops:
         for before, forth in loops:
             if before < at:
-                found = _Maker(system, tree, deps, before, forth, at, back).make()
+                found = _Maker(system, tree, deps, before, forth, at, back, segment, cost).make()
                 if found is not None:
                     return found
     return None
@@ -85,8 +90,10 @@ class _Maker:
     """Looks at one pair of loops."""
 
     def __init__(
-        self, system: System, tree: Sequence[Tree], deps: Sequence[Edge], before: int, forth: Loop, at: int, back: Loop
-    ):
+        self, system: System, tree: Sequence[Tree], deps: Sequence[Edge], before: int, forth: Loop, at: int, back: Loop,
+        segment: int, cost: int,
+    ):  # fmt: skip
+        self.segment, self.cost = segment, cost
         self.system, self.lin = system, system.lin
         self.tree, self.deps = tree, deps
         self.before, self.forth, self.at, self.back = before, forth, at, back
@@ -150,7 +157,7 @@ class _Maker:
                     if any(p.dims for p in t.parts):
                         return False
                     cost += len(t.parts)
-            if cost > COST or any(r.array not in names for r in s.reads):
+            if cost > self.cost or any(r.array not in names for r in s.reads):
                 return False
         plain = {leaf.stmt for t in subtrees(self.tree) if isinstance(leaf := t, Leaf)}
         return all(s in plain and not s.reads for s in early)
@@ -219,13 +226,13 @@ class _Maker:
         self, names: set[str], mine: Sequence[Statement], early: Sequence[Statement], least: int, most: int
     ) -> Remade | None:
         block = f"{self.back.var}b"
-        count = IndexExpr.of(SEGMENT)
-        base = self.back.lows[0] * -1 + (least - SEGMENT + 1)  # when the first segment begins
+        count = IndexExpr.of(self.segment)
+        base = self.back.lows[0] * -1 + (least - self.segment + 1)  # when the first segment begins
         low = self.back.lows[0]
         last = extremum(Extremum.MIN, [divide(DivKind.FLOORDIV, h - low, count) for h in self.back.highs])
-        begin = base - IndexExpr.of(block) * SEGMENT
+        begin = base - IndexExpr.of(block) * self.segment
         start, again = IndexExpr.of(f"{self.forth.var}s"), IndexExpr.of(f"{self.forth.var}r")
-        length = SEGMENT + most - least
+        length = self.segment + most - least
         new = _Statements(self, mine, early, base)
 
         # forwards: what a segment begins with is kept
@@ -261,9 +268,9 @@ class _Maker:
             (
                 Phase(one, begin, length, clamped=True),
                 Phase(rest, begin, length, skipped=1, clamped=True),
-                Phase(back, low + IndexExpr.of(block) * SEGMENT, SEGMENT, 1),
+                Phase(back, low + IndexExpr.of(block) * self.segment, self.segment, 1),
             ),
-            (least - most - SEGMENT + 1, SEGMENT - 1),
+            (least - most - self.segment + 1, self.segment - 1),
             tuple(f"{n}.again" for n in self.times),
         )
         tree = list(self.tree)
@@ -293,7 +300,7 @@ class _Statements:
         for name in (n for n in maker.times if n in maker.carried):
             time, eq = maker.times[name], maker.system.equations[name]
             own = {f: IndexExpr.of(f) for f in eq.fields}
-            which = divide(DivKind.FLOORDIV, base - time.of(own[time.field]), IndexExpr.of(SEGMENT))
+            which = divide(DivKind.FLOORDIV, base - time.of(own[time.field]), IndexExpr.of(maker.segment))
             kept = Get(eq.kind, f"{name}.kept", tuple((own | {time.field: which}).values()))
             state = Get(eq.kind, name, tuple(own.values()))
             some = next(s for s in mine if s.array == name)

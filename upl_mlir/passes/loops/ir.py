@@ -43,7 +43,8 @@ from upl_mlir.dialects.loops.ops import (
 from upl_mlir.dialects.upl import ArrayOp as TableOp
 from upl_mlir.dialects.upl import ExprAttr, FormulaAttr, Gather, IndexAttr, LookupOp, NamesAttr
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
-from upl_mlir.dialects.upl.query import poly_context
+from upl_mlir.dialects.upl.query import poly_context, span_of
+from upl_mlir.frontend.upl_text.scope import loc
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.contractions import Contraction, Padded
 from upl_mlir.passes.loops.contractions import Term as Product
@@ -96,6 +97,10 @@ def write(p: LoopProgram) -> LoopProgramOp:
     for eq in p.system.equations.values():
         if eq.name not in hosts:
             ops.append(_local(eq, None if p.arrays is None else p.arrays.get(eq.name)))
+    for op in ops:
+        at = p.places.get(op.symbol) if isinstance(op, ArrayOp) else None
+        if at is not None:
+            op.location = loc(at)
     out = LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed")
     if p.assumed is not None:
         out.attributes[ASSUMED] = p.assumed
@@ -303,6 +308,7 @@ class _Reader:
         return LoopProgram(
             self.op.sym_name.data, self.declarations, hosts, system, self.op.gather.data == "ordered",
             assumed if isinstance(assumed, ArrayAttr) else None, tree, None, self._arrays(),
+            {name: span_of(o) for name, o in self.array_ops.items()},
         )  # fmt: skip
 
     def _arrays(self) -> dict[str, Array] | None:
@@ -311,7 +317,8 @@ class _Reader:
             if o.kept is not None:
                 private = None if o.private is None else o.private.data
                 out[name] = Array(name, self.kinds[name], o.kept.data, private, in_turn=o.in_turn is not None)
-        return out or None
+        needed = any(o.role.data == "local" for o in self.array_ops.values())
+        return out if out or not needed else None
 
     # -- terms ----------------------------------------------------------------------------------------------------------
     def _body(self, block: Block, known: Mapping[SSAValue, Term]) -> Term:

@@ -5,12 +5,13 @@ The passes of this folder change it; `ir.py` writes it as the dialect `upl_loops
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation
 
+from upl_mlir.diagnostics import Span
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, edges
 from upl_mlir.passes.loops.terms import Kind
@@ -50,12 +51,20 @@ class LoopProgram:
     tree: list[Tree] | None = None
     deps: list[Edge] | None = None
     arrays: dict[str, Array] | None = None
+    places: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
+    """Where the arrays stand in the source."""
 
     @property
     def scheduled(self) -> list[Tree]:
         """The tree of a program that has one."""
         assert self.tree is not None
         return self.tree
+
+    @property
+    def kept(self) -> dict[str, Array]:
+        """The places of a program that has them."""
+        assert self.arrays is not None
+        return self.arrays
 
     def dependences(self) -> list[Edge]:
         """Which statement needs what of which."""

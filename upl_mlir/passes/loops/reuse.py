@@ -60,9 +60,10 @@ _Key = tuple[object, ...]
 
 
 class Reuse:
-    """Replaces costly functions by elements of arrays."""
+    """Replaces functions that cost `costly` additions or more by elements of arrays."""
 
-    def __init__(self, system: System):
+    def __init__(self, system: System, costly: int = COSTLY):
+        self.costly = costly
         self.system, self.lin = system, system.lin
         self.offers: dict[_Key, list[_Offer]] = {}
         self.changed: set[str] = set()
@@ -73,7 +74,7 @@ class Reuse:
         for eq in self.system.equations.values():
             for at, (cons, term) in enumerate(eq.pieces):
                 for here, t in self._ends(term, cons):
-                    key = _key(t)
+                    key = _key(t, self.costly)
                     if key is not None and not eq.output and isinstance(t, Apply) and isinstance(t.args[0], Get):
                         self.offers.setdefault(key, []).append(_Offer(eq, t.args[0].index, here))
                         own.add((eq.name, at))
@@ -124,7 +125,7 @@ class Reuse:
     def _shorter(self, eq: Equation, term: Term, cons: Cons) -> Term:
         """A piece's term with elements in the place of functions, if it then reads nothing of their arguments."""
         parts = [t for t, _ in walk(term)]
-        if len(parts) > LONGEST or not any(_key(t) in self.offers for t in parts):
+        if len(parts) > LONGEST or not any(_key(t, self.costly) in self.offers for t in parts):
             return term
         self._eq, self._memo = eq, dict[tuple[Term, Cons], Term]()
         self._gone: set[str] = set()
@@ -175,7 +176,7 @@ class Reuse:
 
     def _element(self, t: Apply, cons: Cons) -> Get | None:
         """The element that holds the value of a function, under these constraints."""
-        key = _key(t)
+        key = _key(t, self.costly)
         for offer in self.offers.get(key, ()) if key is not None else ():
             (arg,) = t.args
             assert isinstance(arg, Get)
@@ -219,9 +220,9 @@ class Reuse:
         return {f: found[n] for f, n in open_.items()}
 
 
-def _key(t: Term) -> _Key | None:
+def _key(t: Term, costly: int) -> _Key | None:
     """Which function of an element of which array a term is; None if it is none, or a cheap one."""
-    if not isinstance(t, Apply) or len(t.args) != 1 or op_cost(t.op) < COSTLY:
+    if not isinstance(t, Apply) or len(t.args) != 1 or op_cost(t.op) < costly:
         return None
     (arg,) = t.args
     if not isinstance(arg, Get):

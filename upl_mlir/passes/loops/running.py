@@ -43,10 +43,10 @@ class _Sum:
 
 
 class RunningSums:
-    """Replaces sums in a system."""
+    """Replaces sums in a system, those along columns that are not known to have at most `short` elements."""
 
-    def __init__(self, system: System):
-        self.system, self.lin = system, system.lin
+    def __init__(self, system: System, short: int = SHORT):
+        self.system, self.lin, self.short = system, system.lin, short
         self.wanted: set[str] = set()
 
     def replace(self) -> None:
@@ -115,7 +115,7 @@ class RunningSums:
     def _column(self, g: Get, s: _Sum) -> bool:
         """Whether the sum goes down a column of the array, and the column may be long."""
         (d,) = s.part.dims
-        return d not in g.index[-1].names and not self._few((*s.cons, *s.part.cons), d, SHORT)
+        return d not in g.index[-1].names and not self._few((*s.cons, *s.part.cons), d, self.short)
 
     def _few(self, cons: Cons, name: str, most: int = FEW) -> bool:
         lo, hi = self.lin.bounds(cons, IndexExpr.of(name))

@@ -23,43 +23,45 @@ STATEMENTS = 96
 
 
 def unrolled(
-    lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array], planar: Collection[str]
+    lin: Linear, tree: Iterable[Tree], arrays: Mapping[str, Array], planar: Collection[str], most: int = MOST
 ) -> list[Tree]:
-    """The tree with such loops written out; `planar` are the names of planar arrays."""
+    """The tree with such loops written out; `planar` are the names of planar arrays, `most` the iterations of a loop."""
     private = {a.private for a in arrays.values()}
-    return [new for t in tree for new in _unroll(lin, t, private, planar)]
+    return [new for t in tree for new in _unroll(lin, t, private, planar, most)]
 
 
-def _unroll(lin: Linear, t: Tree, private: Collection[str | None], planar: Collection[str]) -> list[Tree]:
+def _unroll(lin: Linear, t: Tree, private: Collection[str | None], planar: Collection[str], most: int) -> list[Tree]:
     match t:
         case Loop():
-            values = _values(lin, t, private, planar)
+            values = _values(lin, t, private, planar, most)
             if values is None:
-                t.body = [new for b in t.body for new in _unroll(lin, b, private, planar)]
+                t.body = [new for b in t.body for new in _unroll(lin, b, private, planar, most)]
                 return [t]
             out: list[Tree] = []
             for v in values:
                 for b in t.body:
                     copy = replaced(lin, b, {t.var: IndexExpr.of(v)})
-                    out += [] if copy is None else _unroll(lin, copy, private, planar)
+                    out += [] if copy is None else _unroll(lin, copy, private, planar, most)
             return out
         case Guard():
-            t.body = [new for b in t.body for new in _unroll(lin, b, private, planar)]
-            t.other = [new for b in t.other for new in _unroll(lin, b, private, planar)]
+            t.body = [new for b in t.body for new in _unroll(lin, b, private, planar, most)]
+            t.other = [new for b in t.other for new in _unroll(lin, b, private, planar, most)]
             return [t]
         case _:
             return [t]
 
 
-def _values(lin: Linear, t: Loop, private: Collection[str | None], planar: Collection[str]) -> range | None:
+def _values(
+    lin: Linear, t: Loop, private: Collection[str | None], planar: Collection[str], most: int
+) -> range | None:
     """The values of a loop that is to be written out, None for others."""
     lows, highs = [lin.plain(e).constant for e in t.lows], [lin.plain(e).constant for e in t.highs]
     if not lows or not highs or None in lows or None in highs:
         return None
     low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
-    if high - low >= MOST or t.var in private:
+    if high - low >= most or t.var in private:
         return None
-    if high - low < FEW and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
+    if high - low < min(FEW, most) and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
         return range(low, high + 1)
     if not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
         return None

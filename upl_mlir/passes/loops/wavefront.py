@@ -91,10 +91,12 @@ def wavefront(
     arrays: dict[str, Array],
     deps: Sequence[Edge],
     remade: Mapping[Loop, Blocks] | None = None,
+    steps: int = STEPS,
 ) -> list[Tree] | None:
     """The tree with its outermost loops over time tiled, where that is possible.  Changes arrays private to a row's loop.
 
-    Loops of `remade` become the blocks given there, whose arrays get their windows; None if that is not possible.
+    A block has `steps` steps.  Loops of `remade` become the blocks given there, whose arrays get their windows; None if that
+    is not possible.
     """
     given = remade or {}
     boxes = [t.leaf.stmt for t in subtrees(tree) if isinstance(t, Box)]
@@ -103,19 +105,19 @@ def wavefront(
     for t in tree:
         new = None
         if isinstance(t, Loop) and not t.parallel and not t.tiled:
-            new = _Tiler(lin, given.get(t) or _blocks(t), arrays, deps, dense).tiled()
+            new = _Tiler(lin, given.get(t) or _blocks(t, steps), arrays, deps, dense).tiled()
             if new is None and t in given:
                 return None
         out.append(t if new is None else new)
     return out
 
 
-def _blocks(loop: Loop) -> Blocks:
-    """A loop over time in blocks of `STEPS`."""
+def _blocks(loop: Loop, steps: int) -> Blocks:
+    """A loop over time in blocks of `steps`."""
     var = f"{loop.var}b"
     low = loop.lows[0]
-    last = extremum(Extremum.MIN, [divide(DivKind.FLOORDIV, h - low, IndexExpr.of(STEPS)) for h in loop.highs])
-    return Blocks(var, last, (Phase(loop, low + IndexExpr.of(var) * STEPS, STEPS),))
+    last = extremum(Extremum.MIN, [divide(DivKind.FLOORDIV, h - low, IndexExpr.of(steps)) for h in loop.highs])
+    return Blocks(var, last, (Phase(loop, low + IndexExpr.of(var) * steps, steps),))
 
 
 class _Tiler:

@@ -1,0 +1,340 @@
+"""The transformations of programs of loops, each a pass over `upl_loops`.
+
+The passes on equations come first, then `order-loops`, which gives the program its loops, then the passes on these
+(`SCHEDULE` in `passes/pipelines.py`).  In the compiler they change one `LoopProgram` one after the other (`step`).  On IR
+each reads the program, changes it and writes it back: so what stands after any of them can be looked at and edited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.dialects.loops.ops import LoopProgramOp
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.effort import bounded_work
+from upl_mlir.passes.loops import checkpoints, reuse, running, unroll, wavefront
+from upl_mlir.passes.loops.coordinates import Coordinates
+from upl_mlir.passes.loops.forward import Forwarder
+from upl_mlir.passes.loops.ir import read, write
+from upl_mlir.passes.loops.order import NoOrder, Scheduler
+from upl_mlir.passes.loops.products import Splitter
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.statements import edges, statements
+from upl_mlir.passes.storage import Storage
+
+
+class Stage(Enum):
+    """How far a program of loops is; the value names what it has since then, and the pass that gives it that."""
+
+    EQUATIONS = ("equations", "raise-to-loops")
+    ORDERED = ("schedule", "order-loops")
+    KEPT = ("places for its arrays", "allocate-arrays")
+
+    @staticmethod
+    def of(p: LoopProgram) -> tuple[Stage, ...]:
+        """How far it is; both of the later stages for a schedule without arrays that need places."""
+        if p.tree is None:
+            return (Stage.EQUATIONS,)
+        if p.arrays is None:
+            return (Stage.ORDERED,)
+        return (Stage.KEPT,) if p.arrays else (Stage.ORDERED, Stage.KEPT)
+
+    @property
+    def number(self) -> int:
+        """Later stages have larger numbers."""
+        return list(Stage).index(self)
+
+
+def loop_program_of(module: ModuleOp) -> LoopProgramOp:
+    """The program of loops of a module.  Raises UplError (UPL1831) if there is none."""
+    found = next((op for op in module.body.block.ops if isinstance(op, LoopProgramOp)), None)
+    if found is None:
+        raise error("UPL1831", "there is no `upl_loops.program`", span_of(module), help="run `raise-to-loops` first")
+    return found
+
+
+class LoopPass(ModulePass):
+    """A transformation of a program of loops that is at a given stage."""
+
+    stage: ClassVar[Stage]
+
+    def step(self, p: LoopProgram) -> bool:
+        """Change the program; whether there was something to change."""
+        raise NotImplementedError
+
+    def run(self, p: LoopProgram) -> None:
+        """The step, when it is run on its own."""
+        self.step(p)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Read the program of loops of a module, change it, write it back.
+
+        Raises UplError: UPL1831 for none, or one at another stage; UPL1802 for an option out of range.
+        """
+        old = loop_program_of(op)
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if isinstance(value, int) and value < 1:
+                raise error("UPL1802", f"{option.name}={value}: expected a number from 1 on", span_of(old))
+        with bounded_work(f"the pass `{self.name}`", old):
+            p = read(old)
+            found = Stage.of(p)
+            if self.stage not in found:
+                raise _wrong_stage(self, found[0], span_of(old))
+            self.run(p)
+        new = write(p)
+        new.location = old.location
+        op.body.block.insert_op_before(new, old)
+        old.detach()
+        old.erase()
+
+
+def _wrong_stage(p: LoopPass, found: Stage, at: Span | None) -> UplError:
+    """The pass comes too early or too late."""
+    if found.number < p.stage.number:
+        what, maker = p.stage.value
+        return error("UPL1831", f"the program of loops has no {what}", at, help=f"run `{maker}` before `{p.name}`")
+    what, maker = list(Stage)[p.stage.number + 1].value
+    return error("UPL1831", f"the program of loops has its {what} already", at, help=f"run `{p.name}` before `{maker}`")
+
+
+# -- on equations -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SplitProductsPass(LoopPass):
+    """Sums of products, and factors that many summands share, get equations of their own, to become contractions.
+
+    Requires: equations, no schedule yet (`raise-to-loops`).
+    Establishes: sums of products of array elements alone; the same numbers.
+
+        D<d,a> = Z<d,a> > 0 ? + over b of E<d,b> * W<a,b> : 0
+        ->
+        D.sum1<d,a> = + over b of E<d,b> * W<a,b>;  D<d,a> = Z<d,a> > 0 ? D.sum1<d,a> : 0
+    """
+
+    name = "split-products"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+
+    def step(self, p: LoopProgram) -> bool:
+        before = len(p.system.equations)
+        Splitter(p.system).split()
+        return len(p.system.equations) > before
+
+
+@dataclass(frozen=True)
+class ReuseFunctionsPass(LoopPass):
+    """A costly function of a stored element is read where another array holds its values already.
+
+    Requires: equations, no schedule yet.
+    Establishes: no array is read any more than before; the same bits.  Functions of at least `cost` additions are replaced.
+    A program that has an order of loops only as it was stays so.
+    Source: common subexpressions (Cocke 1970), across arrays.
+
+        H<i> = tanh(S<i>);  D<i> = G<i> * (1 - tanh(S<i>) * tanh(S<i>))    ->    D<i> = G<i> * (1 - H<i> * H<i>)
+    """
+
+    name = "reuse-functions"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+    cost: int = reuse.COSTLY
+
+    def step(self, p: LoopProgram) -> bool:
+        return reuse.Reuse(p.system, self.cost).replace()
+
+    def run(self, p: LoopProgram) -> None:
+        tried = read(write(p))
+        if not self.step(tried):
+            return
+        RunningSumsPass().step(tried)
+        try:
+            OrderLoopsPass().step(tried)
+        except UplError:
+            return
+        self.step(p)
+
+
+@dataclass(frozen=True)
+class RunningSumsPass(LoopPass):
+    """Sums along columns become running sums, so that they are taken while the numbers are made.
+
+    Requires: equations, no schedule yet.  A program whose sums keep their order (`ordered`) stays as it is.
+    Establishes: sums in another order, those of at most `short` elements excepted.
+    Source: scans as recurrences; reassociation as by `relaxed` (docs/native.md).
+
+        G<i> = + over j of W<j,i> * X<j>    ->    G.run1<j,i> = G.run1<j-1,i> + W<j,i> * X<j>;  G<i> = G.run1<n-1,i>
+    """
+
+    name = "running-sums"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+    short: int = running.SHORT
+
+    def step(self, p: LoopProgram) -> bool:
+        before = len(p.system.equations)
+        if not p.ordered:
+            running.RunningSums(p.system, self.short).replace()
+        return len(p.system.equations) > before
+
+
+@dataclass(frozen=True)
+class OrderLoopsPass(LoopPass):
+    """The equations become statements in loops, in an order that keeps all dependences.
+
+    Requires: equations, no schedule yet.
+    Establishes: a schedule.  Loops over the same values are fused, and marked where iterations are parallel.  Fields are
+    replaced by other coordinates where no order of loops is found by those of the program.
+    Source: Allen and Kennedy 1987; Bondhugula et al. 2008 (fusion); Feautrier 1991.
+
+        U<t,i> = f(U<t-1,i>)    ->    for "L1" from 1 to T { for "L2" from 0 to n-1 parallel { run U<L1,L2> } }
+    """
+
+    name = "order-loops"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+
+    def step(self, p: LoopProgram) -> bool:
+        coordinates = Coordinates(p.system)
+        first: NoOrder | None = None
+        while True:
+            stmts = statements(p.system)
+            p.deps = edges(p.system.lin, stmts)
+            try:
+                p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered).tree()
+            except NoOrder as e:
+                first = first or e
+                if not coordinates.change(e.deps):
+                    raise _no_order(p, first) from None
+            else:
+                return True
+
+
+def _no_order(p: LoopProgram, e: NoOrder) -> UplError:
+    """What the program's own coordinates say."""
+    what = f"the elements of {', '.join(f'`{n}`' for n in e.arrays)}, which depend on each other"
+    help_ = 'use engine="interp" or "token", which need none'
+    return error("UPL1824", f"no order of loops found for {what}", p.places.get(e.arrays[0]), help=help_)
+
+
+# -- on loops ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class AllocateArraysPass(LoopPass):
+    """Every array gets a place: as many values along each field as are needed at once.
+
+    Requires: a schedule (`order-loops`).
+    Establishes: a place for each element, which it keeps until it was read for the last time.
+    Source: Lefebvre and Feautrier 1998 (windows modulo a number).
+
+        upl_loops.array @U <"t,i"> f64 "local" [...]    ->    ... kept <"0 from 0 size 2 mod 2, 1 from 0 size n">
+    """
+
+    name = "allocate-arrays"
+    stage: ClassVar[Stage] = Stage.ORDERED
+
+    def step(self, p: LoopProgram) -> bool:
+        p.arrays = Storage(p.system, p.scheduled, p.dependences()).arrays()
+        return True
+
+
+@dataclass(frozen=True)
+class RecomputeStatesPass(LoopPass):
+    """Of the states of a loop over time that a later one reads backwards, every `segment`-th is kept, others made again.
+
+    Requires: a schedule and places.
+    Establishes: the two loops in blocks of time, each with a wave (`tile-time`); the same bits.  States whose elements cost
+    more than `cost` additions are all kept.
+    Source: Griewank and Walther 2000; Wonnacott 2000 for the wave.
+    """
+
+    name = "recompute-states"
+    stage: ClassVar[Stage] = Stage.KEPT
+    segment: int = checkpoints.SEGMENT
+    cost: int = checkpoints.COST
+
+    def step(self, p: LoopProgram) -> bool:
+        found = checkpoints.remade(p.system, p.scheduled, p.dependences(), self.segment, self.cost)
+        if found is None:
+            return False
+        arrays = Storage(p.system, found.tree, found.deps).arrays()
+        if not all(x.modulus is not None for n, at in found.states.items() for x in arrays[n].axes if x.at == at):
+            return False
+        arrays |= found.arrays
+        tiled = wavefront.wavefront(p.system.lin, found.tree, arrays, found.deps, found.blocks)
+        if tiled is None:
+            return False
+        p.system.equations |= found.equations
+        p.tree, p.deps, p.arrays = tiled, found.deps, arrays
+        return True
+
+
+@dataclass(frozen=True)
+class TileTimePass(LoopPass):
+    """A loop over time around sweeps over rows is tiled: `steps` steps advance together, row by row, as a wavefront.
+
+    Requires: a schedule and places.
+    Establishes: each row enters the cache once in `steps` steps; the same bits.
+    Source: Wolfe 1986 (skewing and tiling); Wonnacott 2000.
+
+        for t { for i { run U<t,i> } }    ->    for block { for wave { for t in the block { run U<t, wave-t> } } }
+    """
+
+    name = "tile-time"
+    stage: ClassVar[Stage] = Stage.KEPT
+    steps: int = wavefront.STEPS
+
+    def step(self, p: LoopProgram) -> bool:
+        tiled = wavefront.wavefront(p.system.lin, p.scheduled, p.kept, p.dependences(), steps=self.steps)
+        p.tree = tiled or p.tree
+        return tiled is not None
+
+
+@dataclass(frozen=True)
+class UnrollLoopsPass(LoopPass):
+    """Loops of at most `most` iterations are written out where their variable picks entries of constant arrays.
+
+    Requires: a schedule and places.
+    Establishes: bounds inside such loops are numbers; innermost loops over planar arrays leave vectors to the loop outside.
+
+        for k in 1..2 { for i in 1..N[k] { ... } }    ->    for i in 1..5 { ... };  for i in 1..6 { ... }
+    """
+
+    name = "unroll-loops"
+    stage: ClassVar[Stage] = Stage.KEPT
+    most: int = unroll.MOST
+
+    def step(self, p: LoopProgram) -> bool:
+        planar = {n for n, eq in p.system.equations.items() if eq.planar}
+        p.tree = unroll.unrolled(p.system.lin, p.scheduled, p.kept, planar, self.most)
+        return True
+
+
+@dataclass(frozen=True)
+class ForwardCopiesPass(LoopPass):
+    """Copies of host inputs that only products read are left out: the products read the inputs.
+
+    Requires: a schedule and places.
+    Establishes: no such copies, and no places for them.
+    Source: copy propagation on arrays.
+    """
+
+    name = "forward-copies"
+    stage: ClassVar[Stage] = Stage.KEPT
+
+    def step(self, p: LoopProgram) -> bool:
+        storage = Storage(p.system, p.scheduled, ())
+        forwarder = Forwarder(p.system.lin, p.scheduled, p.system.hosts)
+        p.tree = forwarder.forwarded()
+        storage.without(p.kept, forwarder.gone)
+        return bool(forwarder.gone)
+
+
+LOOP_PASSES: dict[str, type[LoopPass]] = {
+    c.name: c
+    for c in (
+        SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, OrderLoopsPass, AllocateArraysPass, RecomputeStatesPass,
+        TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
+    )
+}  # fmt: skip
+"""The transformations by name."""
