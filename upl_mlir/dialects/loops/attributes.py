@@ -18,6 +18,7 @@ from upl_mlir.poly.parse import PolySyntaxError, parse_index
 class Axis:
     """A dimension of an array: field number `at`, from `lower`, `extent` values, kept modulo `modulus` if that is given.
 
+    With a step, `every`, only ``lower + every * place`` is kept; downwards, if it is negative.
     `lead` places before the first value are not used; with a `line` (numbers in a cache line) some behind the last neither.
     """
 
@@ -27,6 +28,16 @@ class Axis:
     modulus: int | None = None
     lead: int = 0
     line: int | None = None
+    every: int | None = None
+
+    def place(self, value: IndexExpr) -> IndexExpr:
+        """The place of a value that is kept."""
+        if self.modulus is not None:
+            return divide(DivKind.MOD, value - self.origin, IndexExpr.of(self.modulus))
+        if self.every is not None:
+            sign = 1 if self.every > 0 else -1
+            return divide(DivKind.FLOORDIV, (value - self.lower) * sign, IndexExpr.of(abs(self.every)))
+        return value - self.origin
 
     @property
     def origin(self) -> IndexExpr:
@@ -46,7 +57,7 @@ class Axis:
 
     def __str__(self) -> str:
         out = f"{self.at} from {self.lower} size {self.extent}"
-        for word, n in (("mod", self.modulus), ("lead", self.lead or None), ("line", self.line)):
+        for word, n in (("mod", self.modulus), ("lead", self.lead or None), ("line", self.line), ("every", self.every)):
             out += "" if n is None else f" {word} {n}"
         return out
 
@@ -71,7 +82,7 @@ def _list(parts: tuple[IndexExpr, ...]) -> str:
     return ", ".join(map(str, parts))
 
 
-_AXIS = re.compile(r"(\d+) from (.+?) size (.+?)(?: mod (\d+))?(?: lead (\d+))?(?: line (\d+))?")
+_AXIS = re.compile(r"(\d+) from (.+?) size (.+?)(?: mod (\d+))?(?: lead (\d+))?(?: line (\d+))?(?: every (-?\d+))?")
 _RANGE = re.compile(r"(\w+) in (.+?)\.\.(.+)")
 
 
@@ -130,10 +141,10 @@ class AxesAttr(TextAttr[tuple[Axis, ...]]):
     def _axis(text: str) -> Axis:
         found = _AXIS.fullmatch(text.strip())
         if found is None:
-            raise PolySyntaxError("expected `FIELD from LOWER size EXTENT [mod N] [lead N] [line N]`", 0)
+            raise PolySyntaxError("expected `FIELD from LOWER size EXTENT [mod N] [lead N] [line N] [every N]`", 0)
         at, lower, extent, *numbers = found.groups()
-        modulus, lead, line = (None if n is None else int(n) for n in numbers)
-        return Axis(int(at), parse_index(lower), parse_index(extent), modulus, lead or 0, line)
+        modulus, lead, line, every = (None if n is None else int(n) for n in numbers)
+        return Axis(int(at), parse_index(lower), parse_index(extent), modulus, lead or 0, line, every)
 
     def _write(self) -> str:
         return ", ".join(map(str, self.data))

@@ -146,8 +146,11 @@ class _Verifier:
             if not 0 <= a.at < len(op.fields) or a.at in seen:
                 raise LoopVerifyError(f"`{op.symbol}` has no field number {a.at} left for an axis", op)
             seen.add(a.at)
-            if (a.modulus is not None and a.modulus < 1) or a.lead < 0 or (a.line is not None and a.line < 1):
+            least = [(a.modulus, 1), (a.lead, 0), (a.line, 1), (None if a.every is None else abs(a.every), 1)]
+            if any(n is not None and n < low for n, low in least):
                 raise LoopVerifyError(f"`{a}` is no axis", op)
+            if a.every is not None and (a.modulus is not None or a.lead or a.line is not None):
+                raise LoopVerifyError(f"`{a}` keeps values at a step, and so neither the last ones nor in lines", op)
             if a.modulus is not None and a.extent.constant != a.modulus:
                 raise LoopVerifyError(f"`{a}` has not as many places as values are kept", op)
             for e in (a.lower, a.extent):

@@ -1,9 +1,9 @@
 """States made again: where a loop over time reads all states of an earlier one, the last ones first, only every
 `SEGMENT`-th is kept, and the others are made again, segment by segment, in the wavefront that reads them.
 
-    for t in 1..T:  U<t> = f(U<t-1>)              for t in 1..T:  U<t> = f(U<t-1>); at some t: kept<k> = U<t>
+    for t in 1..T:  U<t> = f(U<t-1>)              for t in 1..T:  U<t> = f(U<t-1>); at some t: kept<t> = U<t>
     for t in T-1..0 downwards:               ->   for each segment k, the last one first:
-      D<t> = g(D<t+1>, U<t>)                        for t in the segment:  again<t> = kept<k>, or f(again<t-1>)
+      D<t> = g(D<t+1>, U<t>)                        for t in the segment:  again<t> = kept<t>, or f(again<t-1>)
                                                     for t in the segment, downwards:  D<t> = g(D<t+1>, again<t>)
 
 A state of a large grid costs more to write to memory and to read back than to compute. So this is done for grids whose
@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.loops.attributes import Axis
-from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
 from upl_mlir.passes.loops.statements import Edge, Read, Statement
@@ -241,7 +240,7 @@ class _Maker:
         at_start = (
             Con(divide(DivKind.MOD, base - var, count), True), Con(base - var), Con(last - which),
         )  # fmt: skip
-        keeping = [new.nest(n, new.saved[n], var, which) for n in new.saved]
+        keeping = [new.nest(n, new.saved[n], var) for n in new.saved]
         forth = [*self.forth.body, Guard(at_start, keeping)]
 
         # backwards: restored or made anew at its start, the others made again
@@ -277,7 +276,7 @@ class _Maker:
         tree[self.before] = replace(self.forth, body=forth)
         tree[self.at] = back
         at = {n: self.system.equations[n].fields.index(t.field) for n, t in self.times.items()}
-        return Remade(tree, new.edges(), {back: blocks}, at, *new.declared(last, length))
+        return Remade(tree, new.edges(), {back: blocks}, at, *new.declared(base, last, length))
 
 
 class _Statements:
@@ -300,32 +299,21 @@ class _Statements:
         for name in (n for n in maker.times if n in maker.carried):
             time, eq = maker.times[name], maker.system.equations[name]
             own = {f: IndexExpr.of(f) for f in eq.fields}
-            which = divide(DivKind.FLOORDIV, base - time.of(own[time.field]), IndexExpr.of(maker.segment))
-            kept = Get(eq.kind, f"{name}.kept", tuple((own | {time.field: which}).values()))
+            kept = Get(eq.kind, f"{name}.kept", tuple(own.values()))
             state = Get(eq.kind, name, tuple(own.values()))
             some = next(s for s in mine if s.array == name)
-            whole = replace(some, cons=eq.domain[0], free=eq.fields, fixed={}, reads=[])
+            at_start = Con(divide(DivKind.MOD, base - time.of(own[time.field]), IndexExpr.of(maker.segment)), True)
+            whole = replace(some, cons=(*eq.domain[0], at_start), free=eq.fields, fixed={}, reads=[])
             self.restored[name] = replace(whole, array=to_again[name], term=kept)
-            fields = self._kept_fields(name)
             reads = [Read(name, state.index, whole.cons)]
-            self.saved[name] = replace(whole, array=kept.array, fields=fields, term=state, reads=reads)
+            self.saved[name] = replace(whole, array=kept.array, term=state, reads=reads)
         back = {e.reader for e in maker.deps if e.writer.array in names and maker.place[e.reader][0] == maker.at}
         self.readers = {s: again(s, s.array) for s in back}
 
-    def kept_field(self, name: str) -> str:
-        """The field of the kept states that counts the segments."""
-        ctx, eq = self.maker.lin.ctx, self.maker.system.equations[name]
-        taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown, *eq.fields}
-        return unused(f"{self.maker.times[name].field}_kept", taken)
-
-    def _kept_fields(self, name: str) -> tuple[str, ...]:
-        old, new = self.maker.times[name].field, self.kept_field(name)
-        return tuple(new if f == old else f for f in self.maker.system.equations[name].fields)
-
-    def nest(self, name: str, s: Statement, at: IndexExpr, which: IndexExpr | None = None) -> Tree:
-        """A statement for all of a state, at a value of the loop's variable; `which` is the number of the state kept."""
+    def nest(self, name: str, s: Statement, at: IndexExpr) -> Tree:
+        """A statement for all of a state, at a value of the loop's variable."""
         time = self.maker.times[name]
-        env = {time.field: time.value(at)} | ({} if which is None else {self.kept_field(name): which})
+        env = {time.field: time.value(at)}
         out: Tree = Leaf(s, env)
         for f, (lo, hi) in reversed(list(self._bounds(name).items())):
             if f != time.field:
@@ -362,14 +350,15 @@ class _Statements:
                 out.append(Edge(s, self.saved[s.array], {f: IndexExpr.of(f) for f in s.fields}, s.cons))
         return out
 
-    def declared(self, last: IndexExpr, length: int) -> tuple[dict[str, Equation], dict[str, Array]]:
+    def declared(self, base: IndexExpr, last: IndexExpr, length: int) -> tuple[dict[str, Equation], dict[str, Array]]:
         """The equations and arrays of what is kept and what is made again."""
         equations: dict[str, Equation] = {}
         arrays: dict[str, Array] = {}
         window = power_of_two(length)
         for name, time in self.maker.times.items():
             eq = self.maker.system.equations[name]
-            segments = Axis(eq.fields.index(time.field), IndexExpr(), last + 1)
+            every = -time.sign * self.maker.segment  # the later a segment is kept, the earlier it is read
+            segments = Axis(eq.fields.index(time.field), time.value(base), last + 1, every=every)
             steps = Axis(segments.at, IndexExpr(), IndexExpr.of(window), window)
             others = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._bounds(name).values())]
             for what, axis in (("kept", segments), ("again", steps)):
@@ -377,8 +366,7 @@ class _Statements:
                     continue
                 axes = tuple(axis if x.at == axis.at else x for x in others)
                 own = f"{name}.{what}"
-                fields = self._kept_fields(name) if what == "kept" else eq.fields
-                equations[own] = Equation(own, eq.kind, fields, eq.domain)
+                equations[own] = Equation(own, eq.kind, eq.fields, eq.domain)
                 arrays[own] = Array(own, eq.kind, axes)
         return equations, arrays
 

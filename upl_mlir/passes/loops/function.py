@@ -245,15 +245,8 @@ class FunctionWriter:
     # -- elements -------------------------------------------------------------------------------------------------------
     def place(self, name: str, index: Sequence[IndexExpr]) -> list[SSAValue]:
         """The position of an element in its array."""
-        out: list[SSAValue] = []
-        for axis in self.arrays[name].axes:
-            e = index[axis.at] - axis.origin
-            if axis.modulus is not None:
-                from upl_mlir.poly.expr import DivKind, divide
-
-                e = divide(DivKind.MOD, e, IndexExpr.of(axis.modulus))
-            out.append(self.code.index(self.lin.plain(e)))
-        return out
+        axes = self.arrays[name].axes
+        return [self.code.index(self.lin.plain(axis.place(index[axis.at]))) for axis in axes]
 
     def load(self, name: str, index: tuple[IndexExpr, ...]) -> SSAValue:
         """An element of an array; what has just been stored there is not read back."""

@@ -15,7 +15,7 @@ from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from upl_mlir.dialects.loops.attributes import Range
+from upl_mlir.dialects.loops.attributes import Axis, Range
 from upl_mlir.passes.loops.code import INDEX, name_of
 from upl_mlir.passes.loops.contractions import Contraction, Term, linear
 from upl_mlir.poly.expr import IndexExpr, Var
@@ -59,8 +59,7 @@ def product_of(lin: Linear, t: Term, arrays: dict[str, Array], result: str) -> P
     names = (t.arrays[0].array, t.arrays[1].array, result)
     places: list[tuple[Place, ...]] = []
     for name, index in zip(names, t.indices, strict=True):
-        axes = [_place(lin, arrays[name].axes[i].modulus, index[x.at] - x.origin, dims)
-                for i, x in enumerate(arrays[name].axes)]  # fmt: skip
+        axes = [_place(lin, x, index[x.at], dims) for x in arrays[name].axes]
         if any(a is None for a in axes):
             return None
         places.append(tuple(a for a in axes if a is not None))
@@ -77,19 +76,15 @@ def plain_result(p: Product) -> bool:
     return all(sum(map(abs, a.factors)) <= 1 and not any(a.factors[fields:]) for a in p.places[2])
 
 
-def _place(lin: Linear, modulus: int | None, e: IndexExpr, dims: Sequence[Range]) -> Place | None:
-    e = lin.plain(e)
+def _place(lin: Linear, axis: Axis, value: IndexExpr, dims: Sequence[Range]) -> Place | None:
+    e = lin.plain(value - axis.origin)
     names = [r.var for r in dims]
     if not linear(e, names):
         return None
     by_name = {m[0].name: k for m, k in e.terms if len(m) == 1 and isinstance(m[0], Var)}
     factors = tuple(by_name.get(n, 0) for n in names)
-    if modulus is not None:
-        from upl_mlir.poly.expr import DivKind, divide
-
-        if any(factors):
-            return None
-        return Place(factors, divide(DivKind.MOD, e, IndexExpr.of(modulus)))
+    if axis.modulus is not None or axis.every is not None:
+        return None if any(factors) else Place(factors, axis.place(value))
     rest = e
     for n, k in zip(names, factors, strict=True):
         rest = rest - IndexExpr.of(n) * k

@@ -179,6 +179,11 @@ class _Verifier:
             if a.modulus is None:
                 e = run.element[a.at]
                 outside = Formula.compare(e, "<", a.lower) | Formula.compare(e, ">=", a.lower + a.extent)
+                if a.every is not None:
+                    apart = divide(DivKind.MOD, e - a.lower, IndexExpr.of(abs(a.every)))
+                    place = a.place(e)
+                    outside = Formula.compare(place, "<", 0) | Formula.compare(place, ">=", a.extent)
+                    outside |= Formula.compare(apart, "!=", 0)
                 message = f"`{run.site.stmt}` writes an element of `{array.name}` for which there is no place"
                 yield from self._empty(self._set(run.dims, run.where & outside), run.site.stmt, message)
 

@@ -102,7 +102,8 @@ def _wrong_stage(p: LoopPass, found: Stage, at: Span | None) -> UplError:
         what, maker = p.stage.value
         return error("UPL1831", f"the program of loops has no {what}", at, help=f"run `{maker}` before `{p.name}`")
     what, maker = list(Stage)[p.stage.number + 1].value
-    return error("UPL1831", f"the program of loops has its {what} already", at, help=f"run `{p.name}` before `{maker}`")
+    help_ = None if p.name == maker else f"run `{p.name}` before `{maker}`"
+    return error("UPL1831", f"the program of loops has its {what} already", at, help=help_)
 
 
 # -- on equations -----------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class SplitProductsPass(LoopPass):
 
         D<d,a> = Z<d,a> > 0 ? + over b of E<d,b> * W<a,b> : 0
         ->
-        D.sum1<d,a> = + over b of E<d,b> * W<a,b>;  D<d,a> = Z<d,a> > 0 ? D.sum1<d,a> : 0
+        D.part1<d,a> = + over b of E<d,b> * W<a,b>;  D<d,a> = Z<d,a> > 0 ? D.part1<d,a> : 0
     """
 
     name = "split-products"

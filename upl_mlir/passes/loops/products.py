@@ -6,8 +6,8 @@ A sum inside another term, and a factor that is no array but is the same for man
 
     D<d,a> = select(Z<d,a> > 0, + over b of E<d,b> * W<a,b>, 0)
     ->
-    D.sum1<d,a> = + over b of E<d,b> * W<a,b>
-    D<d,a> = select(Z<d,a> > 0, D.sum1<d,a>, 0)
+    D.part1<d,a> = + over b of E<d,b> * W<a,b>
+    D<d,a> = select(Z<d,a> > 0, D.part1<d,a>, 0)
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import Operation
 
+from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.terms import (
     Apply,
     Choice,
@@ -42,9 +43,16 @@ def schedule_lines(tree: Sequence[Tree], arrays: Mapping[str, Array]) -> list[st
 
 def _kept(arrays: Mapping[str, Array]) -> Iterator[str]:
     for a in arrays.values():
-        axes = ", ".join(str(x.extent) if x.modulus is None else f"last {x.modulus}" for x in a.axes)
+        axes = ", ".join(map(_axis, a.axes))
         where = f" in {a.private}" if a.private is not None else ""
         yield f"array {a.name}[{axes}]: {a.kind.value}{where}"
+
+
+def _axis(a: Axis) -> str:
+    """How many values are kept, and which if that is not all."""
+    if a.modulus is not None:
+        return f"last {a.modulus}"
+    return str(a.extent) if a.every is None else f"{a.extent} of every {abs(a.every)}"
 
 
 def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
