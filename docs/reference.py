@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from upl_mlir.dialects.upl import UPL
+from upl_mlir.passes.pipelines import PIPELINES
 from upl_mlir.universe import PASSES
 
 HERE = Path(__file__).resolve().parent
@@ -42,9 +43,13 @@ def passes() -> str:
     """The page of passes, in the order in which a program meets them."""
     text = NOTE + (
         "# Passes\n\nEach is a flag of `upl-opt` and a name in `-p`: `upl-opt f.upl --autodiff=of=R,wrt=W --simplify` is "
-        "`upl-opt f.upl -p 'autodiff{of=\"R\" wrt=\"W\"},simplify'`. A pass whose *Requires* does not hold first runs "
-        "the pass that establishes it.\n"
+        "`upl-opt f.upl -p 'autodiff{of=\"R\" wrt=\"W\"},simplify'`. A pass over `upl` whose *Requires* does not "
+        "hold first runs the pass that establishes it; one over `upl_loops` is refused with the name of the missing pass.\n"
     )
+    text += "\n## Pipelines\n\n| pipeline | passes, in this order | why |\n|---|---|---|\n"
+    for p in PIPELINES.values():
+        passes = ", ".join(f"[`{n}`](#{n})" for n in p.passes)
+        text += f"| {p.name} | {passes} | {p.reason} |\n"
     for name, load in PASSES.items():
         cls = load()
         text += f"\n## {name}\n\n{markdown(doc_of(cls))}\n"

@@ -1,4 +1,4 @@
-"""The passes over `upl_loops`: one by one they make what `schedule` makes, and whatever their options, the result is legal."""
+"""The passes over `upl_loops`: one by one they make what `schedule` makes; with other options the result is legal, too."""
 
 from __future__ import annotations
 
