@@ -52,7 +52,7 @@ _WAIVERS = {
 
 def machine_verilog(s: System) -> str:
     """Verilog of a whole machine: modules `core`, `fabric`, `machine`, and, if the host has one port, `board`, the machine
-    behind AXI-stream ports. Verilator's -Wall has nothing to say about it beyond what is waived at its top, with reasons.
+    behind AXI-stream ports. It passes Verilator's -Wall; waived warnings are listed at its top.
     """
     waivers = "".join(f"/* verilator lint_off {name} */  // {reason}\n" for name, reason in _WAIVERS.items())
     parts = [waivers, core_verilog(s.core), fabric_verilog(s), _convert(SystemMachine(s, apart=True), "machine")]
