@@ -1,8 +1,9 @@
 """The interpreter: UPL programs run token by token.  The reference that every other engine is compared with."""
 
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.engine import MAX_FIRINGS, Engine, Event, RunResult, Stats, Trace
 from upl_mlir.interp.errors import WaitingToken
-from upl_mlir.interp.plan import GatherOrder, Kind, Order
+from upl_mlir.interp.plan import GatherOrder, Order
 
 __all__ = [
     "MAX_FIRINGS", "Engine", "Event", "GatherOrder", "Kind", "Order", "RunResult", "Stats", "Trace", "WaitingToken",

@@ -32,10 +32,11 @@ from upl_mlir.dialects.upl import (
     Special,
     StopGradientOp,
 )
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.interp.ieee import round_f32
-from upl_mlir.interp.plan import Arrow, Kind, Mode, Plan, kind_of
+from upl_mlir.interp.plan import Arrow, Mode, Plan
 
 
 @dataclass(frozen=True)

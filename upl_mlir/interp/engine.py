@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic
 from upl_mlir.dialects.upl import ArrayOp, Gather, ProgramOp
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import array_values, domain_of, first_index, poly_context
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp import ieee
@@ -32,7 +33,7 @@ from upl_mlir.interp.bodies import Body, entry_tables
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.exprs import Scope, Writer, run_source
 from upl_mlir.interp.matching import NodeMatching, identity
-from upl_mlir.interp.plan import GatherOrder, Kind, Mode, NodePlan, Order, Plan, make_plan
+from upl_mlir.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
 from upl_mlir.poly.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
 

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.exprs import Scope, Writer, tuple_text
-from upl_mlir.interp.plan import Kind, Mode, NodePlan, Pattern, PortPlan, mask
+from upl_mlir.interp.plan import Mode, NodePlan, Pattern, PortPlan, mask
 from upl_mlir.poly.expr import IndexExpr
 
 _FOLD = {

@@ -9,27 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, UplType
+from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PolyContext
 
 Pattern = tuple[int, ...]
 """Positions of the fields that are not `*`, ascending."""
-
-
-class Kind(Enum):
-    """How a value is represented and rounded."""
-
-    BOOL = "bool"
-    INT = "int"
-    F32 = "f32"
-    F64 = "f64"
-
-    @property
-    def is_float(self) -> bool:
-        """Whether values are reals."""
-        return self in (Kind.F32, Kind.F64)
 
 
 class Order(Enum):
@@ -53,21 +40,6 @@ class Mode(Enum):
     COUNTED = "a gather whose number of summands is an expression over fields"
     CARRIED = "a gather whose summands carry their number"
     NAMED = "a gather whose number of summands is the value of another input"
-
-
-def kind_of(type_: UplType, real: Kind) -> Kind:
-    """The representation of a type; `real` is what `real` means."""
-    match type_:
-        case UplType.REAL:
-            return real
-        case UplType.F32:
-            return Kind.F32
-        case UplType.F64:
-            return Kind.F64
-        case UplType.INT:
-            return Kind.INT
-        case UplType.BOOL:
-            return Kind.BOOL
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,10 @@ from upl_mlir.dialects.upl import (
     Special,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols, target_port
+from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
 from upl_mlir.passes.activity import PortKey
 from upl_mlir.passes.adjoint_plan import ActiveValue, total
-from upl_mlir.passes.arrows import COMMENT, here
+from upl_mlir.passes.arrows import COMMENT, here, host_port
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.dynamic import Dynamics, Flow
@@ -89,15 +89,8 @@ def start(d: Derivation, request: Request, asked_at: Operation) -> tuple[InputOp
     name = d.fresh("d_" + (op.symbol if isinstance(op, OutputOp) else "_".join(d.activity.of)))
     attr = op.domain or op.declared
     assert attr is not None
-    seed = InputOp(name, op.fields, target_port(op, d.activity.of[1]).type.derivative, attr.data)
-    seed.domain = attr
-    seed.location = op.location
-    seed.attributes[COMMENT] = StringAttr(f"derivative of the objective by {request.of}")
-    at = [o for o in d.program.body.block.ops if isinstance(o, InputOp)]
-    if at:
-        d.program.body.block.insert_op_after(seed, at[-1])
-    else:
-        d.program.body.block.add_op(seed)
+    comment = f"derivative of the objective by {request.of}"
+    seed = host_port(d.program, InputOp, name, (op, d.activity.of[1]), attr, comment)
     return seed, seed.value
 
 
@@ -118,11 +111,8 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         else:
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
             formula = d.plans[key[0]].formula
-            out = OutputOp(name, op.fields, target_port(op, key[1]).type.derivative, formula)
-            out.domain = FormulaAttr(formula)
-            out.location = op.location
-            out.attributes[COMMENT] = StringAttr(f"derivative of the objective by {'.'.join(dict.fromkeys(key))}")
-            d.program.body.block.add_op(out)
+            comment = f"derivative of the objective by {'.'.join(dict.fromkeys(key))}"
+            out = host_port(d.program, OutputOp, name, (op, key[1]), FormulaAttr(formula), comment)
             made.append(out)
             d.result[key] = port_ref(name)
         plan = d.plans[key[0]]

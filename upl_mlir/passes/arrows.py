@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, port_ref
-from upl_mlir.dialects.upl.query import endpoints, span_of, target_port, value_names
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, port_ref
+from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
 from upl_mlir.passes.adjoint_plan import total
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, because, reached_by
@@ -28,6 +29,8 @@ PRIMAL = "upl.primal"  # on a node that a pass made: the node that it belongs to
 COMMENT = "upl.comment"  # printed as a comment
 WHY = "upl.why"  # on the arrow of a forward value: why it is kept
 
+
+HostPort = TypeVar("HostPort", InputOp, OutputOp)
 
 _MADE: dict[str, StringAttr] = {}
 
@@ -77,6 +80,24 @@ def new_node(
     node.attributes[COMMENT] = StringAttr(comment)
     program.body.block.add_op(node)
     return node
+
+
+def host_port(
+    program: ProgramOp, cls: type[HostPort], name: str, like: tuple[Endpoint, str], domain: FormulaAttr, comment: str
+) -> HostPort:
+    """A new host port for the derivatives of a port of `like`, an operation with the port's name; inputs behind inputs."""
+    op, port = like
+    new = cls(name, op.fields, target_port(op, port).type.derivative, domain.data)
+    new.domain = domain
+    new.location = op.location
+    new.attributes[COMMENT] = StringAttr(comment)
+    block = program.body.block
+    last = [o for o in block.ops if isinstance(o, InputOp)] if cls is InputOp else []
+    if last:
+        block.insert_op_after(new, last[-1])
+    else:
+        block.add_op(new)
+    return new
 
 
 def connect(

@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ArrayOp, ConstOp, InputOp, ParamOp, ProgramOp
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, first_index, inputs, outputs, program_of, span_of
 from upl_mlir.passes.at_sizes import only_a_hull, require_at
 from upl_mlir.passes.effort import bounded, bounded_work
@@ -22,7 +23,6 @@ from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.ir import write
 from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
 from upl_mlir.passes.loops.program import Host, LoopProgram
-from upl_mlir.passes.loops.terms import Kind
 from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.proved import ASSUMED, note_assumed, require_proved
 from upl_mlir.passes.relations import forgotten

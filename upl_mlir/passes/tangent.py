@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -32,7 +32,7 @@ from upl_mlir.dialects.upl.query import endpoints, nodes, ports_and_fields, prog
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
-from upl_mlir.passes.arrows import COMMENT, connect, free_names, here, new_node
+from upl_mlir.passes.arrows import connect, free_names, here, host_port, new_node
 from upl_mlir.passes.build import Body, unused
 from upl_mlir.passes.derivative_table import apply, entry
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
@@ -157,15 +157,7 @@ class _Tangent:
         name = self._fresh("t_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        seed = InputOp(name, op.fields, target_port(op, key[1]).type.derivative, attr.data)
-        seed.domain = attr
-        seed.location = op.location
-        seed.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")
-        last = [o for o in self.program.body.block.ops if isinstance(o, InputOp)]
-        if last:
-            self.program.body.block.insert_op_after(seed, last[-1])
-        else:
-            self.program.body.block.add_op(seed)
+        seed = host_port(self.program, InputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
         return seed
 
     def _output(self, key: PortKey) -> OutputOp:
@@ -173,11 +165,7 @@ class _Tangent:
         name = self._fresh("t_" + (key[0] if isinstance(op, OutputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        out = OutputOp(name, op.fields, target_port(op, key[1]).type.derivative, attr.data)
-        out.domain = attr
-        out.location = op.location
-        out.attributes[COMMENT] = StringAttr(f"tangent of {'.'.join(dict.fromkeys(key))}")
-        self.program.body.block.add_op(out)
+        out = host_port(self.program, OutputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
         return out
 
     # -- arrows ------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
 from upl_mlir.dialects.upl import LookupOp, RefOp, Special
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.interp.bodies import Body, Rule
 from upl_mlir.interp.exprs import Writer
-from upl_mlir.interp.plan import Arrow, Kind, Mode, kind_of
+from upl_mlir.interp.plan import Arrow, Mode
 from upl_mlir.token.expressions import C_TYPES, CScope, CWriter, integer
 from upl_mlir.token.tags import Layout, Tags
 

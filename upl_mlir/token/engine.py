@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic, UplError, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp.engine import CHECK_EVERY, MAX_FIRINGS, Engine, RunResult, Stats, empty_instances, make_stats
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
-from upl_mlir.interp.plan import GatherOrder, Kind, Mode, Order, kind_of, make_plan
+from upl_mlir.interp.plan import GatherOrder, Mode, Order, make_plan
 from upl_mlir.poly.dense import points
 from upl_mlir.token.library import Library, build
 from upl_mlir.token.source import Code, make_source

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import reduce
 
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.exprs import Scope, Writer
-from upl_mlir.interp.plan import Kind
 from upl_mlir.poly.dense import guarded
 from upl_mlir.poly.expr import Atom, Connective, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.matching import NodeMatching, identity
-from upl_mlir.interp.plan import Kind, Mode, NodePlan, Pattern, PortPlan
+from upl_mlir.interp.plan import Mode, NodePlan, Pattern, PortPlan
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.token.bodies import unpack
 from upl_mlir.token.expressions import C_TYPES, CScope, CWriter

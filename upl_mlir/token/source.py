@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import ArrayOp
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.query import array_values, first_index
 from upl_mlir.interp.bodies import entry_tables
 from upl_mlir.interp.exprs import number_text
-from upl_mlir.interp.plan import Kind, Mode, Pattern, Plan, PortPlan, kind_of
+from upl_mlir.interp.plan import Mode, Pattern, Plan, PortPlan
 from upl_mlir.token.bodies import CBody, pack
 from upl_mlir.token.expressions import C_TYPES, CScope, CWriter, integer
 from upl_mlir.token.matching import CMatching, identity_of, matchings

@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerTy
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import AlongOp, InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
+from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.passes.loops.graph import resolve
-from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Kind, Number, Term, inner_first, kind_of
+from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Number, Term, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 

@@ -42,6 +42,7 @@ from upl_mlir.dialects.loops.ops import (
 )
 from upl_mlir.dialects.upl import ArrayOp as TableOp
 from upl_mlir.dialects.upl import ExprAttr, FormulaAttr, Gather, IndexAttr, LookupOp, NamesAttr
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.frontend.upl_text.scope import loc
@@ -59,7 +60,6 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
-    Kind,
     Number,
     Part,
     Term,

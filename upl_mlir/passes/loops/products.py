@@ -18,6 +18,7 @@ from dataclasses import replace
 from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.terms import (
     Apply,
@@ -27,7 +28,6 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
-    Kind,
     Number,
     Part,
     Term,

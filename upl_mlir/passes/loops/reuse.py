@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
 
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
@@ -28,7 +29,6 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
-    Kind,
     Number,
     Term,
     arguments,

@@ -9,6 +9,7 @@ from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPER
 from xdsl.ir import Operation
 
 from upl_mlir.dialects.loops.attributes import Axis
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.terms import (
     Apply,
     Choice,
@@ -17,7 +18,6 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
-    Kind,
     Number,
     Part,
     Term,

@@ -11,57 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TypeVar
 
-from xdsl.dialects.builtin import f32, f64, i1, i64
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
-from upl_mlir.dialects.upl import Gather, UplType
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
-
-
-class Kind(Enum):
-    """How a value is represented and rounded."""
-
-    BOOL = "bool"
-    INT = "int"
-    F32 = "f32"
-    F64 = "f64"
-
-    @property
-    def is_float(self) -> bool:
-        """Whether values are reals."""
-        return self in (Kind.F32, Kind.F64)
-
-    @property
-    def mlir(self) -> Attribute:
-        """The MLIR type of a value."""
-        return _MLIR[self]
-
-    @property
-    def bytes(self) -> int:
-        """The size of an element in an array."""
-        return {Kind.BOOL: 1, Kind.F32: 4}.get(self, 8)
-
-
-_MLIR: dict[Kind, Attribute] = {Kind.BOOL: i1, Kind.INT: i64, Kind.F32: f32, Kind.F64: f64}
-
-
-def kind_of(type_: UplType, real: Kind) -> Kind:
-    """The representation of a type; `real` is what `real` means."""
-    match type_:
-        case UplType.REAL:
-            return real
-        case UplType.F32:
-            return Kind.F32
-        case UplType.F64:
-            return Kind.F64
-        case UplType.INT:
-            return Kind.INT
-        case UplType.BOOL:
-            return Kind.BOOL
 
 
 @dataclass(frozen=True, eq=False)

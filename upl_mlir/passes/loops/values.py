@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, ModOp
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.loops.terms import (
     Apply,
@@ -26,7 +27,6 @@ from upl_mlir.passes.loops.terms import (
     Fold,
     Get,
     IndexValue,
-    Kind,
     Number,
     Part,
     Term,
