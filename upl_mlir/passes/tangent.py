@@ -157,16 +157,14 @@ class _Tangent:
         name = self._fresh("t_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        seed = host_port(self.program, InputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
-        return seed
+        return host_port(self.program, InputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
 
     def _output(self, key: PortKey) -> OutputOp:
         op = self.sets.ends[key[0]]
         name = self._fresh("t_" + (key[0] if isinstance(op, OutputOp) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        out = host_port(self.program, OutputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
-        return out
+        return host_port(self.program, OutputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
 
     # -- arrows ------------------------------------------------------------------------------------------------------
     def _gather(self, node: NodeOp, port: Port) -> None:
