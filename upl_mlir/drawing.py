@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from upl_mlir.api import Program
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.picture.dot import dot_of
 from upl_mlir.picture.model import Picture, picture_of
 from upl_mlir.picture.png import png_of
@@ -18,6 +20,31 @@ from upl_mlir.picture.style import Theme
 from upl_mlir.picture.svg import svg_of
 
 SUFFIXES = (".svg", ".png", ".dot")
+
+
+class Drawable(Protocol):
+    """What a picture needs of a program."""
+
+    @property
+    def op(self) -> ProgramOp:
+        """The program's operations."""
+        ...
+
+    def expanded(self) -> Drawable:
+        """The program with its directives expanded."""
+        ...
+
+    def clone(self) -> Drawable:
+        """A copy."""
+        ...
+
+    def infer_domains(self) -> object:
+        """Find out all domains.  Raises UplError."""
+        ...
+
+    def errors(self) -> AbstractContextManager[None]:
+        """A context in which errors show the program's lines."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +92,7 @@ class Drawing:
         return self.svg()
 
 
-def draw(p: Program, *, theme: str | Theme = Theme.AUTO) -> Drawing:
+def draw(p: Drawable, *, theme: str | Theme = Theme.AUTO) -> Drawing:
     """The picture of a program, `adjoint of` expanded; `theme` is "light", "dark" or "auto" (as the reader's system).
 
     Domains that cannot be inferred are left out: a wrong program can be drawn too.  Raises UplError (UPL1802).
@@ -83,7 +110,7 @@ def draw(p: Program, *, theme: str | Theme = Theme.AUTO) -> Drawing:
         return Drawing(picture_of(shown.op), theme)
 
 
-def shown(p: Program) -> str | None:
+def shown(p: Drawable) -> str | None:
     """The SVG document of a program, or None where there can be none."""
     try:
         return draw(p).svg()

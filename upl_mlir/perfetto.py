@@ -15,8 +15,6 @@ from typing import Any
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackEvent
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
-from upl_mlir.replay import Firing, Trace
-
 SEQUENCE = 1
 
 
@@ -103,28 +101,3 @@ class _Writer:
             described.counter.SetInParent()
         self.builder.write_packet(packet)
         return number
-
-
-def interpreted(trace: Trace) -> Iterable[Slice | Count]:
-    """A run of the interpreter: a track for each node, a slice for each firing, an instant for each token that it sends,
-    an arrow from there to every firing that used it.  The n-th event happens at time n; the interpreter has no other clock.
-    """  # fmt: skip
-    inputs = len(trace.targets) - len(trace.outputs)
-    events, waiting = trace.events, 0
-    track: tuple[str, ...] = ()
-    following = [len(events)] * (len(events) + 1)  # where the firing after each event begins
-    for n in reversed(range(len(events))):
-        following[n] = n if isinstance(events[n], Firing) else following[n + 1]
-    for n, e in enumerate(events):
-        if isinstance(e, Firing):
-            name = trace.nodes[e.node]
-            track = (name,)
-            shown = f"{name}⟨{','.join(map(str, e.index))}⟩"
-            yield Slice(track, shown, n, following[n + 1], {}, (), tuple(event + 1 for event, _ in e.ends))
-            waiting -= len(e.ends)
-        else:
-            tag = ",".join("*" if i is None else str(i) for i in e.tag)
-            notes = {"value": e.value} | ({"stuck": "nothing used it"} if e.stuck else {})
-            yield Slice(track, f"→ {trace.targets[e.target]}⟨{tag}⟩", n, n, notes, (n + 1,))
-            waiting += e.target < inputs
-        yield Count(("tokens waiting",), n, waiting)

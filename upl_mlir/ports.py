@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, OutputOp, ProgramOp
+from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import endpoints, first_index, poly_context
 
-if TYPE_CHECKING:
-    from upl_mlir.program import Program
-
 Array = NDArray[Any]
+
+
+class Readable(Protocol):
+    """What a view of a program needs of it."""
+
+    def read(self) -> ProgramOp:
+        """The program's operations, which are not to be changed."""
+        ...
+
+    def infer_domains(self) -> object:
+        """Find out the domains of all ports.  Raises UplError."""
+        ...
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the program without its operations."""
+        ...
 
 
 @dataclass(frozen=True)
 class PortView:
     """A host port of a program, seen from Python."""
 
-    program: Program
+    program: Readable
     name: str
 
     def __repr__(self) -> str:

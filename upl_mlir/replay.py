@@ -11,10 +11,10 @@ import gzip
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from upl_mlir.dialects.upl.query import arrows, endpoints, poly_context, source_
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.interp.engine import Engine, Event, RunResult
 from upl_mlir.poly.expr import IndexExpr
+
+if TYPE_CHECKING:
+    from upl_mlir.perfetto import Count, Slice
 
 Index = tuple[int | None, ...]
 FORMAT, VERSION = "upl-trace", 1
@@ -68,9 +71,9 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     def save(self, path: str | Path) -> None:
         """Write it as JSON, compressed if the name ends in .gz; for Perfetto, one way only, if it ends in .pftrace."""
         if str(path).endswith(".pftrace"):
-            from upl_mlir import perfetto
+            from upl_mlir.perfetto import write
 
-            perfetto.write(path, perfetto.interpreted(self))
+            write(path, slices(self))
             return
         data = msgspec.json.encode(self)
         Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
@@ -311,3 +314,30 @@ def lanes(trace: Trace, columns: int = 200) -> list[list[int]]:
 def packed(value: object) -> str:
     """A value as compressed JSON in base 64, as the page unpacks it."""
     return base64.b64encode(gzip.compress(json.dumps(value, separators=(",", ":")).encode(), 6, mtime=0)).decode()
+
+
+def slices(trace: Trace) -> Iterable[Slice | Count]:
+    """A run of the interpreter: a track for each node, a slice for each firing, an instant for each token that it sends,
+    an arrow from there to every firing that used it.  The n-th event happens at time n; the interpreter has no other clock.
+    """  # fmt: skip
+    from upl_mlir.perfetto import Count, Slice
+
+    inputs = len(trace.targets) - len(trace.outputs)
+    events, waiting = trace.events, 0
+    track: tuple[str, ...] = ()
+    following = [len(events)] * (len(events) + 1)  # where the firing after each event begins
+    for n in reversed(range(len(events))):
+        following[n] = n if isinstance(events[n], Firing) else following[n + 1]
+    for n, e in enumerate(events):
+        if isinstance(e, Firing):
+            name = trace.nodes[e.node]
+            track = (name,)
+            shown = f"{name}⟨{','.join(map(str, e.index))}⟩"
+            yield Slice(track, shown, n, following[n + 1], {}, (), tuple(event + 1 for event, _ in e.ends))
+            waiting -= len(e.ends)
+        else:
+            tag = ",".join("*" if i is None else str(i) for i in e.tag)
+            notes = {"value": e.value} | ({"stuck": "nothing used it"} if e.stuck else {})
+            yield Slice(track, f"→ {trace.targets[e.target]}⟨{tag}⟩", n, n, notes, (n + 1,))
+            waiting += e.target < inputs
+        yield Count(("tokens waiting",), n, waiting)

@@ -27,7 +27,8 @@ trees).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolNameConstraint, SymbolRefAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
@@ -71,11 +72,7 @@ class LoopProgramOp(SymbolScope):
     def __init__(self, name: str, gather: str, ops: Sequence[Operation] = ()):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name), "gather": StringAttr(gather)}
         super().__init__(properties=props, regions=[Region(Block(ops))])
-
-    def verify_(self) -> None:
-        from upl_mlir.dialects.loops.verify import verify_program
-
-        verify_program(self)
+    rules: ClassVar[list[Callable[[LoopProgramOp], None]]] = []
 
 
 @irdl_op_definition

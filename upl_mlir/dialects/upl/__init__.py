@@ -30,6 +30,9 @@ from upl_mlir.dialects.upl.ops import (
     port_ref,
 )
 from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl.verify import verify_program
+
+ProgramOp.rules.append(verify_program)
 
 __all__ = [
     "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index",

@@ -15,7 +15,8 @@ of `poly.expr`, because they are polyhedral; conditions on data are SSA operands
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -71,10 +72,18 @@ def port_ref(node: str, port: str | None = None) -> SymbolRefAttr:
 
 
 class SymbolScope(IRDLOperation):
-    """A program of any level: its one block declares parameters, constants and arrays, among other things."""
+    """A program of any level: its one block declares parameters, constants and arrays, among other things.
+
+    `rules` are the checks of whole programs.  They know all operations, so the dialect's package adds them.
+    """
 
     name = "upl.program"  # as messages call what a declaration must stand in
     body = region_def("single_block")
+    rules: ClassVar[list[Callable[[Any], None]]] = []
+
+    def verify_(self) -> None:
+        for rule in self.rules:
+            rule(self)
 
 
 @irdl_op_definition
@@ -89,11 +98,7 @@ class ProgramOp(SymbolScope):
 
     def __init__(self, name: str, ops: Sequence[Operation] = ()):
         super().__init__(properties={"sym_name": StringAttr(name)}, regions=[Region(Block(ops))])
-
-    def verify_(self) -> None:
-        from upl_mlir.dialects.upl.verify import verify_program
-
-        verify_program(self)
+    rules: ClassVar[list[Callable[[ProgramOp], None]]] = []
 
 
 class _Declaration(IRDLOperation):

@@ -6,17 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, SymbolRefAttr, i1, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from upl_mlir.dialects.upl.attributes import Gather, Port, Special, UplType, count_text
+from upl_mlir.dialects.upl.ops import (
+    AdjointOp,
+    ArrayOp,
+    ConstOp,
+    InputOp,
+    NodeOp,
+    OutputOp,
+    ParamOp,
+    ProgramOp,
+    SendOp,
+)
+from upl_mlir.dialects.upl.query import is_integer_array
+from upl_mlir.dialects.upl.values import LetOp, LookupOp, RefOp
 from upl_mlir.poly.expr import Formula, IndexExpr
-
-if TYPE_CHECKING:
-    from upl_mlir.dialects.upl.ops import AdjointOp, ArrayOp, InputOp, NodeOp, OutputOp, ProgramOp, SendOp
 
 
 class ProgramVerifyError(VerifyException):
@@ -40,42 +49,40 @@ class _Verifier:
         self.arrays: set[str] = set()
 
     def run(self) -> None:
-        from upl_mlir.dialects.upl import ops
-
         for op in self.program.body.block.ops:
-            if isinstance(op, ops.AdjointOp):
+            if isinstance(op, AdjointOp):
                 continue
-            if not isinstance(op, ops.ParamOp | ops.ConstOp | ops.ArrayOp | ops.InputOp | ops.OutputOp | ops.NodeOp):
+            if not isinstance(op, ParamOp | ConstOp | ArrayOp | InputOp | OutputOp | NodeOp):
                 raise ProgramVerifyError(f"`{op.name}` does not belong in a program", op)
             if op.symbol in self.symbols:
                 raise ProgramVerifyError(f"`{op.symbol}` is declared twice", op)
             self.symbols[op.symbol] = op
-            if isinstance(op, ops.ParamOp) or (isinstance(op, ops.ConstOp) and isinstance(op.value, IntegerAttr)):
+            if isinstance(op, ParamOp) or (isinstance(op, ConstOp) and isinstance(op.value, IntegerAttr)):
                 self.integers.add(op.symbol)
-            elif isinstance(op, ops.ArrayOp) and _has_integers(op):
+            elif isinstance(op, ArrayOp) and is_integer_array(op):
                 self.arrays.add(op.symbol)
         for op in self.program.body.block.ops:
             match op:
-                case ops.ParamOp() if op.condition:
+                case ParamOp() if op.condition:
                     self._names(op.condition.data, (), f"the condition of `{op.symbol}`", op)
-                case ops.ConstOp() if op.expr:
+                case ConstOp() if op.expr:
                     self._names(op.expr.data, (), f"the expression of `{op.symbol}`", op)
-                case ops.ArrayOp():
+                case ArrayOp():
                     self._names(op.lower.data, (), f"a bound of `{op.symbol}`", op)
                     self._names(op.upper.data, (), f"a bound of `{op.symbol}`", op)
                     if op.condition:
                         self._names(op.condition.data, (op.symbol,), f"the condition of `{op.symbol}`", op)
-                case ops.OutputOp():
+                case OutputOp():
                     self._fields(op, ())
-                case ops.InputOp():
+                case InputOp():
                     self._fields(op, (op.symbol,))
                     self._body(op, [Port(op.symbol, UplType(op.dtype.data))])
-                case ops.NodeOp():
+                case NodeOp():
                     self._fields(op, [p.name for p in op.ports])
                     self._body(op, op.ports)
                     for port in op.ports:
                         self._port(op, port)
-                case ops.AdjointOp():
+                case AdjointOp():
                     self._adjoint(op)
                 case _:
                     pass
@@ -91,11 +98,9 @@ class _Verifier:
                 raise ProgramVerifyError(f"unknown integer array `{lookup.array}` in {what}", op)
 
     def _fields(self, op: InputOp | OutputOp | NodeOp, inputs: Iterable[str]) -> None:
-        from upl_mlir.dialects.upl import ops
-
-        if not isinstance(op, ops.NodeOp) and op.dtype.data not in {t.value for t in UplType}:
+        if not isinstance(op, NodeOp) and op.dtype.data not in {t.value for t in UplType}:
             raise ProgramVerifyError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
-        values = {n for n, s in self.symbols.items() if isinstance(s, ops.ParamOp | ops.ConstOp | ops.ArrayOp)}
+        values = {n for n, s in self.symbols.items() if isinstance(s, ParamOp | ConstOp | ArrayOp)}
         seen: set[str] = set()
         for kind, names in (("index field", op.fields), ("input", inputs)):
             for name in names:
@@ -129,8 +134,6 @@ class _Verifier:
         self._names(port.count, op.fields, f"the count of `{port.name}`", op)
 
     def _body(self, op: InputOp | NodeOp, ports: Iterable[Port]) -> None:
-        from upl_mlir.dialects.upl import ops
-
         args = [a.type for a in op.block.args]
         types = [UplType.INT] * len(op.fields) + [p.type for p in ports]
         if len(args) != len(types) or not all(_fits(a, t) for a, t in zip(args, types, strict=True)):
@@ -141,30 +144,28 @@ class _Verifier:
         data = {p.name for p in ports if p.type is UplType.INT}
         for inner in op.block.ops:
             match inner:
-                case ops.LetOp():
+                case LetOp():
                     name = inner.var.data
                     if name in taken or name in variables:
                         raise ProgramVerifyError(f"`{name}` is assigned twice, or is a field or an input", inner)
                     variables[name] = inner.result.type
                     if _fits(inner.result.type, UplType.INT):
                         data.add(name)
-                case ops.RefOp() | ops.LookupOp():
+                case RefOp() | LookupOp():
                     self._reference(inner)
-                case ops.SendOp():
+                case SendOp():
                     self._send(op, inner, data)
                 case _:
                     pass
 
     def _reference(self, op: Operation) -> None:
         """A constant or parameter used as a value, with its type."""
-        from upl_mlir.dialects.upl import ops
-
-        assert isinstance(op, ops.RefOp | ops.LookupOp)
+        assert isinstance(op, RefOp | LookupOp)
         name = op.symbol.string_value()
         found = self.symbols.get(name)
-        wanted = (ops.ArrayOp,) if isinstance(op, ops.LookupOp) else (ops.ConstOp, ops.ParamOp)
+        wanted = (ArrayOp,) if isinstance(op, LookupOp) else (ConstOp, ParamOp)
         if not isinstance(found, wanted):
-            kind = "constant array" if isinstance(op, ops.LookupOp) else "constant or parameter"
+            kind = "constant array" if isinstance(op, LookupOp) else "constant or parameter"
             raise ProgramVerifyError(f"unknown {kind} `{name}`", op)
         whole = name in self.integers or name in self.arrays
         if not _fits(op.result.type, UplType.INT if whole else UplType.REAL):
@@ -202,16 +203,14 @@ class _Verifier:
         return self.integers | self.arrays
 
     def _target(self, op: SendOp) -> tuple[tuple[str, ...], Port]:
-        from upl_mlir.dialects.upl import ops
-
         found = self.symbols.get(op.target_name)
         match found:
-            case ops.NodeOp():
+            case NodeOp():
                 port = found.port(op.target_port or "")
                 if port is None:
                     raise ProgramVerifyError(f"node `{found.symbol}` has no input `{op.target_port or ''}`", op)
                 return found.fields, port
-            case ops.OutputOp():
+            case OutputOp():
                 if op.target_port is not None:
                     raise ProgramVerifyError(f"host output `{found.symbol}` has no inputs of its own", op)
                 return found.fields, Port(found.symbol, UplType(found.dtype.data))
@@ -220,11 +219,9 @@ class _Verifier:
 
     # -- directives --------------------------------------------------------------------------------------------
     def _adjoint(self, op: AdjointOp) -> None:
-        from upl_mlir.dialects.upl import ops
-
-        self._port_of(op, op.of, ops.OutputOp, "of")
+        self._port_of(op, op.of, OutputOp, "of")
         for ref in op.wrt:
-            self._port_of(op, ref, ops.InputOp, "wrt")
+            self._port_of(op, ref, InputOp, "wrt")
         into = list(op.into) if op.into else []
         if into and len(into) != len(op.wrt):
             raise ProgramVerifyError("`into` must name one input for each port of `wrt`", op)
@@ -232,18 +229,16 @@ class _Verifier:
             self._port_of(op, ref, None, "into")
         if op.seed is not None:
             node, variable = self.symbols.get(op.seed.root_reference.data), _member(op.seed)
-            body = node.block.ops if isinstance(node, ops.NodeOp) else ()
-            lets = [x.var.data for x in body if isinstance(x, ops.LetOp)]
+            body = node.block.ops if isinstance(node, NodeOp) else ()
+            lets = [x.var.data for x in body if isinstance(x, LetOp)]
             if variable not in lets:
                 raise ProgramVerifyError(f"the seed `{op.seed.string_value()}` is not a variable of a node", op)
 
     def _port_of(self, op: AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
         """A reference of a directive: a node's input, or a host port of the given kind."""
-        from upl_mlir.dialects.upl import ops
-
         found = self.symbols.get(ref.root_reference.data)
         member = _member(ref)
-        if isinstance(found, ops.NodeOp):
+        if isinstance(found, NodeOp):
             good = member is not None and found.port(member) is not None
         else:
             good = host is not None and isinstance(found, host) and member is None
@@ -254,12 +249,6 @@ class _Verifier:
 def _member(ref: SymbolRefAttr) -> str | None:
     nested = ref.nested_references.data
     return nested[0].data if nested else None
-
-
-def _has_integers(op: ArrayOp) -> bool:
-    from upl_mlir.dialects.upl.query import is_integer_array
-
-    return is_integer_array(op)
 
 
 def _fits(t: Attribute, wanted: UplType) -> bool:

@@ -19,6 +19,10 @@ MAX_NAME = 60
 """Names are made of the operands' names; longer ones are cut in the middle."""
 
 
+OPERATORS: dict[str, Callable[..., Node]] = {}
+"""What Python's operators on nodes make, by the names of the operations; `ops` puts them here, as it knows nodes."""
+
+
 class Node:
     """A value of the graph: an operation on other nodes.  Nodes are equal only to themselves.
 
@@ -41,44 +45,37 @@ class Node:
         return error("UPL1921", f"{self.op.word} `{self.name}`: {what}; the operands are {parts}")
 
     def __add__(self, other: Node | float) -> Node:
-        return _ops().add_op(self, other) if isinstance(other, Node) else _ops().add_byconst_op(self, other)
+        return OPERATORS["add_op"](self, other) if isinstance(other, Node) else OPERATORS["add_byconst_op"](self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Node | float) -> Node:
-        return _ops().sub_op(self, other) if isinstance(other, Node) else _ops().sub_byconst_op(self, other)
+        return OPERATORS["sub_op"](self, other) if isinstance(other, Node) else OPERATORS["sub_byconst_op"](self, other)
 
     def __rsub__(self, other: float) -> Node:
-        return _ops().rsub_byconst_op(self, other)
+        return OPERATORS["rsub_byconst_op"](self, other)
 
     def __mul__(self, other: Node | float) -> Node:
-        return _ops().mul_op(self, other) if isinstance(other, Node) else _ops().mul_byconst_op(self, other)
+        return OPERATORS["mul_op"](self, other) if isinstance(other, Node) else OPERATORS["mul_byconst_op"](self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Node | float) -> Node:
-        return _ops().div_op(self, other) if isinstance(other, Node) else _ops().div_byconst_op(self, other)
+        return OPERATORS["div_op"](self, other) if isinstance(other, Node) else OPERATORS["div_byconst_op"](self, other)
 
     def __rtruediv__(self, other: float) -> Node:
-        return _ops().rdiv_byconst_op(self, other)
+        return OPERATORS["rdiv_byconst_op"](self, other)
 
     def __neg__(self) -> Node:
-        return _ops().neg_op(self)
+        return OPERATORS["neg_op"](self)
 
     def __matmul__(self, other: Node) -> Node:
-        return _ops().matmul_op(self, other)
+        return OPERATORS["matmul_op"](self, other)
 
     def __str__(self) -> str:
         return self.name
 
     __repr__ = __str__
-
-
-def _ops() -> Any:
-    """The operations, which know nodes in turn."""
-    from upl_mlir.frontend.graph import ops
-
-    return ops
 
 
 class Op:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from upl_mlir.diagnostics import error
-from upl_mlir.frontend.graph.node import Node, Op, PlaceholderOp, Reader, Shape, number
+from upl_mlir.frontend.graph.node import OPERATORS, Node, Op, PlaceholderOp, Reader, Shape, number
 from upl_mlir.frontend.tensor import Apply, Expr, Number, Statement, Sum
 from upl_mlir.poly.expr import IndexExpr
 
@@ -258,3 +258,17 @@ matmul_op = MatMul()
 transpose_op = Transpose()
 oneslike_op = Filled("Oneslike", 1)
 zeroslike_op = Filled("Zeroslike", 0)
+OPERATORS.update(
+    add_op=add_op,
+    add_byconst_op=add_byconst_op,
+    sub_op=sub_op,
+    sub_byconst_op=sub_byconst_op,
+    rsub_byconst_op=rsub_byconst_op,
+    mul_op=mul_op,
+    mul_byconst_op=mul_byconst_op,
+    div_op=div_op,
+    div_byconst_op=div_byconst_op,
+    rdiv_byconst_op=rdiv_byconst_op,
+    neg_op=neg_op,
+    matmul_op=matmul_op,
+)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +10,6 @@ from numpy.typing import NDArray
 from upl_mlir.dialects.upl import NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import poly_context
 from upl_mlir.poly.dense import bounding_box, mask
-
-if TYPE_CHECKING:
-    from upl_mlir.hw.image import Node
 
 Bools = NDArray[np.bool_]
 Bounds = tuple[tuple[int, int], ...]
@@ -72,11 +67,3 @@ def domains_of(program: ProgramOp) -> dict[str, Domain]:
         inside = mask(ctx, op.fields, op.domain.data, box) if box.size <= MAX_BOX else None
         out[op.symbol] = Domain(bounds, inside)
     return out
-
-
-def domain_of(node: Node, known: Mapping[str, Domain]) -> Domain:
-    """The domain of a node of an image: the known one, or all that its fields can hold."""
-    found = known.get(node.name)
-    if found is not None and (found.bounds is None or len(found.bounds) == len(node.fields)):
-        return found
-    return Domain(tuple((f.bias, f.bias + (1 << f.bits) - 1) for f in node.fields))

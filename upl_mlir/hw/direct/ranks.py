@@ -17,7 +17,7 @@ import numpy as np
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.layouts import FIRST_GATHER, WALK_LEVELS, Dimensions, Mode
-from upl_mlir.hw.direct.domains import Bools, Bounds, Domain, domain_of
+from upl_mlir.hw.direct.domains import Bools, Bounds, Domain
 from upl_mlir.hw.direct.home import ONE_CORE, WHOLE, Home, Local, Range, Spread, homes
 from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
 from upl_mlir.hw.image import Node, ProgramImage
@@ -160,7 +160,7 @@ def ranks_along(
     for number, (node, of) in enumerate(zip(image.nodes, roles, strict=True)):
         along = None if node.name in booted or node.name in spread.chosen else stream.get(node.name)
         try:
-            domain = domain_of(node, image.domains)
+            domain = _domain_of(node, image.domains)
             shapes.append(list(_shapes(node, of, domain, along, d, spread, number)))
         except NotRanked as why:
             out.reasons[node.name] = str(why)
@@ -427,3 +427,11 @@ def index_at(
                 index[f] = part + node.fields[f].bias
         return tuple(None if n in wild else v for n, v in enumerate(index))
     return None
+
+
+def _domain_of(node: Node, known: Mapping[str, Domain]) -> Domain:
+    """The domain of a node of an image: the known one, or all that its fields can hold."""
+    found = known.get(node.name)
+    if found is not None and (found.bounds is None or len(found.bounds) == len(node.fields)):
+        return found
+    return Domain(tuple((f.bias, f.bias + (1 << f.bits) - 1) for f in node.fields))

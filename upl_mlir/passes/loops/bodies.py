@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
@@ -19,17 +19,28 @@ from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Numbe
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
-if TYPE_CHECKING:
-    from upl_mlir.passes.loops.equations import Builder
-
 _WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)  # take the precision of where they are used
 _NAMES = (arith.ExtFOp, arith.TruncFOp, StopGradientOp)  # their operand, in the precision of the result
+
+
+class Names(Protocol):
+    """What a body takes from outside of it; `real` is what the type `real` means."""
+
+    real: Kind
+
+    def argument(self, arg: BlockArgument, env: Mapping[str, IndexExpr], at: Cons) -> Term:
+        """The term of an argument of a node's block at the instance `env`, under the constraints `at`."""
+        ...
+
+    def symbol(self, name: str) -> Term:
+        """The term of a parameter or a constant."""
+        ...
 
 
 class Bodies:
     """Turns SSA values into terms; `builder` says what the arguments of a block are."""
 
-    def __init__(self, builder: Builder):
+    def __init__(self, builder: Names):
         self.builder = builder
         self.real = builder.real
         self._kinds: dict[SSAValue, Kind] = {}
