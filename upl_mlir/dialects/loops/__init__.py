@@ -3,4 +3,4 @@
 from upl_mlir.dialects.loops.ops import LoopProgramOp
 from upl_mlir.dialects.loops.verify import verify_program
 
-LoopProgramOp.rules.append(verify_program)
+LoopProgramOp.RULES.append(verify_program)

@@ -72,7 +72,7 @@ class LoopProgramOp(SymbolScope):
     def __init__(self, name: str, gather: str, ops: Sequence[Operation] = ()):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name), "gather": StringAttr(gather)}
         super().__init__(properties=props, regions=[Region(Block(ops))])
-    rules: ClassVar[list[Callable[[LoopProgramOp], None]]] = []
+    RULES: ClassVar[list[Callable[[LoopProgramOp], None]]] = []
 
 
 @irdl_op_definition

@@ -32,7 +32,7 @@ from upl_mlir.dialects.upl.ops import (
 from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
 from upl_mlir.dialects.upl.verify import verify_program
 
-ProgramOp.rules.append(verify_program)
+ProgramOp.RULES.append(verify_program)
 
 __all__ = [
     "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index",

@@ -74,15 +74,15 @@ def port_ref(node: str, port: str | None = None) -> SymbolRefAttr:
 class SymbolScope(IRDLOperation):
     """A program of any level: its one block declares parameters, constants and arrays, among other things.
 
-    `rules` are the checks of whole programs.  They know all operations, so the dialect's package adds them.
+    `RULES` are the checks of whole programs.  They know all operations, so the dialect's package adds them.
     """
 
     name = "upl.program"  # as messages call what a declaration must stand in
     body = region_def("single_block")
-    rules: ClassVar[list[Callable[[Any], None]]] = []
+    RULES: ClassVar[list[Callable[[Any], None]]] = []
 
     def verify_(self) -> None:
-        for rule in self.rules:
+        for rule in self.RULES:
             rule(self)
 
 
@@ -98,7 +98,7 @@ class ProgramOp(SymbolScope):
 
     def __init__(self, name: str, ops: Sequence[Operation] = ()):
         super().__init__(properties={"sym_name": StringAttr(name)}, regions=[Region(Block(ops))])
-    rules: ClassVar[list[Callable[[ProgramOp], None]]] = []
+    RULES: ClassVar[list[Callable[[ProgramOp], None]]] = []
 
 
 class _Declaration(IRDLOperation):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, linalg, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntegerAttr, MemRefType, UnitAttr, i64
@@ -20,12 +19,10 @@ from xdsl.ir import Block, Region, SSAValue
 
 from upl_mlir.passes.loops.code import INDEX
 from upl_mlir.passes.loops.contractions import Padded
+from upl_mlir.passes.loops.frame import Frame
 from upl_mlir.passes.loops.generic import Extent, Product, Writer, plain_result, product_of
-
-if TYPE_CHECKING:
-    from upl_mlir.passes.loops.function import FunctionWriter
-    from upl_mlir.passes.loops.tree import Box
-    from upl_mlir.passes.storage import Array
+from upl_mlir.passes.loops.tree import Box
+from upl_mlir.passes.storage import Array
 
 FINITE = "upl.finite"
 """The attribute of a product one factor of which has zeros round it, where the other one is known to be finite: they make
@@ -36,7 +33,7 @@ GROWTH = 6
 """How many times as large as the factor its padded copy may be."""
 
 
-def write_box(f: FunctionWriter, box: Box) -> bool:
+def write_box(f: Frame, box: Box) -> bool:
     """Write a contraction; False (and nothing written) if an array's places are no linear functions of the indices."""
     found = box.contraction
     products = [product_of(f.lin, t, f.arrays, box.leaf.stmt.array) for t in found.terms]
@@ -69,7 +66,7 @@ def write_box(f: FunctionWriter, box: Box) -> bool:
     return True
 
 
-def _padded(f: FunctionWriter, writer: Writer, box: Box) -> _PaddedWriter | None:
+def _padded(f: Frame, writer: Writer, box: Box) -> _PaddedWriter | None:
     """The writer of the padded form, where there is one for these arrays."""
     form = box.contraction.padded
     if form is None:
@@ -88,7 +85,7 @@ def _padded(f: FunctionWriter, writer: Writer, box: Box) -> _PaddedWriter | None
 class _PaddedWriter:
     """Writes the padded form of a contraction."""
 
-    f: FunctionWriter
+    f: Frame
     writer: Writer
     form: Padded
     p: Product

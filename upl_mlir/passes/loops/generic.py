@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, linalg, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, MemRefType, NoneAttr, StridedLayoutAttr
@@ -18,13 +17,12 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from upl_mlir.dialects.loops.attributes import Axis, Range
 from upl_mlir.passes.loops.code import INDEX, name_of
 from upl_mlir.passes.loops.contractions import Contraction, Term, linear
+from upl_mlir.passes.loops.frame import Frame
+from upl_mlir.passes.loops.tree import Box
+from upl_mlir.passes.loops.values import neutral
+from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Linear
-
-if TYPE_CHECKING:
-    from upl_mlir.passes.loops.function import FunctionWriter
-    from upl_mlir.passes.loops.tree import Box
-    from upl_mlir.passes.storage import Array
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def _place(lin: Linear, axis: Axis, value: IndexExpr, dims: Sequence[Range]) -> 
 class Writer:
     """Writes one contraction."""
 
-    def __init__(self, f: FunctionWriter, array: str, found: Contraction):
+    def __init__(self, f: Frame, array: str, found: Contraction):
         self.f, self.code, self.array, self.found = f, f.code, array, found
 
     def loops(self, ranges: Sequence[Range], write: Callable[[], None], *, parallel: bool = False) -> None:
@@ -135,7 +133,7 @@ class Writer:
         """What the sums start from."""
         fold, env = self.found.fold, box.leaf.env
         code = self.code
-        start = self.f.values.neutral(fold) if self.f.program.ordered else code.constant(0.0, fold.kind.mlir)
+        start = neutral(code, fold) if self.f.program.ordered else code.constant(0.0, fold.kind.mlir)
         if fold.count is not None and self.f.program.ordered:
             count = self.f.lin.plain(fold.count.substitute(dict(env)))
             start = code.add(arith.SelectOp(code.holds(Con(-count)), code.constant(0.0, fold.kind.mlir), start))

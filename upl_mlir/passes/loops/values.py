@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from xdsl.dialects import arith, math, memref
 from xdsl.dialects.arith import FastMathFlag as Flag
@@ -19,6 +19,8 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, ModOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.loops.code import Code
+from upl_mlir.passes.loops.frame import Frame
 from upl_mlir.passes.loops.terms import (
     Apply,
     Choice,
@@ -36,25 +38,27 @@ from upl_mlir.passes.loops.terms import (
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 
-if TYPE_CHECKING:
-    from upl_mlir.passes.loops.function import FunctionWriter
-
 OVERFLOW, DIVISION, COUNT, NO_INTEGER, OUTSIDE = 1, 2, 3, 4, 5
 """What the status says: integer overflow, integer division by zero, a wrong count, a real without an integer value, an
 index outside a constant array."""
 
 APART = FastMathFlagsAttr([Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZEROS])
-"""As `FAST`, but what is so added is not added in another order."""
-FAST = FastMathFlagsAttr([Flag.REASSOC, Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZEROS])
+"""As `frame.FAST`, but what is so added is not added in another order."""
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
 Env = Mapping[str, IndexExpr]
 
 
+def neutral(code: Code, t: Fold) -> SSAValue:
+    """What a fold starts from: leaves every summand as it is, -0.0 included."""
+    value = identity(t.gather, t.kind)
+    return code.constant(-0.0 if t.gather is Gather.SUM and t.kind.is_float else value, t.kind.mlir)
+
+
 class Values:
     """Writes terms; `f` is the function under construction."""
 
-    def __init__(self, f: FunctionWriter):
+    def __init__(self, f: Frame):
         self.f = f
         self.code = f.code
         self.lin = f.lin
@@ -216,7 +220,7 @@ class Values:
         if not part.dims and not part.guards:
             v = self.value(part.body, env)
             return v if acc is None else self.step(t, acc, v)
-        start = self.neutral(t) if acc is None else acc
+        start = neutral(self.code, t) if acc is None else acc
         if part.guards and not part.dims:
             guards = [self._at(g, env) for g in part.guards]
             (out,) = self.code.when(
@@ -255,7 +259,7 @@ class Values:
 
         def in_two(dims: Sequence[str], some: range, acc: SSAValue) -> SSAValue:
             """Two chains of half as many sums, as in a net of small layers each waits for the one before."""
-            chains = [acc, self.neutral(t)]
+            chains = [acc, neutral(self.code, t)]
             for n in some:
                 chains[n % 2] = written_out(dims, n, chains[n % 2])
             return self.code.add(arith.AddfOp(chains[0], chains[1], APART))
@@ -297,11 +301,6 @@ class Values:
         self._envs.append(inner)
         v = self.value(part.body, env if not part.dims else inner)
         return self.step(t, acc, v)
-
-    def neutral(self, t: Fold) -> SSAValue:
-        """What a fold starts from: leaves every summand as it is, -0.0 included."""
-        value = identity(t.gather, t.kind)
-        return self.code.constant(-0.0 if t.gather is Gather.SUM and t.kind.is_float else value, t.kind.mlir)
 
     def step(self, t: Fold, acc: SSAValue, v: SSAValue) -> SSAValue:
         """One more summand."""
