@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from upl_mlir.native.engine import NativeEngine
 
 Array = NDArray[Any]
-_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?upl\.program\b|#)')
-"""How text of the dialect begins; no statement of UPL begins so."""
+_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?(upl|ttm)\.program\b|#)')
+"""How text of the dialects begins; no statement of UPL begins so."""
 Value = int | float | Sequence[Any]
 Bounds = int | str | tuple[int | str, int | str]
 
@@ -96,12 +96,14 @@ def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program
     from upl_mlir.pipeline import new_context
 
     module = read_module(text, name, new_context())
-    verify(module)
-    if overrides:
-        from upl_mlir.passes.bind_parameters import bind_definitions
+    program = Program(module, Sources({name: text}))
+    with program.errors():
+        verify(module)
+        if overrides:
+            from upl_mlir.passes.bind_parameters import bind_definitions
 
-        bind_definitions(program_of(module), overrides)
-    return Program(module, Sources({name: text}))
+            bind_definitions(program_of(module), overrides)
+    return program
 
 
 def _names(ports: str | Sequence[str]) -> tuple[str, ...]:

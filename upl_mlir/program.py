@@ -169,8 +169,9 @@ class Program:
         return differentiated(self, None, (), unit=True)
 
     def __repr__(self) -> str:
-        show = (lambda v: v.name) if self.lowered else repr  # the type of a port is asked of the UPL program
-        given, made = (", ".join(map(show, ports.values())) for ports in (self.inputs, self.outputs))
+        if self.lowered:  # types of ports are asked of UPL programs
+            return f"<program of the machine {self.name}({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
+        given, made = (", ".join(map(repr, ports.values())) for ports in (self.inputs, self.outputs))
         return f"<program {self.name}({given}) -> ({made})>"
 
     def to_mlir(self) -> str:

@@ -16,7 +16,17 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects import ttm
 from upl_mlir.dialects.ttm.query import host_inputs, machine_program, nodes, outputs, table_values, tables
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.hw.image import BootToken, GatherOp, HostOutput, IndexField, Input, Node, ProgramImage, Table, layout_fields
+from upl_mlir.hw.image import (
+    BootToken,
+    GatherOp,
+    HostOutput,
+    IndexField,
+    Input,
+    Node,
+    ProgramImage,
+    Table,
+    layout_fields,
+)
 from upl_mlir.hw.microcode import (
     Constant,
     FromRegister,
@@ -114,7 +124,9 @@ class _Assembler:
         ports = self.nodes[node].ports
         number = [p.name for p in ports].index(op.target.nested_references.data[0].data)
         index = tuple(cast("DenseArrayBase[IntegerType]", op.index).get_values())
-        return BootToken(node, number, index, _identity(_gather(ports[number]), _value_type(ports[number].type)))
+        gather = _gather(ports[number])
+        assert gather is not None  # says the verifier
+        return BootToken(node, number, index, _identity(gather, _value_type(ports[number].type)))
 
     def _node(self, op: ttm.NodeOp) -> Node:
         fields = op.fields
@@ -282,7 +294,7 @@ def _value_type(t: Attribute) -> ValueType:
     return ValueType.BOOL if t.width.data == 1 else ValueType.I32
 
 
-def _identity(op: GatherOp | None, kind: ValueType) -> float | int | bool:
+def _identity(op: GatherOp, kind: ValueType) -> float | int | bool:
     """The value of a gather without summands."""
     match op:
         case GatherOp.ADD:

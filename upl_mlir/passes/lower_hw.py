@@ -65,8 +65,8 @@ class LowerHwPass(ModulePass):
 
     Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
     domains), no declared f64.
-    Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports, and
-    the fields along which the program streams.
+    Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
+    and the fields along which the program streams.
     Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
@@ -171,7 +171,8 @@ class _Lowering:
                     new = ttm.OutputOp(op.symbol, self._fields(op), element, self._elements(op))
                 case upl.InputOp():
                     inputs = [ttm.Input(op.symbol, _element(op.type, op, f"`{op.symbol}`"))]
-                    new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), domain=self._elements(op), host=True)
+                    domain = self._elements(op)
+                    new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), domain=domain, host=True)
                 case upl.NodeOp():
                     domain = self._domain(domain_of(op))
                     new = ttm.NodeOp(op.symbol, self._fields(op), self._inputs(op), self._body(op), domain=domain)

@@ -154,6 +154,6 @@ ttm.program @sums for "small.toml" streams <"d"> {
 
 // GENERIC: "ttm.program"() <{sym_name = "sums", machine = "small.toml", streams = #upl.names<"d">}> ({
 // GENERIC: "ttm.table"() <{sym_name = "c", lower = 1 : i64, values = array<f64: 5.000000e-01, 2.000000e+00>, element = f32}> : () -> ()
-// GENERIC: "ttm.node"() <{sym_name = "Y", layout = #ttm.fields<"j from 1 bits 2">, inputs = #ttm.inputs<"Y: i32">, host}> ({
+// GENERIC: "ttm.node"() <{sym_name = "Y", host, layout = #ttm.fields<"j from 1 bits 2">, inputs = #ttm.inputs<"Y: i32">}> ({
 // GENERIC: "ttm.send"(%Y, %{{.*}}, %j) <{target = @Mul::@y, pattern = "*xx", unbounded, operandSegmentSizes = array<i32: 1, 2, 0>}> : (i32, i32, i32) -> ()
 // GENERIC: "ttm.boot"() <{target = @Empty::@e, index = array<i64: 1>}> : () -> ()

@@ -13,7 +13,18 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, SymbolRefAttr, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    SymbolRefAttr,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -82,6 +93,8 @@ class _Verifier:
                 case _:
                     raise TtmVerifyError(f"`{o.name}` cannot stand in a program of the machine", o)
         self._streams()
+        for node in self.nodes.values():  # now that all that they name is right
+            _Body(self, node).block(node.body.block, node)
 
     def _streams(self) -> None:
         streams = () if self.op.streams is None else self.op.streams.data
@@ -93,10 +106,10 @@ class _Verifier:
     # -- declarations ---------------------------------------------------------------------------------------------------
     def _table(self, op: TableOp) -> None:
         name = op.sym_name.data
-        wanted = {i32: i64, f32: f64}.get(cast("IntegerType", op.element))
-        if wanted is None:
+        if op.element not in (i32, f32):
             raise TtmVerifyError(f"the table `{name}` has entries of type {op.element}: expected i32 or f32", op)
-        if not isinstance(op.values, DenseArrayBase) or op.values.elt_type != wanted:
+        wanted = i64 if op.element == i32 else f64
+        if not _is_array(op.values, wanted):
             raise TtmVerifyError(f"the table `{name}` of {op.element} is written as an array of {wanted}", op)
         if op.element == i32:
             for value in _integers(op.values):
@@ -143,7 +156,6 @@ class _Verifier:
         self._domain(op.domain, op.fields, op)
         wanted = [i32] * len(op.fields) + [p.type for p in op.ports]
         _arguments(op.body.block, wanted, f"`{op.symbol}`: its block has an argument for each field and input", op)
-        _Body(self, op).block(op.body.block, op)
 
     # -- references -----------------------------------------------------------------------------------------------------
     def port(self, target: SymbolRefAttr, op: Operation) -> tuple[NodeOp, Input]:
@@ -166,7 +178,7 @@ class _Verifier:
         node, port = self.port(op.target, op)
         if port.gather is None:
             raise TtmVerifyError(f"`{node.symbol}.{port.name}` is no gather, and cannot be complete from the start", op)
-        if not isinstance(op.index, DenseArrayBase) or op.index.elt_type != i64:
+        if not _is_array(op.index, i64):
             raise TtmVerifyError("an index is written as an array of i64", op)
         index = _integers(op.index)
         if len(index) != len(node.fields):
@@ -196,10 +208,8 @@ class _Body:
                     self._send(op)
                 case WhenOp():
                     if isinstance(around, WhenOp) or (isinstance(around, ForOp) and _loops(op)):
-                        raise TtmVerifyError(
-                            "the machine has one guard outside of all loops, and one inside: join conditions by `arith.andi`",
-                            op,
-                        )  # fmt: skip
+                        message = "the machine has one guard outside of all loops, and one inside"
+                        raise TtmVerifyError(f"{message}: join conditions by `arith.andi`", op)
                     self._nested(op, op.body.block, ())
                 case ForOp():
                     self._nested(op, op.body.block, (i32,))
@@ -233,10 +243,7 @@ class _Body:
                     raise TtmVerifyError(f"entries of `{name}` are of type {table.element}, found {result.type}", op)
             case SigmoidOp() if result.type != f32:
                 raise TtmVerifyError(f"`{op.name}` is of f32, found {result.type}", op)
-            case arith.ConstantOp(value=IntegerAttr() | FloatAttr() as value):
-                if result.type == i32:
-                    _word(int(value.value.data), "the constant", op)
-            case arith.ConstantOp():
+            case arith.ConstantOp() if not isinstance(op.value, IntegerAttr | FloatAttr):
                 raise TtmVerifyError("a constant is a number", op)
             case _:
                 pass
@@ -284,7 +291,11 @@ def _loops(op: WhenOp) -> bool:
     return any(isinstance(o, ForOp) for o in op.body.block.ops)
 
 
-def _integers(values: DenseArrayBase) -> tuple[int, ...]:
+def _is_array(values: Attribute, element: Attribute) -> bool:
+    return isinstance(values, DenseArrayBase) and cast("DenseArrayBase[IntegerType]", values).elt_type == element
+
+
+def _integers(values: Attribute) -> tuple[int, ...]:
     return tuple(cast("DenseArrayBase[IntegerType]", values).get_values())
 
 
