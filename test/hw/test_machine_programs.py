@@ -117,6 +117,12 @@ def test_what_is_in_the_text_is_what_direct_ranks() -> None:
     assert engine.image.streams == ({"Mul": 0, "Sum": 0},)
 
 
+def test_the_program_of_the_page_runs() -> None:
+    page = (EXAMPLES.parent / "docs" / "machine.md").read_text(encoding="utf-8")
+    program = upl.load(page.split("```mlir\n")[1].split("```")[0])
+    np.testing.assert_array_equal(upl.compile(program, "rtl")(X=np.array([1.0, 2.5, -3.0]))["Y"], [2, 5, -6])
+
+
 def test_a_run_by_hand_is_recorded() -> None:
     arrays, rows, _ = data()
     _, result = record_machine(upl.load(ROWS), arrays, None)
@@ -135,6 +141,25 @@ def test_a_lowered_program_runs_as_its_source(organisation: str, tmp_path: Path)
     f, g = (upl.compile(p, "rtl", machine=path) for p in (source, upl.load(text)))
     np.testing.assert_array_equal(f(**arrays)["R"], g(**arrays)["R"])
     assert f.stats["cycles"] == g.stats["cycles"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gradient"),
+    [
+        ("jacobi2d", ""), ("conv2d", "Y"), ("perceptron", "R"), ("iris_batch", ""), ("newton", ""), ("lstm", "Y"), ("matmul", "C"),
+        ("scan", ""), ("floyd_warshall", ""), ("softmax", "P"), ("triangular_solve", "X"), ("upsample", ""),
+    ],
+)  # fmt: skip
+def test_what_is_lowered_is_right_and_reads_back(name: str, gradient: str) -> None:
+    """The verifier has nothing to say, and the text is that of the program that is read from it."""
+    p = upl.load(EXAMPLES / f"{name}.upl").expanded()
+    if gradient:
+        p = upl.vjp(p, of=gradient, wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"])
+    text = str(lowered(p.infer_domains().module, dict.fromkeys(p.params, 3), Machine(), None))
+    again = upl.load(text)
+    assert str(again.module.body.block.first_op) == text
+    assert list(again.inputs) == list(p.inputs)
+    assert list(again.outputs) == list(p.outputs)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ class NodeOp(IRDLOperation):
     """A node: tag layout, inputs, microcode.  Fields and inputs are the arguments of its block.
 
     `domain` are its instances, over the fields; without it, all that the fields can hold.  With `host` it is a host input:
-    its domain are the elements of the array, and its code runs outside of the machine, once for each of them.
+    the domain is that of the array, and the code runs outside of the machine, once for each of them.
     """
 
     name = "ttm.node"
