@@ -1,6 +1,6 @@
 """Writes the reference pages of passes and operations from the code that they describe.
 
-    python docs/reference.py            # writes docs/passes.md and docs/dialect.md; a test compares them
+    python docs/reference.py            # writes docs/passes.md and the pages of the dialects; a test compares them
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ import dataclasses
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
+from xdsl.ir import Dialect
+
+from upl_mlir.dialects.loops import ops as loops_ops
+from upl_mlir.dialects.loops.ops import UPL_LOOPS
+from upl_mlir.dialects.ttm import TTM
+from upl_mlir.dialects.ttm import ops as ttm_ops
 from upl_mlir.dialects.upl import UPL
 from upl_mlir.passes.pipelines import PIPELINES
 from upl_mlir.universe import PASSES
@@ -75,7 +82,28 @@ def dialect() -> str:
     return text
 
 
-PAGES = {"passes.md": passes, "dialect.md": dialect}
+def page_of(found: Dialect, title: str, about: ModuleType) -> str:
+    """The page of a dialect: what its module says of the whole, then its operations and attributes."""
+    text = NOTE + f"# {title}\n\n{markdown(doc_of(about))}\n\n## Operations\n"
+    for op in found.operations:
+        text += f"\n### {op.name}\n\n{markdown(doc_of(op))}\n"
+    text += "\n## Attributes\n"
+    for attribute in found.attributes:
+        text += f"\n### #{attribute.name}\n\n{markdown(doc_of(attribute))}\n"
+    return text
+
+
+def loops() -> str:
+    """The page of the dialect of loops."""
+    return page_of(UPL_LOOPS, "The dialect `upl_loops`", loops_ops)
+
+
+def machine() -> str:
+    """The page of the dialect of machine programs."""
+    return page_of(TTM, "The dialect `ttm`", ttm_ops)
+
+
+PAGES = {"passes.md": passes, "dialect.md": dialect, "dialect_loops.md": loops, "dialect_ttm.md": machine}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

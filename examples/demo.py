@@ -102,7 +102,8 @@ def main() -> None:
         program = lower_hw(upl.Program(module.clone()).op)
         for op in program.body.block.ops:
             if isinstance(op, ttm.NodeOp) and op.host is None:
-                say(f"{op.sym_name.data:9} tag {op.layout.data:30} inputs {op.inputs.data}")
+                fields, ports = (", ".join(map(str, x)) for x in (op.fields, op.ports))
+                say(f"{op.symbol:9} tag {fields:75} inputs {ports}")
 
     with stage(4, "Run on four engines: interpreter, compiled tokens, machine code, simulated hardware"):
         exact(adjoint)

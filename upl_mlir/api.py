@@ -23,11 +23,12 @@ from upl_mlir.ports import PortView, require_arrays
 from upl_mlir.program import Program, differentiated, made_or_known
 
 if TYPE_CHECKING:
+    from upl_mlir.hw.engine import RtlEngine
     from upl_mlir.native.engine import NativeEngine
 
 Array = NDArray[Any]
-_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?upl\.program\b|#)')
-"""How text of the dialect begins; no statement of UPL begins so."""
+_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?(upl|ttm)\.program\b|#)')
+"""How text of the dialects begins; no statement of UPL begins so."""
 Value = int | float | Sequence[Any]
 Bounds = int | str | tuple[int | str, int | str]
 
@@ -96,12 +97,14 @@ def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program
     from upl_mlir.pipeline import new_context
 
     module = read_module(text, name, new_context())
-    verify(module)
-    if overrides:
-        from upl_mlir.passes.bind_parameters import bind_definitions
+    program = Program(module, Sources({name: text}))
+    with program.errors():
+        verify(module)
+        if overrides:
+            from upl_mlir.passes.bind_parameters import bind_definitions
 
-        bind_definitions(program_of(module), overrides)
-    return Program(module, Sources({name: text}))
+            bind_definitions(program_of(module), overrides)
+    return program
 
 
 def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
@@ -306,6 +309,10 @@ class Compiled:
     def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
         from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 
+        if self.program.lowered:
+            with self.program.errors():
+                outputs, self._stats = self._run({}, self._on_machine(given).bind(arrays))
+            return outputs
         op = self.program.read()
         with self.program.errors():
             bound = bind_parameters(op, arrays, given)
@@ -324,13 +331,19 @@ class Compiled:
         out = self(**dict(zip(names, values, strict=True)))
         return tuple(out[n].item() for n in self.program.outputs)
 
+    def _on_machine(self, bound: Mapping[str, int]) -> RtlEngine:
+        """The program on its machine, with its sizes."""
+        from upl_mlir.hw.engine import RtlEngine
+
+        key = tuple(sorted(bound.items()))
+        if key not in self._built:
+            self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
+        return self._built[key]
+
     def _run(self, bound: dict[str, int], dense: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:
         key = tuple(sorted(bound.items()))
         if self.engine == Engine.RTL:
-            from upl_mlir.hw.engine import RtlEngine
-
-            if key not in self._built:
-                self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
+            self._on_machine(bound)
         elif key not in self._built:
             if self.engine == Engine.TOKEN:
                 from upl_mlir.token.engine import TokenEngine as Build
@@ -362,7 +375,7 @@ def compile(
 
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
-    the engine "native" may use; `params` bind parameters.
+    the engine "native" may use; `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     if engine not in Engine.ALL:
         raise error(
@@ -380,7 +393,7 @@ def compile(
     if engine == Engine.RTL and gather == "ordered":
         raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
     program = p.expanded().infer_domains()
-    if engine != Engine.NATIVE:  # native code may be there already
+    if engine != Engine.NATIVE and not (program.lowered and engine == Engine.RTL):  # native code may be there already
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())

@@ -31,9 +31,13 @@ def record_machine(
     """
     program = p.expanded().infer_domains()
     with program.errors():
-        bound = bind_parameters(program.op, arrays, params)
-        engine = RtlEngine(program.module, bound, machine=machine)
-        dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
+        if program.lowered:
+            engine = RtlEngine(program.module, params, machine=machine)
+            dense = engine.bind(arrays)
+        else:
+            bound = bind_parameters(program.op, arrays, params)
+            engine = RtlEngine(program.module, bound, machine=machine)
+            dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
         seen: list[Recorded] = []
         try:
             result: RtlResult | UplError = engine.run_tokens(engine.inject(dense), watch=seen.append)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
+from functools import cached_property
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
@@ -31,14 +34,31 @@ _TOKEN = re.compile(
 )
 
 
-def read_module(
-    text: str, name: str, ctx: Context, parser: type[Parser] = Parser, *, implicit_module: bool = True
-) -> ModuleOp:
+class LocatingParser(Parser):
+    """xDSL's parser, which leaves the location of parsed operations open: here each gets its file, line and column."""
+
+    @cached_property
+    def _newlines(self) -> list[int]:
+        return [m.start() for m in re.finditer("\n", self.lexer.input.content)]
+
+    def parse_operation(self) -> Operation:
+        """Parse one operation and note where it began."""
+        start = self.pos
+        op = super().parse_operation()
+        if isinstance(op.location, UnknownLoc):
+            before = bisect_left(self._newlines, start)
+            column = start - (self._newlines[before - 1] if before else -1)
+            file = StringAttr(self.lexer.input.name)
+            op.location = FileLineColLoc(file, IntAttr(before + 1), IntAttr(column))
+        return op
+
+
+def read_module(text: str, name: str, ctx: Context, *, implicit_module: bool = True) -> ModuleOp:
     """The module of an MLIR text.  `name` is the file, for positions.  Raises UplError (UPL1002, UPL1009, UPL1100)."""
     deepest = _scan(text, name)
-    reader: Parser | None = None
+    reader: LocatingParser | None = None
     try:
-        reader = parser(ctx, text, name)  # reads the first token already
+        reader = LocatingParser(ctx, text, name)  # reads the first token already
         return reader.parse_module(implicit_module)
     except ParseError as e:
         raise parse_error(e) from None

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import Sources, UplError
+from upl_mlir.diagnostics import Sources, UplError, error
+from upl_mlir.dialects.ttm.query import facts_of as facts_of_machine
+from upl_mlir.dialects.ttm.query import machine_program
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts, facts_of
-from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.dialects.upl.query import program_of, span_of
 from upl_mlir.origin import Origin, key_of_derived, known
 from upl_mlir.passes.check import Report
 from upl_mlir.passes.pipelines import GRADIENT
@@ -39,11 +41,23 @@ class Program:
     @property
     def op(self) -> ProgramOp:
         """The `upl.program` operation; see `module`."""
-        return program_of(self.module)
+        return self._upl(self.module)
 
     def read(self) -> ProgramOp:
-        """The `upl.program` operation, for those who do not change it."""
-        return program_of(self._read_module())
+        """The `upl.program` operation, for those who do not change it.  Raises UplError (UPL1101) if it is lowered."""
+        return self._upl(self._read_module())
+
+    def _upl(self, module: ModuleOp) -> ProgramOp:
+        if (machine := machine_program(module)) is not None:
+            message = f"`{machine.sym_name.data}` is a program of the machine (`ttm`), expected one of UPL"
+            with self.errors():
+                raise error("UPL1101", message, span_of(machine), help="it runs with --engine rtl")
+        return program_of(module)
+
+    @property
+    def lowered(self) -> bool:
+        """Whether this is a program of the machine alone (`ttm`), which only the engine "rtl" runs."""
+        return self._origin is None and machine_program(self._read_module()) is not None
 
     def _read_module(self) -> ModuleOp:
         if self._module is None:
@@ -62,6 +76,8 @@ class Program:
     @property
     def facts(self) -> Facts:
         """Names and fields."""
+        if self._origin is None and (machine := machine_program(self._read_module())) is not None:
+            return facts_of_machine(machine)
         return facts_of(self.read()) if self._origin is None else self._origin.facts
 
     @property
@@ -97,7 +113,7 @@ class Program:
 
         if self._module is None:
             self._infer = True
-        elif not domains_known(self.read()):
+        elif not self.lowered and not domains_known(self.read()):
             with self.errors():
                 infer_domains(self.read())
         return self
@@ -110,7 +126,12 @@ class Program:
             return check(self.read())
 
     def require_not_refuted(self, hint: str) -> None:
-        """Raise UplError (UPL13xx) if something of the program is refuted; `hint` is the suggestion."""
+        """Raise UplError (UPL13xx) if something of the program is refuted; `hint` is the suggestion.
+
+        Of a program of the machine nothing is proved or refuted: what goes wrong shows when it runs.
+        """
+        if self.lowered:
+            return
         from upl_mlir.passes.check import require_not_refuted
 
         with self.errors():
@@ -149,6 +170,8 @@ class Program:
         return differentiated(self, None, (), unit=True)
 
     def __repr__(self) -> str:
+        if self.lowered:  # types of ports are asked of UPL programs
+            return f"<program of the machine {self.name}({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
         given, made = (", ".join(map(repr, ports.values())) for ports in (self.inputs, self.outputs))
         return f"<program {self.name}({given}) -> ({made})>"
 
@@ -159,6 +182,8 @@ class Program:
     def __str__(self) -> str:
         from upl_mlir.frontend.upl_text.printer import print_program
 
+        if self.lowered:
+            return self.to_mlir()
         return print_program(self.read())
 
     def _repr_svg_(self) -> str | None:

@@ -32,6 +32,7 @@ from upl_mlir.hw.direct.ranks import (
 )
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.microcode import ValueType
+from upl_mlir.passes.lower_hw import lower_hw
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 D = Dimensions(tag_bits=40, sets=1 << 14, ways=5)
@@ -232,7 +233,7 @@ def test_a_node_whose_tokens_leave_all_fields_open_is_on_one_core_and_a_chosen_o
 def test_the_domains_of_a_program() -> None:
     """The perceptron: Link<d,k,i,j> is ragged in i and j by k."""
     program = upl.load(EXAMPLES / "perceptron.upl", D=2).infer_domains()
-    domains = domains_of(program_of(program.module))
+    domains = domains_of(lower_hw(program_of(program.module)))
     sizes = [4, 4, 5, 6, 4, 3, 3]
     link = domains["Link"]
     assert link.bounds == ((1, 2), (1, 6), (1, 6), (1, 6))

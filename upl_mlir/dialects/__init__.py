@@ -1,1 +1,1 @@
-"""The MLIR dialects of this package: `upl` (programs) and `ttm` (the tagged-token machine)."""
+"""The MLIR dialects of this package: `upl` (programs), `upl_loops` (schedules), `ttm` (the tagged-token machine)."""

@@ -19,7 +19,8 @@ Errors are UplError with these codes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -100,17 +101,29 @@ class HostPort:
 
 def make_port(op: InputOp | OutputOp, ctx: PolyContext, real: np.dtype[Any] | None = None) -> HostPort:
     """The layout of one host port; `ctx` has a value for every parameter.  Raises UplError (UPL1506, UPL1507)."""
-    domain, span = known_domain(op), span_of(op)
-    with _MathErrors(op):
-        box = bounding_box(ctx, op.fields, domain)
-    dtype = dtype_of(op.type, real)
+    return port_layout(op.symbol, op.fields, op.type, known_domain(op), ctx, span_of(op), real)
+
+
+def port_layout(
+    name: str,
+    fields: tuple[str, ...],
+    type_: UplType,
+    domain: Formula,
+    ctx: PolyContext,
+    span: Span | None,
+    real: np.dtype[Any] | None = None,
+) -> HostPort:
+    """The layout of an array over a domain of which `ctx` knows all that it reads.  Raises UplError (UPL1506, UPL1507)."""
+    with boxed(name, span):
+        box = bounding_box(ctx, fields, domain)
+    dtype = dtype_of(type_, real)
     if box.size * dtype.itemsize > MAX_ARRAY_BYTES:
         size = " x ".join(map(str, box.shape))
         raise error(
-            "UPL1506", f"the array of `{op.symbol}`, {size}, needs {box.size * dtype.itemsize} bytes; the limit is "
+            "UPL1506", f"the array of `{name}`, {size}, needs {box.size * dtype.itemsize} bytes; the limit is "
             f"{MAX_ARRAY_BYTES}", span,
         )  # fmt: skip
-    return HostPort(op.symbol, op.fields, op.type, dtype, box, mask(ctx, op.fields, domain, box), span)
+    return HostPort(name, fields, type_, dtype, box, mask(ctx, fields, domain, box), span)
 
 
 def known_domain(op: InputOp | OutputOp) -> Formula:
@@ -129,24 +142,18 @@ def known_domain(op: InputOp | OutputOp) -> Formula:
     return domain
 
 
-@dataclass(frozen=True)
-class _MathErrors:
-    """Turns what the mathematics cannot do into a diagnostic at the port."""
-
-    op: InputOp | OutputOp
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, found: BaseException | None, _traceback: object) -> None:
-        match found:
-            case NotAffine(what):
-                why = f"`{what}` is not affine"
-            case Unbounded(field):
-                why = f"`{field}` has no bound"
-            case _:
-                return
-        raise error("UPL1507", f"the domain of `{self.op.symbol}` has no bounding box: {why}", span_of(self.op))
+@contextmanager
+def boxed(name: str, span: Span | None) -> Generator[None]:
+    """Turns what the mathematics cannot do with the domain of `name` into a diagnostic there (UPL1507)."""
+    try:
+        yield
+    except NotAffine as e:
+        why = f"`{e.what}` is not affine"
+    except Unbounded as e:
+        why = f"`{e.field}` has no bound"
+    else:
+        return
+    raise error("UPL1507", f"the domain of `{name}` has no bounding box: {why}", span)
 
 
 def host_ports(program: ProgramOp, params: Mapping[str, int], real: np.dtype[Any] | None = None) -> dict[str, HostPort]:
@@ -274,13 +281,17 @@ def bind_arrays(program: ProgramOp, ports: Mapping[str, HostPort], arrays: Mappi
     Raises UplError (UPL1501, UPL1502, UPL1503, UPL1504).
     """
     check_names(program, arrays)
+    return dense_arrays([ports[op.symbol] for op in inputs(program)], arrays)
+
+
+def dense_arrays(ports: Iterable[HostPort], arrays: Mapping[str, object]) -> dict[str, Array]:
+    """One array for each of these inputs, as `bind_arrays`.  Raises UplError (UPL1501, UPL1503, UPL1504)."""
     out: dict[str, Array] = {}
-    for op in inputs(program):
-        port = ports[op.symbol]
-        if op.symbol not in arrays:
+    for port in ports:
+        if port.name not in arrays:
             what = f"an array of shape {port.shape}" if port.fields else "a number"
-            raise error("UPL1501", f"nothing is given for the input `{op.symbol}`: expected {what}", port.span)
-        out[op.symbol] = to_dense(port, arrays[op.symbol])
+            raise error("UPL1501", f"nothing is given for the input `{port.name}`: expected {what}", port.span)
+        out[port.name] = to_dense(port, arrays[port.name])
     return out
 
 

@@ -1,6 +1,6 @@
-"""From a `ttm` module to a program image: symbols become numbers, SSA values become registers.
+"""From a `ttm` program to a program image: symbols become numbers, SSA values become registers.
 
-The image's node table, microcode and send descriptors are what the module says, one for one; nothing is decided here.
+The image's node table, microcode and send descriptors are what the program says, one for one; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects import ttm
+from upl_mlir.dialects.ttm.query import host_inputs, machine_program, nodes, outputs, table_values, tables
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.hw.image import BootToken, GatherOp, HostOutput, Input, Node, ProgramImage, Table, layout_fields
+from upl_mlir.hw.image import (
+    BootToken,
+    GatherOp,
+    HostOutput,
+    IndexField,
+    Input,
+    Node,
+    ProgramImage,
+    Table,
+    layout_fields,
+)
 from upl_mlir.hw.microcode import (
     Constant,
     FromRegister,
@@ -30,8 +41,6 @@ from upl_mlir.hw.microcode import (
     Unbounded,
     ValueType,
 )
-
-_TYPES = {"f32": ValueType.F32, "i32": ValueType.I32, "i1": ValueType.BOOL}
 
 _OPERATIONS: dict[type[Operation], Op] = {
     arith.AddfOp: Op.ADD_F32, arith.SubfOp: Op.SUB_F32, arith.MulfOp: Op.MUL_F32, arith.DivfOp: Op.DIV_F32,
@@ -55,14 +64,17 @@ _CMPF = {1: Op.EQ_F32, 2: Op.GT_F32, 3: Op.GE_F32, 4: Op.LT_F32, 5: Op.LE_F32, 1
 
 def ttm_program(module: ModuleOp) -> ttm.ProgramOp:
     """The machine program of a module.  Raises UplError (UPL1734) if it has not been lowered."""
-    for op in module.body.block.ops:
-        if isinstance(op, ttm.ProgramOp):
-            return op
-    raise error("UPL1734", "the module holds no program for the machine", help="run --lower-hw first")
+    program = machine_program(module)
+    if program is None:
+        raise error("UPL1734", "the module holds no program for the machine", help="run --lower-hw first")
+    return program
 
 
 def assemble(program: ttm.ProgramOp) -> tuple[ProgramImage, dict[str, Node]]:
-    """The image, and the host inputs by name: nodes with one input whose code the host runs for every element."""
+    """The image, and the host inputs by name: nodes with one input whose code the host runs for every element.
+
+    The image has no domains: they may be large, and `direct` alone asks for them (`hw/direct/domains.py`).
+    """
     assembler = _Assembler(program)
     return assembler.image(), assembler.hosts()
 
@@ -70,15 +82,12 @@ def assemble(program: ttm.ProgramOp) -> tuple[ProgramImage, dict[str, Node]]:
 class _Assembler:
     def __init__(self, program: ttm.ProgramOp):
         self.program = program
-        ops = list(program.body.block.ops)
-        all_nodes = [op for op in ops if isinstance(op, ttm.NodeOp)]
-        self.nodes = [op for op in all_nodes if op.host is None]
-        self.host_inputs = [op for op in all_nodes if op.host is not None]
-        self.outputs = [op for op in ops if isinstance(op, ttm.OutputOp)]
-        self.tables = [op for op in ops if isinstance(op, ttm.TableOp)]
-        self.boots = [op for op in ops if isinstance(op, ttm.BootOp)]
-        self.node_number = {op.sym_name.data: n for n, op in enumerate(self.nodes)}
-        self.output_number = {op.sym_name.data: n for n, op in enumerate(self.outputs)}
+        self.nodes = nodes(program)
+        self.outputs = outputs(program)
+        self.tables = tables(program)
+        self.boots = [op for op in program.body.block.ops if isinstance(op, ttm.BootOp)]
+        self.node_number = {op.symbol: n for n, op in enumerate(self.nodes)}
+        self.output_number = {op.symbol: n for n, op in enumerate(self.outputs)}
         self.table_number = {op.sym_name.data: n for n, op in enumerate(self.tables)}
 
     def image(self) -> ProgramImage:
@@ -88,42 +97,47 @@ class _Assembler:
             tuple(self._output(op) for op in self.outputs),
             tuple(self._table(op) for op in self.tables),
             tuple(self._boot(op) for op in self.boots),
+            streams=self._streams(),
         )
 
+    def _streams(self) -> tuple[dict[str, int], ...]:
+        """For each field along which the program streams, its number in the nodes that have it."""
+        fields = {op.symbol: [f.name for f in op.fields] for op in self.nodes}
+        streams = () if self.program.streams is None else self.program.streams.data
+        return tuple({node: there.index(name) for node, there in fields.items() if name in there} for name in streams)
+
     def hosts(self) -> dict[str, Node]:
-        return {op.sym_name.data: self._node(op) for op in self.host_inputs}
+        return {op.symbol: self._node(op) for op in host_inputs(self.program)}
 
     @staticmethod
     def _output(op: ttm.OutputOp) -> HostOutput:
-        fields = ttm.fields_of(op.fields.data)
-        layout = layout_fields([(f.name, f.bias, f.bias + (1 << f.bits) - 1) for f in fields])
-        return HostOutput(op.sym_name.data, tuple(f.name for f in fields), _TYPES[op.element.data], layout)
+        layout = _layout(op.fields)
+        return HostOutput(op.symbol, tuple(f.name for f in op.fields), _value_type(op.element), layout)
 
     @staticmethod
     def _table(op: ttm.TableOp) -> Table:
-        values = tuple(cast("DenseArrayBase[IntegerType]", op.values).get_values())
+        values = table_values(op)
         return Table(op.sym_name.data, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
 
     def _boot(self, op: ttm.BootOp) -> BootToken:
         node = self.node_number[op.target.root_reference.data]
-        inputs = ttm.inputs_of(self.nodes[node].inputs.data)
-        number = [i.name for i in inputs].index(op.target.nested_references.data[0].data)
+        ports = self.nodes[node].ports
+        number = [p.name for p in ports].index(op.target.nested_references.data[0].data)
         index = tuple(cast("DenseArrayBase[IntegerType]", op.index).get_values())
-        return BootToken(node, number, index, _identity(GatherOp(inputs[number].gather), _TYPES[inputs[number].type]))
+        gather = _gather(ports[number])
+        assert gather is not None  # says the verifier
+        return BootToken(node, number, index, _identity(gather, _value_type(ports[number].type)))
 
     def _node(self, op: ttm.NodeOp) -> Node:
-        fields = ttm.fields_of(op.layout.data)
-        ranges = [(f.name, f.bias, f.bias + (1 << f.bits) - 1) for f in fields]
-        inputs = tuple(
-            Input(i.name, _TYPES[i.type], GatherOp(i.gather) if i.gather else None) for i in ttm.inputs_of(op.inputs.data)
-        )
+        fields = op.fields
+        inputs = tuple(Input(p.name, _value_type(p.type), _gather(p)) for p in op.ports)
         code = _Code(self)
         for n in range(len(fields)):
             code.register(op.body.block.args[n], Op.FIELD, n)
         for n in range(len(inputs)):
             code.register(op.body.block.args[len(fields) + n], Op.INPUT, n)
         sends = code.block(op.body.block)
-        return Node(op.sym_name.data, layout_fields(ranges), inputs, tuple(code.written), tuple(sends), span_of(op))
+        return Node(op.symbol, _layout(fields), inputs, tuple(code.written), tuple(sends), span_of(op))
 
 
 @dataclass
@@ -198,7 +212,7 @@ class _Code:
         target: ToNode | ToHost
         if nested:
             node = a.node_number[name]
-            ports = [i.name for i in ttm.inputs_of(a.nodes[node].inputs.data)]
+            ports = [p.name for p in a.nodes[node].ports]
             target = ToNode(node, ports.index(nested[0].data))
         else:
             target = ToHost(a.output_number[name])
@@ -220,7 +234,10 @@ class _Code:
             case arith.CmpiOp():
                 self._compare_integers(op, operands)
             case arith.CmpfOp():
-                self.register(result, _CMPF[op.predicate.value.data], None, *operands)
+                predicate = _CMPF.get(op.predicate.value.data)
+                if predicate is None:
+                    raise error("UPL1735", "the machine has no such comparison of reals", span_of(op))
+                self.register(result, predicate, None, *operands)
             case ttm.LoadOp():
                 table = self.assembler.table_number[op.table.root_reference.data]
                 self.register(result, Op.LDTAB, table, *operands)
@@ -260,6 +277,14 @@ class _Anonymous:
 
     def __init__(self) -> None:
         self.result: SSAValue = Block(arg_types=[IntegerType(1)]).args[0]
+
+
+def _layout(fields: tuple[ttm.Field, ...]) -> tuple[IndexField, ...]:
+    return layout_fields([(f.name, f.bias, f.last) for f in fields])
+
+
+def _gather(port: ttm.Input) -> GatherOp | None:
+    return None if port.gather is None else GatherOp(port.gather.value)
 
 
 def _value_type(t: Attribute) -> ValueType:

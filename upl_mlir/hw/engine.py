@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl.query import program_of
-from upl_mlir.host.arrays import HostPort, host_ports
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.ttm import ProgramOp
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.host.arrays import HostPort, dense_arrays
 from upl_mlir.hw.assemble import assemble
 from upl_mlir.hw.direct.domains import domains_of
 from upl_mlir.hw.execute import Scalar, run_activation
 from upl_mlir.hw.host_order import field_order
+from upl_mlir.hw.host_ports import machine_ports
 from upl_mlir.hw.image import Node, ProgramImage
+from upl_mlir.hw.lowered import lowered, machine_of
 from upl_mlir.hw.machine import Machine, Organisation, load_machine
 from upl_mlir.hw.microcode import ToNode
 from upl_mlir.hw.results import HostToken, OutputElement, Stats
 from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.watch import Recorded
-from upl_mlir.passes.bind_parameters import bind_parameters
-from upl_mlir.passes.infer_domains import infer_domains
-from upl_mlir.passes.lower_hw import lower_hw
-from upl_mlir.passes.streams import streams
 
 Array = NDArray[Any]
 
@@ -41,8 +41,22 @@ class RtlResult:
     stats: Stats
 
 
+class _Loaded:
+    """A machine program, assembled: what engines on several machines share."""
+
+    def __init__(self, program: ProgramOp):
+        self.program = program
+        self.ports = machine_ports(program)
+        self.image, self.hosts = assemble(program)
+
+    @cached_property
+    def with_domains(self) -> ProgramImage:
+        """The image with the instances of its nodes, point by point."""
+        return replace(self.image, domains=domains_of(self.program))
+
+
 class RtlEngine:
-    """A program lowered for a machine.  Raises UplError (UPL17xx) if it does not fit."""
+    """A machine program, or a UPL program lowered to one, on a machine.  Raises UplError (UPL17xx) if it does not fit."""
 
     def __init__(
         self,
@@ -51,33 +65,34 @@ class RtlEngine:
         *,
         machine: Machine | str | Path | None = None,
     ):
-        program = program_of(module.clone())
-        bind_parameters(program, params)
-        infer_domains(program)
-        self.ports = host_ports(program, {}, np.dtype(np.float32))
-        named = None if machine is None or isinstance(machine, Machine) else str(machine)
-        self.machine = machine if isinstance(machine, Machine) else load_machine(named) if named else Machine()
-        image, self.hosts = assemble(lower_hw(program, named, self.machine.token.max_inputs))
-        self.image: ProgramImage = image
-        self._program = program
-        self._streamed = False
-        self._fit()
+        name = None if machine is None or isinstance(machine, Machine) else str(machine)
+        if not isinstance(machine, Machine):
+            machine = load_machine(name) if name else machine_of(module)
+        self.machine = machine
+        self._loaded = _Loaded(lowered(module, params, machine, name))
+        self.ports, self.hosts = self._loaded.ports, self._loaded.hosts
+        self.image = self._fitting()
 
     def on(self, machine: Machine) -> RtlEngine:
         """The same program on another machine; what lowering made is shared.  Raises UplError if it does not fit."""
         other = copy(self)
         other.machine = machine
-        other._fit()
+        other.image = other._fitting()
         return other
 
-    def _fit(self) -> None:
-        self.image.validate(self.machine)
-        direct = self.machine.matching.organisation is Organisation.DIRECT
-        if direct and not self.image.domains:
-            self.image = replace(self.image, domains=domains_of(self._program))
-        if (direct or self.machine.host.window) and not self._streamed:
-            self.image = replace(self.image, streams=tuple(streams(self._program).values()))
-            self._streamed = True
+    def _fitting(self) -> ProgramImage:
+        """The image for this machine."""
+        loaded = self._loaded
+        loaded.image.validate(self.machine)
+        return loaded.with_domains if self.machine.matching.organisation is Organisation.DIRECT else loaded.image
+
+    def bind(self, arrays: Mapping[str, object]) -> dict[str, Array]:
+        """What a caller passes for the host inputs as dense arrays.  Raises UplError (UPL1501–UPL1504)."""
+        for name in arrays:
+            if name not in self.hosts:
+                help_ = did_you_mean(name, self.hosts)
+                raise error("UPL1502", f"`{name}` is not an input of the program", span_of(self._loaded.program), help=help_)
+        return dense_arrays([self.ports[name] for name in self.hosts], arrays)
 
     def run(self, inputs: Mapping[str, Array]) -> RtlResult:
         """Run once; `inputs` are dense arrays as the host ports have them."""
@@ -101,13 +116,12 @@ class RtlEngine:
 
     def _inject(self, port: HostPort, node: Node, values: Array) -> list[HostToken]:
         """The tokens that a host input sends: its code, run for every element of its domain."""
-        image = ProgramImage(self.image.name, self.image.nodes, self.image.outputs, self.image.tables)
         out: list[HostToken] = []
         order = field_order(self.image, node)
         for point in sorted(port.points(), key=lambda point: [point[f] for f in order]):
             element = values[port.box.place(point)]
             value: Scalar = element if values.dtype == np.float32 else element.item()
-            for sent in run_activation(image, node, point, (value,)):
+            for sent in run_activation(self.image, node, point, (value,)):
                 assert isinstance(sent.target, ToNode)  # `lower-hw` puts a node between
                 out.append(HostToken(sent.target.node, sent.target.input, sent.index, sent.value, sent.multiplicity))
         return out

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     ModuleOp,
     f32,
+    i1,
     i32,
     i64,
 )
@@ -47,8 +48,9 @@ from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets, because
+from upl_mlir.passes.streams import streams
 from upl_mlir.poly.dense import points_where
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr
 
 MAX_BOOT_TOKENS = 1 << 20
 MAX_EXPANDED = 1 << 16
@@ -63,12 +65,15 @@ class LowerHwPass(ModulePass):
 
     Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
     domains), no declared f64.
-    Establishes: a `ttm.program` instead of the `upl.program`.
+    Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
+    and the fields along which the program streams.
     Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
         ->
-        ttm.node @Sum "d:1:2, k:1:3, i:1:3" "s:f32:+" { ttm.send %s -> @AF_ReLU::@s tag %d, %k, %i as "xxx" }
+        ttm.node @Sum <"d from 1 bits 2, k from 1 bits 3, i from 1 bits 3"> <"@(+) s: f32"> in <"1<=d<=3 && ..."> {
+          ttm.send %s -> @AF_ReLU::@s tag %d, %k, %i as "xxx" : f32
+        }
     """
 
     name = "lower-hw"
@@ -116,14 +121,14 @@ def _through_nodes(program: upl.ProgramOp) -> None:
         send.target = upl.port_ref(name, "x")
 
 
-def _element(t: UplType, at: Operation, what: str) -> str:
+def _element(t: UplType, at: Operation, what: str) -> Attribute:
     match t:
         case UplType.REAL | UplType.F32:
-            return "f32"
+            return f32
         case UplType.INT:
-            return "i32"
+            return i32
         case UplType.BOOL:
-            return "i1"
+            return i1
         case UplType.F64:
             raise error("UPL1731", f"{what} is declared f64, the machine computes in f32", span_of(at),
                         help="declare it real or f32")  # fmt: skip
@@ -162,20 +167,36 @@ class _Lowering:
                     element = i32 if is_integer_array(op) else f32
                     new = ttm.TableOp(op.symbol, first_index(op), cast(DenseArrayBase, op.values), element)
                 case upl.OutputOp():
-                    new = ttm.OutputOp(op.symbol, self._fields(op), _element(op.type, op, f"`{op.symbol}`"))
+                    element = _element(op.type, op, f"`{op.symbol}`")
+                    new = ttm.OutputOp(op.symbol, self._fields(op), element, self._elements(op))
                 case upl.InputOp():
                     inputs = [ttm.Input(op.symbol, _element(op.type, op, f"`{op.symbol}`"))]
-                    new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), host=True)
+                    domain = self._elements(op)
+                    new = ttm.NodeOp(op.symbol, self._fields(op), inputs, self._body(op), domain=domain, host=True)
                 case upl.NodeOp():
-                    new = ttm.NodeOp(op.symbol, self._fields(op), self._inputs(op), self._body(op))
+                    domain = self._domain(domain_of(op))
+                    new = ttm.NodeOp(op.symbol, self._fields(op), self._inputs(op), self._body(op), domain=domain)
                     ops += self._boot(op)
                 case _:
                     continue
             new.location = op.location
             ops.append(new)
-        out = ttm.ProgramOp(self.program.sym_name.data, ops, machine)
+        out = ttm.ProgramOp(self.program.sym_name.data, ops, machine, tuple(streams(self.program)))
         out.location = self.program.location
         return out
+
+    def _elements(self, op: upl.InputOp | upl.OutputOp) -> Formula | None:
+        """The elements of a host port's array: its declared domain, else what was inferred."""
+        return self._domain(op.declared.data if op.declared else domain_of(op))
+
+    def _domain(self, domain: Formula | None) -> Formula | None:
+        """A domain over fields and tables alone; None where there is nothing to say of it."""
+        return None if domain is None or domain.is_true else domain.rewrite(self.constant_of)
+
+    def constant_of(self, atom: Atom) -> IndexExpr | None:
+        """A constant, or the entry of a table at a constant index, as a number; None for another atom."""
+        value = self.sets.ctx.constant(atom)
+        return None if value is None else IndexExpr.of(value)
 
     def _fields(self, op: Endpoint) -> list[ttm.Field]:
         domain = self.sets.domain(op.symbol)
@@ -194,7 +215,7 @@ class _Lowering:
         out: list[ttm.Input] = []
         for p in tokens_for(op):
             what = f"`{op.symbol}.{p.name}`"
-            out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather.value if p.gather else ""))
+            out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather))
         return out
 
     def _boot(self, op: upl.NodeOp) -> list[Operation]:
@@ -408,8 +429,7 @@ class _Code:
         return Lazy(lambda name: arrays[name].lower)
 
     def _folded(self, e: IndexExpr) -> IndexExpr:
-        ctx = self.lowering.sets.ctx
-        return e.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
+        return e.rewrite(self.lowering.constant_of)
 
     def _written(self, names: Iterable[str], write: Callable[[Body, Mapping[str, SSAValue]], SSAValue]) -> SSAValue:
         """Write code over i64 stand-ins for the names, then copy it into the body in the machine's types."""

@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
-from xdsl.ir import Operation
-from xdsl.parser import Parser
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import parse_pipeline, parse_spec
@@ -40,22 +38,6 @@ if TYPE_CHECKING:
 
 _UPL_TEXT = re.compile(rb"\s*(//[^\n]*\n\s*)*program\b")
 """How `.upl` text begins; no text of MLIR begins so."""
-
-
-class LocatingParser(Parser):
-    """xDSL's parser, which leaves the location of parsed operations open: here each gets its file, line and column."""
-
-    def parse_operation(self) -> Operation:
-        """Parse one operation and note where it began."""
-        start = self.pos
-        op = super().parse_operation()
-        if isinstance(op.location, UnknownLoc):
-            text = self.lexer.input.content
-            newline = text.rfind("\n", 0, start)
-            line = text.count("\n", 0, start) + 1
-            file = StringAttr(self.lexer.input.name)
-            op.location = FileLineColLoc(file, IntAttr(line), IntAttr(start - newline))
-        return op
 
 
 class _AddPass(argparse.Action):
@@ -115,7 +97,7 @@ class UplOptMain(xDSLOptMain):
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
         name = self.get_input_name()
         implicit = not self.args.no_implicit_module
-        module = read_module(decode(stream.read(), name), name, self.ctx, LocatingParser, implicit_module=implicit)
+        module = read_module(decode(stream.read(), name), name, self.ctx, implicit_module=implicit)
         if self.args.define:
             from upl_mlir.passes.bind_parameters import bind_definitions
 

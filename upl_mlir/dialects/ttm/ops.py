@@ -1,8 +1,9 @@
 """Operations of the `ttm` dialect: a program for the tagged-token machine.
 
-    ttm.program @perceptron {
-      ttm.table @N from 0 = array<i64: 4, 5, 3> : i32
-      ttm.node @Link <"d:1:2, k:1:1, i:1:3, j:1:3"> <"r:f32, w:f32"> {
+    ttm.program @perceptron streams <"d"> {
+      ttm.table @N from 0 : i64 = array<i64: 4, 5, 3> : i32
+      ttm.node @Link <"d from 1 bits 2, k from 1 bits 1, i from 1 bits 3, j from 1 bits 3"> <"r: f32, w: f32">
+          in <"1<=d<=3 && 1<=k<=2 && 1<=i<=N[k-1] && 1<=j<=N[k]"> {
       ^bb0(%d: i32, %k: i32, %i: i32, %j: i32, %r: f32, %w: f32):
         %0 = arith.mulf %r, %w : f32
         %n = ttm.load @N[%k] : i32
@@ -12,12 +13,12 @@
 
 Every index field has a bias and a width in bits, every value is i32, f32 or i1, every index expression, count and
 condition is code.  What may only be computed when a condition holds stands inside `ttm.when`; a `for` arrow is `ttm.for`.
+A program is whole: arrays for its host inputs and a machine's description are all that a run needs besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -36,7 +37,6 @@ from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
     IRDLOperation,
-    ParsePropInAttrDict,
     VarConstraint,
     irdl_op_definition,
     operand_def,
@@ -48,71 +48,53 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import NoTerminator, Pure, SymbolTable
+from xdsl.traits import HasAncestor, HasParent, NoTerminator, Pure, SymbolTable
 
-
-@dataclass(frozen=True)
-class Field:
-    """An index field: value v travels as ``v - bias`` in `bits` bits."""
-
-    name: str
-    bias: int
-    bits: int
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.bias}:{self.bits}"
-
-
-@dataclass(frozen=True)
-class Input:
-    """An input: `type` is f32, i32 or i1; `gather` its operator, empty for an ordinary input."""
-
-    name: str
-    type: str
-    gather: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name}:{self.type}" + (f":{self.gather}" if self.gather else "")
-
-
-def fields_of(text: str) -> tuple[Field, ...]:
-    """The fields that a node's text lists."""
-    parts = [p.strip().split(":") for p in text.split(",") if p.strip()]
-    return tuple(Field(name, int(bias), int(bits)) for name, bias, bits in parts)
-
-
-def inputs_of(text: str) -> tuple[Input, ...]:
-    """The inputs that a node's text lists."""
-    return tuple(Input(*p.strip().split(":")) for p in text.split(",") if p.strip())
+from upl_mlir.dialects.ttm.attributes import Field, FieldsAttr, Input, InputsAttr
+from upl_mlir.dialects.upl.attributes import FormulaAttr, NamesAttr
+from upl_mlir.poly.expr import Formula
 
 
 @irdl_op_definition
 class ProgramOp(IRDLOperation):
-    """A whole program; `machine` is the path of the machine description that it is meant for."""
+    """A whole program.
+
+    `machine` is the path of the machine description that it is meant for.  `streams` are fields along which it streams: no
+    token goes from a later value of the field to an earlier one, in the nodes that have it.
+    """
 
     name = "ttm.program"
+    RULES: ClassVar[list[Callable[[ProgramOp], None]]] = []  # of whole programs; the package adds them
     sym_name = prop_def(SymbolNameConstraint())
     machine = opt_prop_def(StringAttr)
+    streams = opt_prop_def(NamesAttr)
     body = region_def("single_block")
     traits = traits_def(SymbolTable(), NoTerminator())
-    assembly_format = "$sym_name (`for` $machine^)? $body attr-dict"
+    assembly_format = "$sym_name (`for` $machine^)? (`streams` $streams^)? $body attr-dict"
 
-    def __init__(self, name: str, ops: Sequence[Operation], machine: str | None = None):
+    def __init__(self, name: str, ops: Sequence[Operation], machine: str | None = None, streams: Sequence[str] = ()):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
         if machine is not None:
             props["machine"] = StringAttr(machine)
+        if streams:
+            props["streams"] = NamesAttr(tuple(streams))
         super().__init__(properties=props, regions=[Region(Block(ops))])
+
+    def verify_(self) -> None:
+        for rule in self.RULES:
+            rule(self)
 
 
 @irdl_op_definition
 class TableOp(IRDLOperation):
-    """A constant array of i32 or f32 entries, the first at index `lower`."""
+    """A constant array of i32 or f32 entries, the first at index `lower`.  Domains may read one of i32."""
 
     name = "ttm.table"
     sym_name = prop_def(SymbolNameConstraint())
     lower = prop_def(IntegerAttr)
     values = prop_def(AnyAttr())  # a DenseArrayBase of i64 or f64
     element = prop_def(AnyAttr())
+    traits = traits_def(HasParent(ProgramOp))
     assembly_format = "$sym_name `from` $lower `=` $values `:` $element attr-dict"
 
     def __init__(self, name: str, lower: int, values: DenseArrayBase, element: Attribute):
@@ -125,44 +107,89 @@ class TableOp(IRDLOperation):
 
 @irdl_op_definition
 class OutputOp(IRDLOperation):
-    """A place where tokens leave the machine; fields as a node has them."""
+    """A place where tokens leave the machine.
+
+    `domain` are the elements of the output, over the fields; without it, all that the fields can hold.
+    """
 
     name = "ttm.output"
     sym_name = prop_def(SymbolNameConstraint())
-    fields = prop_def(StringAttr)
-    element = prop_def(StringAttr)
-    assembly_format = "$sym_name $fields $element attr-dict"
+    layout = prop_def(FieldsAttr)
+    element = prop_def(AnyAttr())
+    domain = opt_prop_def(FormulaAttr)
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$sym_name $layout $element (`in` $domain^)? attr-dict"
 
-    def __init__(self, name: str, fields: Sequence[Field], element: str):
-        text = ", ".join(map(str, fields))
-        super().__init__(
-            properties={"sym_name": StringAttr(name), "fields": StringAttr(text), "element": StringAttr(element)}
-        )
+    def __init__(self, name: str, fields: Sequence[Field], element: Attribute, domain: Formula | None = None):
+        props: dict[str, Attribute] = {
+            "sym_name": StringAttr(name), "layout": FieldsAttr(tuple(fields)), "element": element,
+        }  # fmt: skip
+        if domain is not None:
+            props["domain"] = FormulaAttr(domain)
+        super().__init__(properties=props)
+
+    @property
+    def symbol(self) -> str:
+        """The output's name."""
+        return self.sym_name.data
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The index fields."""
+        return self.layout.data
 
 
 @irdl_op_definition
 class NodeOp(IRDLOperation):
-    """A node: tag layout, inputs, microcode.  With `host`, a host input: its code runs outside, once per element."""
+    """A node: tag layout, inputs, microcode.  Fields and inputs are the arguments of its block.
+
+    `domain` are its instances, over the fields; without it, all that the fields can hold.  With `host` it is a host input:
+    the domain is that of the array, and the code runs outside of the machine, once for each of them.
+    """
 
     name = "ttm.node"
     sym_name = prop_def(SymbolNameConstraint())
-    layout = prop_def(StringAttr)
-    inputs = prop_def(StringAttr)
+    layout = prop_def(FieldsAttr)
+    inputs = prop_def(InputsAttr)
+    domain = opt_prop_def(FormulaAttr)
     host = opt_prop_def(UnitAttr)
     body = region_def("single_block")
-    traits = traits_def(NoTerminator())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$sym_name $layout $inputs $body attr-dict"
+    traits = traits_def(HasParent(ProgramOp), NoTerminator())
+    assembly_format = "$sym_name (`host` $host^)? $layout $inputs (`in` $domain^)? $body attr-dict"
 
-    def __init__(self, name: str, fields: Sequence[Field], inputs: Sequence[Input], body: Region, *, host: bool = False):
+    def __init__(
+        self,
+        name: str,
+        fields: Sequence[Field],
+        inputs: Sequence[Input],
+        body: Region,
+        *,
+        domain: Formula | None = None,
+        host: bool = False,
+    ):
         props: dict[str, Attribute] = {
-            "sym_name": StringAttr(name),
-            "layout": StringAttr(", ".join(map(str, fields))),
-            "inputs": StringAttr(", ".join(map(str, inputs))),
-        }
+            "sym_name": StringAttr(name), "layout": FieldsAttr(tuple(fields)), "inputs": InputsAttr(tuple(inputs)),
+        }  # fmt: skip
+        if domain is not None:
+            props["domain"] = FormulaAttr(domain)
         if host:
             props["host"] = UnitAttr()
         super().__init__(properties=props, regions=[body])
+
+    @property
+    def symbol(self) -> str:
+        """The node's name."""
+        return self.sym_name.data
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The index fields."""
+        return self.layout.data
+
+    @property
+    def ports(self) -> tuple[Input, ...]:
+        """The inputs."""
+        return self.inputs.data
 
 
 @irdl_op_definition
@@ -172,6 +199,7 @@ class BootOp(IRDLOperation):
     name = "ttm.boot"
     target = prop_def(SymbolRefAttr)
     index = prop_def(AnyAttr())  # a DenseArrayBase of i64
+    traits = traits_def(HasParent(ProgramOp))
     assembly_format = "$target `at` $index attr-dict"
 
     def __init__(self, target: SymbolRefAttr, index: Sequence[int]):
@@ -225,12 +253,12 @@ class SigmoidOp(IRDLOperation):
 
 @irdl_op_definition
 class WhenOp(IRDLOperation):
-    """What is computed and sent only if the condition holds."""
+    """What is computed and sent only if the condition holds: the guard of arrows, or, in a `ttm.for`, of its points."""
 
     name = "ttm.when"
     condition = operand_def(i1)
     body = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(HasAncestor(NodeOp), NoTerminator())
     assembly_format = "$condition $body attr-dict"
 
     def __init__(self, condition: SSAValue, body: Region):
@@ -245,7 +273,7 @@ class ForOp(IRDLOperation):
     lo = operand_def(i32)
     hi = operand_def(i32)
     body = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(HasAncestor(NodeOp), NoTerminator())
     assembly_format = "$lo `to` $hi $body attr-dict"
 
     def __init__(self, lo: SSAValue, hi: SSAValue, body: Region):
@@ -254,8 +282,11 @@ class ForOp(IRDLOperation):
 
 @irdl_op_definition
 class SendOp(IRDLOperation):
-    """A send descriptor.  `pattern` has an ``x`` for each field that comes from `tag`, a ``*`` for each open one; a
-    missing multiplicity is 1, `unbounded` is ``##``."""
+    """A send descriptor: a token for an input of a node, or for a host output.
+
+    `pattern` has an ``x`` for each field that comes from `tag`, a ``*`` for each open one; a missing multiplicity is 1,
+    `unbounded` is ``##``.
+    """
 
     name = "ttm.send"
     value = operand_def(AnyAttr())
@@ -264,8 +295,12 @@ class SendOp(IRDLOperation):
     target = prop_def(SymbolRefAttr)
     pattern = prop_def(StringAttr)
     unbounded = opt_prop_def(UnitAttr)
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-    assembly_format = "$value `->` $target (`tag` $tag^)? `as` $pattern (`times` $multiplicity^)? attr-dict `:` type($value)"
+    traits = traits_def(HasAncestor(NodeOp))
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$value `->` $target (`tag` $tag^)? `as` $pattern (`times` $multiplicity^)? (`unbounded` $unbounded^)? attr-dict "
+        "`:` type($value)"
+    )
 
     def __init__(
         self,
@@ -287,5 +322,6 @@ class SendOp(IRDLOperation):
 TTM = Dialect(
     "ttm",
     [ProgramOp, TableOp, OutputOp, NodeOp, BootOp, LoadOp, ModOp, SigmoidOp, WhenOp, ForOp, SendOp],
+    [FieldsAttr, InputsAttr],
 )
 """The dialect, as xDSL's universe registers it."""

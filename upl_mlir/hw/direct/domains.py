@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.dialects.upl import NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import poly_context
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.ttm import NodeOp, ProgramOp
+from upl_mlir.dialects.ttm.query import domain_of as formula_of
+from upl_mlir.dialects.ttm.query import nodes, poly_context
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.host.arrays import boxed
 from upl_mlir.poly.dense import bounding_box, mask
+from upl_mlir.poly.sets import PolyContext
 
 Bools = NDArray[np.bool_]
 Bounds = tuple[tuple[int, int], ...]
@@ -53,17 +58,23 @@ class Domain:
 
 
 def domains_of(program: ProgramOp) -> dict[str, Domain]:
-    """The domains of the nodes of a program whose domains and sizes are known, by name."""
+    """The domains of the nodes of a machine program, by name.
+
+    Raises UplError: UPL1507 a domain without a bounding box, UPL1712 one with values that their fields cannot hold.
+    """
     ctx = poly_context(program)
-    out: dict[str, Domain] = {}
-    for op in program.body.block.ops:
-        if not isinstance(op, NodeOp) or op.domain is None:
-            continue
-        box = bounding_box(ctx, op.fields, op.domain.data)
-        if box.size == 0:
-            out[op.symbol] = Domain(None)
-            continue
-        bounds = tuple((lo, lo + n - 1) for lo, n in zip(box.lower, box.shape, strict=True))
-        inside = mask(ctx, op.fields, op.domain.data, box) if box.size <= MAX_BOX else None
-        out[op.symbol] = Domain(bounds, inside)
-    return out
+    return {op.symbol: _domain(ctx, op) for op in nodes(program) if op.domain is not None}
+
+
+def _domain(ctx: PolyContext, op: NodeOp) -> Domain:
+    fields, formula = tuple(f.name for f in op.fields), formula_of(op)
+    with boxed(op.symbol, span_of(op)):
+        box = bounding_box(ctx, fields, formula)
+    if box.size == 0:
+        return Domain(None)
+    bounds = tuple((lo, lo + n - 1) for lo, n in zip(box.lower, box.shape, strict=True))
+    for f, (low, high) in zip(op.fields, bounds, strict=True):
+        if low < f.bias or high > f.last:
+            message = f"the domain of `{op.symbol}` has {f.name} from {low} to {high}, its field holds {f.bias}..{f.last}"
+            raise error("UPL1712", message, span_of(op))
+    return Domain(bounds, mask(ctx, fields, formula, box) if box.size <= MAX_BOX else None)

@@ -1,0 +1,110 @@
+"""Attributes of the `ttm` dialect: the index fields of a tag with their layout, and the inputs of a node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import f32, i1, i32
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_attr_definition
+
+from upl_mlir.dialects.upl.attributes import Gather, TextAttr, split_commas
+from upl_mlir.poly.parse import PolySyntaxError
+
+TYPES: dict[str, Attribute] = {"f32": f32, "i32": i32, "i1": i1}
+"""The types of the machine's values, by name."""
+
+MAX_FIELD_BITS = 64
+"""Width of an index field that can be written; what a machine has is in its description."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """An index field: value v travels as ``v - bias`` in `bits` bits."""
+
+    name: str
+    bias: int
+    bits: int
+
+    @property
+    def last(self) -> int:
+        """The greatest value that fits; the least is `bias`."""
+        return self.bias + (1 << self.bits) - 1
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.bias} bits {self.bits}"
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input: `type` is f32, i32 or i1; `gather` its operator, or None for an ordinary input."""
+
+    name: str
+    type: Attribute
+    gather: Gather | None = None
+
+    def __str__(self) -> str:
+        return (f"@({self.gather.value}) " if self.gather else "") + f"{self.name}: {self.type}"
+
+
+_NAME = r"[^\W\d]\w*"
+_FIELD = re.compile(rf"({_NAME}) from (-?\d+) bits (\d{{1,9}})")
+_INPUT = re.compile(rf"(?:@\(([^()]*)\) *)?({_NAME}) *: *(\w+)")
+
+
+@irdl_attr_definition
+class FieldsAttr(TextAttr[tuple[Field, ...]]):
+    """Index fields in a tag, the first one lowest: ``#ttm.fields<"d from 1 bits 2, k from 0 bits 3">``.
+
+    A field holds the values from its bias on that fit in its bits: `k` those from 0 to 7.
+    """
+
+    name = "ttm.fields"
+
+    @classmethod
+    def _read(cls, text: str) -> tuple[Field, ...]:
+        return tuple(map(cls._field, split_commas(text)))
+
+    @staticmethod
+    def _field(text: str) -> Field:
+        found = _FIELD.fullmatch(text.strip())
+        if found is None:
+            raise PolySyntaxError(f"expected `NAME from BIAS bits WIDTH`, found `{text.strip()}`", 0)
+        name, bias, bits = found.groups()
+        if int(bits) > MAX_FIELD_BITS:
+            raise PolySyntaxError(f"the field `{name}` has {bits} bits; at most {MAX_FIELD_BITS} can be written", 0)
+        return Field(name, int(bias), int(bits))
+
+    def _write(self) -> str:
+        return ", ".join(map(str, self.data))
+
+
+@irdl_attr_definition
+class InputsAttr(TextAttr[tuple[Input, ...]]):
+    """The inputs of a node, with their types: ``#ttm.inputs<"x: f32, n: i32, @(+) s: f32">``.
+
+    An operator in front makes an input gather: it folds its summands, each of which says how many there are.
+    """
+
+    name = "ttm.inputs"
+
+    @classmethod
+    def _read(cls, text: str) -> tuple[Input, ...]:
+        return tuple(map(cls._input, split_commas(text)))
+
+    @staticmethod
+    def _input(text: str) -> Input:
+        found = _INPUT.fullmatch(text.strip())
+        if found is None:
+            raise PolySyntaxError(f"expected `NAME: TYPE` or `@(OPERATOR) NAME: TYPE`, found `{text.strip()}`", 0)
+        operator, name, type_ = found.groups()
+        if type_ not in TYPES:
+            raise PolySyntaxError(f"unknown type `{type_}`: expected one of {', '.join(TYPES)}", 0)
+        operators = {g.value: g for g in Gather}
+        if operator is not None and operator not in operators:
+            raise PolySyntaxError(f"unknown gather operator `{operator}`: expected one of {', '.join(operators)}", 0)
+        return Input(name, TYPES[type_], None if operator is None else operators[operator])
+
+    def _write(self) -> str:
+        return ", ".join(map(str, self.data))
