@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.native.affine import linear
-from upl_mlir.native.emit import Emitter
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.passes.loops.boxes import FINITE
 
 

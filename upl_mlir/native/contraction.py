@@ -30,7 +30,7 @@ from xdsl.ir.affine import AffineDimExpr
 
 from upl_mlir.native.affine import linear
 from upl_mlir.native.borders import Border, border_of
-from upl_mlir.native.emit import Emitter
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.native.gemm import Panels
 from upl_mlir.native.tables import MAX_DIMS
 from upl_mlir.native.text import llvm_type
@@ -125,21 +125,6 @@ def fill(e: Emitter, view: View, value: str, index: tuple[str, ...] = ()) -> Non
         return
     with e.code.loop("0", view.sizes[len(index)]) as i:
         fill(e, view, value, (*index, i))
-
-
-def emit_generic(e: Emitter, op: GenericOp) -> None:
-    """Write a generic."""
-    nest = nest_of(e, op)
-    filling = filled_before(op)
-    product = product_of(e, nest, anew=filling is not None)
-    if product is None:
-        if filling is not None:
-            fill(e, e.view(filling.outputs[0]), e.text(filling.inputs[0]))
-        emit_loops(e, nest)
-    else:
-        from upl_mlir.native.products import emit_product
-
-        emit_product(e, product)
 
 
 def emit_loops(e: Emitter, nest: Nest) -> None:

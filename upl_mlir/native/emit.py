@@ -8,158 +8,24 @@ each scratch array, and the one public function of `entry.py`, which unpacks the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.native import tails, vector_loops
-from upl_mlir.native.scalar_ops import EXTENDED, ROWS, extended
-from upl_mlir.native.scratch import ScratchPlan, stack_words
-from upl_mlir.native.text import Code, byte_size, llvm_type
-from upl_mlir.native.tiles import TileFormat
+from upl_mlir.native.contraction import emit_fill, emit_loops, fill, filled_before, nest_of, product_of
+from upl_mlir.native.emitter import Emitter, Statement
+from upl_mlir.native.nests import nest
+from upl_mlir.native.parallel import emit_threaded
+from upl_mlir.native.products import emit_product
+from upl_mlir.native.scratch import stack_words
+from upl_mlir.native.text import byte_size, llvm_type
 from upl_mlir.native.values import Root, View, row_major, shape_of
-
-
-@dataclass
-class Library:
-    """The functions and globals of the LLVM module under construction, besides the program's own."""
-
-    threads: int
-    vector_bytes: int
-    registers: int
-    ordered: bool = False
-    """Elementary functions are libm's, as the interpreter's are."""
-    shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
-    """The functions of `library.py` that the module calls."""
-    functions: dict[str, str] = field(default_factory=dict[str, str])
-    """Definitions and declarations by name; the order is that of the first use."""
-    globals: list[str] = field(default_factory=list[str])
-    metadata: list[str] = field(default_factory=list[str])
-    tables: dict[str, View] = field(default_factory=dict[str, View])
-
-    def math(self, name: str, type_: str) -> str:
-        """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
-        from upl_mlir.native import libm, vector_math
-
-        if self.ordered:
-            full, texts = libm.definition(name, type_)
-        else:
-            full, texts = vector_math.definition(name, type_, self.vector_bytes)
-        for key, body in texts.items():
-            self.functions.setdefault(key, body)
-        return full
-
-    def independent(self, more: str) -> tuple[str, str]:
-        """Metadata for a loop whose iterations touch no common memory: for accesses, and (with `more`) for its jump back."""
-        group = len(self.metadata)
-        loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}{more}}}'
-        self.metadata += [f"!{group} = distinct !{{}}", loop]
-        return f", !llvm.access.group !{group}", f", !llvm.loop !{group + 1}"
-
-    def known(self, parts: str) -> str:
-        """Metadata for the jump back of a loop, of which there is more to say; nothing where there is not."""
-        if not parts:
-            return ""
-        at = len(self.metadata)
-        self.metadata.append(f"!{at} = distinct !{{!{at}{parts}}}")
-        return f", !llvm.loop !{at}"
-
-    def rare(self) -> str:
-        """Metadata for a conditional jump whose second way is hardly ever taken."""
-        at = len(self.metadata)
-        self.metadata.append(f'!{at} = !{{!"branch_weights", i32 4096, i32 1}}')
-        return f", !prof !{at}"
-
-    def uses(self, name: str, f: TileFormat) -> None:
-        """Declare a function of `library.py`."""
-        from upl_mlir.native.library import SHARED, symbol
-
-        full = f"@{symbol(name, f)}"
-        if full not in self.functions:
-            self.shared.append((name, f))
-            self.functions[full] = f"declare void {full}({SHARED[name].params})"
-
-
-@dataclass
-class Emitter:
-    """Writes one LLVM function."""
-
-    library: Library
-    scratch: ScratchPlan
-    code: Code = field(default_factory=Code)
-    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
-    parallel: bool = True
-    """Whether an `scf.parallel` met here may be given to several threads."""
-    heap: list[str] = field(default_factory=list[str])
-    """What the block being written has from the heap."""
-
-    # -- the scope that rows see ---------------------------------------------------------------------------------
-    def text(self, value: SSAValue) -> str:
-        """The text of a scalar."""
-        found = self.values[value]
-        assert isinstance(found, str), value
-        return found
-
-    def view(self, value: SSAValue) -> View:
-        """The view that a memref value is."""
-        found = self.values[value]
-        assert isinstance(found, View), value
-        return found
-
-    def texts(self, values: Iterable[SSAValue]) -> list[str]:
-        """The texts of scalars."""
-        return [self.text(v) for v in values]
-
-    @property
-    def ordered(self) -> bool:
-        """As in `Library`."""
-        return self.library.ordered
-
-    def function(self, name: str, type_: str) -> str:
-        """As `Library.math`."""
-        return self.library.math(name, type_)
-
-    # -- operations ----------------------------------------------------------------------------------------------
-    def run(self, ops: Iterable[Operation]) -> None:
-        """Write operations in order.  Raises UplError (UPL1820) for one that is not known."""
-        for op in ops:
-            row = ROWS.get(type(op))
-            if row is not None:
-                self.values[op.results[0]] = row(self, op)
-            elif type(op) in STATEMENTS:
-                STATEMENTS[type(op)](self, op)
-            elif isinstance(op, EXTENDED):
-                self.values[op.results[0]], self.values[op.results[1]] = extended(self, op)
-            else:
-                raise unknown(op)
-
-    def stack(self, words: int) -> str:
-        """Memory for 64-bit words on the stack of the function being written."""
-        name = self.code.name("stack")
-        self.code.entry.append(f"  {name} = alloca [{words} x i64], align 64")
-        return name
-
-    def body(self, block: Block) -> Sequence[SSAValue]:
-        """Write the operations of a block; returns what its terminator hands on."""
-        *ops, last = block.ops
-        around, self.heap = self.heap, []
-        self.run(ops)
-        for pointer in self.heap:
-            self.code.do(f"call void @free(ptr {pointer})")
-        self.heap = around
-        return last.operands
-
-
-def unknown(op: Operation) -> Exception:
-    """The error for an operation that native code does not know."""
-    return error("UPL1820", f"native code does not know the operation `{op.name}`")
 
 
 # -- control -----------------------------------------------------------------------------------------------------
@@ -234,50 +100,9 @@ def _parallel(e: Emitter, op: scf.ParallelOp) -> None:
     if op.initVals:
         raise error("UPL1820", "native code knows no reductions of scf.parallel: use scf.for with iter_args")
     if e.parallel and e.library.threads > 1:
-        from upl_mlir.native.parallel import emit_threaded
-
         emit_threaded(e, op)
     else:
         nest(e, op)
-
-
-def nest(e: Emitter, op: scf.ParallelOp, depth: int = 0) -> None:
-    """The loops of a parallel operation from `depth` inwards, one after the other."""
-    if depth == len(op.lowerBound):
-        e.body(op.body.block)
-        return
-    bounds = e.texts((op.lowerBound[depth], op.upperBound[depth], op.step[depth]))
-    along(e, op, depth, *bounds)
-
-
-def along(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, step: str) -> None:
-    """The loops of a parallel operation from `depth` inwards, of which the first has these bounds."""
-    if depth == len(op.lowerBound) - 1 and vector_loops.emitted(e, op, lower, upper, step) is not None:
-        return
-    with parallel_loop(e, op, depth, lower, upper, step) as iv:
-        e.values[op.body.block.args[depth]] = iv
-        nest(e, op, depth + 1)
-
-
-@contextmanager
-def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, step: str) -> Generator[str]:
-    """The loop of one dimension of a parallel operation; the innermost one is marked so that LLVM asks for no proof.
-
-    Not if the body has loops of its own, or scratch, which all iterations share.
-    """
-    inside = [o for o in op.body.walk() if o.parent_op() is not None]
-    plain = not any(
-        isinstance(o, scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | FillOp | memref.AllocOp | memref.AllocaOp)
-        for o in inside
-    )
-    if depth < len(op.lowerBound) - 1 or not plain:
-        with e.code.loop(lower, upper, step) as iv:
-            yield iv
-        return
-    e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))
-    with e.code.loop(lower, upper, step, note=note) as iv:
-        yield iv
-    e.code.access = ""
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -372,18 +197,23 @@ def _nothing(e: Emitter, op: Operation) -> None:
 
 
 def _generic(e: Emitter, op: GenericOp) -> None:
-    from upl_mlir.native.contraction import emit_generic
-
-    emit_generic(e, op)
+    """A contraction: as a product where it is one, else as loops."""
+    found = nest_of(e, op)
+    filling = filled_before(op)
+    product = product_of(e, found, anew=filling is not None)
+    if product is None:
+        if filling is not None:
+            fill(e, e.view(filling.outputs[0]), e.text(filling.inputs[0]))
+        emit_loops(e, found)
+    else:
+        emit_product(e, product)
 
 
 def _fill(e: Emitter, op: FillOp) -> None:
-    from upl_mlir.native.contraction import emit_fill
-
     emit_fill(e, op)
 
 
-STATEMENTS: dict[type[Operation], Callable[[Emitter, Any], None]] = {
+STATEMENTS: dict[type[Operation], Statement] = {
     scf.ForOp: _for,
     scf.IfOp: _if,
     scf.WhileOp: _while,

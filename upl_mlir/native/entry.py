@@ -19,7 +19,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.native.call_ctypes import HEADER_SLOTS
-from upl_mlir.native.emit import Emitter, Library
+from upl_mlir.native.emit import STATEMENTS
+from upl_mlir.native.emitter import Emitter, Library
 from upl_mlir.native.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.native.target import Machine
@@ -35,7 +36,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     function = function_of(module)
     gather = function.attributes.get("upl.gather")
     ordered = isinstance(gather, StringAttr) and gather.data == "ordered"
-    library = Library(threads, machine.vector_bytes, machine.registers, ordered)
+    library = Library(STATEMENTS, threads, machine.vector_bytes, machine.registers, ordered)
     for op in module.ops:
         if isinstance(op, memref.GlobalOp):
             _table(library, op)

@@ -16,8 +16,9 @@ from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.native.contraction import Product
-from upl_mlir.native.emit import Emitter, along, nest
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.native.gemm import NC, Panels
+from upl_mlir.native.nests import along, nest
 from upl_mlir.native.scratch import ScratchPlan
 from upl_mlir.native.text import Code, is_number, llvm_type
 from upl_mlir.native.values import Root, View

@@ -18,8 +18,9 @@ from upl_mlir.native.contraction import (
     emit_loops,
     fill,
 )
-from upl_mlir.native.emit import Emitter
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.native.gemm import Panels
+from upl_mlir.native.parallel import fork_product
 from upl_mlir.native.tables import DESCRIPTION_WORDS, GROUP_WORDS, MAX_DIMS, SLACK
 from upl_mlir.native.text import is_number
 from upl_mlir.native.thin import LITTLE
@@ -151,8 +152,6 @@ def _packed(e: Emitter, p: Product) -> Way | None:
         _write_border(e, p, description, swap)
 
         def call(a: str, b: str, c: str) -> None:
-            from upl_mlir.native.parallel import fork_product
-
             if swap != "false":
                 a, b = _exchanged(e, swap, a, b)
             pointers = (rows, lanes, description[2], a, b, c)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, math, memref, scf
 from xdsl.dialects.builtin import FloatAttr, i1
@@ -22,13 +21,11 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.native import roots, tiles, vector_math
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.native.lanes import F64, Lanes
 from upl_mlir.native.scalar_ops import POWERS, REAL_TESTS, constant_value, flags, power
 from upl_mlir.native.text import is_number
 from upl_mlir.native.vector_plan import SUMMED, Loop, Plan, Sum, planned
-
-if TYPE_CHECKING:
-    from upl_mlir.native.emit import Emitter
 
 LaneRow = Callable[[Lanes, Operation, Sequence[str]], str]
 FORMAT = tiles.TileFormat("double", roots.WIDTH, 32, fused=True)

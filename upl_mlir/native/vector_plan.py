@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, math, memref, scf
 from xdsl.dialects.builtin import Float64Type, IndexType, IntegerAttr, i1
 from xdsl.ir import Operation, SSAValue
 
+from upl_mlir.native.emitter import Emitter
 from upl_mlir.native.scalar_ops import ROWS, flags
-
-if TYPE_CHECKING:
-    from upl_mlir.native.emit import Emitter
 
 Loop = scf.ForOp | scf.ParallelOp
 SUMMED = " contract nsz reassoc"
