@@ -10,7 +10,8 @@ import ast
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,21 @@ def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[
             where = " and ".join(CONFINED[top]).replace("*", "the API") or "test/ and bench/"
             complaints.append(f"{path}:{line}: imports {name}, which belongs to {where}")
     return complaints
+
+
+def circle_complaints(sources: Mapping[Path, str]) -> list[str]:
+    """A circle of modules that import each other, wherever in their text; a package does not wait for its own modules."""
+    modules = frozenset(map(module_name, sources))
+    graph: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        here = module_name(path)
+        found = {name for _, name in imports(source, here, path.name == "__init__.py", modules)} & modules
+        graph[here] = {name for name in found if name != here and not here.startswith(f"{name}.")}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as e:
+        return [f"modules import each other in a circle: {' -> '.join(reversed(e.args[1]))}"]
+    return []
 
 
 # ------------------------------------------------------------------------------------------------- rules about a file
@@ -281,6 +297,10 @@ def test_the_repository_stands_alone() -> None:
     _none(c for path in FILES if (text := _text(path)) is not None for c in foreign_complaints(path, text))
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    _none(circle_complaints({path: _source(path) for path in OURS}))
+
+
 def test_the_package_runs_no_text() -> None:
     _none(c for path in OURS for c in danger_complaints(path, _source(path)))
 
@@ -354,6 +374,18 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
 )
 def test_a_right_import_is_not(path: str, source: str) -> None:
     assert not import_complaints(Path(PACKAGE) / path, source, _KNOWN)
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    files = {
+        "a.py": "from upl_mlir.b import f",
+        "b.py": "def f():\n    from upl_mlir import c",
+        "c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import upl_mlir.a",
+    }
+    sources = {Path(PACKAGE, name): text for name, text in files.items()}
+    (told,) = circle_complaints(sources)
+    assert all(f"upl_mlir.{name}" in told for name in "abc")
+    assert not circle_complaints(sources | {Path(PACKAGE, "c.py"): "import upl_mlir.d", Path(PACKAGE, "d.py"): ""})
 
 
 def test_a_front_end_without_a_place_is_found() -> None:
