@@ -310,7 +310,7 @@ class Evaluator:
             if key in self.done or (count is not None and count < 1):
                 raise reports.surplus(self.program, node, port.name, t.index, count)
             g = under_way[t.index] = Stored(t.index, of=count)
-            self._waits(1)
+            self._waits(count != 1)
         elif port.count is Special.CARRIED and t.left != g.of:
             raise reports.disagree(self.program, node, port.name, t.index, g.of or 0, t.left)
         g.summands.append(t)
@@ -318,7 +318,7 @@ class Evaluator:
             self._joins(node, port, g)
         elif len(g.summands) == g.of:
             del under_way[t.index]
-            self._waits(-1)
+            self._waits(-(g.of != 1))
             self.done.add(key)
             self._arrive(node, port, Stored(t.index, self._folded(port, g)))
 

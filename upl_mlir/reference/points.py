@@ -39,6 +39,9 @@ Entries = Mapping[str, Mapping[int, int]]
 """The integer arrays of a program: entries by index."""
 Range = tuple[float, float]
 """Least and greatest value, both included; integers, or infinite."""
+Terms = dict[Monomial, int]
+Row = tuple[tuple[tuple[str, int], ...], float]
+"""A sum of multiples of fields, and what it is at most."""
 EVERYTHING: Range = (-math.inf, math.inf)
 
 
@@ -178,7 +181,8 @@ class _Search:
         field = min(open_, key=lambda f: box[f][1] - box[f][0])
         lo, hi = box[field]
         if not math.isfinite(hi - lo):
-            raise Unbounded(field)
+            yield from self.run({**box, field: self._eliminated(field, box)})
+            return
         chosen = ({**box, field: (v, v)} for v in range(int(lo), int(hi) + 1))
         if len(open_) == 1:
             yield from self._tried(chosen)
@@ -228,16 +232,65 @@ class _Search:
                 return {n: (min(b[n][0] for b in left), max(b[n][1] for b in left)) for n in box}
 
     def _compared(self, f: Formula, box: dict[str, Range], wanted: bool) -> None:
-        """Make the box smaller by ``lhs op rhs``, read as a range of ``lhs - rhs``."""
-        op = f.op if wanted else _OPPOSITE[f.op]
-        if op is CmpOp.NE:
-            return
-        lo = {CmpOp.EQ: 0, CmpOp.GE: 0, CmpOp.GT: 1}.get(op, -math.inf)
-        hi = {CmpOp.EQ: 0, CmpOp.LE: 0, CmpOp.LT: -1}.get(op, math.inf)
-        terms: dict[Monomial, int] = dict(f.lhs.terms)
-        for atoms, factor in f.rhs.terms:
-            terms[atoms] = terms.get(atoms, 0) - factor
-        self._sum(terms, (lo, hi), box)
+        """Make the box smaller by a comparison."""
+        for terms, most in _sides(f, wanted):
+            self._sum(terms, (-math.inf, most), box)
+            if any(isinstance(a, Div) for atoms in terms for a in atoms):
+                linear, most = self._linear(terms, most)
+                self._sum(linear, (-math.inf, most), box)
+
+    def _linear(self, terms: Terms, most: float) -> tuple[Terms, float]:
+        """What follows from ``sum of terms <= most`` if each ``e floordiv d`` is only known to be above (e-d)/d and at most
+        e/d: so ``2*(i floordiv 2) + 2*((i+1) floordiv 2) - i <= 9`` bounds i."""
+        while (div := next(filter(_rounds, terms), None)) is not None:
+            (atom,) = div
+            assert isinstance(atom, Div)
+            c, d = terms[div], atom.den.constant or 1
+            # c*d*(e floordiv d) is at least c*(e-d+1) for c > 0, else at least c*e; a ceildiv the other way round
+            less = (c > 0) if atom.kind is DivKind.FLOORDIV else (c < 0)
+            most = most * d + (abs(c) * (d - 1) if less else 0)
+            terms = {a: k * d for a, k in terms.items() if a != div}
+            for a, k in atom.num.terms:
+                terms[a] = terms.get(a, 0) + c * k
+        return terms, most
+
+    # -- ranges that several comparisons give together ---------------------------------------------------------------
+    def _eliminated(self, field: str, box: Mapping[str, Range]) -> Range:
+        """The range that a field has by sums of comparisons from which the other fields vanish (Fourier and Motzkin): from
+        ``0 <= i+j <= 3`` and ``0 <= i-j <= 3`` follows ``0 <= 2*i <= 6``.  Raises Unbounded."""
+        rows = {r for p in self.parts for r in self._rows(p, box, wanted=True)}
+        for name, (lo, hi) in box.items():
+            rows |= {(((name, sign),), most) for sign, most in ((1, hi), (-1, -lo)) if math.isfinite(most)}
+        for name in self.fields:
+            if name == field:
+                continue
+            up = [(r, most, dict(r)[name]) for r, most in rows if dict(r).get(name, 0) > 0]
+            down = [(r, most, -dict(r)[name]) for r, most in rows if dict(r).get(name, 0) < 0]
+            rows = {(r, most) for r, most in rows if name not in dict(r)}
+            rows |= {(_added(a, q, b, p), m * q + n * p) for a, m, p in up for b, n, q in down}
+        highest = [_down(most, c) for r, most in rows for c in dict(r).values() if c > 0]
+        lowest = [_up(-most, -c) for r, most in rows for c in dict(r).values() if c < 0]
+        if not highest or not lowest:
+            raise Unbounded(field)
+        return max(lowest), min(highest)
+
+    def _rows(self, f: Formula, box: Mapping[str, Range], *, wanted: bool) -> Iterator[Row]:
+        """The comparisons that surely hold, as sums of multiples of fields that are at most a number."""
+        if f.kind is Connective.NOT or (f.kind is not Connective.CMP and (f.kind is Connective.AND) == wanted):
+            for part in f.args:
+                yield from self._rows(part, box, wanted=wanted == (f.kind is not Connective.NOT))
+        elif f.kind is Connective.CMP:
+            for terms, most in _sides(f, wanted):
+                linear, most = self._linear(terms, most)
+                row: dict[str, int] = {}
+                for atoms, c in linear.items():
+                    match atoms:
+                        case (Var(name),) if name in box:
+                            row[name] = row.get(name, 0) + c
+                        case _:
+                            most -= _times(self._product(atoms, box), (c, c))[0]
+                if math.isfinite(most):
+                    yield _added(tuple(row.items()), 1, (), 1), most
 
     # -- from the range of an expression to those of its parts -----------------------------------------------------
     def _sum(self, terms: Mapping[Monomial, int], wanted: Range, box: dict[str, Range]) -> None:
@@ -341,6 +394,36 @@ class _Search:
             return [self._bounds(e, box)]
         except _Empty:
             return []
+
+
+def _sides(f: Formula, wanted: bool) -> Iterator[tuple[Terms, float]]:
+    """A comparison as one or two sums of terms, each of which is at most a number; none for ``!=``."""
+    op = f.op if wanted else _OPPOSITE[f.op]
+    terms = dict(f.lhs.terms)
+    for atoms, c in f.rhs.terms:
+        terms[atoms] = terms.get(atoms, 0) - c
+    if op in (CmpOp.LE, CmpOp.LT, CmpOp.EQ):
+        yield terms, -1 if op is CmpOp.LT else 0
+    if op in (CmpOp.GE, CmpOp.GT, CmpOp.EQ):
+        yield {atoms: -c for atoms, c in terms.items()}, -1 if op is CmpOp.GT else 0
+
+
+def _rounds(atoms: Monomial) -> bool:
+    """Whether a term is one division that rounds, by a literal."""
+    return (
+        len(atoms) == 1
+        and isinstance(atoms[0], Div)
+        and atoms[0].kind is not DivKind.MOD
+        and (atoms[0].den.constant or 0) > 0
+    )
+
+
+def _added(a: tuple[tuple[str, int], ...], p: int, b: tuple[tuple[str, int], ...], q: int) -> tuple[tuple[str, int], ...]:
+    """``p*a + q*b``, without fields that vanish."""
+    out = {name: c * p for name, c in a}
+    for name, c in b:
+        out[name] = out.get(name, 0) + c * q
+    return tuple(sorted((name, c) for name, c in out.items() if c))
 
 
 _OPPOSITE = {

@@ -198,15 +198,15 @@ def _to_int(x: float) -> int:
 
 
 # -- the operations ------------------------------------------------------------------------------------------------
-def _and(a: int, b: int) -> int:
+def _and(a: Any, b: Any) -> Any:
     return a & b
 
 
-def _or(a: int, b: int) -> int:
+def _or(a: Any, b: Any) -> Any:
     return a | b
 
 
-def _xor(a: int, b: int) -> int:
+def _xor(a: Any, b: Any) -> Any:
     return a ^ b
 
 
