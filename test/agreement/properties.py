@@ -62,8 +62,9 @@ class Way:
     exact: bool = True
 
 
-REFERENCE = Way("interp", {"gather": "ordered"})
+REFERENCE = Way("reference", {"gather": "ordered"})
 ENGINES: tuple[Way, ...] = (
+    Way("interp", {"gather": "ordered"}),
     *(Way("interp", {"gather": "ordered", "order": "random", "seed": s}) for s in range(3)),
     *(Way("interp", {"gather": "relaxed", "order": "random", "seed": s}, exact=False) for s in (3, 4)),
 )
