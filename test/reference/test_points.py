@@ -21,6 +21,7 @@ SIDE = range(-7, 12)
         "1<=j<=K && 1<=i<=N[j-1]",
         "0<=i+j<=3 && 0<=i-j<=3",  # no comparison bounds a field by itself
         "(0<=i<=2 && j==i) || (5<=i<=6 && i*j<=12 && j>=1)",
+        "0<=i+j<=3 && 0<=i-j<=3 || !(i+j<4 || i+j>5 || i-j<0 || i-j>1)",
         "!(i<0 || i>n || j<1 || j>2)",
         "0<=i<=9 && i mod 3==1 && j==i floordiv 2",
         "0<=2*i+j<=5 && 0<=j<2",

@@ -156,7 +156,7 @@ def points(fields: Sequence[str], parts: Sequence[Formula], env: Env, tables: En
     `env` has the constants and parameters.  Raises Unbounded where the ranges of the fields cannot be told.
     """
     search = _Search(tuple(fields), tuple(parts), env, tables)
-    return sorted(search.run(dict.fromkeys(fields, EVERYTHING)))
+    return sorted(set(search.run(dict.fromkeys(fields, EVERYTHING))))
 
 
 @dataclass
@@ -181,7 +181,11 @@ class _Search:
         field = min(open_, key=lambda f: box[f][1] - box[f][0])
         lo, hi = box[field]
         if not math.isfinite(hi - lo):
-            yield from self.run({**box, field: self._eliminated(field, box)})
+            alternatives = self._alternatives()
+            for search in alternatives or ():
+                yield from search.run(box)
+            if alternatives is None:
+                yield from self.run({**box, field: self._eliminated(field, box)})
             return
         chosen = ({**box, field: (v, v)} for v in range(int(lo), int(hi) + 1))
         if len(open_) == 1:
@@ -253,6 +257,24 @@ class _Search:
             for a, k in atom.num.terms:
                 terms[a] = terms.get(a, 0) + c * k
         return terms, most
+
+    def _alternatives(self) -> list[_Search] | None:
+        """One search for each part of a disjunction; None if there is no disjunction."""
+        todo, others = list(self.parts), list[Formula]()
+        while todo:
+            f = todo.pop()
+            inner, wanted = (f.args[0], False) if f.kind is Connective.NOT else (f, True)
+            if inner.kind is Connective.CMP:
+                others.append(f)
+                continue
+            parts = [p if wanted else Formula(Connective.NOT, (p,)) for p in inner.args]
+            if inner.kind is Connective.NOT:
+                todo += inner.args
+            elif (inner.kind is Connective.AND) == wanted:
+                todo += parts
+            else:
+                return [_Search(self.fields, (*others, *todo, p), self.env, self.tables) for p in parts]
+        return None
 
     # -- ranges that several comparisons give together ---------------------------------------------------------------
     def _eliminated(self, field: str, box: Mapping[str, Range]) -> Range:
