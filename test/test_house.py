@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontend.tensor",),  # programs on tensors as UPL: what the front ends of the last line but one share
     ("passes",),
     ("host",),
-    ("interp", "native", "hw", "picture"),
+    ("interp", "native", "hw", "picture", "reference"),
     ("token",),  # the interpreter's semantics compiled: it shares the plan with `interp`, the cache with `native`
     ("*",),  # the modules at the top of the package: api, pipeline, universe; they may import each other
     ("frontend.einsum", "frontend.graph", "frontend.trace", "interop"),  # they differentiate, and so use the API
@@ -59,6 +59,9 @@ CONFINED = {
     "hypothesis": (),
 }
 NO_XDSL = ("diagnostics", "poly")
+ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "poly.expr")}
+"""Groups that may import these modules of the package and no others: the reference is the judge of all that runs programs,
+so it shares no code with it, and of `poly` it has the data alone."""
 
 
 def group_of(module: str) -> str | None:
@@ -121,6 +124,8 @@ def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[
             there = group_of(name)
             if here is None:
                 complaints.append(f"{path}:{line}: this file is empty by intent, but imports {name}")
+            elif here in ONLY and not f"{name}.".startswith(tuple(f"{PACKAGE}.{only}." for only in ONLY[here])):
+                complaints.append(f"{path}:{line}: imports {name}, and {here} knows nothing but {', '.join(ONLY[here])}")
             elif there is not None and here != there:
                 if RANK[there] > RANK[here]:
                     complaints.append(f"{path}:{line}: imports {name}, which comes after it in the order of layers")
@@ -311,6 +316,7 @@ _KNOWN = frozenset(
     f"{PACKAGE}.{name}".removesuffix(".")
     for name in (
         *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "picture", "pipeline", "universe"),
+        *("reference", "poly.expr", "host"),
         *("frontend", "frontend.upl_text", "frontend.tensor", "frontend.einsum", "frontend.graph", "frontend.trace"),
         "tools.upl",
     )
@@ -347,6 +353,11 @@ _KNOWN = frozenset(
         ("__init__.py", "from upl_mlir.tools import upl"),
         ("api.py", "from upl_mlir.frontend.trace import trace"),
         ("passes/check.py", "import islpy as isl"),
+        ("reference/points.py", "from upl_mlir.poly import sets"),
+        ("reference/points.py", "from upl_mlir.passes.check import Check"),
+        ("reference/points.py", "def f():\n    from upl_mlir.interp import run"),
+        ("reference/points.py", "from upl_mlir.host import arrays"),
+        ("passes/check.py", "def f():\n    from upl_mlir.reference import run"),
         ("passes/check.py", "def f():\n    import jax"),
     ],
 )
@@ -360,6 +371,7 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
         ("poly/sets.py", "import islpy as isl\nfrom upl_mlir.diagnostics import UplError\nfrom . import expr"),
         ("dialects/upl/ops.py", "from upl_mlir.poly.sets import PSet\nfrom xdsl.ir import Operation"),
         ("frontend/upl_text/to_ir.py", "import re\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
+        ("reference/points.py", "from upl_mlir.poly.expr import Var\nfrom upl_mlir.dialects.upl import NodeOp"),
         ("passes/check.py", "from upl_mlir.frontend import upl_text\nfrom upl_mlir.passes.relations import arrows"),
         ("hw/top.py", "import amaranth as am\nfrom upl_mlir.passes.check import Check"),
         ("interp/run.py", "from upl_mlir.host import arrays\nfrom upl_mlir import frontend"),
