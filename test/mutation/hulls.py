@@ -120,8 +120,9 @@ def hulls_in(file: str) -> Iterator[Seen]:
 
 
 def _patches(kind: type, told: Callable[..., Any]) -> dict[str, Any]:
-    names = [n for n, f in vars(kind).items() if callable(f) and (not n.startswith("_") or n in _OPERATORS)]
-    return {n: told(vars(kind)[n]) for n in names if "PSet" in str(vars(kind)[n].__annotations__.get("return", ""))}
+    methods = {n: f for layer in reversed(kind.__mro__) for n, f in vars(layer).items() if callable(f)}
+    shown = {n: f for n, f in methods.items() if not n.startswith("_") or n in _OPERATORS}
+    return {n: told(f) for n, f in shown.items() if str(f.__annotations__.get("return", "")).startswith(("PSet", "Self"))}
 
 
 _OPERATORS = ("__and__", "__or__", "__sub__")

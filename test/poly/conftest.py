@@ -9,8 +9,9 @@ from itertools import product
 import pytest
 
 from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.sets import PolyContext, PSet, Table
+from upl_mlir.poly.sets import PolyContext, PSet
 
 Point = tuple[int, ...]
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upl_mlir.poly.closure import Dependence, find_cycle
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 CTX = PolyContext(("n",), parse_formula("n>=1"), {"K": 4}, {"N": Table(0, (2, 3, 2, 1)), "M": Table(0, (2, 3, 1, 9))})
 

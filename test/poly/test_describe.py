@@ -14,8 +14,9 @@ from upl_mlir.poly.describe import describe, disjoint_pieces, interval, stable_b
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Formula, IndexExpr, divide
 from upl_mlir.poly.fibres import fibre_count, fibre_counts
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 SYMBOLS = st.sampled_from(["i", "j", "n", "K"]).map(IndexExpr.of)
 LINEAR = st.lists(st.tuples(st.sampled_from([-2, -1, 1, 1, 2]), SYMBOLS), min_size=1, max_size=2).map(

@@ -9,8 +9,9 @@ import pytest
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.fibres import fibre_counts
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 CTX = PolyContext(("n",), parse_formula("n>=1"), {}, {"N": Table(0, (2, 1, 3, 0, 2))})
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.levels import attains, bounds, greatest
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 CTX = PolyContext(("n",), parse_formula("n>=1"), {"K": 3}, {"N": Table(0, (2, 3, 1, 4))})
 

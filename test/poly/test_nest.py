@@ -8,9 +8,10 @@ import pytest
 
 from upl_mlir.poly.describe import Interval
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.nest import Nest, nest
 from upl_mlir.poly.parse import parse_formula
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 CTX = PolyContext(("n",), parse_formula("n>=1"), {"K": 3}, {"N": Table(0, (2, 3, 1, 4))})
 INSIDE = parse_formula("0<=k<=K")

@@ -8,8 +8,9 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.sets import PolyContext, PSet, Table
+from upl_mlir.poly.sets import PolyContext, PSet
 
 CTX = PolyContext(
     ("n", "q"), parse_formula("n>=0 && q>=1"), {"K": 2}, {"P": Table(0, (1, 2, 4)), "Q": Table(0, (2, 0, 1))}

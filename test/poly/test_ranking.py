@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula
 from upl_mlir.poly.ranking import Dependence, acyclic
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.sets import PolyContext
 
 CTX = PolyContext(("T", "n"), parse_formula("T>=1 && n>=1"), {"L": 4}, {"next": Table(0, (0, 0, 1, 1, 3))})
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from upl_mlir.poly.dense import guarded
 from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Extremum, Formula, IndexExpr, Lookup, Select, divide, extremum
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.quota import limited
-from upl_mlir.poly.sets import PolyContext, Table, union
+from upl_mlir.poly.sets import PolyContext, union
 
 # -- random quasi-affine formulas ----------------------------------------------------------------------------------
 SYMBOLS = st.sampled_from(["i", "j", "n", "K"]).map(IndexExpr.of)

@@ -22,7 +22,8 @@ from upl_mlir.passes.entries import missing_in_domain
 from upl_mlir.passes.relations import HULL, ProgramSets, mark
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.sets import DIM, PSet
+from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.tools import DIM
 
 MAX_ROUNDS = 1000  # of the iteration round a cycle of undeclared nodes; each round adds at least one instance
 GUESS_AT = (4, 7)  # rounds before which the limit is guessed

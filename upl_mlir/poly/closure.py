@@ -11,7 +11,8 @@ import islpy as isl
 from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import Var
 from upl_mlir.poly.ranking import Dependence, acyclic
-from upl_mlir.poly.sets import DIM, PARAM, PolyContext, as_map
+from upl_mlir.poly.sets import PolyContext
+from upl_mlir.poly.tools import DIM, PARAM, as_map
 
 _MAX_STEPS = 12  # round a cycle that is looked for step by step
 _MAX_PIECES = 100  # of a power of the relation on that way

@@ -34,7 +34,8 @@ from upl_mlir.poly.expr import (
     Select,
     Var,
 )
-from upl_mlir.poly.sets import DIM, PARAM, PolyContext
+from upl_mlir.poly.sets import PolyContext
+from upl_mlir.poly.tools import DIM, PARAM
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from upl_mlir.poly.describe import disjoint_pieces, interval
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import CmpOp, Extremum, Formula, IndexExpr, MinMax, extremum
-from upl_mlir.poly.sets import DIM, PSet
+from upl_mlir.poly.sets import PSet
 from upl_mlir.poly.summing import Terms, point_counts, without_stride
+from upl_mlir.poly.tools import DIM
 
 
 def fibre_count(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ()) -> IndexExpr | None:

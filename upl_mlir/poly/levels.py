@@ -12,7 +12,8 @@ import numpy as np
 
 from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import CmpOp, Extremum, Formula, IndexExpr, Lookup, extremum
-from upl_mlir.poly.sets import DIM, PSet, as_map, union
+from upl_mlir.poly.sets import PSet, union
+from upl_mlir.poly.tools import DIM, as_map
 
 
 def latest(s: PSet) -> PSet:

@@ -20,7 +20,8 @@ import islpy as isl
 
 from upl_mlir.poly.convert import Opaque
 from upl_mlir.poly.expr import Lookup
-from upl_mlir.poly.sets import DIM, PARAM, PSet, as_map
+from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.tools import DIM, PARAM, as_map
 
 F = TypeVar("F")
 

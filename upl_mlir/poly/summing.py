@@ -20,7 +20,8 @@ import islpy as isl
 from upl_mlir.poly.convert import FromIsl, Opaque
 from upl_mlir.poly.describe import Interval, disjoint_pieces, interval
 from upl_mlir.poly.expr import Atom, CmpOp, Div, DivKind, Formula, IndexExpr, Lookup, MinMax, Monomial, Var, divide
-from upl_mlir.poly.sets import DIM, PSet
+from upl_mlir.poly.sets import PSet
+from upl_mlir.poly.tools import DIM
 
 MAX_DIMS = 5  # that are summed over: every order of them may have to be tried
 MAX_PARTS = 32  # that a set is cut into

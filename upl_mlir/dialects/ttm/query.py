@@ -10,7 +10,8 @@ from upl_mlir.dialects.ttm.attributes import Field
 from upl_mlir.dialects.ttm.ops import NodeOp, OutputOp, ProgramOp, TableOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.poly.expr import TRUE, CmpOp, Formula
-from upl_mlir.poly.sets import PolyContext, Table
+from upl_mlir.poly.knowledge import Table
+from upl_mlir.poly.sets import PolyContext
 
 
 def machine_program(module: ModuleOp) -> ProgramOp | None:

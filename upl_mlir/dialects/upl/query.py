@@ -32,7 +32,8 @@ from upl_mlir.dialects.upl.ops import (
     SymbolScope,
 )
 from upl_mlir.poly.expr import TRUE, Formula
-from upl_mlir.poly.sets import PolyContext, Table, Unknown
+from upl_mlir.poly.knowledge import Table, Unknown
+from upl_mlir.poly.sets import PolyContext
 
 Endpoint = InputOp | OutputOp | NodeOp
 """What arrows connect."""
