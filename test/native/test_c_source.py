@@ -402,3 +402,13 @@ def test_emission_needs_no_llvm() -> None:
     """Writing C is a target of the compiler driver, which starts fast."""
     code = "import sys; import upl_mlir.native.c_source; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_names_with_a_prefix_of_c_headers() -> None:
+    """`FP_…` and `M_…` belong to the headers whatever follows, so a number behind them is not enough."""
+    from upl_mlir.native.c_writer import Writer, is_reserved
+
+    writer = Writer.__new__(Writer)
+    writer.taken = [set[str]()]
+    names = [writer.name(hint, "v") for hint in ("FP_x", "FP_x", "M_E", "int", "x")]
+    assert len(set(names)) == 5 and not any(map(is_reserved, names))

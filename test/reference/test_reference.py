@@ -70,6 +70,16 @@ def test_two_gathers_of_which_one_waits_for_nothing():
         assert out.tolist() == [[1, 11, 201], [302, 42, 502]]
 
 
+@pytest.mark.parametrize("engine", ["interp", "token"])
+def test_gathers_that_wait_for_nothing_hide_no_instance(engine: str):
+    """Whichever of two gathers has a token leads to the instance, in any order of arrival."""
+    p = upl.load(TWO_EMPTY_GATHERS)
+    for seed in range(12):
+        f = upl.compile(p, engine=engine, order="random", seed=seed)
+        out = f(A=np.array([1.0, 2.0]), B=np.arange(6.0).reshape(2, 3))["R"]
+        assert out.tolist() == [[1, 11, 201], [302, 42, 502]]
+
+
 def test_errors_name_the_place():
     wrong = "program p\ninput X<i> in 0<=i<3 { if i>0: -> A.x<i> }\noutput R<i> in 0<=i<3\nnode A<i> { in x; -> R }\n"
     with pytest.raises(upl.UplError, match=r"1 of 3 elements of the host output `R` never came: R<0>") as e:

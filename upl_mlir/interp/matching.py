@@ -178,7 +178,16 @@ class NodeMatching:
         if not left:
             self._fire(w, known, found, arriving)
             return
-        at = self.next_input(left, known)
+        depth = w.depth
+        for at in self.next_inputs(left, known):
+            w.depth = depth
+            self._join_with(w, at, left, known, found, arriving)
+
+    def _join_with(
+        self, w: Writer, at: int, left: Mapping[int, Pattern], known: set[int], found: list[_Token],
+        arriving: _Token | None,
+    ) -> None:  # fmt: skip
+        """Find a partner on input `at`, then on the others."""
         q, pattern = self.node.ports[at], left[at]
         direct = set(pattern) <= known
         token = self._direct(w, q, pattern, found, arriving) if direct else self._loop(w, q, pattern, known, found)
@@ -192,15 +201,23 @@ class NodeMatching:
         rest = {k: v for k, v in left.items() if k != at}
         self._join(w, rest, known | set(pattern), [*found, token], arriving)
 
-    def next_input(self, left: Mapping[int, Pattern], known: set[int]) -> int:
-        """The input to join next: one whose key is known, else the one of which most fields are."""
+    def next_inputs(self, left: Mapping[int, Pattern], known: set[int]) -> list[int]:
+        """The input to join next: one whose key is known, else the one of which most fields are.
+
+        Several where that one may be a gather that waits for nothing: it has no token at such an instance, so that only
+        the tokens of another one lead there.  Each instance is found by the first of them that has a token.
+        """
 
         def rank(at: int) -> tuple[bool, bool, bool, int]:
             q, direct = self.node.ports[at], set(left[at]) <= known
             waits = q.mode is Mode.NAMED and bool(_count_inputs(q) & {self.node.ports[i].port.name for i in left})
             return (waits, not direct, q.maybe_zero, -len(known & set(left[at])))
 
-        return min(left, key=rank)
+        first = min(left, key=rank)
+        waits, open_, maybe_zero, _ = rank(first)
+        if waits or not open_ or not maybe_zero:
+            return [first]
+        return sorted((at for at in left if rank(at)[:3] == (False, True, True)), key=rank)
 
     def _direct(
         self, w: Writer, q: PortPlan, pattern: Pattern, found: Sequence[_Token], arriving: _Token | None

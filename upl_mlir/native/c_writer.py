@@ -134,6 +134,8 @@ class Writer:
         """A name that is free here: of the hint if there is one."""
         base = re.sub(r"\W", "_", hint or default, flags=re.ASCII)
         base = base if base[0].isalpha() else f"v{base}"
+        if is_reserved(f"{base}_2"):  # all names that begin so, `FP_` and `M_` for example
+            base = f"v_{base}"
         used = set[str]().union(*self.taken)
         found, n = base, 2
         if base == "i":

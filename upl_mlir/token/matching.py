@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import Gather
@@ -271,7 +272,16 @@ class CMatching:
         if not left:
             self._fire(w, tag, found, arriving)
             return
-        at = self._sequence.next_input(left, known)
+        inputs = self._sequence.next_inputs(left, known)
+        for at in inputs:
+            with w.block("") if len(inputs) > 1 else nullcontext():
+                self._join_with(w, at, left, known, tag, found, arriving)
+
+    def _join_with(
+        self, w: CWriter, at: int, left: Mapping[int, Pattern], known: set[int], tag: str, found: list[_Found],
+        arriving: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        """Find a partner on input `at`, then on the others."""
         q, pattern = self.node.ports[at], left[at]
         rest = {k: v for k, v in left.items() if k != at}
         direct = set(pattern) <= known

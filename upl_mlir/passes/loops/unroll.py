@@ -61,7 +61,7 @@ def _values(
     low, high = max(n for n in lows if n is not None), min(n for n in highs if n is not None)
     if high - low >= most or t.var in private:
         return None
-    if high - low < min(FEW, most) and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
+    if high - low < FEW and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):
         return range(low, high + 1)
     if not any(_picks(e, t.var) for b in t.body for e in _expressions(b)):
         return None
