@@ -1,4 +1,4 @@
-"""The rules of the house, as tests: import directions, docstrings, lengths of files, what no file may contain.
+"""The rules of the house, as tests: import directions, docstrings, lengths of files and functions, what no file may contain.
 
 Each rule is a function from a source text (and its place) to the complaints about it, so that the rule itself can be
 tested on texts that break it; the tests at the end apply the rules to the repository.
@@ -174,6 +174,19 @@ def length_complaints(path: Path, source: str) -> list[str]:
     return [f"{path}:1: {lines} lines; split it, or give the reason in its docstring: '{REASON} …'"]
 
 
+MAX_FUNCTION = 120
+
+
+def function_complaints(path: Path, source: str) -> list[str]:
+    """No function of the package has more than 120 lines, those inside it and its docstring included."""
+    return [
+        f"{path}:{node.lineno}: `{node.name}` has {lines} lines; name its steps, and make each a function"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION
+    ]
+
+
 # Made from pieces, so that this file obeys its own rule.
 _SLASH = "/"
 FOREIGN = {
@@ -298,6 +311,10 @@ def test_no_file_is_too_long() -> None:
     _none(c for path in PYTHON for c in length_complaints(path, _source(path)))
 
 
+def test_no_function_is_too_long() -> None:
+    _none(c for path in OURS for c in function_complaints(path, _source(path)))
+
+
 def test_the_repository_stands_alone() -> None:
     _none(c for path in FILES if (text := _text(path)) is not None for c in foreign_complaints(path, text))
 
@@ -417,6 +434,16 @@ def test_a_long_file_is_found() -> None:
     assert length_complaints(Path("a.py"), f'"""What it is for."""{body}pass\n')
     assert not length_complaints(Path("a.py"), f'"""A table. Over 500\nlines because it is one."""{body}pass\n')
     assert not length_complaints(Path("a.py"), '"""What it is for."""' + "\n" * MAX_LINES)
+
+
+def test_a_long_function_is_found() -> None:
+    just = "def f():\n" + "    pass\n" * (MAX_FUNCTION - 1)
+    assert not function_complaints(Path("a.py"), just)
+    assert function_complaints(Path("a.py"), just + "    pass\n")
+    method = "class C:\n    async def f(self):\n" + "        pass\n" * MAX_FUNCTION
+    assert function_complaints(Path("a.py"), method) == [
+        f"a.py:2: `f` has {MAX_FUNCTION + 1} lines; name its steps, and make each a function"
+    ]
 
 
 def test_a_foreign_name_is_found() -> None:

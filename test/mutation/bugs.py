@@ -212,22 +212,22 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "unification takes the partner's index",
         RTL,
-        "narrowed.eq(tag[level] | entry.tag)",
-        "narrowed.eq(entry.tag)",
+        "narrowed.eq(s.tag[s.level] | s.entry.tag)",
+        "narrowed.eq(s.entry.tag)",
         UNIT,
     ),
     Bug(
         "a field stays open if one leaves it open",
         RTL,
-        "still_open.eq(wild[level] & entry.wild)",
-        "still_open.eq(wild[level] | entry.wild)",
+        "still_open.eq(s.wild[s.level] & s.entry.wild)",
+        "still_open.eq(s.wild[s.level] | s.entry.wild)",
         UNIT,
     ),
     Bug(
         "a token used is not counted",
         RTL,
-        "m.d.sync += cur.multiplicity.eq(_used_once(cur.multiplicity, dim))",
-        "m.d.sync += cur.multiplicity.eq(cur.multiplicity)",
+        "m.d.sync += s.cur.multiplicity.eq(_used_once(s.cur.multiplicity, dim))",
+        "m.d.sync += s.cur.multiplicity.eq(s.cur.multiplicity)",
         UNIT,
     ),
     Bug(

@@ -68,8 +68,8 @@ SURVIVORS = (
         reason="a bound on effort: a loop of one pass more is written out",
     ),
     Survivor(
-        "hw/matching_unit/unit.py",
-        "last_level = Signal(range(dim.max_inputs + 1))  # the node's inputs - 2, where it has two or more",
+        "hw/matching_unit/state.py",
+        "self.last_level = Signal(range(dim.max_inputs + 1))  # the node's inputs - 2, where it has two or more",
         "Add to Sub", reason="the width of a signal that is at most max_inputs - 2",
     ),
     Survivor(

@@ -12,12 +12,13 @@ therefore atomic, and the order in which tokens are taken is the order of the fi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory, ReadPort
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.hash import set_of
@@ -31,11 +32,21 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
     walk_layout,
 )
-from upl_mlir.hw.core.phases import Phase, first_probe, next_index, used_once
-from upl_mlir.hw.core.presence import ROW_BITS, Presence, row_of
+from upl_mlir.hw.core.phases import Actions, Ahead, JoinStages, Phase, first_probe, next_index, used_once
+from upl_mlir.hw.core.presence import Presence, row_of
 from upl_mlir.hw.core.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stages import change_layout
 from upl_mlir.hw.core.store import join_shape
+
+
+@dataclass
+class _Begun:
+    """The first probe of the next token and its row of counters; the key and the set of the record that is read next."""
+
+    start: dict[str, Signal]
+    row: Value
+    probe: Value
+    home: Value
 
 
 class Joins(wiring.Component):
@@ -74,12 +85,38 @@ class Joins(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Fetch (node table), then probe after probe in one stage that reads, decides and writes."""
+        """Fetch (node table), then probe after probe in one stage that reads, decides and writes.
+
+        Cycle 0: a token is taken; its node goes to the tables.
+        Cycle 1: the node's rows are there (`waiting`); the set of the token's first record goes to the store.
+        Cycle 2: the record is there (`working`); the phase decides: fire, write the record, probe another one (`again`,
+            its set goes to the store in the same cycle), or finish. Without partners to look for that is all of it.
+        Cycle 3 and on: further probes, one a cycle; a record that is not in its set, or an activation that is not taken,
+            holds the cycle (`hold`).
+        The next token begins (`begin`) in the cycle in which the one before it finishes.
+        """
         d = self.d
         m = Module()
-        token = token_layout(d)
         m.submodules.records = records = Records(d, self.shape)
+        s = JoinStages(d, records)
         m.submodules.presence = presence = Presence(d)
+        node_read, walk_read = self._tables(m)
+        m.d.comb += s.stopped.eq((self.failure != Failure.NONE) | self.stopped)
+        self._fetch(m, s, node_read, walk_read)
+        m.d.comb += s.left_after.eq(s.current.multiplicity)
+        sets, own_set = self._sets(m, s)
+        begun = self._begin(m, s, records, node_read.data, walk_read.data)
+        ahead = self._ahead(m, s)
+        self._next(m, s, begun, sets, own_set, ahead)
+        self._expect(m, s, records, presence, begun.row)
+        self._access(m, s, records)
+        self._decide(m, s, records, Actions(m, d, s, records, self.activation, ahead))
+        self._finish(m, s, records)
+        return m
+
+    def _tables(self, m: Module) -> tuple[ReadPort, ReadPort]:
+        """Read ports of the tables of nodes and of walks; what is read comes a cycle later."""
+        d = self.d
         m.submodules.nodes = nodes = Memory(shape=node_layout(d), depth=1 << d.node_bits, init=[])
         m.submodules.walks = walks = Memory(shape=walk_layout(d), depth=1 << (d.node_bits + d.input_bits), init=[])
         for memory, enable, address, written in (
@@ -89,319 +126,267 @@ class Joins(wiring.Component):
             port = memory.write_port()
             m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
         node_read, walk_read = nodes.read_port(), walks.read_port()
-        stopped = Signal()
-        m.d.comb += stopped.eq((self.failure != Failure.NONE) | self.stopped)
+        return node_read, walk_read
 
-        # ---- fetch: the token and, a cycle later, its rows of the tables
-        waiting = Signal(token)  # the token whose rows are there
-        waiting_valid = Signal()
-        begin = Signal()  # it moves on to the probes
-        can_fetch = ~waiting_valid | begin
+    def _fetch(self, m: Module, s: JoinStages, node_read: ReadPort, walk_read: ReadPort) -> None:
+        """Cycle 0: the token and, a cycle later, its rows of the tables."""
+        can_fetch = ~s.waiting_valid | s.begin
         offered = self.token.payload
         m.d.comb += [
-            self.token.ready.eq(can_fetch & ~stopped),
+            self.token.ready.eq(can_fetch & ~s.stopped),
             node_read.en.eq(can_fetch),
             node_read.addr.eq(offered.node),
             walk_read.en.eq(can_fetch),
             walk_read.addr.eq(Cat(offered.input, offered.node)),
         ]
         with m.If(can_fetch):
-            m.d.sync += [waiting.eq(offered), waiting_valid.eq(self.token.valid & ~stopped)]
+            m.d.sync += [s.waiting.eq(offered), s.waiting_valid.eq(self.token.valid & ~s.stopped)]
 
-        # ---- the probe stage: registers
-        working = Signal()
-        current, row, walk = Signal(token), Signal(node_layout(d)), Signal(walk_layout(d))
-        home_row = Signal(ROW_BITS)  # where the partners of the token are counted
-        phase = Signal(Phase)
-        key = Signal(key_layout(d))  # what the record just read is compared with
-        at_set = Signal(self.shape.set_bits)
-        todo = Signal(d.max_inputs)  # counted inputs yet to be probed
-        input_now = Signal(d.input_bits)
-        values = Signal(data.ArrayLayout(32, d.max_inputs))
-        missed = Signal()
-        joined = Signal()  # the token is in its shared record, which is whole
-        place = Signal(d.tag_bits)  # the full index that is being tried
-        left_after = Signal(d.multiplicity_bits)  # of the current token after a firing in this cycle
-        m.d.comb += left_after.eq(current.multiplicity)
-        # Records that a firing uses, besides the last one: those of counted inputs, and last the shared one.
-        saved_valid = Signal(d.max_inputs + 1)
+    def _sets_at(self, node: Value, at: Value, keys: Value) -> list[Value]:
+        """The sets of an instance's records: of each counted input, and of the shared one."""
+        d = self.d
+        tags = [*(at & keys[i] for i in range(d.max_inputs)), at]
+        return [set_of((Const(n, d.class_bits), node, tag), self.shape.set_bits) for n, tag in enumerate(tags)]
 
-        # ---- what the probe stage decides
-        again = Signal()  # another probe for the same token
-        next_phase = Signal(Phase)
-        # The record that is next: of a counted input, the shared one, the token's own, the first one at the next index. That
-        # is known late; what these are, and their sets, early.
-        choice = Signal(d.max_inputs + 3)
-        of_shared, of_own, of_onward = d.max_inputs, d.max_inputs + 1, d.max_inputs + 2
-        next_place = Signal(d.tag_bits)
-        next_todo = Signal(d.max_inputs)
-        next_input = Signal(d.input_bits)
-        hold = Signal()  # nothing can be done in this cycle
-        finish = Signal()
-        fire = Signal()
-        fired_values = Signal(data.ArrayLayout(32, d.max_inputs))
-        failing = Signal(Failure)
-        free_stage = (~working | finish) & ~stopped
+    def _sets(self, m: Module, s: JoinStages) -> tuple[list[Value], Value]:
+        """Cycle 2, known before the record is: the sets at the index that is tried, and that of the token itself."""
+        free_stage = (~s.working | s.finish) & ~s.stopped
         m.d.comb += [
-            finish.eq(working & ~again & ~hold), next_place.eq(place), begin.eq(free_stage & waiting_valid),
-            next_todo.eq(todo),
+            s.finish.eq(s.working & ~s.again & ~s.hold), s.next_place.eq(s.place), s.begin.eq(free_stage & s.waiting_valid),
+            s.next_todo.eq(s.todo),
         ]  # fmt: skip
 
-        own = Signal(d.max_inputs)
-        counted_token = Signal()
-        m.d.comb += [own.eq(1 << current.input), counted_token.eq((row.counted & own) != 0)]
+        m.d.comb += [s.own.eq(1 << s.current.input), s.counted_token.eq((s.row.counted & s.own) != 0)]
 
-        # Sets are known before it is: of each class at the index that is tried, and of the token itself.
-        def sets_at(node: Value, at: Value, keys: Value) -> list[Value]:
-            tags = [*(at & keys[i] for i in range(d.max_inputs)), at]
-            return [set_of((Const(n, d.class_bits), node, tag), self.shape.set_bits) for n, tag in enumerate(tags)]
+        sets = self._sets_at(s.current.node, s.place, s.row.keys)
+        m.d.comb += s.own_class.eq(s.current.input)
+        own_set = set_of((s.own_class, s.current.node, s.current.tag), self.shape.set_bits)
+        return sets, own_set
 
-        sets = sets_at(current.node, place, row.keys)
-        own_class = Signal(d.class_bits)
-        m.d.comb += own_class.eq(current.input)
-        own_set = set_of((own_class, current.node, current.tag), self.shape.set_bits)
-
-        # ---- what may come next into the stage
-        fresh = node_read.data
+    def _begin(self, m: Module, s: JoinStages, records: Records, fresh: Value, fresh_walk: Value) -> _Begun:
+        """Cycle 1: what comes next into the probe stage: the next probe of its token, or the first one of the next token."""
+        d = self.d
         fresh_own = Signal(d.max_inputs)
-        m.d.comb += fresh_own.eq(1 << waiting.input)
-        fresh_sets = sets_at(waiting.node, waiting.tag, fresh.keys)
-        start = first_probe(m, d, fresh, fresh_own, waiting.tag, "start", waiting.input, fresh_sets)
-        everywhere: Value = waiting.tag
+        m.d.comb += fresh_own.eq(1 << s.waiting.input)
+        fresh_sets = self._sets_at(s.waiting.node, s.waiting.tag, fresh.keys)
+        start = first_probe(m, d, fresh, fresh_own, s.waiting.tag, "start", s.waiting.input, fresh_sets)
+        everywhere: Value = s.waiting.tag
         for i in range(d.max_inputs):
             everywhere = everywhere & fresh.keys[i]
-        fresh_row = row_of(waiting.node, everywhere, d)
+        fresh_row = row_of(s.waiting.node, everywhere, d)
         probe, home = Signal(key_layout(d)), Signal(self.shape.set_bits)
-        with m.If(working & (hold | stopped)):
-            m.d.comb += records.address.eq(at_set)
-        with m.Elif(~working & ~waiting_valid):
+        with m.If(s.working & (s.hold | s.stopped)):
+            m.d.comb += records.address.eq(s.at_set)
+        with m.Elif(~s.working & ~s.waiting_valid):
             m.d.comb += records.address.eq(self.look)
         with m.Else():
             m.d.comb += records.address.eq(home)
 
-        m.d.comb += records.fresh.eq((again & ~hold) | begin)
-        with m.If(again & ~hold):
+        m.d.comb += records.fresh.eq((s.again & ~s.hold) | s.begin)
+        with m.If(s.again & ~s.hold):
             m.d.sync += [
-                phase.eq(next_phase), key.eq(probe), at_set.eq(home), todo.eq(next_todo), input_now.eq(next_input),
-                place.eq(next_place), current.multiplicity.eq(left_after),
+                s.phase.eq(s.next_phase), s.key.eq(probe), s.at_set.eq(home), s.todo.eq(s.next_todo),
+                s.input_now.eq(s.next_input), s.place.eq(s.next_place), s.current.multiplicity.eq(s.left_after),
             ]  # fmt: skip
-        with m.If(begin):
+        with m.If(s.begin):
             m.d.sync += [
-                working.eq(1), current.eq(waiting), row.eq(fresh), walk.eq(walk_read.data), key.eq(probe), at_set.eq(home),
-                phase.eq(start["phase"]), todo.eq(start["todo"]), input_now.eq(start["input"]), missed.eq(0),
-                place.eq(waiting.tag), saved_valid.eq(0), joined.eq(0), home_row.eq(fresh_row),
+                s.working.eq(1), s.current.eq(s.waiting), s.row.eq(fresh), s.walk.eq(fresh_walk), s.key.eq(probe),
+                s.at_set.eq(home), s.phase.eq(start["phase"]), s.todo.eq(start["todo"]), s.input_now.eq(start["input"]),
+                s.missed.eq(0), s.place.eq(s.waiting.tag), s.saved_valid.eq(0), s.joined.eq(0), s.home_row.eq(fresh_row),
             ]  # fmt: skip
             for i in range(d.max_inputs):
-                m.d.sync += values[i].eq(Mux(fresh_own[i], waiting.value, 0))
-        with m.Elif(finish):
-            m.d.sync += working.eq(0)
+                m.d.sync += s.values[i].eq(Mux(fresh_own[i], s.waiting.value, 0))
+        with m.Elif(s.finish):
+            m.d.sync += s.working.eq(0)
+        return _Begun(start, fresh_row, probe, home)
 
-        # ---- one more field value for a token with open fields
-        onward, last = next_index(m, d, walk, place)
-        further_sets = sets_at(current.node, onward, row.keys)
-        further = first_probe(m, d, row, own, onward, "further", current.input, further_sets)
+    def _ahead(self, m: Module, s: JoinStages) -> Ahead:
+        """Cycle 2: one more field value for a token with open fields."""
+        d = self.d
+        onward, last = next_index(m, d, s.walk, s.place)
+        further_sets = self._sets_at(s.current.node, onward, s.row.keys)
+        further = first_probe(m, d, s.row, s.own, onward, "further", s.current.input, further_sets)
+        return Ahead(onward, last, further)
 
-        # ---- the next record, of the same token or of the next one
-        counted = [(Const(i, d.class_bits), place & row.keys[i], sets[i]) for i in range(d.max_inputs)]
-        shared_one = (Const(d.max_inputs, d.class_bits), place, sets[d.max_inputs])
-        own_one, further_one, start_one = (own_class, current.tag, own_set), *(
-            (one["class"], one["tag"], one["set"]) for one in (further, start)
+    def _next(self, m: Module, s: JoinStages, begun: _Begun, sets: list[Value], own_set: Value, ahead: Ahead) -> None:
+        """The record that is read next, of the same token or of the next one."""
+        d, probe = self.d, begun.probe
+        counted = [(Const(i, d.class_bits), s.place & s.row.keys[i], sets[i]) for i in range(d.max_inputs)]
+        shared_one = (Const(d.max_inputs, d.class_bits), s.place, sets[d.max_inputs])
+        own_one, further_one, start_one = (s.own_class, s.current.tag, own_set), *(
+            (one["class"], one["tag"], one["set"]) for one in (ahead.first, begun.start)
         )
         chosen = [
-            reduce(or_, [Mux(bit, candidate, 0) for bit, candidate in zip([*choice, ~again], candidates, strict=True)])
+            reduce(or_, [Mux(bit, candidate, 0) for bit, candidate in zip([*s.choice, ~s.again], candidates, strict=True)])
             for candidates in zip(*counted, shared_one, own_one, further_one, start_one, strict=True)
         ]
         m.d.comb += [
-            probe.valid.eq(1), probe["class"].eq(chosen[0]), probe.node.eq(Mux(again, current.node, waiting.node)),
-            probe.tag.eq(chosen[1]), home.eq(chosen[2] & self.mask),
+            probe.valid.eq(1), probe["class"].eq(chosen[0]), probe.node.eq(Mux(s.again, s.current.node, s.waiting.node)),
+            probe.tag.eq(chosen[1]), begun.home.eq(chosen[2] & self.mask),
         ]  # fmt: skip
-        inputs = [*range(d.max_inputs), input_now, input_now, further["input"]]
-        m.d.comb += next_input.eq(reduce(or_, [Mux(bit, one, 0) for bit, one in zip(choice, inputs, strict=True)]))
+        inputs = [*range(d.max_inputs), s.input_now, s.input_now, ahead.first["input"]]
+        m.d.comb += s.next_input.eq(reduce(or_, [Mux(bit, one, 0) for bit, one in zip(s.choice, inputs, strict=True)]))
 
-        hopeless = Signal()  # another input of the node has no token at all
-        needed = Cat(row.counted & ~own, ((row.plain & ~own) != 0) & ~joined)
+    def _expect(self, m: Module, s: JoinStages, records: Records, presence: Presence, fresh_row: Value) -> None:
+        """Whether there can be partners at all: counters of a row that is read when the token begins."""
+        needed = Cat(s.row.counted & ~s.own, ((s.row.plain & ~s.own) != 0) & ~s.joined)
         m.d.comb += [
-            presence.address.eq(Mux(begin, fresh_row, home_row)), presence.at.eq(home_row),
-            hopeless.eq((needed & presence.absent) != 0), presence.changes.eq(records.write_key_en),
-            presence.kind.eq(key["class"]), presence.comes.eq(records.write_key.valid),
+            presence.address.eq(Mux(s.begin, fresh_row, s.home_row)), presence.at.eq(s.home_row),
+            s.hopeless.eq((needed & presence.absent) != 0), presence.changes.eq(records.write_key_en),
+            presence.kind.eq(s.key["class"]), presence.comes.eq(records.write_key.valid),
         ]  # fmt: skip
 
-        def walk_on() -> None:
-            """After an index has been tried: the next one, or store what is left, or be done."""
-            with m.If(left_after != 0):
-                with m.If(last | hopeless):
-                    m.d.comb += [again.eq(1), next_phase.eq(Phase.OWN), choice.eq(1 << of_own)]
-                with m.Else():
-                    m.d.comb += [again.eq(1), next_phase.eq(further["phase"]), choice.eq(1 << of_onward),
-                                 next_todo.eq(further["todo"]), next_place.eq(onward)]  # fmt: skip
-
-        def commit_next(pending: Value) -> None:
-            """Write back the records that a firing has used, or go on if there are none."""
-            with m.If(pending != 0):
-                m.d.comb += [again.eq(1), next_phase.eq(Phase.COMMIT), choice.eq(pending & (~pending + 1))]
-            with m.Elif(counted_token):
-                walk_on()
-
-        def attempt_fire() -> Value:
-            """Offer the activation; the value says whether it was taken."""
-            m.d.comb += [fire.eq(1), hold.eq(~self.activation.ready)]
-            with m.If(self.activation.ready & counted_token):
-                m.d.comb += left_after.eq(used_once(current.multiplicity, d))
-            return self.activation.ready
-
-        def probe_counted(these: Value) -> None:
-            """The record of the first of some counted inputs is next."""
-            lowest = these & (~these + 1)
-            m.d.comb += [again.eq(1), next_phase.eq(Phase.COUNTED), choice.eq(lowest), next_todo.eq(these & ~lowest)]
-
-        found, state = records.hit, records.state
-        write_key_en, write_state_en, write_value = Signal(), Signal(), Signal.like(records.write_value)
+    def _access(self, m: Module, s: JoinStages, records: Records) -> None:
+        """Cycle 2: the ports of the store, and the activation; nothing is written before it is known what there is."""
         m.d.comb += [
-            records.at.eq(at_set), records.key.eq(key), records.wanted.eq(working & (phase != Phase.FIRE) & ~stopped),
+            records.at.eq(s.at_set), records.key.eq(s.key),
+            records.wanted.eq(s.working & (s.phase != Phase.FIRE) & ~s.stopped),
             *handed_on(self, records),
-            records.write_way.eq(Mux(found, records.way, records.free_way)),
-            records.value_set.eq(at_set), records.value_way.eq(records.write_way),
-            records.write_key.eq(key), records.write_state.eq(state), records.write_values.eq(records.values),
-            self.activation.valid.eq(fire & records.ready),
-            records.write_key_en.eq(write_key_en & records.ready),
-            records.write_state_en.eq(write_state_en & records.ready),
-            records.write_value.eq(Mux(records.ready, write_value, 0)),
-            self.activation.payload.node.eq(current.node),
-            self.activation.payload.tag.eq(place),
-            self.activation.payload["values"].eq(fired_values),
-            fired_values.eq(values),
+            records.write_way.eq(Mux(records.hit, records.way, records.free_way)),
+            records.value_set.eq(s.at_set), records.value_way.eq(records.write_way),
+            records.write_key.eq(s.key), records.write_state.eq(records.state), records.write_values.eq(records.values),
+            self.activation.valid.eq(s.fire & records.ready),
+            records.write_key_en.eq(s.write_key_en & records.ready),
+            records.write_state_en.eq(s.write_state_en & records.ready),
+            records.write_value.eq(Mux(records.ready, s.write_value, 0)),
+            self.activation.payload.node.eq(s.current.node),
+            self.activation.payload.tag.eq(s.place),
+            self.activation.payload["values"].eq(s.fired_values),
+            s.fired_values.eq(s.values),
         ]  # fmt: skip
 
-        def free_record() -> None:
-            m.d.comb += [write_key_en.eq(1), records.write_key.valid.eq(0)]
-
-        def note(*statements: object) -> None:
-            """What is remembered of a probe, once it is known what there is."""
-            with m.If(records.ready):
-                m.d.sync += statements
-
-        def allocate() -> None:
-            """Take a free way for the key; there must be no hit."""
-            with m.If(records.free):
-                m.d.comb += [write_key_en.eq(1), write_state_en.eq(1), write_value.eq(~0)]
-            with m.Else():
-                m.d.comb += [hold.eq(1), records.evict.eq(1)]
-                with m.If(records.full):
-                    m.d.comb += failing.eq(Failure.FULL)
-
-        # All of this is as if it were known by now what there is; if it is not, the cycle is held, and nothing written.
-        with m.If(working & ~stopped):
-            m.d.comb += self.probing.eq((phase != Phase.FIRE) & records.ready)
-            with m.Switch(phase):
+    def _decide(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:
+        """Cycle 2: what the phase makes of its record, as if it were known by now what there is; if it is not,
+        the cycle is held, and nothing written."""
+        with m.If(s.working & ~s.stopped):
+            m.d.comb += self.probing.eq((s.phase != Phase.FIRE) & records.ready)
+            with m.Switch(s.phase):
                 with m.Case(Phase.FIRE):
-                    with m.If((row.plain | row.counted) & own == 0):
-                        m.d.comb += failing.eq(Failure.BAD_TOKEN)
-                    with m.Elif(attempt_fire()):
-                        commit_next(Const(0, d.max_inputs))
-
+                    self._fire(m, s, act)
                 with m.Case(Phase.COUNTED):
-                    shared = Signal()
-                    m.d.comb += shared.eq(((row.plain & ~own) != 0) & ~joined)
-                    final = (todo == 0) & ~shared
-                    after = Signal(d.multiplicity_bits)
-                    m.d.comb += after.eq(used_once(state.left, d))
-                    with m.If(found & final):
-                        for i in range(d.max_inputs):
-                            m.d.comb += fired_values[i].eq(Mux(input_now == i, records.values[0], values[i]))
-                        with m.If(attempt_fire()):
-                            m.d.comb += [write_state_en.eq(1), records.write_state.left.eq(after)]
-                            with m.If(state.left == 1):
-                                free_record()
-                            commit_next(saved_valid)
-                    with m.Elif(found):
-                        for i in range(d.max_inputs):
-                            with m.If(input_now == i):
-                                note(values[i].eq(records.values[0]), saved_valid[i].eq(1))
-                        m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), choice.eq(1 << of_shared)]
-                        with m.If(todo != 0):
-                            probe_counted(todo)
-                    with m.Else():
-                        note(saved_valid.eq(0))
-                        with m.If(counted_token):
-                            walk_on()
-                        with m.Elif(~joined):
-                            note(missed.eq(1))
-                            m.d.comb += [again.eq(1), next_phase.eq(Phase.SHARED), choice.eq(1 << of_shared)]
-
+                    self._counted(m, s, records, act)
                 with m.Case(Phase.SHARED):
-                    mine = Signal(d.max_inputs)
-                    m.d.comb += mine.eq(Mux(counted_token, 0, own))
-                    present = Signal(d.max_inputs)
-                    m.d.comb += present.eq(Mux(found, state.present, 0))
-                    whole = Signal()
-                    m.d.comb += [whole.eq(((present | mine) == row.plain) & ~missed),
-                                 self.walking.eq(counted_token & records.ready)]  # fmt: skip
-                    # A plain token with plain partners comes here first: they, and it, wait for the counted ones here.
-                    partners = Signal(d.max_inputs)
-                    m.d.comb += partners.eq(Mux(counted_token | (mine == row.plain), 0, row.counted))
-                    with m.If((present & mine) != 0):
-                        m.d.comb += failing.eq(Failure.DUPLICATE)
-                    with m.Elif((current.kind != Kind.COMPLETE) & (mine != 0) & (current.multiplicity != 1)):
-                        m.d.comb += failing.eq(Failure.BAD_TOKEN)
-                    with m.Elif(whole & (partners == 0)):
-                        for i in range(d.max_inputs):
-                            m.d.comb += fired_values[i].eq(Mux(present[i], records.values[i], values[i]))
-                        with m.If(attempt_fire()):
-                            with m.If(found):
-                                free_record()
-                            commit_next(saved_valid)
-                    with m.Elif(counted_token):
-                        note(saved_valid.eq(0))
-                        walk_on()
-                    with m.Else():
-                        m.d.comb += [records.write_state.present.eq(present | mine), records.write_state.left.eq(1)]
-                        for i in range(d.max_inputs):
-                            with m.If(mine[i]):
-                                m.d.comb += records.write_values[i].eq(current.value)
-                        with m.If(found):
-                            m.d.comb += [write_state_en.eq(1), write_value.eq(mine)]
-                        with m.Else():
-                            allocate()
-                        with m.If(found & whole & ~hopeless):
-                            probe_counted(partners)
-                            note(joined.eq(1), saved_valid[d.max_inputs].eq(1))
-                            for i in range(d.max_inputs):
-                                with m.If(present[i]):
-                                    note(values[i].eq(records.values[i]))
-
+                    self._shared(m, s, records, act)
                 with m.Case(Phase.COMMIT):
-                    after = Signal(d.multiplicity_bits, name="after_commit")
-                    m.d.comb += [after.eq(used_once(state.left, d)), records.write_state.left.eq(after),
-                                 write_state_en.eq(1)]  # fmt: skip
-                    with m.If(state.left == 1):
-                        free_record()
-                    lowest = saved_valid & (~saved_valid + 1)
-                    rest = Signal(d.max_inputs + 1)
-                    m.d.comb += rest.eq(saved_valid & ~lowest)
-                    note(saved_valid.eq(rest))
-                    commit_next(rest)
-
+                    self._commit(m, s, records, act)
                 with m.Case(Phase.OWN):
-                    m.d.comb += [
-                        records.write_state.left.eq(current.multiplicity), records.write_state.present.eq(0),
-                        records.write_values[0].eq(current.value),
-                    ]  # fmt: skip
-                    with m.If(found):
-                        m.d.comb += failing.eq(Failure.DUPLICATE)
-                    with m.Else():
-                        allocate()
+                    self._own(m, s, records, act)
 
-        with m.If(working & ~records.ready):
-            m.d.comb += hold.eq(1)
-        with m.If(records.corrupt):
-            m.d.comb += failing.eq(Failure.PARITY)
-        with m.If((failing != Failure.NONE) & ~stopped & (records.ready | records.corrupt)):
-            m.d.sync += [self.failure.eq(failing), self.failing.eq(current)]
+    def _fire(self, m: Module, s: JoinStages, act: Actions) -> None:
+        """The token alone makes the firing."""
+        with m.If((s.row.plain | s.row.counted) & s.own == 0):
+            m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
+        with m.Elif(act.attempt_fire()):
+            act.commit_next(Const(0, self.d.max_inputs))
+
+    def _counted(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:
+        """The record of a counted input: the last one fires, others are kept; without it the index is given up."""
+        d, found, state = self.d, records.hit, records.state
+        shared = Signal()
+        m.d.comb += shared.eq(((s.row.plain & ~s.own) != 0) & ~s.joined)
+        final = (s.todo == 0) & ~shared
+        after = Signal(d.multiplicity_bits)
+        m.d.comb += after.eq(used_once(state.left, d))
+        with m.If(found & final):
+            for i in range(d.max_inputs):
+                m.d.comb += s.fired_values[i].eq(Mux(s.input_now == i, records.values[0], s.values[i]))
+            with m.If(act.attempt_fire()):
+                m.d.comb += [s.write_state_en.eq(1), records.write_state.left.eq(after)]
+                with m.If(state.left == 1):
+                    act.free_record()
+                act.commit_next(s.saved_valid)
+        with m.Elif(found):
+            for i in range(d.max_inputs):
+                with m.If(s.input_now == i):
+                    act.note(s.values[i].eq(records.values[0]), s.saved_valid[i].eq(1))
+            m.d.comb += [s.again.eq(1), s.next_phase.eq(Phase.SHARED), s.choice.eq(1 << s.of_shared)]
+            with m.If(s.todo != 0):
+                act.probe_counted(s.todo)
+        with m.Else():
+            act.note(s.saved_valid.eq(0))
+            with m.If(s.counted_token):
+                act.walk_on()
+            with m.Elif(~s.joined):
+                act.note(s.missed.eq(1))
+                m.d.comb += [s.again.eq(1), s.next_phase.eq(Phase.SHARED), s.choice.eq(1 << s.of_shared)]
+
+    def _shared(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:
+        """The record of the plain inputs: it fires if it is whole, else takes in a plain token; a counted one walks on."""
+        d, found, state = self.d, records.hit, records.state
+        mine = Signal(d.max_inputs)
+        m.d.comb += mine.eq(Mux(s.counted_token, 0, s.own))
+        present = Signal(d.max_inputs)
+        m.d.comb += present.eq(Mux(found, state.present, 0))
+        whole = Signal()
+        m.d.comb += [whole.eq(((present | mine) == s.row.plain) & ~s.missed),
+                     self.walking.eq(s.counted_token & records.ready)]  # fmt: skip
+        # A plain token with plain partners comes here first: they, and it, wait for the counted ones here.
+        partners = Signal(d.max_inputs)
+        m.d.comb += partners.eq(Mux(s.counted_token | (mine == s.row.plain), 0, s.row.counted))
+        with m.If((present & mine) != 0):
+            m.d.comb += s.failing.eq(Failure.DUPLICATE)
+        with m.Elif((s.current.kind != Kind.COMPLETE) & (mine != 0) & (s.current.multiplicity != 1)):
+            m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
+        with m.Elif(whole & (partners == 0)):
+            for i in range(d.max_inputs):
+                m.d.comb += s.fired_values[i].eq(Mux(present[i], records.values[i], s.values[i]))
+            with m.If(act.attempt_fire()):
+                with m.If(found):
+                    act.free_record()
+                act.commit_next(s.saved_valid)
+        with m.Elif(s.counted_token):
+            act.note(s.saved_valid.eq(0))
+            act.walk_on()
+        with m.Else():
+            m.d.comb += [records.write_state.present.eq(present | mine), records.write_state.left.eq(1)]
+            for i in range(d.max_inputs):
+                with m.If(mine[i]):
+                    m.d.comb += records.write_values[i].eq(s.current.value)
+            with m.If(found):
+                m.d.comb += [s.write_state_en.eq(1), s.write_value.eq(mine)]
+            with m.Else():
+                act.allocate()
+            with m.If(found & whole & ~s.hopeless):
+                act.probe_counted(partners)
+                act.note(s.joined.eq(1), s.saved_valid[d.max_inputs].eq(1))
+                for i in range(d.max_inputs):
+                    with m.If(present[i]):
+                        act.note(s.values[i].eq(records.values[i]))
+
+    def _commit(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:
+        """A record that a firing has used is counted down, and freed at 0."""
+        d, state = self.d, records.state
+        after = Signal(d.multiplicity_bits, name="after_commit")
+        m.d.comb += [after.eq(used_once(state.left, d)), records.write_state.left.eq(after),
+                     s.write_state_en.eq(1)]  # fmt: skip
+        with m.If(state.left == 1):
+            act.free_record()
+        lowest = s.saved_valid & (~s.saved_valid + 1)
+        rest = Signal(d.max_inputs + 1)
+        m.d.comb += rest.eq(s.saved_valid & ~lowest)
+        act.note(s.saved_valid.eq(rest))
+        act.commit_next(rest)
+
+    def _own(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:
+        """What is left of a counted token is stored."""
         m.d.comb += [
-
-            self.idle.eq(~working & ~waiting_valid),
+            records.write_state.left.eq(s.current.multiplicity), records.write_state.present.eq(0),
+            records.write_values[0].eq(s.current.value),
         ]  # fmt: skip
-        if d.stages:
+        with m.If(records.hit):
+            m.d.comb += s.failing.eq(Failure.DUPLICATE)
+        with m.Else():
+            act.allocate()
+
+    def _finish(self, m: Module, s: JoinStages, records: Records) -> None:
+        """The cycle is held until the record is there; the first failure is kept."""
+        with m.If(s.working & ~records.ready):
+            m.d.comb += s.hold.eq(1)
+        with m.If(records.corrupt):
+            m.d.comb += s.failing.eq(Failure.PARITY)
+        with m.If((s.failing != Failure.NONE) & ~s.stopped & (records.ready | records.corrupt)):
+            m.d.sync += [self.failure.eq(s.failing), self.failing.eq(s.current)]
+        m.d.comb += self.idle.eq(~s.working & ~s.waiting_valid)
+        if self.d.stages:
             m.d.comb += [self.change.any.eq(records.write_key_en), self.change.comes.eq(records.write_key.valid),
-                         self.change.key.eq(key)]  # fmt: skip
-        return m
+                         self.change.key.eq(s.key)]  # fmt: skip

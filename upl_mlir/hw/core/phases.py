@@ -1,4 +1,4 @@
-"""The states of the probe stage, and what its parts share."""
+"""The states of the join pipe's probe stage, what its stages share, and what a state may do."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
@@ -9,10 +9,23 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
+from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data
 
-from upl_mlir.hw.core.layouts import WALK_LEVELS, Dimensions
+from upl_mlir.hw.core.layouts import (
+    WALK_LEVELS,
+    Dimensions,
+    Failure,
+    key_layout,
+    node_layout,
+    token_layout,
+    walk_layout,
+)
+from upl_mlir.hw.core.presence import ROW_BITS
+from upl_mlir.hw.core.records import Records
 
 
 class Phase(enum.IntEnum):
@@ -76,3 +89,123 @@ def next_index(m: Module, d: Dimensions, walk: Value, place: Value) -> tuple[Sig
     with m.Else():
         m.d.comb += onward.eq((place & ~first.mask) + Mux(ends[1], 0, second.step))
     return onward, last
+
+
+class JoinStages:
+    """What the stages of the join pipe share: the fetched token, the registers of the probe stage, what it decides."""
+
+    def __init__(self, d: Dimensions, records: Records):
+        token = token_layout(d)
+        self.stopped = Signal()
+        self.waiting = Signal(token)  # the token whose rows are there
+        self.waiting_valid = Signal()
+        self.begin = Signal()  # it moves on to the probes
+        # the probe stage: registers
+        self.working = Signal()
+        self.current, self.row, self.walk = Signal(token), Signal(node_layout(d)), Signal(walk_layout(d))
+        self.home_row = Signal(ROW_BITS)  # where the partners of the token are counted
+        self.phase = Signal(Phase)
+        self.key = Signal(key_layout(d))  # what the record just read is compared with
+        self.at_set = Signal(records.shape.set_bits)
+        self.todo = Signal(d.max_inputs)  # counted inputs yet to be probed
+        self.input_now = Signal(d.input_bits)
+        self.values = Signal(data.ArrayLayout(32, d.max_inputs))
+        self.missed = Signal()
+        self.joined = Signal()  # the token is in its shared record, which is whole
+        self.place = Signal(d.tag_bits)  # the full index that is being tried
+        # Records that a firing uses, besides the last one: those of counted inputs, and last the shared one.
+        self.saved_valid = Signal(d.max_inputs + 1)
+        # what the probe stage decides
+        self.left_after = Signal(d.multiplicity_bits)  # of the current token after a firing in this cycle
+        self.again = Signal()  # another probe for the same token
+        self.next_phase = Signal(Phase)
+        # The record that is next: of a counted input, the shared one, the token's own, the first one at the next index. That
+        # is known late; what these are, and their sets, early.
+        self.choice = Signal(d.max_inputs + 3)
+        self.of_shared, self.of_own, self.of_onward = d.max_inputs, d.max_inputs + 1, d.max_inputs + 2
+        self.next_place = Signal(d.tag_bits)
+        self.next_todo = Signal(d.max_inputs)
+        self.next_input = Signal(d.input_bits)
+        self.hold = Signal()  # nothing can be done in this cycle
+        self.finish = Signal()
+        self.fire = Signal()
+        self.fired_values = Signal(data.ArrayLayout(32, d.max_inputs))
+        self.failing = Signal(Failure)
+        self.own = Signal(d.max_inputs)  # the bit of the token's input
+        self.counted_token = Signal()
+        self.own_class = Signal(d.class_bits)
+        self.hopeless = Signal()  # another input of the node has no token at all
+        # what is written to the record, if it is known by now what there is
+        self.write_key_en, self.write_state_en, self.write_value = Signal(), Signal(), Signal.like(records.write_value)
+
+
+@dataclass
+class Ahead:
+    """The index after the one that is tried: `place`; the first probe there; `last`: there is none."""
+
+    place: Value
+    last: Value
+    first: dict[str, Signal]
+
+
+class Actions:
+    """What a phase of the probe stage may do; every method adds to the case of the phase in which it is called."""
+
+    def __init__(self, m: Module, d: Dimensions, s: JoinStages, records: Records, activation: Any, ahead: Ahead):
+        self.m, self.d, self.s, self.records, self.activation, self.ahead = m, d, s, records, activation, ahead
+
+    def walk_on(self) -> None:
+        """After an index has been tried: the next one, or store what is left, or be done."""
+        m, s = self.m, self.s
+        with m.If(s.left_after != 0):
+            with m.If(self.ahead.last | s.hopeless):
+                m.d.comb += [s.again.eq(1), s.next_phase.eq(Phase.OWN), s.choice.eq(1 << s.of_own)]
+            with m.Else():
+                first = self.ahead.first
+                m.d.comb += [s.again.eq(1), s.next_phase.eq(first["phase"]), s.choice.eq(1 << s.of_onward),
+                             s.next_todo.eq(first["todo"]), s.next_place.eq(self.ahead.place)]  # fmt: skip
+
+    def commit_next(self, pending: Value) -> None:
+        """Write back the records that a firing has used, or go on if there are none."""
+        m, s = self.m, self.s
+        with m.If(pending != 0):
+            m.d.comb += [s.again.eq(1), s.next_phase.eq(Phase.COMMIT), s.choice.eq(pending & (~pending + 1))]
+        with m.Elif(s.counted_token):
+            self.walk_on()
+
+    def attempt_fire(self) -> Value:
+        """Offer the activation; the value says whether it was taken."""
+        m, s, activation = self.m, self.s, self.activation
+        m.d.comb += [s.fire.eq(1), s.hold.eq(~activation.ready)]
+        with m.If(activation.ready & s.counted_token):
+            m.d.comb += s.left_after.eq(used_once(s.current.multiplicity, self.d))
+        return activation.ready
+
+    def probe_counted(self, these: Value) -> None:
+        """The record of the first of some counted inputs is next."""
+        m, s = self.m, self.s
+        lowest = these & (~these + 1)
+        m.d.comb += [
+            s.again.eq(1), s.next_phase.eq(Phase.COUNTED), s.choice.eq(lowest), s.next_todo.eq(these & ~lowest),
+        ]  # fmt: skip
+
+    def free_record(self) -> None:
+        """The record that has been read is used up."""
+        m, s, records = self.m, self.s, self.records
+        m.d.comb += [s.write_key_en.eq(1), records.write_key.valid.eq(0)]
+
+    def note(self, *statements: object) -> None:
+        """What is remembered of a probe, once it is known what there is."""
+        m, records = self.m, self.records
+        with m.If(records.ready):
+            m.d.sync += statements
+
+    def allocate(self) -> None:
+        """Take a free way for the key; there must be no hit."""
+        m, s, records = self.m, self.s, self.records
+        with m.If(records.free):
+            m.d.comb += [s.write_key_en.eq(1), s.write_state_en.eq(1), s.write_value.eq(~0)]
+        with m.Else():
+            m.d.comb += [s.hold.eq(1), records.evict.eq(1)]
+            with m.If(records.full):
+                m.d.comb += s.failing.eq(Failure.FULL)

@@ -24,12 +24,42 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failure, activation_layout, token_layout
 from upl_mlir.hw.core.phases import used_once
-from upl_mlir.hw.core.ram import ram
+from upl_mlir.hw.core.queue import TokenQueue
+from upl_mlir.hw.core.ram import Ram, ram
 from upl_mlir.hw.direct.fetch import Fetch
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.late import MANY, put_off
 from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout, row_bits
 from upl_mlir.hw.direct.rank import local, outside, rank
+
+
+class _Stages:
+    """What the two stages share: `here` and what follows is of the stage of addresses, `now` of the one of decisions."""
+
+    def __init__(self, d: Dimensions, stop: Value):
+        token = token_layout(d)
+        self.load = Signal()  # the address stage takes the token whose ranks are there
+        # addresses: one index of the token after the other
+        self.here, self.row, self.ranks = Signal(token), Signal(join_row_layout(d)), Signal(join_rank_layout(d))
+        self.here_valid, self.here_first, self.here_there = Signal(), Signal(), Signal(name="here_there")
+        self.place = Signal(d.tag_bits)
+        # decisions: what is there
+        self.now, self.now_place, self.left = Signal(token), Signal(d.tag_bits), Signal(d.multiplicity_bits, name="left")
+        self.now_valid, self.now_last, self.now_first, self.now_wrong = Signal(), Signal(), Signal(), Signal()
+        self.merged, self.waits, self.moves_on, self.age = Signal(), Signal(), Signal(), Signal(GENERATION_BITS)
+        self.now_inputs, self.left_after = Signal(d.max_inputs), Signal(d.multiplicity_bits, name="left_after")
+        self.at = [Signal(d.set_bits, name=f"at{i}") for i in range(d.max_inputs)]
+        self.hold, self.done = Signal(), Signal(name="done")
+        self.step = ~self.hold & ~stop
+        self.at_rest = ~self.now_valid & ~self.here_valid
+        # what happens at this index; the two inputs of a merged node have bank 0 in common
+        self.own, self.home, self.others, self.present, self.timely = (
+            Signal(d.max_inputs, name=n) for n in ("own", "home", "others", "present", "timely")
+        )
+        self.second, self.twice, self.whole = Signal(), Signal(), Signal(name="whole")
+        self.hopeless, self.comes, self.leaves = Signal(), Signal(d.max_inputs), Signal(d.max_inputs)
+        self.failing, self.fire, self.taken, self.stores = Signal(Failure), Signal(), Signal(), Signal()
+        self.early = Signal()  # the place is not free of an earlier generation yet
 
 
 class Joins(wiring.Component):
@@ -73,10 +103,30 @@ class Joins(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The rows of the token, then a stage of addresses and one of decisions."""
+        """The rows of the token, then a stage of addresses and one of decisions.
+
+        Cycle n: the rows and the ranks of the token are there (`load`); the stage of addresses takes it.
+        Cycle n + 1: its first index gives an address for each bank (`here`); every index after it takes a cycle more.
+        Cycle n + 2: what is at these addresses is there (`now`): fire, count down, go on to the next index, or store.
+        Both stages stand still (`hold`) while an activation is not taken. The first is an index ahead: if the second is
+        done with its token before the last index, that index is void.
+        """
         d = self.d
         m = Module()
-        token, inputs = token_layout(d), range(d.max_inputs)
+        fetch, late = self._fetch(m)
+        s = _Stages(d, self.stop)
+        m.d.comb += fetch.found.ready.eq(s.load)
+        addresses = self._advance(m, s, fetch)
+        entry_banks, value_banks = self._banks(m, s, addresses)
+        self._compare(m, s, [bank.found for bank in entry_banks])
+        self._decide(m, s, fetch, late)
+        self._check(m, s, late, entry_banks, value_banks)
+        self._settle(m, s, entry_banks, value_banks)
+        return m
+
+    def _fetch(self, m: Module) -> tuple[Fetch, TokenQueue]:
+        """The rows of the tokens that come, and the queue of those that are put off."""
+        d = self.d
         m.submodules.fetch = fetch = Fetch(d, join_row_layout(d), join_rank_layout(d))
         m.d.comb += [
             fetch.node_en.eq(self.node_en), fetch.node_address.eq(self.node_address), fetch.node_data.eq(self.node_data),
@@ -84,132 +134,131 @@ class Joins(wiring.Component):
         ]  # fmt: skip
         late = put_off(m, d, self.token, fetch.token)
         m.d.comb += [self.late.eq(late.w_valid), self.crowded.eq(late.level > MANY)]
+        return fetch, late
+
+    def _advance(self, m: Module, s: _Stages, fetch: Fetch) -> list[Signal]:
+        """The stage of addresses: an address for each bank, and the step to the stage of decisions."""
+        d, inputs = self.d, range(self.d.max_inputs)
+        onward, last = _next(m, d, s.row.walks[s.here.input], s.place, s.ranks)
+        wrong = outside(m, d, s.place, s.ranks.least, s.ranks.greatest, s.row.find.joined, "outside")
+        kept, generation = local(m, d, s.row, s.place, "here")
+        addresses = [rank(m, d, kept, s.ranks.banks[i].base, s.ranks.banks[i].weights, f"address{i}") for i in inputs]
+        void = s.now_valid & s.done & ~s.now_last  # the address stage is ahead with a token that is done
+        m.d.comb += s.load.eq(s.step & (~s.here_valid | last | void))
+        with m.If(s.step & s.now_valid):
+            m.d.sync += s.left.eq(s.left_after)
         coming = fetch.found.payload
-        load = Signal()  # the address stage takes the token whose ranks are there
-        m.d.comb += fetch.found.ready.eq(load)
-
-        # ---- addresses: one index of the token after the other
-        here, row, ranks = Signal(token), Signal(join_row_layout(d)), Signal(join_rank_layout(d))
-        here_valid, here_first, here_there = Signal(), Signal(), Signal()
-        place = Signal(d.tag_bits)
-        onward, last = _next(m, d, row.walks[here.input], place, ranks)
-        wrong = outside(m, d, place, ranks.least, ranks.greatest, row.find.joined, "outside")
-        kept, generation = local(m, d, row, place, "here")
-        addresses = [rank(m, d, kept, ranks.banks[i].base, ranks.banks[i].weights, f"address{i}") for i in inputs]
-
-        # ---- decisions: what is there
-        now, now_place, left = Signal(token), Signal(d.tag_bits), Signal(d.multiplicity_bits)
-        now_valid, now_last, now_first, now_wrong = Signal(), Signal(), Signal(), Signal()
-        merged, waits, moves_on, age = Signal(), Signal(), Signal(), Signal(GENERATION_BITS)
-        now_inputs, left_after = Signal(d.max_inputs), Signal(d.multiplicity_bits)
-        at = [Signal(d.set_bits, name=f"at{i}") for i in inputs]
-        hold, done = Signal(), Signal()
-        step = ~hold & ~self.stop
-        void = now_valid & done & ~now_last  # the address stage is ahead with a token that is done
-        m.d.comb += load.eq(step & (~here_valid | last | void))
-        with m.If(step & now_valid):
-            m.d.sync += left.eq(left_after)
-        with m.If(step):
+        with m.If(s.step):
             m.d.sync += [
-                now_valid.eq(here_valid & ~void), now_place.eq(place), now_last.eq(last), now_first.eq(here_first),
-                now_wrong.eq(wrong | ~here_there), now_inputs.eq(row.inputs), merged.eq(row.merged), waits.eq(row.waits),
-                here_first.eq(load), moves_on.eq(row.window.any), age.eq(generation),
-                *(a.eq(b) for a, b in zip(at, addresses, strict=True)),
+                s.now_valid.eq(s.here_valid & ~void), s.now_place.eq(s.place), s.now_last.eq(last),
+                s.now_first.eq(s.here_first), s.now_wrong.eq(wrong | ~s.here_there), s.now_inputs.eq(s.row.inputs),
+                s.merged.eq(s.row.merged), s.waits.eq(s.row.waits), s.here_first.eq(s.load),
+                s.moves_on.eq(s.row.window.any), s.age.eq(generation),
+                *(a.eq(b) for a, b in zip(s.at, addresses, strict=True)),
             ]  # fmt: skip
-            with m.If(here_valid & here_first & ~void):
-                m.d.sync += [now.eq(here), left.eq(here.multiplicity)]
-            with m.If(load):
+            with m.If(s.here_valid & s.here_first & ~void):
+                m.d.sync += [s.now.eq(s.here), s.left.eq(s.here.multiplicity)]
+            with m.If(s.load):
                 start = Signal(d.tag_bits)
                 walks = coming.row.walks[coming.token.input]
                 open_ = [_level(m, d, walks[n], f"new{n}")[0] for n in range(WALK_LEVELS)]
                 m.d.comb += start.eq(coming.token.tag | (coming.ranks.least & reduce(or_, open_)))
-                m.d.sync += [here_valid.eq(fetch.found.valid), here.eq(coming.token), row.eq(coming.row),
-                             ranks.eq(coming.ranks), here_there.eq(coming.there), place.eq(start)]  # fmt: skip
+                m.d.sync += [s.here_valid.eq(fetch.found.valid), s.here.eq(coming.token), s.row.eq(coming.row),
+                             s.ranks.eq(coming.ranks), s.here_there.eq(coming.there), s.place.eq(start)]  # fmt: skip
             with m.Else():
-                m.d.sync += place.eq(onward)
+                m.d.sync += s.place.eq(onward)
+        return addresses
 
-        # ---- banks
-        at_rest = ~now_valid & ~here_valid
+    def _banks(self, m: Module, s: _Stages, addresses: list[Signal]) -> tuple[list[Ram], list[Ram]]:
+        """Entries and values at these addresses, a cycle later; at rest, those that are looked at."""
+        d, inputs = self.d, range(self.d.max_inputs)
         entry_banks = [ram(m, d, f"entries{i}", entry_layout(d), d.sets) for i in inputs]
         value_banks = [ram(m, d, f"values{i}", VALUE_BITS, d.sets) for i in inputs]
         for bank, i in zip([*entry_banks, *value_banks], [*inputs, *inputs], strict=True):
-            m.d.comb += [bank.address.eq(Mux(at_rest, self.look, addresses[i])), bank.reads.eq(step | at_rest),
-                         bank.place.eq(at[i])]  # fmt: skip
-        entries, values = [bank.found for bank in entry_banks], [bank.found for bank in value_banks]
-        corrupt = Cat(e.corrupt | v.corrupt for e, v in zip(entry_banks, value_banks, strict=True))
+            m.d.comb += [bank.address.eq(Mux(s.at_rest, self.look, addresses[i])), bank.reads.eq(s.step | s.at_rest),
+                         bank.place.eq(s.at[i])]  # fmt: skip
+        entries = [bank.found for bank in entry_banks]
         with m.Switch(self.look_bank):
             for i in inputs:
                 with m.Case(i):
                     m.d.comb += [self.looked.eq(entries[i].left), self.looked_second.eq(entries[i].second),
                                  self.looked_generation.eq(entries[i].generation)]  # fmt: skip
+        return entry_banks, value_banks
 
-        # ---- what happens at this index; the two inputs of a merged node have bank 0 in common
-        own, home, others, present, timely = (
-            Signal(d.max_inputs, name=n) for n in ("own", "home", "others", "present", "timely")
-        )
-        second, twice, whole = Signal(), Signal(), Signal()
+    def _compare(self, m: Module, s: _Stages, entries: list[Value]) -> None:
+        """Who is there at this index; the two inputs of a merged node have bank 0 in common."""
+        inputs = range(self.d.max_inputs)
         m.d.comb += [
-            own.eq(1 << now.input), second.eq(now.input == 1),
-            home.eq(Mux(merged, 1, Mux(waits, own, 0))), others.eq(Mux(merged, 1, now_inputs & ~own)),
-            *(timely[i].eq(~moves_on | (entries[i].generation == age)) for i in inputs),
-            *(present[i].eq((entries[i].left != 0) & timely[i]) for i in inputs),
-            whole.eq(((others & ~present) == 0) & ~(merged & (entries[0].second == second))),
-            twice.eq(((home & present) != 0) & ~(merged & (entries[0].second != second))),
+            s.own.eq(1 << s.now.input), s.second.eq(s.now.input == 1),
+            s.home.eq(Mux(s.merged, 1, Mux(s.waits, s.own, 0))), s.others.eq(Mux(s.merged, 1, s.now_inputs & ~s.own)),
+            *(s.timely[i].eq(~s.moves_on | (entries[i].generation == s.age)) for i in inputs),
+            *(s.present[i].eq((entries[i].left != 0) & s.timely[i]) for i in inputs),
+            s.whole.eq(((s.others & ~s.present) == 0) & ~(s.merged & (entries[0].second == s.second))),
+            s.twice.eq(((s.home & s.present) != 0) & ~(s.merged & (entries[0].second != s.second))),
         ]  # fmt: skip
-        hopeless, comes, leaves = Signal(), Signal(d.max_inputs), Signal(d.max_inputs)
-        self._count(m, now.node, others, hopeless, comes, leaves)
-        failing, fire, taken, stores = Signal(Failure), Signal(), Signal(), Signal()
-        early = Signal()  # the place is not free of an earlier generation yet
-        goes = now_valid & step & (failing == Failure.NONE) & ~early
+        self._count(m, s.now.node, s.others, s.hopeless, s.comes, s.leaves)
+
+    def _decide(self, m: Module, s: _Stages, fetch: Fetch, late: TokenQueue) -> None:
+        """Fire if all are there, store what is left after the last index, put off what comes too early."""
+        d = self.d
+        goes = s.now_valid & s.step & (s.failing == Failure.NONE) & ~s.early
         m.d.comb += [
-            early.eq(now_first & ((home & ~timely) != 0)),
-            late.w_valid.eq(now_valid & step & (failing == Failure.NONE) & early), late.w_data.eq(now.as_value()),
-            fire.eq(now_valid & whole & ~early & (failing == Failure.NONE) & ~self.stop),
-            taken.eq(fire & self.activation.ready),
-            hold.eq(fire & ~self.activation.ready),
-            left_after.eq(Mux(whole, used_once(left, d), left)),
-            done.eq(now_last | (left_after == 0) | hopeless | early),
-            stores.eq(goes & done & (left_after != 0)),
-            self.activation.valid.eq(fire),
-            self.activation.payload.node.eq(now.node),
-            self.activation.payload.tag.eq(now_place),
+            s.early.eq(s.now_first & ((s.home & ~s.timely) != 0)),
+            late.w_valid.eq(s.now_valid & s.step & (s.failing == Failure.NONE) & s.early), late.w_data.eq(s.now.as_value()),
+            s.fire.eq(s.now_valid & s.whole & ~s.early & (s.failing == Failure.NONE) & ~self.stop),
+            s.taken.eq(s.fire & self.activation.ready),
+            s.hold.eq(s.fire & ~self.activation.ready),
+            s.left_after.eq(Mux(s.whole, used_once(s.left, d), s.left)),
+            s.done.eq(s.now_last | (s.left_after == 0) | s.hopeless | s.early),
+            s.stores.eq(goes & s.done & (s.left_after != 0)),
+            self.activation.valid.eq(s.fire),
+            self.activation.payload.node.eq(s.now.node),
+            self.activation.payload.tag.eq(s.now_place),
             self.trying.eq(goes),
-            self.walking.eq(goes & ~now_first),
-            self.waiting.eq(hold),
-            self.idle.eq(at_rest & fetch.idle & (late.level == 0)),
+            self.walking.eq(goes & ~s.now_first),
+            self.waiting.eq(s.hold),
+            self.idle.eq(s.at_rest & fetch.idle & (late.level == 0)),
         ]
-        with m.If(now_valid & now_wrong):
-            m.d.comb += failing.eq(Failure.INDEX)
-        with m.Elif(now_valid & ((corrupt & (home | others)) != 0)):
-            m.d.comb += failing.eq(Failure.PARITY)
-        with m.Elif(now_valid & (((now_inputs & own) == 0) | (left == 0))):
-            m.d.comb += failing.eq(Failure.BAD_TOKEN)
-        with m.Elif(now_valid & now_first & twice):
-            m.d.comb += failing.eq(Failure.DUPLICATE)
-        with m.Elif(now_valid & early & ~late.w_ready):
-            m.d.comb += failing.eq(Failure.FULL)
-        with m.If((failing != Failure.NONE) & ~self.stop):
-            m.d.sync += [self.failure.eq(failing), self.failing.eq(now)]
+
+    def _check(self, m: Module, s: _Stages, late: TokenQueue, entry_banks: list[Ram], value_banks: list[Ram]) -> None:
+        """The first failure is kept."""
+        corrupt = Cat(e.corrupt | v.corrupt for e, v in zip(entry_banks, value_banks, strict=True))
+        with m.If(s.now_valid & s.now_wrong):
+            m.d.comb += s.failing.eq(Failure.INDEX)
+        with m.Elif(s.now_valid & ((corrupt & (s.home | s.others)) != 0)):
+            m.d.comb += s.failing.eq(Failure.PARITY)
+        with m.Elif(s.now_valid & (((s.now_inputs & s.own) == 0) | (s.left == 0))):
+            m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
+        with m.Elif(s.now_valid & s.now_first & s.twice):
+            m.d.comb += s.failing.eq(Failure.DUPLICATE)
+        with m.Elif(s.now_valid & s.early & ~late.w_ready):
+            m.d.comb += s.failing.eq(Failure.FULL)
+        with m.If((s.failing != Failure.NONE) & ~self.stop):
+            m.d.sync += [self.failure.eq(s.failing), self.failing.eq(s.now)]
+
+    def _settle(self, m: Module, s: _Stages, entry_banks: list[Ram], value_banks: list[Ram]) -> None:
+        """Count down those that were used, write the token where it waits, hand the values on."""
+        d, inputs = self.d, range(self.d.max_inputs)
+        entries, values = [bank.found for bank in entry_banks], [bank.found for bank in value_banks]
         for i in inputs:
             after = Signal(d.multiplicity_bits, name=f"after{i}")
-            settles = stores & home[i]
-            ends = taken & moves_on & home[i] & (left_after == 0)  # without ever having waited there
+            settles = s.stores & s.home[i]
+            ends = s.taken & s.moves_on & s.home[i] & (s.left_after == 0)  # without ever having waited there
             m.d.comb += [
                 after.eq(used_once(entries[i].left, d)),
-                entry_banks[i].writes.eq((taken & others[i]) | settles | ends),
-                entry_banks[i].written.left.eq(Mux(settles | ends, left_after, after)),
-                entry_banks[i].written.second.eq(Mux(settles, second, entries[i].second)),
-                entry_banks[i].written.generation.eq(entries[i].generation + (moves_on & (leaves[i] | ends))),
+                entry_banks[i].writes.eq((s.taken & s.others[i]) | settles | ends),
+                entry_banks[i].written.left.eq(Mux(settles | ends, s.left_after, after)),
+                entry_banks[i].written.second.eq(Mux(settles, s.second, entries[i].second)),
+                entry_banks[i].written.generation.eq(entries[i].generation + (s.moves_on & (s.leaves[i] | ends))),
                 value_banks[i].writes.eq(settles),
-                value_banks[i].written.eq(now.value),
-                comes[i].eq(settles),
-                leaves[i].eq(taken & others[i] & (after == 0)),
+                value_banks[i].written.eq(s.now.value),
+                s.comes[i].eq(settles),
+                s.leaves[i].eq(s.taken & s.others[i] & (after == 0)),
             ]
-            given = Mux(merged, values[0], values[1]) if i == 1 else values[i]
-            m.d.comb += self.activation.payload["values"][i].eq(Mux(own[i], now.value, given))
-        gone = reduce(add, [leaves[i] for i in inputs])
-        m.d.sync += self.used.eq(self.used + reduce(add, [comes[i] for i in inputs]) - gone)
-        return m
+            given = Mux(s.merged, values[0], values[1]) if i == 1 else values[i]
+            m.d.comb += self.activation.payload["values"][i].eq(Mux(s.own[i], s.now.value, given))
+        gone = reduce(add, [s.leaves[i] for i in inputs])
+        m.d.sync += self.used.eq(self.used + reduce(add, [s.comes[i] for i in inputs]) - gone)
 
     def _count(self, m: Module, node: Value, others: Value, hopeless: Value, comes: Value, leaves: Value) -> None:
         """Counters of the tokens that wait, by node and bank: a walk that can find nothing is not made."""

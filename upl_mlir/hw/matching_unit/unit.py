@@ -21,12 +21,10 @@ nothing waits for the adder.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.matching_unit.cam import Cam
 from upl_mlir.hw.matching_unit.interface import (
     VALUE_BITS,
     Dimensions,
@@ -37,13 +35,11 @@ from upl_mlir.hw.matching_unit.interface import (
     addition_layout,
     change_layout,
     config_layout,
-    content_layout,
     dump_layout,
-    entry_layout,
-    node_row_layout,
     sum_layout,
     token_layout,
 )
+from upl_mlir.hw.matching_unit.state import State
 
 COUNTER_BITS = 32
 """Width of the counters in the status."""
@@ -104,344 +100,358 @@ class MatchingUnit(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The memories, the registers and the state machine; one state per step of the module's docstring."""
+        """The memories, the registers and the state machine; one state, and at least one cycle, per step of the module's
+        docstring.
+
+        A token: IDLE, LOOKUP, then for each partner SEARCH (once a level), PICK, READ, and with one on every input FIRE, in
+        which it stays until the activation is taken; UNWIND for each level left, then PICK again; STORE.
+        A summand: IDLE, LOOKUP, GATHER_SEARCH, GATHER_PICK, GATHER_READ; a sum from the adder: IDLE, GATHER_READ. When the
+        gather is complete: LOOKUP as a token.
+        """
         m = Module()
-        dim = self.dim
-        levels = max(1, dim.max_inputs - 1)
+        s = State(self.dim, self.fault, m)
+        self._compare(m, s)
+        self._write(m, s)
+        self._report(m, s)
+        m.d.comb += s.mode.eq(s.row.modes[s.cur.input])
+        m.d.comb += s.working.eq(1)
+        with m.FSM():
+            with m.State("IDLE"):
+                self._idle(m, s)
+            with m.State("LOOKUP"):
+                self._lookup(m, s)
+            with m.State("SEARCH"):
+                self._search(m, s)
+            with m.State("PICK"):
+                self._pick(m, s)
+            with m.State("READ"):
+                self._read(m, s)
+            with m.State("FIRE"):
+                self._fire(m, s)
+            with m.State("UNWIND"):
+                self._unwind(m, s)
+            with m.State("STORE"):
+                self._store(m, s)
+            with m.State("GATHER_SEARCH"):
+                self._gather_search(m, s)
+            with m.State("GATHER_PICK"):
+                self._gather_pick(m, s)
+            with m.State("GATHER_READ"):
+                self._gather_read(m, s)
+            with m.State("HALT"):
+                pass
+        return m
 
-        m.submodules.cam = cam = Cam(dim)
-        found = Const(0) if self.fault is Fault.MATCH_STUCK_AT_0 else cam.found
-
-        # Block memories with registered outputs, one port for each direction.
-        m.submodules.entries = entries = Memory(shape=entry_layout(dim), depth=dim.capacity, init=[])
-        m.submodules.contents = contents = Memory(shape=content_layout(dim), depth=dim.capacity, init=[])
-        m.submodules.nodes = nodes = Memory(shape=node_row_layout(dim), depth=1 << dim.node_bits, init=[])
-        entry_write, entry_read = entries.write_port(), entries.read_port()
-        content_write, content_read = contents.write_port(), contents.read_port()
-        node_write, node_read = nodes.write_port(), nodes.read_port()
-        entry, content, row = entry_read.data, content_read.data, node_read.data
+    def _compare(self, m: Module, s: State) -> None:
+        """The table of nodes, the inputs of the levels, and the key that entries are compared with."""
+        cam = s.cam
         m.d.comb += [
             self.config.ready.eq(1),
-            node_write.en.eq(self.config.valid),
-            node_write.addr.eq(self.config.payload.node),
-            node_write.data.eq(self.config.payload.row),
+            s.node_write.en.eq(self.config.valid),
+            s.node_write.addr.eq(self.config.payload.node),
+            s.node_write.data.eq(self.config.payload.row),
         ]
+        m.d.comb += [s.other[i].eq(Mux(s.cur.input <= i, i + 1, i)) for i in range(s.levels)]
+        m.d.comb += s.last_level.eq(s.row.inputs - 2)
 
-        # The token being worked on, and the search with return.
-        cur = Signal(token_layout(dim))
-        level = Signal(range(levels + 1))
-        place = Array(Signal(dim.entry_bits, name=f"place{i}") for i in range(levels))
-        left = [Signal(dim.multiplicity_bits, name=f"left{i}") for i in range(levels)]
-        left_at = Array(left)
-        # The index as narrowed by the levels above: entry i is what level i looks for.
-        tag = Array(Signal(dim.tag_bits, name=f"tag{i}") for i in range(levels + 1))
-        wild = Array(Signal(dim.max_fields, name=f"wild{i}") for i in range(levels + 1))
-        values = Array(Signal(VALUE_BITS, name=f"value{i}") for i in range(dim.max_inputs))
-        other = Array(Signal(dim.input_bits, name=f"other{i}") for i in range(levels))
-        m.d.comb += [other[i].eq(Mux(cur.input <= i, i + 1, i)) for i in range(levels)]
-        from_adder = Signal()
-        under_way = Signal(range(dim.adder_depth + 1))
-        last_level = Signal(range(dim.max_inputs + 1))  # the node's inputs - 2, where it has two or more
-        m.d.comb += last_level.eq(row.inputs - 2)
-
-        # The key, in registers, and which bits of the tag its open fields cover.
-        key_wild = Signal(dim.max_fields)
-        m.d.comb += cam.key_wild.eq(_covered(row, key_wild))
-        key_gather, key_node = Signal(), Signal(dim.node_bits)
-        key_input, key_tag = Signal(dim.input_bits), Signal(dim.tag_bits)
+        m.d.comb += cam.key_wild.eq(_covered(s.row, s.key_wild))
         m.d.comb += [
-            cam.key_exact.eq(Cat(key_gather, key_node, key_input)),
-            cam.key_tag.eq(key_tag),
-            cam.level.eq(level),
+            cam.key_exact.eq(Cat(s.key_gather, s.key_node, s.key_input)),
+            cam.key_tag.eq(s.key_tag),
+            cam.level.eq(s.level),
             cam.search.eq(self.searching),
             cam.last_entry.eq(self.last_entry),
         ]
 
-        # Storing: the key registers hold what is written to the match part; the memories get the same.
-        store = Signal()
-        rewrite = Signal()
-        written = Signal(content_layout(dim))
-        address = Signal(dim.entry_bits)
+    def _write(self, m: Module, s: State) -> None:
+        """The ports of the memories: the key registers hold what is written to the match part,
+        and the memories get the same."""
+        cam = s.cam
         m.d.comb += [
-            address.eq(Mux(store, cam.vacancy, Mux(key_gather, place[0], place[level]))),
-            cam.write.eq(store),
-            cam.entry.eq(address),
-            entry_write.en.eq(store),
-            entry_write.addr.eq(address),
-            entry_write.data.gather.eq(key_gather),
-            entry_write.data.node.eq(key_node),
-            entry_write.data.input.eq(key_input),
-            entry_write.data.tag.eq(key_tag),
-            entry_write.data.wild.eq(key_wild),
-            entry_write.data.count.eq(cur.multiplicity),
-            content_write.en.eq(store | rewrite),
-            content_write.addr.eq(address),
-            content_write.data.eq(written),
+            s.address.eq(Mux(s.store, cam.vacancy, Mux(s.key_gather, s.place[0], s.place[s.level]))),
+            cam.write.eq(s.store),
+            cam.entry.eq(s.address),
+            s.entry_write.en.eq(s.store),
+            s.entry_write.addr.eq(s.address),
+            s.entry_write.data.gather.eq(s.key_gather),
+            s.entry_write.data.node.eq(s.key_node),
+            s.entry_write.data.input.eq(s.key_input),
+            s.entry_write.data.tag.eq(s.key_tag),
+            s.entry_write.data.wild.eq(s.key_wild),
+            s.entry_write.data.count.eq(s.cur.multiplicity),
+            s.content_write.en.eq(s.store | s.rewrite),
+            s.content_write.addr.eq(s.address),
+            s.content_write.data.eq(s.written),
         ]
-        read_entry = Signal(dim.entry_bits)
-        read = Signal()
         m.d.comb += [
-            entry_read.en.eq(read),
-            entry_read.addr.eq(read_entry),
-            content_read.en.eq(read),
-            content_read.addr.eq(read_entry),
-            node_read.en.eq(0),
+            s.entry_read.en.eq(s.read),
+            s.entry_read.addr.eq(s.read_entry),
+            s.content_read.en.eq(s.read),
+            s.content_read.addr.eq(s.read_entry),
+            s.node_read.en.eq(0),
         ]
 
-        m.d.comb += self.failing.eq(cur)
-        working = Signal()
-        m.d.comb += self.idle.eq(~working & (under_way == 0))
+    def _report(self, m: Module, s: State) -> None:
+        """The status, and what the host sees of the entries."""
+        dim, cam = self.dim, s.cam
+        m.d.comb += self.failing.eq(s.cur)
+        m.d.comb += self.idle.eq(~s.working & (s.under_way == 0))
         m.d.comb += [
-            self.change.any.eq(store | cam.free), self.change.comes.eq(store), self.change.node.eq(key_node),
-            self.change.input.eq(key_input), self.change.tag.eq(key_tag),
+            self.change.any.eq(s.store | cam.free), self.change.comes.eq(s.store), self.change.node.eq(s.key_node),
+            self.change.input.eq(s.key_input), self.change.tag.eq(s.key_tag),
         ]  # fmt: skip
-        with m.If(store & ~cam.free):
+        with m.If(s.store & ~cam.free):
             m.d.sync += self.occupied.eq(self.occupied + 1)
-        with m.Elif(cam.free & ~store):
+        with m.Elif(cam.free & ~s.store):
             m.d.sync += self.occupied.eq(self.occupied - 1)
         dumped = Signal(dim.entry_bits)
         m.d.sync += dumped.eq(self.dump_entry)
         m.d.comb += [
             cam.look.eq(dumped),
             self.dump.occupied.eq(cam.looked),
-            self.dump.entry.eq(entry),
-            self.dump.content.eq(content),
+            self.dump.entry.eq(s.entry),
+            self.dump.content.eq(s.content),
         ]
 
-        def fail(why: MatchingError) -> None:
-            m.d.sync += self.error.eq(why)
-            m.next = "HALT"
+    def _fail(self, m: Module, why: MatchingError) -> None:
+        """Stop until reset."""
+        m.d.sync += self.error.eq(why)
+        m.next = "HALT"
 
-        def look_for(first: Value, narrowed: Value, still_open: Value) -> None:
-            """Set the key for the search of a level, by its input, tag and open fields."""
-            m.d.sync += [key_input.eq(first), key_tag.eq(narrowed), key_wild.eq(still_open)]
+    def _look_for(self, m: Module, s: State, first: Value, narrowed: Value, still_open: Value) -> None:
+        """Set the key for the search of a level, by its input, tag and open fields."""
+        m.d.sync += [s.key_input.eq(first), s.key_tag.eq(narrowed), s.key_wild.eq(still_open)]
 
-        mode = Signal(2)
-        m.d.comb += mode.eq(row.modes[cur.input])
-        m.d.comb += working.eq(1)
-        with m.FSM():
-            with m.State("IDLE"):
-                # A sum goes first: its addition's place is needed for the next one.
-                credit = Signal()
-                m.d.comb += [working.eq(0), credit.eq(under_way != dim.adder_depth)]
-                m.d.comb += [read.eq(1), read_entry.eq(self.dump_entry)]
-                with m.If(self.sum.valid):
-                    m.d.comb += [self.sum.ready.eq(1), read_entry.eq(self.sum.payload.entry)]
-                    m.d.sync += [
-                        from_adder.eq(1),
-                        under_way.eq(under_way - 1),
-                        place[0].eq(self.sum.payload.entry),
-                        cur.value.eq(self.sum.payload.value),
-                        key_gather.eq(1),
-                    ]
-                    m.next = "GATHER_READ"
-                with m.Elif(self.token.valid & credit):
-                    m.d.comb += [
-                        self.token.ready.eq(1),
-                        node_read.en.eq(1),
-                        node_read.addr.eq(self.token.payload.node),
-                    ]
-                    m.d.sync += [cur.eq(self.token.payload), from_adder.eq(0)]
-                    m.next = "LOOKUP"
-                with m.Elif(self.token.valid):
-                    m.d.sync += self.stalls_credit.eq(self.stalls_credit + 1)
+    def _idle(self, m: Module, s: State) -> None:
+        """Take a sum or a token. A sum goes first: its addition's place is needed for the next one."""
+        dim = self.dim
+        credit = Signal()
+        m.d.comb += [s.working.eq(0), credit.eq(s.under_way != dim.adder_depth)]
+        m.d.comb += [s.read.eq(1), s.read_entry.eq(self.dump_entry)]
+        with m.If(self.sum.valid):
+            m.d.comb += [self.sum.ready.eq(1), s.read_entry.eq(self.sum.payload.entry)]
+            m.d.sync += [
+                s.from_adder.eq(1),
+                s.under_way.eq(s.under_way - 1),
+                s.place[0].eq(self.sum.payload.entry),
+                s.cur.value.eq(self.sum.payload.value),
+                s.key_gather.eq(1),
+            ]
+            m.next = "GATHER_READ"
+        with m.Elif(self.token.valid & credit):
+            m.d.comb += [
+                self.token.ready.eq(1),
+                s.node_read.en.eq(1),
+                s.node_read.addr.eq(self.token.payload.node),
+            ]
+            m.d.sync += [s.cur.eq(self.token.payload), s.from_adder.eq(0)]
+            m.next = "LOOKUP"
+        with m.Elif(self.token.valid):
+            m.d.sync += self.stalls_credit.eq(self.stalls_credit + 1)
 
-            with m.State("LOOKUP"):
-                # The node's row is here: where does the token go?
-                clean = Signal(dim.tag_bits)
-                m.d.comb += clean.eq(cur.tag & ~_covered(row, cur.wild))
-                summand = (mode != InputMode.ORDINARY) & ~cur.complete
-                m.d.sync += [
-                    cur.tag.eq(clean),
-                    level.eq(0),
-                    tag[0].eq(clean),
-                    wild[0].eq(cur.wild),
-                    key_gather.eq(summand),
-                    key_node.eq(cur.node),
-                ]
-                m.d.sync += [values[i].eq(Mux(cur.input == i, cur.value, 0)) for i in range(dim.max_inputs)]
-                with m.If((cur.input >= row.inputs) | (cur.multiplicity == 0)):
-                    fail(MatchingError.BAD_TOKEN)
-                with m.Elif(summand):
-                    look_for(cur.input, clean, cur.wild)
-                    m.next = "GATHER_SEARCH"
-                    with m.If((cur.wild != 0) | (cur.multiplicity == dim.unbounded)):
-                        fail(MatchingError.BAD_TOKEN)
-                with m.Else():
-                    m.d.comb += self.joining.eq(1)
-                    look_for(other[0], clean, cur.wild)
-                    m.next = "SEARCH"
-                    with m.If(row.inputs == 1):
-                        m.next = "FIRE"
+    def _lookup(self, m: Module, s: State) -> None:
+        """The node's row is here: where does the token go?"""
+        dim = self.dim
+        clean = Signal(dim.tag_bits)
+        m.d.comb += clean.eq(s.cur.tag & ~_covered(s.row, s.cur.wild))
+        summand = (s.mode != InputMode.ORDINARY) & ~s.cur.complete
+        m.d.sync += [
+            s.cur.tag.eq(clean),
+            s.level.eq(0),
+            s.tag[0].eq(clean),
+            s.wild[0].eq(s.cur.wild),
+            s.key_gather.eq(summand),
+            s.key_node.eq(s.cur.node),
+        ]
+        m.d.sync += [s.values[i].eq(Mux(s.cur.input == i, s.cur.value, 0)) for i in range(dim.max_inputs)]
+        with m.If((s.cur.input >= s.row.inputs) | (s.cur.multiplicity == 0)):
+            self._fail(m, MatchingError.BAD_TOKEN)
+        with m.Elif(summand):
+            self._look_for(m, s, s.cur.input, clean, s.cur.wild)
+            m.next = "GATHER_SEARCH"
+            with m.If((s.cur.wild != 0) | (s.cur.multiplicity == dim.unbounded)):
+                self._fail(m, MatchingError.BAD_TOKEN)
+        with m.Else():
+            m.d.comb += self.joining.eq(1)
+            self._look_for(m, s, s.other[0], clean, s.cur.wild)
+            m.next = "SEARCH"
+            with m.If(s.row.inputs == 1):
+                m.next = "FIRE"
 
-            with m.State("SEARCH"):
-                m.d.comb += self.searching.eq(1)
-                m.next = "PICK"
+    def _search(self, m: Module, s: State) -> None:
+        """All entries are compared with the level's key."""
+        m.d.comb += self.searching.eq(1)
+        m.next = "PICK"
 
-            with m.State("PICK"):
-                m.d.comb += cam.pick.eq(1)
-                with m.If(found):
-                    m.d.comb += [read.eq(1), read_entry.eq(cam.partner), cam.drop.eq(1)]
-                    m.d.sync += place[level].eq(cam.partner)
-                    m.next = "READ"
-                with m.Elif(level == 0):
-                    look_for(cur.input, tag[0], wild[0])
-                    m.next = "STORE"
-                with m.Else():
-                    m.d.sync += level.eq(level - 1)
-                    m.next = "UNWIND"
+    def _pick(self, m: Module, s: State) -> None:
+        """The next partner of the level, if one is left."""
+        m.d.comb += s.cam.pick.eq(1)
+        with m.If(s.found):
+            m.d.comb += [s.read.eq(1), s.read_entry.eq(s.cam.partner), s.cam.drop.eq(1)]
+            m.d.sync += s.place[s.level].eq(s.cam.partner)
+            m.next = "READ"
+        with m.Elif(s.level == 0):
+            self._look_for(m, s, s.cur.input, s.tag[0], s.wild[0])
+            m.next = "STORE"
+        with m.Else():
+            m.d.sync += s.level.eq(s.level - 1)
+            m.next = "UNWIND"
 
-            with m.State("READ"):
-                # Tags are 0 in their open fields, so unification is an OR.
-                narrowed, still_open = Signal(dim.tag_bits), Signal(dim.max_fields)
-                m.d.comb += [narrowed.eq(tag[level] | entry.tag), still_open.eq(wild[level] & entry.wild)]
-                m.d.sync += [
-                    left_at[level].eq(content.left),
-                    values[other[level]].eq(content.value),
-                    tag[level + 1].eq(narrowed),
-                    wild[level + 1].eq(still_open),
-                ]
-                with m.If(level == last_level):
-                    m.next = "FIRE"
-                with m.Else():
-                    m.d.sync += level.eq(level + 1)
-                    look_for(other[level + 1], narrowed, still_open)
-                    m.next = "SEARCH"
+    def _read(self, m: Module, s: State) -> None:
+        """The partner is here: it narrows the index for the next level."""
+        dim = self.dim
+        # Tags are 0 in their open fields, so unification is an OR.
+        narrowed, still_open = Signal(dim.tag_bits), Signal(dim.max_fields)
+        m.d.comb += [narrowed.eq(s.tag[s.level] | s.entry.tag), still_open.eq(s.wild[s.level] & s.entry.wild)]
+        m.d.sync += [
+            s.left_at[s.level].eq(s.content.left),
+            s.values[s.other[s.level]].eq(s.content.value),
+            s.tag[s.level + 1].eq(narrowed),
+            s.wild[s.level + 1].eq(still_open),
+        ]
+        with m.If(s.level == s.last_level):
+            m.next = "FIRE"
+        with m.Else():
+            m.d.sync += s.level.eq(s.level + 1)
+            self._look_for(m, s, s.other[s.level + 1], narrowed, still_open)
+            m.next = "SEARCH"
 
-            with m.State("FIRE"):
-                depth = Signal(range(levels + 1))
-                m.d.comb += [
-                    depth.eq(Mux(row.inputs == 1, 0, level + 1)),
-                    self.activation.payload.node.eq(cur.node),
-                    self.activation.payload.tag.eq(tag[depth]),
-                    self.activation.valid.eq(wild[depth] == 0),
-                ]
-                m.d.comb += [self.activation.payload.values[i].eq(values[i]) for i in range(dim.max_inputs)]
-                with m.If(wild[depth] != 0):
-                    fail(MatchingError.UNDETERMINED)
-                with m.Elif(self.activation.ready):
-                    # One commit: every token used loses one.
-                    m.d.sync += self.matches.eq(self.matches + 1)
-                    m.d.sync += cur.multiplicity.eq(_used_once(cur.multiplicity, dim))
-                    m.d.sync += [left[i].eq(_used_once(left[i], dim)) for i in range(levels)]
-                    with m.If(row.inputs == 1):
-                        look_for(cur.input, tag[0], wild[0])
-                        m.next = "STORE"
-                        with m.If(cur.multiplicity == 1):
-                            m.next = "IDLE"
-                    with m.Else():
-                        m.next = "UNWIND"
-                with m.Else():
-                    m.d.sync += self.stalls_activation.eq(self.stalls_activation + 1)
-
-            with m.State("UNWIND"):
-                # Leave this level's partner; go on here unless something above is used up.
-                gone = Signal()
-                m.d.comb += gone.eq(cur.multiplicity == 0)
-                for i in range(levels - 1):
-                    with m.If((left[i] == 0) & (level > i)):
-                        m.d.comb += gone.eq(1)
-                m.d.comb += [
-                    rewrite.eq(1),
-                    cam.free.eq(left_at[level] == 0),
-                    written.left.eq(left_at[level]),
-                    written.value.eq(values[other[level]]),
-                    written.has_value.eq(1),
-                    # Its own tag is lost, but what it did not leave open is in the narrowed one.
-                    self.change.input.eq(other[level]),
-                    self.change.tag.eq(tag[level + 1]),
-                ]
-                with m.If(~gone):
-                    m.next = "PICK"
-                with m.Elif(level == 0):
+    def _fire(self, m: Module, s: State) -> None:
+        """There is a partner on every input."""
+        dim = self.dim
+        depth = Signal(range(s.levels + 1))
+        m.d.comb += [
+            depth.eq(Mux(s.row.inputs == 1, 0, s.level + 1)),
+            self.activation.payload.node.eq(s.cur.node),
+            self.activation.payload.tag.eq(s.tag[depth]),
+            self.activation.valid.eq(s.wild[depth] == 0),
+        ]
+        m.d.comb += [self.activation.payload.values[i].eq(s.values[i]) for i in range(dim.max_inputs)]
+        with m.If(s.wild[depth] != 0):
+            self._fail(m, MatchingError.UNDETERMINED)
+        with m.Elif(self.activation.ready):
+            # One commit: every token used loses one.
+            m.d.sync += self.matches.eq(self.matches + 1)
+            m.d.sync += s.cur.multiplicity.eq(_used_once(s.cur.multiplicity, dim))
+            m.d.sync += [s.left[i].eq(_used_once(s.left[i], dim)) for i in range(s.levels)]
+            with m.If(s.row.inputs == 1):
+                self._look_for(m, s, s.cur.input, s.tag[0], s.wild[0])
+                m.next = "STORE"
+                with m.If(s.cur.multiplicity == 1):
                     m.next = "IDLE"
-                with m.Else():
-                    m.d.sync += level.eq(level - 1)
+            with m.Else():
+                m.next = "UNWIND"
+        with m.Else():
+            m.d.sync += self.stalls_activation.eq(self.stalls_activation + 1)
 
-            with m.State("STORE"):
-                m.d.comb += [written.left.eq(cur.multiplicity), written.value.eq(cur.value), written.has_value.eq(1)]
-                m.d.comb += cam.seek.eq(1)
-                with m.If(cam.vacant):
-                    m.d.comb += store.eq(1)
-                    m.next = "IDLE"
-                with m.Else():
-                    fail(MatchingError.FULL)
+    def _unwind(self, m: Module, s: State) -> None:
+        """Leave this level's partner; go on here unless something above is used up."""
+        gone = Signal()
+        m.d.comb += gone.eq(s.cur.multiplicity == 0)
+        for i in range(s.levels - 1):
+            with m.If((s.left[i] == 0) & (s.level > i)):
+                m.d.comb += gone.eq(1)
+        m.d.comb += [
+            s.rewrite.eq(1),
+            s.cam.free.eq(s.left_at[s.level] == 0),
+            s.written.left.eq(s.left_at[s.level]),
+            s.written.value.eq(s.values[s.other[s.level]]),
+            s.written.has_value.eq(1),
+            # Its own tag is lost, but what it did not leave open is in the narrowed one.
+            self.change.input.eq(s.other[s.level]),
+            self.change.tag.eq(s.tag[s.level + 1]),
+        ]
+        with m.If(~gone):
+            m.next = "PICK"
+        with m.Elif(s.level == 0):
+            m.next = "IDLE"
+        with m.Else():
+            m.d.sync += s.level.eq(s.level - 1)
 
-            with m.State("GATHER_SEARCH"):
-                m.d.comb += self.searching.eq(1)
-                m.next = "GATHER_PICK"
+    def _store(self, m: Module, s: State) -> None:
+        """What is left of the token waits for partners to come."""
+        m.d.comb += [s.written.left.eq(s.cur.multiplicity), s.written.value.eq(s.cur.value), s.written.has_value.eq(1)]
+        m.d.comb += s.cam.seek.eq(1)
+        with m.If(s.cam.vacant):
+            m.d.comb += s.store.eq(1)
+            m.next = "IDLE"
+        with m.Else():
+            self._fail(m, MatchingError.FULL)
 
-            with m.State("GATHER_PICK"):
-                m.d.comb += [cam.pick.eq(1), cam.seek.eq(1)]
-                with m.If(found):
-                    m.d.comb += [read.eq(1), read_entry.eq(cam.partner)]
-                    m.d.sync += place[0].eq(cam.partner)
-                    m.next = "GATHER_READ"
-                with m.Elif(cur.multiplicity == 1):
-                    self._complete(m, cur, node_read, cur.node)
-                with m.Elif(cam.vacant):
-                    m.d.comb += [
-                        store.eq(1),
-                        written.left.eq(cur.multiplicity - 1),
-                        written.value.eq(cur.value),
-                        written.has_value.eq(1),
-                    ]
-                    m.next = "IDLE"
-                with m.Else():
-                    fail(MatchingError.FULL)
+    def _gather_search(self, m: Module, s: State) -> None:
+        """All entries are compared with the name of the gather."""
+        m.d.comb += self.searching.eq(1)
+        m.next = "GATHER_PICK"
 
-            with m.State("GATHER_READ"):
-                # The record is here. A value that meets a value goes to the adder with it, else it is kept.
-                integer = ~from_adder & (mode == InputMode.GATHER_ADD_I32)
-                added, overflow = Signal(VALUE_BITS), Signal()
-                m.d.comb += added.eq(content.value + cur.value)
-                m.d.comb += overflow.eq((content.value[-1] == cur.value[-1]) & (added[-1] != cur.value[-1]))
-                to_adder = Signal()
-                m.d.comb += to_adder.eq(content.has_value & ~integer)
-                rest, pending = Signal(dim.multiplicity_bits), Signal(dim.pending_bits)
+    def _gather_pick(self, m: Module, s: State) -> None:
+        """The gather's record; without one the summand begins it, or is all of it."""
+        m.d.comb += [s.cam.pick.eq(1), s.cam.seek.eq(1)]
+        with m.If(s.found):
+            m.d.comb += [s.read.eq(1), s.read_entry.eq(s.cam.partner)]
+            m.d.sync += s.place[0].eq(s.cam.partner)
+            m.next = "GATHER_READ"
+        with m.Elif(s.cur.multiplicity == 1):
+            self._complete(m, s, s.cur.node)
+        with m.Elif(s.cam.vacant):
+            m.d.comb += [
+                s.store.eq(1),
+                s.written.left.eq(s.cur.multiplicity - 1),
+                s.written.value.eq(s.cur.value),
+                s.written.has_value.eq(1),
+            ]
+            m.next = "IDLE"
+        with m.Else():
+            self._fail(m, MatchingError.FULL)
+
+    def _gather_read(self, m: Module, s: State) -> None:
+        """The record is here. A value that meets a value goes to the adder with it, else it is kept."""
+        dim = self.dim
+        integer = ~s.from_adder & (s.mode == InputMode.GATHER_ADD_I32)
+        added, overflow = Signal(VALUE_BITS), Signal()
+        m.d.comb += added.eq(s.content.value + s.cur.value)
+        m.d.comb += overflow.eq((s.content.value[-1] == s.cur.value[-1]) & (added[-1] != s.cur.value[-1]))
+        to_adder = Signal()
+        m.d.comb += to_adder.eq(s.content.has_value & ~integer)
+        rest, pending = Signal(dim.multiplicity_bits), Signal(dim.pending_bits)
+        m.d.comb += [
+            rest.eq(s.content.left - ~s.from_adder),
+            pending.eq(s.content.pending - s.from_adder + to_adder),
+            s.written.left.eq(rest),
+            s.written.value.eq(Mux(integer, added, s.cur.value)),
+            s.written.has_value.eq(~to_adder),
+            s.written.pending.eq(pending),
+            self.addition.payload.entry.eq(s.place[0]),
+            self.addition.payload.left.eq(s.content.value),
+            self.addition.payload.right.eq(s.cur.value),
+        ]
+        with m.If(~s.from_adder & (s.entry.count != s.cur.multiplicity)):
+            self._fail(m, MatchingError.COUNT)
+        with m.Elif(integer & overflow):
+            self._fail(m, MatchingError.OVERFLOW)
+        with m.Elif(~s.from_adder & (s.content.left == 0)):
+            self._fail(m, MatchingError.COUNT)
+        with m.Else():
+            m.d.comb += self.addition.valid.eq(to_adder)
+            with m.If(to_adder & ~self.addition.ready):
+                m.d.sync += self.stalls_addition.eq(self.stalls_addition + 1)
+            with m.Elif((rest == 0) & (pending == 0)):
                 m.d.comb += [
-                    rest.eq(content.left - ~from_adder),
-                    pending.eq(content.pending - from_adder + to_adder),
-                    written.left.eq(rest),
-                    written.value.eq(Mux(integer, added, cur.value)),
-                    written.has_value.eq(~to_adder),
-                    written.pending.eq(pending),
-                    self.addition.payload.entry.eq(place[0]),
-                    self.addition.payload.left.eq(content.value),
-                    self.addition.payload.right.eq(cur.value),
-                ]
-                with m.If(~from_adder & (entry.count != cur.multiplicity)):
-                    fail(MatchingError.COUNT)
-                with m.Elif(integer & overflow):
-                    fail(MatchingError.OVERFLOW)
-                with m.Elif(~from_adder & (content.left == 0)):
-                    fail(MatchingError.COUNT)
-                with m.Else():
-                    m.d.comb += self.addition.valid.eq(to_adder)
-                    with m.If(to_adder & ~self.addition.ready):
-                        m.d.sync += self.stalls_addition.eq(self.stalls_addition + 1)
-                    with m.Elif((rest == 0) & (pending == 0)):
-                        m.d.comb += [
-                            cam.free.eq(1), self.change.node.eq(entry.node), self.change.input.eq(entry.input),
-                            self.change.tag.eq(entry.tag),
-                        ]  # fmt: skip
-                        m.d.sync += [cur.value.eq(written.value), cur.input.eq(entry.input)]
-                        m.d.sync += [cur.tag.eq(entry.tag), cur.node.eq(entry.node)]
-                        self._complete(m, cur, node_read, entry.node)
-                    with m.Else():
-                        m.d.comb += rewrite.eq(1)
-                        with m.If(to_adder):
-                            m.d.sync += under_way.eq(under_way + 1)
-                        m.next = "IDLE"
+                    s.cam.free.eq(1), self.change.node.eq(s.entry.node), self.change.input.eq(s.entry.input),
+                    self.change.tag.eq(s.entry.tag),
+                ]  # fmt: skip
+                m.d.sync += [s.cur.value.eq(s.written.value), s.cur.input.eq(s.entry.input)]
+                m.d.sync += [s.cur.tag.eq(s.entry.tag), s.cur.node.eq(s.entry.node)]
+                self._complete(m, s, s.entry.node)
+            with m.Else():
+                m.d.comb += s.rewrite.eq(1)
+                with m.If(to_adder):
+                    m.d.sync += s.under_way.eq(s.under_way + 1)
+                m.next = "IDLE"
 
-            with m.State("HALT"):
-                pass
-        return m
-
-    def _complete(self, m: Module, cur: Value, node_read: Value, node: Value) -> None:
+    def _complete(self, m: Module, s: State, node: Value) -> None:
         """Send the finished gather, whose value, place and index `cur` gets, to matching as one token."""
-        m.d.sync += [cur.complete.eq(1), cur.multiplicity.eq(1), cur.wild.eq(0)]
-        m.d.comb += [node_read.en.eq(1), node_read.addr.eq(node)]
+        m.d.sync += [s.cur.complete.eq(1), s.cur.multiplicity.eq(1), s.cur.wild.eq(0)]
+        m.d.comb += [s.node_read.en.eq(1), s.node_read.addr.eq(node)]
         m.next = "LOOKUP"
 
 
