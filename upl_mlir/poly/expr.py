@@ -1,9 +1,9 @@
 """Index expressions and formulas: the text normal form of everything polyhedral.
 
 An `IndexExpr` is an integer polynomial (`polynomial.py`) over *atoms* (names, array entries, integer divisions, minima and
-maxima), kept in one normal form so that equal polynomials are equal objects.  A `Formula` is a Boolean combination of comparisons of
-such expressions.  Both print as UPL text (LANGUAGE section 2) and are what dialect attributes store; `sets.py` turns
-them into isl objects.  Nothing here knows any IR.
+maxima), kept in one normal form so that equal polynomials are equal objects.  A `Formula` is a Boolean combination of
+comparisons of such expressions.  Both print as UPL text (LANGUAGE section 2) and are what dialect attributes store;
+`sets.py` turns them into isl objects.  Nothing here knows any IR.
 
 The two are in one file as each refers to the other: a conditional expression holds a formula.
 """
