@@ -10,7 +10,8 @@ import ast
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontend.tensor",),  # programs on tensors as UPL: what the front ends of the last line but one share
     ("passes",),
     ("host",),
-    ("interp", "native", "hw", "picture"),
+    ("interp", "native", "hw", "picture", "reference"),
     ("token",),  # the interpreter's semantics compiled: it shares the plan with `interp`, the cache with `native`
     ("*",),  # the modules at the top of the package: api, pipeline, universe; they may import each other
     ("frontend.einsum", "frontend.graph", "frontend.trace", "interop"),  # they differentiate, and so use the API
@@ -58,6 +59,9 @@ CONFINED = {
     "hypothesis": (),
 }
 NO_XDSL = ("diagnostics", "poly")
+ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "poly.expr")}
+"""Groups that may import these modules of the package and no others: the reference is the judge of all that runs programs,
+so it shares no code with it, and of `poly` it has the data alone."""
 
 
 def group_of(module: str) -> str | None:
@@ -120,6 +124,8 @@ def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[
             there = group_of(name)
             if here is None:
                 complaints.append(f"{path}:{line}: this file is empty by intent, but imports {name}")
+            elif here in ONLY and not f"{name}.".startswith(tuple(f"{PACKAGE}.{only}." for only in ONLY[here])):
+                complaints.append(f"{path}:{line}: imports {name}, and {here} knows nothing but {', '.join(ONLY[here])}")
             elif there is not None and here != there:
                 if RANK[there] > RANK[here]:
                     complaints.append(f"{path}:{line}: imports {name}, which comes after it in the order of layers")
@@ -131,6 +137,21 @@ def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[
             where = " and ".join(CONFINED[top]).replace("*", "the API") or "test/ and bench/"
             complaints.append(f"{path}:{line}: imports {name}, which belongs to {where}")
     return complaints
+
+
+def circle_complaints(sources: Mapping[Path, str]) -> list[str]:
+    """A circle of modules that import each other, wherever in their text; a package does not wait for its own modules."""
+    modules = frozenset(map(module_name, sources))
+    graph: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        here = module_name(path)
+        found = {name for _, name in imports(source, here, path.name == "__init__.py", modules)} & modules
+        graph[here] = {name for name in found if name != here and not here.startswith(f"{name}.")}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as e:
+        return [f"modules import each other in a circle: {' -> '.join(reversed(e.args[1]))}"]
+    return []
 
 
 # ------------------------------------------------------------------------------------------------- rules about a file
@@ -281,6 +302,10 @@ def test_the_repository_stands_alone() -> None:
     _none(c for path in FILES if (text := _text(path)) is not None for c in foreign_complaints(path, text))
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    _none(circle_complaints({path: _source(path) for path in OURS}))
+
+
 def test_the_package_runs_no_text() -> None:
     _none(c for path in OURS for c in danger_complaints(path, _source(path)))
 
@@ -291,6 +316,7 @@ _KNOWN = frozenset(
     f"{PACKAGE}.{name}".removesuffix(".")
     for name in (
         *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "picture", "pipeline", "universe"),
+        *("reference", "poly.expr", "host"),
         *("frontend", "frontend.upl_text", "frontend.tensor", "frontend.einsum", "frontend.graph", "frontend.trace"),
         "tools.upl",
     )
@@ -327,6 +353,11 @@ _KNOWN = frozenset(
         ("__init__.py", "from upl_mlir.tools import upl"),
         ("api.py", "from upl_mlir.frontend.trace import trace"),
         ("passes/check.py", "import islpy as isl"),
+        ("reference/points.py", "from upl_mlir.poly import sets"),
+        ("reference/points.py", "from upl_mlir.passes.check import Check"),
+        ("reference/points.py", "def f():\n    from upl_mlir.interp import run"),
+        ("reference/points.py", "from upl_mlir.host import arrays"),
+        ("passes/check.py", "def f():\n    from upl_mlir.reference import run"),
         ("passes/check.py", "def f():\n    import jax"),
     ],
 )
@@ -340,6 +371,7 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
         ("poly/sets.py", "import islpy as isl\nfrom upl_mlir.diagnostics import UplError\nfrom . import expr"),
         ("dialects/upl/ops.py", "from upl_mlir.poly.sets import PSet\nfrom xdsl.ir import Operation"),
         ("frontend/upl_text/to_ir.py", "import re\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
+        ("reference/points.py", "from upl_mlir.poly.expr import Var\nfrom upl_mlir.dialects.upl import NodeOp"),
         ("passes/check.py", "from upl_mlir.frontend import upl_text\nfrom upl_mlir.passes.relations import arrows"),
         ("hw/top.py", "import amaranth as am\nfrom upl_mlir.passes.check import Check"),
         ("interp/run.py", "from upl_mlir.host import arrays\nfrom upl_mlir import frontend"),
@@ -354,6 +386,18 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
 )
 def test_a_right_import_is_not(path: str, source: str) -> None:
     assert not import_complaints(Path(PACKAGE) / path, source, _KNOWN)
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    files = {
+        "a.py": "from upl_mlir.b import f",
+        "b.py": "def f():\n    from upl_mlir import c",
+        "c.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import upl_mlir.a",
+    }
+    sources = {Path(PACKAGE, name): text for name, text in files.items()}
+    (told,) = circle_complaints(sources)
+    assert all(f"upl_mlir.{name}" in told for name in "abc")
+    assert not circle_complaints(sources | {Path(PACKAGE, "c.py"): "import upl_mlir.d", Path(PACKAGE, "d.py"): ""})
 
 
 def test_a_front_end_without_a_place_is_found() -> None:

@@ -40,7 +40,8 @@ class Engine:
     TOKEN = "token"
     NATIVE = "native"
     RTL = "rtl"
-    ALL = (INTERP, TOKEN, NATIVE, RTL)
+    REFERENCE = "reference"
+    ALL = (INTERP, TOKEN, NATIVE, RTL, REFERENCE)
 
 
 def load(source: str | Path, /, **overrides: Value) -> Program:
@@ -347,6 +348,8 @@ class Compiled:
         elif key not in self._built:
             if self.engine == Engine.TOKEN:
                 from upl_mlir.token.engine import TokenEngine as Build
+            elif self.engine == Engine.REFERENCE:
+                from upl_mlir.reference import Evaluator as Build
             else:
                 from upl_mlir.interp.engine import Engine as Build
 
@@ -361,7 +364,7 @@ class Compiled:
 def compile(
     p: Program,
     /,
-    engine: Literal["interp", "token", "native", "rtl"] = "interp",
+    engine: Literal["interp", "token", "native", "rtl", "reference"] = "interp",
     *,
     real: Literal["f32", "f64"] | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",

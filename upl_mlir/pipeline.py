@@ -1,9 +1,6 @@
-"""Running passes: the named pipelines as data, and one function that runs a list of passes with checks in between.
+"""Running passes: a list of them in order, with checks in between, and the errors of texts in MLIR.
 
-The way of the data (README has the same table for users):
-
-    .upl / .mlir -> parse -> verify -> infer-domains -> check -> autodiff -> eliminate-dead-derivatives -> simplify
-                 -> { interpret | lower-hw -> simulate | print }
+The named pipelines are data in `passes/pipelines.py`; docs/passes.md has them as a table.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ def _place(box: Sequence[tuple[str, str]], port: PortView, size: Size) -> tuple[
 _MARGIN = 64
 
 ENGINES: Mapping[str, Engine] = {
+    "reference": _api(engine="reference", gather="ordered"),
     "interpreter": _api(gather="ordered"),
     "native": _api(engine="native", gather="ordered"),
     "native, relaxed": _api(engine="native"),

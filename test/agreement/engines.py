@@ -2,7 +2,7 @@
 "machine" are the same for one engine each, cheaper, so that a soak gets through many programs.
 
 An engine may refuse a program that is not in its class (its codes are named); the refusals are counted, never compared.
-What an engine computes on dyadic data is compared bit by bit with the interpreter at the same width of `real`, and what
+What an engine computes on dyadic data is compared bit by bit with the reference at the same width of `real`, and what
 `ordered` native code computes, on all data; relaxed sums are held to the bound of LANGUAGE 3.10, carried through the program
 (`rounding`); the machine, where some order of summands rounds in f32, to a tolerance.
 """
@@ -65,6 +65,7 @@ class Engine:
 
 
 ENGINES: tuple[Engine, ...] = (
+    Engine("interpreter", {"engine": "interp", "gather": "ordered"}, ordered=True),
     Engine("interpreter, random order", {"engine": "interp", "gather": "ordered", "order": "random"}, ordered=True),
     Engine("native", {"engine": "native", "gather": "ordered"}, ordered=True, refuses=NOT_NATIVE),
     Engine("native, relaxed", {"engine": "native"}, refuses=NOT_NATIVE, every=8),
@@ -112,7 +113,7 @@ def _in_amaranth(p: upl.Program, machine: str, arrays: Arrays, params: Mapping[s
 
 
 def engines(case: Case, chosen: tuple[Engine, ...] = ()) -> Counter[str]:
-    """Every engine gives the interpreter's results, or refuses the program for a reason that is known.
+    """Every engine gives the results of the reference, or refuses the program for a reason that is known.
 
     Returns what happened, counted; a program without an output element is told from those that agree.
     `chosen`: these engines; by default those whose turn it is for the seed.
@@ -151,9 +152,9 @@ def engines(case: Case, chosen: tuple[Engine, ...] = ()) -> Counter[str]:
 
 
 def native(case: Case) -> Counter[str]:
-    """Native code, compiled once, at two sizes equals the interpreter; now and then also relaxed, or where `real` is f32.
+    """Native code, compiled once, at two sizes equals the reference; now and then also relaxed, or where `real` is f32.
 
-    In seven of eight cases the proof that comes before compiling is left out: the program is right, as the interpreter finds
+    In seven of eight cases the proof that comes before compiling is left out: the program is right, as the reference finds
     too, and that `check` says so is another property; it takes a third of the time.  Not where a domain is a hull: there
     the code is right only at the sizes at which the proof has the tokens counted."""
     hulls = any(map(forgotten, endpoints(upl.load(case.text).infer_domains().read()).values()))
@@ -190,7 +191,7 @@ def _native(case: Case) -> Counter[str]:
 
 
 def machine(case: Case) -> Counter[str]:
-    """The machine equals the interpreter: with the default store, in every fourth case also with the associative one, and in
+    """The machine equals the reference: with the default store, in every fourth case also with the associative one, and in
     every eighth with the direct one."""
     more = {0: "RTL cam", 4: "RTL cam", 6: DIRECT.name}.get(case.seed % 8)
     return engines(case, tuple(BY_NAME[n] for n in ("RTL hashed", more) if n is not None))
@@ -216,7 +217,7 @@ def _bounded(p: upl.Program, case: Case, expected: Arrays, got: Arrays) -> str:
 
 
 def _reference(p: upl.Program, arrays: Arrays, params: Mapping[str, int], real: str) -> Arrays:
-    return upl.compile(p, real=real, gather="ordered")(**arrays, **params)  # type: ignore[arg-type]
+    return upl.compile(p, engine="reference", real=real, gather="ordered")(**arrays, **params)  # type: ignore[arg-type]
 
 
 _WIDE, _NARROW = np.iinfo(np.int64), np.iinfo(np.int32)
@@ -239,10 +240,10 @@ def _alike(expected: Mapping[bool, Arrays]) -> bool:
 
 
 def _near_a_jump(p: upl.Program, e: Engine, arrays: Arrays, params: Mapping[str, int], got: Arrays) -> bool:
-    """Whether the interpreter itself, in some order of summands, gives these results: a comparison turns on rounding."""
+    """Whether the reference itself, in some order of summands, gives these results: a comparison turns on rounding."""
     real = "f32" if e.single else "f64"
     for seed in range(8):
-        other = upl.compile(p, real=real, order="random", seed=seed)(**arrays, **params)  # type: ignore[arg-type]
+        other = upl.compile(p, engine="reference", real=real, order="random", seed=seed)(**arrays, **params)  # type: ignore[arg-type]
         if difference(other, got, exact=False) is None:
             return True
     return False

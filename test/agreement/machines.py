@@ -33,7 +33,7 @@ def agreeing(seeds: Iterable[int], machines: Sequence[Machine]) -> Iterator[list
             continue
         program = upl.load(case.text)
         arrays = host_arrays(program, case.params, seed)
-        wanted = upl.compile(program, real="f32", gather="ordered")(**arrays, **case.params)
+        wanted = upl.compile(program, engine="reference", real="f32", gather="ordered")(**arrays, **case.params)
         try:
             bound = program.expanded().infer_domains()
             engine = RtlEngine(bound.module, dict(case.params), machine=machines[0])

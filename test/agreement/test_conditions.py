@@ -14,7 +14,7 @@ from agreement.conditions_sites import CONDITION_SITES, Program, programs
 
 CHEAP = [w for w in WAYS if "token" not in w and "machine" not in w]
 """Ways that need no C++ compiler."""
-QUICK = ["interpreter", "native", "C", "check", "gradient", "gradient, native", "tangent"]
+QUICK = ["reference", "interpreter", "native", "C", "check", "gradient", "gradient, native", "tangent"]
 """Of these, the ones of `make test`."""
 CHOSEN = (
     "i<q", "i mod q==0", "i*j<=4", "i**2<q", "i floordiv q==j floordiv q", "i mod P[k]==0", "i mod (2*P[k])<P[k]",

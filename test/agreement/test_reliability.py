@@ -52,7 +52,7 @@ def test_a_failure_is_shown_until_its_replay_passes(tmp_path: Path, monkeypatch:
     text = page.read_text(encoding="utf-8")
     assert "| failures found by the soaks | 1 | 1 open |" in text
     assert f"| engines | {FIRST + 3} | native: R: 1 and 2 \\| 3 | **open** |" in text
-    assert "| random programs: interpreter = native | 9 | 9 equal bit for bit, 0 within rounding |" in text
+    assert "| random programs: reference = native | 9 | 9 equal bit for bit, 0 within rounding |" in text
     assert reliability.main() == 0
     assert "**open**" not in page.read_text(encoding="utf-8")
     assert json.loads(place.read_text())["failures"][0]["closed"].startswith("at ")

@@ -1,4 +1,4 @@
-"""The interpreter: UPL programs run token by token.  The reference that every other engine is compared with."""
+"""The interpreter: UPL programs run token by token, through generated Python; `reference` says what is right."""
 
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.engine import MAX_FIRINGS, Engine, Event, RunResult, Stats, Trace

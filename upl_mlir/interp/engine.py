@@ -1,4 +1,4 @@
-"""The reference engine: runs a program token by token, exactly as LANGUAGE section 3 says.
+"""The interpreter: runs a program token by token, exactly as LANGUAGE section 3 says.
 
     engine = Engine(program, {"D": 3}, order="random", seed=7)
     result = engine.run({"X": x, "W": w})                  # dense arrays, as `host.bind_arrays` makes them

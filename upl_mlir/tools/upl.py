@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
                    help="an output that becomes an input of the next call, for instance W_out=W")  # fmt: skip
     p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
-    p.add_argument("--engine", choices=["interp", "token", "native", "rtl"], default="interp")
+    p.add_argument("--engine", choices=["interp", "token", "native", "rtl", "reference"], default="interp")
     _threads_option(p)
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
@@ -86,8 +86,8 @@ class _PrintSchema(argparse.Action):
 
 
 def _run_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--engine", choices=["interp", "token", "native", "rtl"], default="interp",
-                   help="interpreter, the same compiled, machine code, or simulated hardware")  # fmt: skip
+    p.add_argument("--engine", choices=["interp", "token", "native", "rtl", "reference"], default="interp",
+                   help="interpreter, the same compiled, machine code, simulated hardware, or the reference")  # fmt: skip
     p.add_argument("--force", action="store_true", help="run a program of which something is refuted, too: the interpreter, "
                    "the token engine and the machine check each token, and stop where it goes wrong")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",

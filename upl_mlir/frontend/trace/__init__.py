@@ -17,9 +17,12 @@ program with the positions of the Python lines.
 
 from __future__ import annotations
 
+from upl_mlir.frontend.trace.functions import install
 from upl_mlir.frontend.trace.loops import fori_loop, range
 from upl_mlir.frontend.trace.program import Function, function
 from upl_mlir.frontend.trace.transforms import grad, hessian, jacobian, jvp, value_and_grad, vjp
+
+install()
 
 __all__ = [
     "Function", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "value_and_grad", "vjp",

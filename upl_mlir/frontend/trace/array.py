@@ -17,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from upl_mlir.diagnostics import UplError
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.indexing import LoopIndex, select
+from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.node import (
     Compute,
     Fill,
@@ -142,10 +143,8 @@ class Array(NDArrayOperatorsMixin):
 
     # -- numpy's protocols -----------------------------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from upl_mlir.frontend.trace.functions import call_ufunc
-
         out = options.pop("out", None)
-        result = call_ufunc(ufunc, method, inputs, options)
+        result = LATE["call_ufunc"](ufunc, method, inputs, options)
         if out is None:
             return result
         (target,) = out
@@ -157,9 +156,7 @@ class Array(NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, func: Any, _types: Any, args: Any, kwargs: Any) -> Any:
-        from upl_mlir.frontend.trace.functions import call_function
-
-        return call_function(func, args, kwargs)
+        return LATE["call_function"](func, args, kwargs)
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise _into_numpy()
@@ -206,8 +203,6 @@ class Array(NDArrayOperatorsMixin):
         return self._call("transpose")
 
     def __getattr__(self, name: str) -> Any:
-        from upl_mlir.frontend.trace.functions import METHODS
-
         if name in METHODS:
             return lambda *args, **kwargs: METHODS[name](self, *args, **kwargs)
         if name.startswith("__") or not hasattr(np.ndarray, name):
@@ -297,9 +292,7 @@ def as_array(x: Any) -> Array:
     if isinstance(x, LoopIndex):
         return _loop_values(x)
     if isinstance(x, list | tuple) and any(isinstance(v, Array | LoopIndex) for v in _flat(x)):
-        from upl_mlir.frontend.trace.functions import stack
-
-        return stack([as_array(v) for v in cast(Sequence[Any], x)])
+        return LATE["stack"]([as_array(v) for v in cast(Sequence[Any], x)])
     try:
         value = np.asarray(x)
     except ValueError:
@@ -381,3 +374,6 @@ def _updated(old: Node, index: Index, value: Array, shape: Shape) -> Node:
     if index == places(old.shape) and shape == old.shape:
         return Compute(number, shape, loops, span, lambda a: a, (value.operand(),), word="write")
     return Update(number, old.shape, loops, span, whole(old), value.operand(), index, extents)
+
+
+LATE["as_array"] = as_array

@@ -13,6 +13,7 @@ from upl_mlir.frontend.tensor import Apply, Expr
 from upl_mlir.frontend.trace.array import Array, as_array, made, numbers
 from upl_mlir.frontend.trace.node import Operand, Shape, current
 from upl_mlir.frontend.trace.position import fail
+from upl_mlir.frontend.trace.reshape import reshape
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -124,8 +125,6 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
 def outer(a: Any, b: Any, out: Any = None) -> Array:
     """As numpy.outer."""
-    from upl_mlir.frontend.trace.reshape import reshape
-
     if out is not None:
         raise fail("UPL1932", "outer: the option `out` cannot be traced", help="leave it out")
     return operator.mul(reshape(a, -1)[:, None], reshape(b, -1)[None, :])

@@ -17,6 +17,7 @@ from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, computed, filled, made, numbers, truths
 from upl_mlir.frontend.trace.contract import dot, einsum, matmul, outer, tensordot
+from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.node import Operand, Shape, current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.reshape import (
@@ -38,7 +39,6 @@ from upl_mlir.frontend.trace.reshape import (
     swapaxes,
     tile,
     transpose,
-    triangle,
 )
 from upl_mlir.poly.expr import IndexExpr
 
@@ -117,6 +117,17 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Array:
         )  # fmt: skip
     choices = numbers(as_array(x)), numbers(as_array(y))
     return computed(lambda c, a, b: Apply("?:", (c, a, b)), truths(as_array(condition)), *choices, word="where")
+
+
+def triangle(side: int) -> Callable[..., Array]:
+    """`np.tril` (-1) and `np.triu` (1)."""
+
+    def call(m: Any, k: int = 0) -> Array:
+        x = numbers(as_array(m))
+        ones = np.ones(x.shape[-2:])
+        return where((np.tril if side < 0 else np.triu)(ones, k), x, 0)
+
+    return call
 
 
 def _clip(x: Any, lo: Any = None, hi: Any = None, *, min: Any = None, max: Any = None) -> Array:
@@ -386,7 +397,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """numpy's other functions, by their names."""
 
 
-METHODS: dict[str, Callable[..., Any]] = {
+METHODS.update({
     "sum": _sum, "prod": _prod, "max": _max, "min": _min, "mean": _mean, "var": _var, "std": _std, "all": _all,
     "any": _any, "cumsum": _cumsum, "clip": _clip, "dot": dot, "trace": _trace, "diagonal": diagonal,
     "swapaxes": swapaxes, "squeeze": squeeze, "repeat": repeat, "ravel": lambda a, *_: reshape(a, -1),
@@ -394,7 +405,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "transpose": lambda a, *axes: transpose(a, (axes[0] if len(axes) == 1 else axes) or None),
     "reshape": lambda a, *shape, **options: reshape(a, shape[0] if len(shape) == 1 else shape, **options),
     "astype": lambda a, dtype, **_: _astype(a, dtype), "conj": lambda a: a,
-}  # fmt: skip
+})  # fmt: skip
 """Methods of arrays."""
 
 
@@ -447,3 +458,8 @@ def call_function(func: Any, args: Any, kwargs: Any) -> Any:
 def _unsupported(name: str, known: dict[str, Any]) -> Exception:
     help = did_you_mean(name, known) or "write it with elementwise functions, sums, products and slices"
     return fail("UPL1932", f"numpy's `{name}` cannot be traced", help=f"{help}; docs/frontends.md lists what can be")
+
+
+def install() -> None:
+    """Let traced arrays find these functions."""
+    LATE.update(call_ufunc=call_ufunc, call_function=call_function, stack=stack)

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from upl_mlir.frontend.trace.late import LATE
 from upl_mlir.frontend.trace.node import Index, Loop, Shape
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
@@ -32,9 +33,7 @@ class LoopIndex:
             return LoopIndex(op(self.expr, other.expr), self.loops | other.loops)
         if isinstance(other, int | np.integer) and not isinstance(other, bool):
             return LoopIndex(op(self.expr, int(other)), self.loops)
-        from upl_mlir.frontend.trace.array import as_array
-
-        return op(as_array(self), other)
+        return op(LATE["as_array"](self), other)
 
     def __add__(self, other: Any) -> Any:
         return self._combined(other, operator.add)
@@ -52,17 +51,13 @@ class LoopIndex:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, LoopIndex):
-            from upl_mlir.frontend.trace.array import as_array
-
-            return as_array(self) * as_array(other)
+            return LATE["as_array"](self) * LATE["as_array"](other)
         return self._combined(other, operator.mul)
 
     __rmul__ = __mul__
 
     def _as_array(self, other: Any, op: Any) -> Any:
-        from upl_mlir.frontend.trace.array import as_array
-
-        return op(as_array(self), other)
+        return op(LATE["as_array"](self), other)
 
     def __truediv__(self, other: Any) -> Any:
         return self._as_array(other, operator.truediv)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -275,16 +275,3 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, k: int | N
     shape = (*x.shape[:-2], length)
     last = IndexExpr.of(f"i{len(shape) - 1}")
     return x.view(shape, (*places(shape[:-1]), last + down, last + right), writable=False)
-
-
-def triangle(side: int) -> Callable[..., Array]:
-    """`np.tril` (-1) and `np.triu` (1)."""
-
-    def call(m: Any, k: int = 0) -> Array:
-        x = numbers(as_array(m))
-        ones = np.ones(x.shape[-2:])
-        from upl_mlir.frontend.trace.functions import where
-
-        return where((np.tril if side < 0 else np.triu)(ones, k), x, 0)
-
-    return call

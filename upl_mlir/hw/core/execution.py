@@ -77,6 +77,45 @@ def result_layout(d: Dimensions) -> data.StructLayout:
     )
 
 
+class _Stages:
+    """What the stages of the execution unit share. A vector with a bit for each context is said to be of contexts."""
+
+    def __init__(self, d: Dimensions):
+        n = d.contexts
+        self.used = Signal(n)  # of contexts: which run an activation
+        self.ready = Signal(n)  # of contexts: which may issue
+        self.pcs = Array(Signal(d.code_bits, name=f"pc{c}") for c in range(n))
+        self.activations = Memory(shape=activation_layout(d), depth=n, init=[])
+        self.taking = Signal()  # an activation whose entry is being read
+        self.begins = Signal(n)  # of contexts
+        self.chosen = Signal(d.context_bits)
+        self.fetching = Signal()
+        self.fetched = Signal()
+        self.fetched_context = Signal(d.context_bits)
+        self.write = Signal(data.StructLayout({"en": 1, "address": d.context_bits + REGISTER_BITS, "value": 32}))
+        self.failing_context = Signal(d.context_bits)
+        self.executing, self.context = Signal(), Signal(d.context_bits, name="context")  # its operands are there
+        self.code, self.tag = Signal(instruction_layout()), Signal(d.tag_bits, name="tag")
+        self.a, self.b, self.c = Signal(32), Signal(32), Signal(32, name="c")
+        self.operation = Signal(7)
+        self.relative = Signal(33)  # the number of a table's word
+        self.plain = Signal()  # leaves by the pipeline
+        self.finished, self.ended = Signal(n), Signal(n, name="ended")  # of contexts: may issue again; are over
+
+
+class _Units:
+    """What computes: `alu` at once, the pipelines in `pass_cycles`, `slow` when it is done. `sends`: requests for tokens."""
+
+    def __init__(self, d: Dimensions, m: Module):
+        m.submodules.alu = self.alu = Alu(d.tag_bits)
+        m.submodules.adder = self.adder = Adder(BINARY32, d.pass_cycles, result_layout(d).size)
+        m.submodules.multiplier = self.multiplier = Multiplier(BINARY32, d.pass_cycles)
+        m.submodules.fma = self.fma = FusedMultiplyAdd(BINARY32, d.pass_cycles)
+        m.submodules.slow = self.slow = SlowUnit(d)
+        # A context has at most one request: there is always room.
+        m.submodules.sends = self.sends = SyncFIFO(width=request_layout(d).size, depth=d.contexts)
+
+
 class Execution(wiring.Component):
     """activation (in stream), token (out stream): tokens to nodes and to the host.
 
@@ -114,90 +153,112 @@ class Execution(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Take activations; choose a context; fetch; read; select operands; compute; write."""
-        d = self.d
+        """Take activations; choose a context; fetch; read; select operands; compute; write.
+
+        Of an activation: cycle 0 it is taken and its node's entry read; cycle 1 it gets a context, which is ready in 2.
+        Of an instruction, with p = `pass_cycles`:
+        Cycle 0: its context is chosen (`fetching`), the address of its code goes to the memory.
+        Cycle 1: the code is there (`fetched`); its registers are asked for.
+        Cycle 2: registers and activation are there (`reading`); operands are selected.
+        Cycle 3: it executes (`executing`): operations enter the pipeline, branches set the context's next address.
+        Cycle 3 + p: its result is written. In cycle 2 + p its context may be chosen again: it reads registers in 3 + p.
+        Divisions and the like leave the slow unit when they are done, in a cycle in which the pipeline writes nothing.
+        """
         m = Module()
-        n = d.contexts
+        s = _Stages(self.d)
+        entry_read, code_read, table_read = self._memories(m)
+        self._take(m, s, entry_read)
+        self._choose(m, s, code_read)
+        engine, activations = self._read(m, s, code_read.data)
+        units = _Units(self.d, m)
+        self._compute(m, s, units, table_read)
+        word, soon = self._delay(m, s, table_read.data)
+        self._write(m, s, units, word)
+        self._continue(m, s, units, soon, engine)
+        self._send(m, s, units, engine, activations)
+        self._fail(m, s, units, engine, activations[3])
+        m.d.comb += [self.idle.eq((s.used == 0) & ~s.taking & ~self.token.valid), self.issuing.eq(s.fetching)]
+        return m
+
+    def _memories(self, m: Module) -> list[ReadPort]:
+        """Read ports of entries, code and tables; what is read comes a cycle later."""
+        d = self.d
         memories = {
             "entries": (entry_layout(d), 1 << d.node_bits, self.entry_en, self.entry_address, self.entry_data),
             "codes": (instruction_layout(), d.code_words, self.code_en, self.code_address, self.code_data),
             "tables": (32, d.table_words, self.table_en, self.table_address, self.table_data),
         }
-        made = {}
+        made = []
         for name, (shape, depth, enable, address, written) in memories.items():
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[])
             port = memory.write_port()
             m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
-            made[name] = memory.read_port()
-        entry_read, code_read, table_read = made["entries"], made["codes"], made["tables"]
+            made.append(memory.read_port())
+        return made
 
-        # ---- contexts
-        used = Signal(n)
-        ready = Signal(n)
-        pcs = Array(Signal(d.code_bits, name=f"pc{c}") for c in range(n))
-        m.submodules.activations = activations = Memory(shape=activation_layout(d), depth=n, init=[])
+    def _take(self, m: Module, s: _Stages, entry_read: ReadPort) -> None:
+        """An activation, cycles 0 and 1: read the entry of its node; begin a context, unless there is no code for it."""
+        d = self.d
+        n = d.contexts
+        m.submodules.activations = s.activations
         free = Signal(n)
-        m.d.comb += free.eq(~used & (used + 1))  # the lowest free one
-        taking = Signal()  # an activation whose entry is being read
+        m.d.comb += free.eq(~s.used & (s.used + 1))  # the lowest free one
         taken = Signal(activation_layout(d))
-        begins = Signal(n)
         entry = entry_read.data
         holds, begins_at = Signal(), Signal(d.code_bits)
         m.d.comb += [
             holds.eq(compares(entry.guarded, field_of(taken.tag, entry.guard, entry.guard_width), entry.guard_constant)),
             begins_at.eq(Mux(holds, entry.pc, entry.other_pc)),
-            self.activation.ready.eq((~used & ~Mux(taking, free, 0)).any()),
-            self.full.eq(self.activation.valid & used.all()),
+            self.activation.ready.eq((~s.used & ~Mux(s.taking, free, 0)).any()),
+            self.full.eq(self.activation.valid & s.used.all()),
             entry_read.addr.eq(self.activation.payload.node),
         ]
-        m.d.sync += taking.eq(self.activation.valid & self.activation.ready)
+        m.d.sync += s.taking.eq(self.activation.valid & self.activation.ready)
         with m.If(self.activation.ready):
             m.d.sync += taken.eq(self.activation.payload)
-        begun = activations.write_port()
+        begun = s.activations.write_port()
         m.d.comb += begun.data.eq(taken)
-        with m.If(taking & Mux(holds, entry.any, entry.other_any)):
-            m.d.comb += [begins.eq(free), begun.en.eq(1)]
+        with m.If(s.taking & Mux(holds, entry.any, entry.other_any)):
+            m.d.comb += [s.begins.eq(free), begun.en.eq(1)]
             for c in range(n):
                 with m.If(free[c]):
                     m.d.comb += begun.addr.eq(c)
-                    m.d.sync += pcs[c].eq(begins_at)
+                    m.d.sync += s.pcs[c].eq(begins_at)
 
-        # ---- choose: the next ready context after the last one
+    def _choose(self, m: Module, s: _Stages, code_read: ReadPort) -> None:
+        """An instruction, cycle 0: of the next ready context after the one that issued last."""
+        d = self.d
+        n = d.contexts
         turn = Signal(d.context_bits)
-        chosen = Signal(d.context_bits)
         after = Signal(n)
-        m.d.comb += after.eq(ready & ~((Const(2, n + 1) << turn) - 1)[:n])
+        m.d.comb += after.eq(s.ready & ~((Const(2, n + 1) << turn) - 1)[:n])
         for c in reversed(range(n)):
-            with m.If(ready[c]):
-                m.d.comb += chosen.eq(c)
+            with m.If(s.ready[c]):
+                m.d.comb += s.chosen.eq(c)
         for c in reversed(range(n)):
             with m.If(after[c]):
-                m.d.comb += chosen.eq(c)
-        fetching = Signal()
-        m.d.comb += [fetching.eq(ready.any()), code_read.addr.eq(pcs[chosen])]
-        with m.If(fetching):
-            m.d.sync += turn.eq(chosen)
-        fetched = Signal()
-        fetched_context = Signal(d.context_bits)
-        m.d.sync += [fetched.eq(fetching), fetched_context.eq(chosen)]
+                m.d.comb += s.chosen.eq(c)
+        m.d.comb += [s.fetching.eq(s.ready.any()), code_read.addr.eq(s.pcs[s.chosen])]
+        with m.If(s.fetching):
+            m.d.sync += turn.eq(s.chosen)
+        m.d.sync += [s.fetched.eq(s.fetching), s.fetched_context.eq(s.chosen)]
 
-        # ---- read registers
-        writes = data.StructLayout({"en": 1, "address": d.context_bits + REGISTER_BITS, "value": 32})
-        write = Signal(writes)
-        fetched_code = code_read.data
+    def _read(self, m: Module, s: _Stages, fetched_code: Value) -> tuple[SendEngine, list[Value]]:
+        """Cycles 1 and 2: read registers; select operands. The send engine, and the activations of: the instruction, the
+        descriptor that the engine has fetched, the token that it makes, a failure."""
+        d = self.d
         read: dict[str, Value] = {}
         for name in ("a", "b", "c"):
-            port = self._registers(m, name, write)
-            m.d.comb += port.addr.eq(Cat(fetched_code[name][:REGISTER_BITS], fetched_context))
+            port = self._registers(m, name, s.write)
+            m.d.comb += port.addr.eq(Cat(fetched_code[name][:REGISTER_BITS], s.fetched_context))
             read[name] = port.data
         m.submodules.engine = engine = SendEngine(d)
-        failing_context = Signal(d.context_bits)
         reading, reading_context = Signal(), Signal(d.context_bits)  # its registers are there
         about = Signal(instruction_layout())
-        m.d.sync += [reading.eq(fetched), reading_context.eq(fetched_context), about.eq(fetched_code)]
+        m.d.sync += [reading.eq(s.fetched), reading_context.eq(s.fetched_context), about.eq(fetched_code)]
         now = Signal(activation_layout(d))
-        reads = [activations.read_port(domain="comb") for _ in range(4)]
-        places = (reading_context, engine.fetched_context, engine.context, failing_context)
+        reads = [s.activations.read_port(domain="comb") for _ in range(4)]
+        places = (reading_context, engine.fetched_context, engine.context, s.failing_context)
         m.d.comb += [port.addr.eq(place) for port, place in zip(reads, places, strict=True)]
         m.d.comb += now.eq(reads[0].data)
 
@@ -206,49 +267,38 @@ class Execution(wiring.Component):
             picked = now["values"][number[: d.input_bits]]
             return Mux(number >= FIRST_INPUT, picked, read[name])
 
-        executing, context = Signal(), Signal(d.context_bits)  # its operands are there
-        code, tag = Signal(instruction_layout()), Signal(d.tag_bits)
-        a, b, c = Signal(32), Signal(32), Signal(32)
         m.d.sync += [
-            executing.eq(reading), context.eq(reading_context), code.eq(about), tag.eq(now.tag),
-            a.eq(operand("a")), b.eq(Mux(about.immediate_b, about.immediate, operand("b"))), c.eq(operand("c")),
+            s.executing.eq(reading), s.context.eq(reading_context), s.code.eq(about), s.tag.eq(now.tag),
+            s.a.eq(operand("a")), s.b.eq(Mux(about.immediate_b, about.immediate, operand("b"))), s.c.eq(operand("c")),
         ]  # fmt: skip
+        return engine, [port.data for port in reads]
 
-        # ---- compute
-        m.submodules.alu = alu = Alu(d.tag_bits)
-        passed = result_layout(d)
-        m.submodules.adder = adder = Adder(BINARY32, d.pass_cycles, passed.size)
-        m.submodules.multiplier = multiplier = Multiplier(BINARY32, d.pass_cycles)
-        m.submodules.fma = fma = FusedMultiplyAdd(BINARY32, d.pass_cycles)
-        m.submodules.slow = slow = SlowUnit(d)
-        # A context has at most one request: there is always room.
-        m.submodules.sends = sends = SyncFIFO(width=request_layout(d).size, depth=n)
-        operation = Signal(7)
+    def _compute(self, m: Module, s: _Stages, units: _Units, table_read: ReadPort) -> None:
+        """Cycle 3: operands go to the units, and with each operation what is to become of its result."""
+        alu, adder, multiplier, fma, slow = units.alu, units.adder, units.multiplier, units.fma, units.slow
+        operation, code, a, b, c = s.operation, s.code, s.a, s.b, s.c
+        going = Signal(result_layout(self.d))
         m.d.comb += operation.eq(code.op)
-        table_base, table_length = code.immediate[:16], code.immediate[16:]
         table_lower = Cat(code.b, code.c).as_signed()
-        relative = Signal(33)
-        m.d.comb += relative.eq(a.as_signed() - table_lower)
+        m.d.comb += s.relative.eq(a.as_signed() - table_lower)
         iterative = Signal()
         for one in ITERATIVE:
             with m.If(operation == one):
                 m.d.comb += iterative.eq(1)
-        plain = Signal()  # leaves by the pipeline
-        going = Signal(passed)
         m.d.comb += [
-            plain.eq(executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)),
+            s.plain.eq(s.executing & ~iterative & (operation != Code.BRANCH) & (operation != Code.JUMP)),
             going.writes.eq(operation != Code.SEND), going.sends.eq(code.sends),
             going.first.eq(code.immediate), going.count.eq(code.immediate[COUNT_PLACE:]),
-            alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(tag),
+            alu.code.eq(operation), alu.a.eq(a), alu.b.eq(b), alu.c.eq(c), alu.tag.eq(s.tag),
             alu.place.eq(code.a), alu.width.eq(code.b), alu.constant.eq(code.immediate),
-            table_read.addr.eq(table_base + relative),
-            going.valid.eq(plain), going.context.eq(context), going.register.eq(code.result), going.last.eq(code.last),
+            table_read.addr.eq(code.immediate[:16] + s.relative),
+            going.valid.eq(s.plain), going.context.eq(s.context), going.register.eq(code.result), going.last.eq(code.last),
             going.value.eq(alu.result), going.kind.eq(0),
             adder.a.eq(a), adder.b.eq(Mux(operation == Code.SUB_F32, b ^ BINARY32.sign, b)), adder.pass_in.eq(going),
             multiplier.a.eq(a), multiplier.b.eq(b),
             fma.a.eq(a), fma.b.eq(Mux(operation == Code.FMA_F32, b, c)), fma.c.eq(Mux(operation == Code.FMA_F32, c, b)),
-            slow.start.eq(executing & iterative), slow.code.eq(operation), slow.a.eq(a), slow.b.eq(b),
-            slow.context.eq(context), slow.register.eq(code.result), slow.last.eq(code.last),
+            slow.start.eq(s.executing & iterative), slow.code.eq(operation), slow.a.eq(a), slow.b.eq(b),
+            slow.context.eq(s.context), slow.register.eq(code.result), slow.last.eq(code.last),
         ]  # fmt: skip
         with m.Switch(operation):
             with m.Case(Code.ADD_F32, Code.SUB_F32):
@@ -259,8 +309,12 @@ class Execution(wiring.Component):
                 m.d.comb += going.kind.eq(3)
             with m.Case(Code.FMA_F32, Code.FMC_F32):
                 m.d.comb += going.kind.eq(4)
+
+    def _delay(self, m: Module, s: _Stages, read: Value) -> tuple[Value, Value]:
+        """Beside the pipeline: a table's word, there in cycle 3 + p; the context that may be chosen in cycle 2 + p."""
+        d = self.d
         # A word of a table comes a cycle later than what is computed here, and is taken along from there.
-        word: Value = table_read.data
+        word: Value = read
         for stage in range(d.pass_cycles - 1):
             delayed = Signal(32, name=f"word{stage}")
             m.d.sync += delayed.eq(word)
@@ -268,97 +322,103 @@ class Execution(wiring.Component):
 
         # Two cycles before its result is written a context may be chosen again: by then it reads its registers, which see
         # the write.
-        soon: Value = Mux(plain & ~code.sends & ~code.last, 1 << context, 0)[:n]
+        soon: Value = Mux(s.plain & ~s.code.sends & ~s.code.last, 1 << s.context, 0)[: d.contexts]
         for stage in range(d.pass_cycles - 2):
-            delayed = Signal(n, name=f"soon{stage}")
+            delayed = Signal(d.contexts, name=f"soon{stage}")
             m.d.sync += delayed.eq(soon)
             soon = delayed
+        return word, soon
 
-        # ---- write
-        out = Signal(passed)
+    def _write(self, m: Module, s: _Stages, units: _Units, word: Value) -> None:
+        """Cycle 3 + p: the result goes to its register, what is to be sent to the queue of requests; the slow unit has the
+        cycles that are left."""
+        adder, multiplier, fma, slow, sends = units.adder, units.multiplier, units.fma, units.slow, units.sends
+        out = Signal(result_layout(self.d))
         m.d.comb += out.eq(adder.pass_out)
-        finished, ended = Signal(n), Signal(n)
-        request = Signal(request_layout(d))
+        request = Signal(request_layout(self.d))
         m.d.comb += sends.w_data.eq(request)
         with m.If(out.valid):
             m.d.comb += [
-                write.en.eq(out.writes), write.address.eq(Cat(out.register, out.context)),
-                write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
-                               Mux(out.kind == 3, word, Mux(out.kind == 4, fma.result, out.value))))),
-                ended.eq(Mux(out.last & ~out.sends, 1 << out.context, 0)),
+                s.write.en.eq(out.writes), s.write.address.eq(Cat(out.register, out.context)),
+                s.write.value.eq(Mux(out.kind == 1, adder.result, Mux(out.kind == 2, multiplier.result,
+                                 Mux(out.kind == 3, word, Mux(out.kind == 4, fma.result, out.value))))),
+                s.ended.eq(Mux(out.last & ~out.sends, 1 << out.context, 0)),
                 sends.w_en.eq(out.sends), request.context.eq(out.context), request.send.eq(out.first),
                 request.count.eq(out.count), request.last.eq(out.last),
             ]  # fmt: skip
         with m.Elif(slow.valid):
             m.d.comb += [
-                slow.take.eq(1), write.en.eq(1), write.address.eq(Cat(slow.out_register, slow.out_context)),
-                write.value.eq(slow.result), finished.eq(1 << slow.out_context),
-                ended.eq(Mux(slow.out_last, 1 << slow.out_context, 0)),
+                slow.take.eq(1), s.write.en.eq(1), s.write.address.eq(Cat(slow.out_register, slow.out_context)),
+                s.write.value.eq(slow.result), s.finished.eq(1 << slow.out_context),
+                s.ended.eq(Mux(slow.out_last, 1 << slow.out_context, 0)),
             ]  # fmt: skip
 
-        # ---- branches, and the next instruction of each context
+    def _continue(self, m: Module, s: _Stages, units: _Units, soon: Value, engine: SendEngine) -> None:
+        """Cycle 3: branches, and the next instruction of each context. Then, which contexts are used and ready."""
+        n = self.d.contexts
         branching, follows = Signal(n), Signal(n)
-        branch = executing & ((operation == Code.JUMP) | (operation == Code.BRANCH))
-        taken_branch = (operation == Code.JUMP) | ~a[0]
+        branch = s.executing & ((s.operation == Code.JUMP) | (s.operation == Code.BRANCH))
+        taken_branch = (s.operation == Code.JUMP) | ~s.a[0]
         with m.If(branch):
-            m.d.comb += branching.eq(1 << context)
-        with m.If(executing & ~(branch & taken_branch)):
-            m.d.comb += follows.eq(1 << context)
+            m.d.comb += branching.eq(1 << s.context)
+        with m.If(s.executing & ~(branch & taken_branch)):
+            m.d.comb += follows.eq(1 << s.context)
         for k in range(n):
             with m.If(branching[k] & taken_branch):
-                m.d.sync += pcs[k].eq(code.immediate)
+                m.d.sync += s.pcs[k].eq(s.code.immediate)
             with m.Elif(follows[k]):
-                m.d.sync += pcs[k].eq(pcs[k] + 1)
+                m.d.sync += s.pcs[k].eq(s.pcs[k] + 1)
         over = Signal(n)
-        m.d.comb += over.eq(ended | engine.ended | Mux(code.last, branching, 0))
+        m.d.comb += over.eq(s.ended | engine.ended | Mux(s.code.last, branching, 0))
         leaves = Signal(n)
-        m.d.comb += leaves.eq(Mux(fetching, 1 << chosen, 0))
-        again = slow.refused  # the unit was busy: the same instruction once more
-        m.d.sync += [
-            used.eq((used | begins) & ~over),
-            ready.eq((((ready & ~leaves) | begins | soon | finished | engine.finished | branching) & ~over) | again),
-        ]
+        m.d.comb += leaves.eq(Mux(s.fetching, 1 << s.chosen, 0))
+        again = units.slow.refused  # the unit was busy: the same instruction once more
+        begun = (s.ready & ~leaves) | s.begins | soon | s.finished | engine.finished | branching
+        m.d.sync += [s.used.eq((s.used | s.begins) & ~over), s.ready.eq((begun & ~over) | again)]
         with m.If(again.any()):
             for k in range(n):
                 with m.If(again[k]):
-                    m.d.sync += pcs[k].eq(pcs[k])
+                    m.d.sync += s.pcs[k].eq(s.pcs[k])
 
-        # ---- sends
+    def _send(self, m: Module, s: _Stages, units: _Units, engine: SendEngine, activations: list[Value]) -> None:
+        """From cycle 3 + p: requests wait for the send engine; its tokens leave through a slice that cuts the paths."""
+        sends = units.sends
         m.d.comb += [
             engine.request.valid.eq(sends.r_rdy), sends.r_en.eq(engine.request.ready),
             engine.request.payload.as_value().eq(sends.r_data),
             engine.send_en.eq(self.send_en), engine.send_address.eq(self.send_address),
-            engine.send_data.eq(self.send_data), engine.activation.eq(reads[2].data),
-            engine.fetched_tag.eq(reads[1].data.tag), engine.table_en.eq(self.table_en),
+            engine.send_data.eq(self.send_data), engine.activation.eq(activations[2]),
+            engine.fetched_tag.eq(activations[1].tag), engine.table_en.eq(self.table_en),
             engine.table_address.eq(self.table_address), engine.table_data.eq(self.table_data),
         ]  # fmt: skip
         for number, request in enumerate(engine.reads):
-            port = self._registers(m, f"send{number}", write)
+            port = self._registers(m, f"send{number}", s.write)
             m.d.comb += [port.addr.eq(request.address), port.en.eq(request.en), request.value.eq(port.data)]
-        m.submodules.leaving = leaving = Forward(token_layout(d))
+        m.submodules.leaving = leaving = Forward(token_layout(self.d))
         wiring.connect(m, engine.token, leaving.source)
         wiring.connect(m, leaving.target, wiring.flipped(self.token))
         m.d.comb += self.sending.eq(self.token.valid & self.token.ready)
 
-        # ---- failures: the first one is kept
+    def _fail(self, m: Module, s: _Stages, units: _Units, engine: SendEngine, activation: Value) -> None:
+        """The first failure is kept, with the node and the index of its activation; of several in a cycle the instruction's
+        counts, then the slow unit's, then the token's."""
+        alu, slow = units.alu, units.slow
         failing = Signal(Failure)
-        m.d.comb += failing_context.eq(context)
-        with m.If(plain & (alu.failure != Failure.NONE)):
+        m.d.comb += s.failing_context.eq(s.context)
+        with m.If(s.plain & (alu.failure != Failure.NONE)):
             m.d.comb += failing.eq(alu.failure)
-        with m.Elif(executing & (operation == Code.LOAD) & (relative >= table_length)):
+        with m.Elif(s.executing & (s.operation == Code.LOAD) & (s.relative >= s.code.immediate[16:])):
             m.d.comb += failing.eq(Failure.TABLE)
         with m.Elif(slow.failure != Failure.NONE):
-            m.d.comb += [failing.eq(slow.failure), failing_context.eq(slow.out_context)]
+            m.d.comb += [failing.eq(slow.failure), s.failing_context.eq(slow.out_context)]
         with m.Elif(engine.failure != Failure.NONE):
-            m.d.comb += [failing.eq(engine.failure), failing_context.eq(engine.context)]
+            m.d.comb += [failing.eq(engine.failure), s.failing_context.eq(engine.context)]
         with m.If((self.failure == Failure.NONE) & (failing != Failure.NONE)):
             m.d.sync += [
                 self.failure.eq(failing),
-                self.failing_node.eq(reads[3].data.node),
-                self.failing_tag.eq(reads[3].data.tag),
+                self.failing_node.eq(activation.node),
+                self.failing_tag.eq(activation.tag),
             ]
-        m.d.comb += [self.idle.eq((used == 0) & ~taking & ~self.token.valid), self.issuing.eq(fetching)]
-        return m
 
     def _registers(self, m: Module, name: str, write: Value) -> ReadPort:
         """A copy of the register file with a read port of its own."""
