@@ -59,7 +59,7 @@ CONFINED = {
     "hypothesis": (),
 }
 NO_XDSL = ("diagnostics", "poly")
-ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "poly.expr")}
+ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "poly.expr", "poly.operators")}
 """Groups that may import these modules of the package and no others: the reference is the judge of all that runs programs,
 so it shares no code with it, and of `poly` it has the data alone."""
 
@@ -333,7 +333,7 @@ _KNOWN = frozenset(
     f"{PACKAGE}.{name}".removesuffix(".")
     for name in (
         *("", "diagnostics", "poly.sets", "dialects", "passes.check", "interp", "hw", "picture", "pipeline", "universe"),
-        *("reference", "poly.expr", "host"),
+        *("reference", "poly.expr", "poly.operators", "host"),
         *("frontend", "frontend.upl_text", "frontend.tensor", "frontend.einsum", "frontend.graph", "frontend.trace"),
         "tools.upl",
     )
@@ -389,6 +389,7 @@ def test_a_wrong_import_is_found(path: str, source: str) -> None:
         ("dialects/upl/ops.py", "from upl_mlir.poly.sets import PSet\nfrom xdsl.ir import Operation"),
         ("frontend/upl_text/to_ir.py", "import re\nfrom upl_mlir.dialects import upl\nfrom ..upl_text import ast"),
         ("reference/points.py", "from upl_mlir.poly.expr import Var\nfrom upl_mlir.dialects.upl import NodeOp"),
+        ("reference/points.py", "from upl_mlir.poly.operators import CmpOp"),
         ("passes/check.py", "from upl_mlir.frontend import upl_text\nfrom upl_mlir.passes.relations import arrows"),
         ("hw/top.py", "import amaranth as am\nfrom upl_mlir.passes.check import Check"),
         ("interp/run.py", "from upl_mlir.host import arrays\nfrom upl_mlir import frontend"),

@@ -20,7 +20,8 @@ from agreement.conditions_engines import ENGINES, Engine, Run, Size
 from agreement.conditions_sites import Point, Program, Values
 from agreement.data import element
 from agreement.properties import declared
-from upl_mlir.poly.expr import Connective, Formula, IndexExpr, MinMax, Select, Var
+from upl_mlir.poly.expr import Formula, IndexExpr, MinMax, Select, Var
+from upl_mlir.poly.operators import Connective
 from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
 EQUAL, WRONG, UNNAMED = "equal", "WRONG", ", not named"

@@ -12,9 +12,10 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.poly.counting import count
 from upl_mlir.poly.describe import describe, disjoint_pieces, interval, stable_bounds
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import TRUE, CmpOp, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, divide
 from upl_mlir.poly.fibres import fibre_count, fibre_counts
 from upl_mlir.poly.knowledge import Table
+from upl_mlir.poly.operators import CmpOp, DivKind
 from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.sets import PolyContext
 

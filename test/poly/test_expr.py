@@ -6,19 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upl_mlir.poly.expr import (
-    FALSE,
-    TRUE,
-    CmpOp,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    Select,
-    divide,
-    extremum,
-)
+from upl_mlir.poly.expr import FALSE, TRUE, Formula, IndexExpr, Lookup, Select, divide, extremum
+from upl_mlir.poly.operators import CmpOp, DivKind, Extremum
 from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
 TABLE = (3, 1, 4, 1, 5, 9, 2, 6)  # N[-4] to N[3]

@@ -18,8 +18,9 @@ from upl_mlir.passes.inside_arrays import inside_arrays
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import convex, describe, read_outside, settled
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula, IndexExpr, Lookup, MinMax, Select
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, MinMax, Select
 from upl_mlir.poly.fibres import fibre_counts, sum_by_parts
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
 Terms = list[tuple[PSet, IndexExpr]]

@@ -11,20 +11,8 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import LookupOp, ModOp, RefOp, SigmoidOp
-from upl_mlir.poly.expr import (
-    Atom,
-    CmpOp,
-    Connective,
-    Div,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    MinMax,
-    Select,
-    Var,
-)
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 
 
 def unused(name: str, used: set[str]) -> str:

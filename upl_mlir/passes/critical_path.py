@@ -21,9 +21,10 @@ from upl_mlir.dialects.upl import NodeOp, ProgramOp
 from upl_mlir.passes.cycles import components
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.passes.small_sizes import small_entries
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.levels import affine_through, greatest, latest
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
 LEVEL = "level of"  # no name of a program has a space

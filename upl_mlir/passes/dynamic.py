@@ -30,7 +30,8 @@ from upl_mlir.frontend.upl_text.printer import condition_text, target_text
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.cycles import circular
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.expr import Atom, CmpOp, Formula, IndexExpr, Lookup
+from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
 MAX_LEAVES = 4  # data conditions of which all combinations are looked at

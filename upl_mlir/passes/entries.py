@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.poly.expr import Atom, Connective, Div, Formula, IndexExpr, Lookup, MinMax, Var
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Var
+from upl_mlir.poly.operators import Connective
 from upl_mlir.poly.sets import PSet
 
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from upl_mlir.dialects.upl import CountAttr, FormulaAttr, NodeOp, PortsAttr, ProgramOp
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.expr import Atom, CmpOp, Extremum, Formula, IndexExpr, Lookup, extremum
+from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup, extremum
+from upl_mlir.poly.operators import CmpOp, Extremum
 from upl_mlir.poly.sets import PSet
 
 

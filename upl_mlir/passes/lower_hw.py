@@ -50,7 +50,8 @@ from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.streams import streams
 from upl_mlir.poly.dense import points_where
-from upl_mlir.poly.expr import TRUE, Atom, CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Atom, Formula, IndexExpr
+from upl_mlir.poly.operators import CmpOp
 
 MAX_BOOT_TOKENS = 1 << 20
 MAX_EXPANDED = 1 << 16

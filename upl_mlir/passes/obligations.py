@@ -18,8 +18,9 @@ from upl_mlir.passes.entries import is_data, missing_in_arrow, missing_in_count
 from upl_mlir.passes.relations import Arrow, ProgramSets, because
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.equality import at_least_0, same_count, same_value
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_counts, sum_by_parts
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
 

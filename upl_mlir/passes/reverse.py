@@ -13,9 +13,10 @@ from upl_mlir.dialects.upl import Index, Iterator
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import Arrow
 from upl_mlir.poly.describe import describe, disjoint_pieces
-from upl_mlir.poly.expr import TRUE, CmpOp, Div, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.expr import TRUE, Div, Formula, IndexExpr, divide
 from upl_mlir.poly.fibres import fibre_count
 from upl_mlir.poly.nest import nest
+from upl_mlir.poly.operators import CmpOp, DivKind
 from upl_mlir.poly.sets import PSet
 
 

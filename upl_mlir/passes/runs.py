@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from upl_mlir.dialects.upl import ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.query import symbols
 from upl_mlir.passes.build import unused
-from upl_mlir.poly.expr import TRUE, DivKind, Formula, IndexExpr, Lookup, divide
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, divide
+from upl_mlir.poly.operators import DivKind
 
 
 class Runs(Protocol):

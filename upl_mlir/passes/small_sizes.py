@@ -14,7 +14,8 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
 from upl_mlir.dialects.upl import ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.query import poly_context
 from upl_mlir.passes.bind_parameters import bind_parameters
-from upl_mlir.poly.expr import CmpOp, Formula
+from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext
 
 STEPS = (0, 1, 2)  # what is added to the least value of each parameter

@@ -17,8 +17,9 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
-from upl_mlir.poly.expr import Extremum, IndexExpr, Lookup, Var, extremum
+from upl_mlir.poly.expr import IndexExpr, Lookup, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
+from upl_mlir.poly.operators import Extremum
 
 MAX_WINDOW = 8
 FEW = 4

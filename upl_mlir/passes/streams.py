@@ -9,7 +9,8 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.proved import require_proved
 from upl_mlir.passes.relations import ProgramSets, primed
-from upl_mlir.poly.expr import CmpOp, Formula
+from upl_mlir.poly.expr import Formula
+from upl_mlir.poly.operators import CmpOp
 
 
 def streams(program: ProgramOp) -> dict[str, dict[str, int]]:

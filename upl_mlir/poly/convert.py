@@ -18,21 +18,8 @@ from typing import Any
 
 import islpy as isl
 
-from upl_mlir.poly.expr import (
-    Atom,
-    CmpOp,
-    Connective,
-    Div,
-    DivKind,
-    Formula,
-    IndexExpr,
-    Lookup,
-    MinMax,
-    Monomial,
-    Select,
-    Var,
-    divide,
-)
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind
 
 
 @dataclass

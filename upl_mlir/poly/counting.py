@@ -16,8 +16,9 @@ import islpy as isl
 from upl_mlir.poly.convert import Opaque, value_of
 from upl_mlir.poly.describe import describe, disjoint_pieces
 from upl_mlir.poly.equality import same_value
-from upl_mlir.poly.expr import DivKind, IndexExpr, Lookup, Select, Var, divide
+from upl_mlir.poly.expr import IndexExpr, Lookup, Select, Var, divide
 from upl_mlir.poly.fibres import fibre_count
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.sets import PSet
 from upl_mlir.poly.summing import point_counts
 

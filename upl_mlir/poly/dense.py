@@ -18,22 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.poly.convert import NotAffine, param_id
-from upl_mlir.poly.expr import (
-    FALSE,
-    TRUE,
-    Atom,
-    CmpOp,
-    Connective,
-    Div,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    MinMax,
-    Select,
-    Var,
-)
+from upl_mlir.poly.expr import FALSE, TRUE, Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 from upl_mlir.poly.sets import PolyContext
 from upl_mlir.poly.tools import DIM, PARAM
 

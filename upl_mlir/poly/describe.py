@@ -15,18 +15,8 @@ from functools import reduce
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, solve
-from upl_mlir.poly.expr import (
-    CmpOp,
-    Connective,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    Var,
-    divide,
-    extremum,
-)
+from upl_mlir.poly.expr import Formula, IndexExpr, Lookup, Var, divide, extremum
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 from upl_mlir.poly.sets import PSet
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl
-from upl_mlir.poly.expr import CmpOp, Div, Extremum, Formula, IndexExpr, MinMax, Select, Var, extremum
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, MinMax, Select, Var, extremum
+from upl_mlir.poly.operators import CmpOp, Extremum
 from upl_mlir.poly.sets import PSet
 
 

@@ -1,44 +1,21 @@
 """Index expressions and formulas: the text normal form of everything polyhedral.
 
-An `IndexExpr` is an integer polynomial over *atoms* (names, array entries, integer divisions, minima and maxima), kept
-in one normal form so that equal polynomials are equal objects.  A `Formula` is a Boolean combination of comparisons of
-such expressions.  Both print as UPL text (LANGUAGE section 2) and are what dialect attributes store; `sets.py` turns
-them into isl objects.  Nothing here knows any IR.
+An `IndexExpr` is an integer polynomial (`polynomial.py`) over *atoms* (names, array entries, integer divisions, minima and
+maxima), kept in one normal form so that equal polynomials are equal objects.  A `Formula` is a Boolean combination of
+comparisons of such expressions.  Both print as UPL text (LANGUAGE section 2) and are what dialect attributes store;
+`sets.py` turns them into isl objects.  Nothing here knows any IR.
 
-Over 500 lines because the two refer to each other: a conditional expression holds a formula.
+The two are in one file as each refers to the other: a conditional expression holds a formula.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from functools import cached_property, lru_cache, total_ordering
+from functools import cached_property, lru_cache
 
-
-class DivKind(Enum):
-    """The integer divisions of MLIR's affine expressions; the divisor is a positive constant."""
-
-    FLOORDIV = "floordiv"
-    CEILDIV = "ceildiv"
-    MOD = "mod"
-
-    def apply(self, a: int, b: int) -> int:
-        """The value for integers; `mod` is never negative.  Raises ZeroDivisionError for b == 0."""
-        match self:
-            case DivKind.FLOORDIV:
-                return a // b
-            case DivKind.CEILDIV:
-                return -(-a // b)
-            case DivKind.MOD:
-                return a % b
-
-
-class Extremum(Enum):
-    """Which of several values an `MinMax` atom takes."""
-
-    MIN = "min"
-    MAX = "max"
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
+from upl_mlir.poly.polynomial import Polynomial
 
 
 @dataclass(frozen=True)
@@ -110,27 +87,11 @@ Monomial = tuple[Atom, ...]
 _SUM, _FACTOR = 0, 1  # binding strength of `+` and of `* floordiv mod`, for parentheses
 
 
-def _atom_key(a: Atom) -> tuple[int, str]:
-    return (0 if isinstance(a, Var) else 1, str(a))
-
-
-@lru_cache(maxsize=1 << 14)
-def _mono_key(m: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
-    return (-len(m), tuple(_atom_key(a) for a in m))
-
-
-@total_ordering
-@dataclass(frozen=True, init=False)
-class IndexExpr:
-    """An integer polynomial in normal form: `terms` maps monomials (sorted atoms) to nonzero coefficients.
+class IndexExpr(Polynomial[Atom]):
+    """An integer polynomial over atoms in normal form.
 
     Build one with `of`, `var`, `+ - *` and the functions below, never from raw terms.
     """
-
-    terms: tuple[tuple[Monomial, int], ...] = ()
-
-    def __init__(self, terms: tuple[tuple[Monomial, int], ...] = ()):
-        self.__dict__["terms"] = terms  # most of what is made: half the time of a frozen class's own way
 
     # -- construction ------------------------------------------------------------------------------------------
     @staticmethod
@@ -143,62 +104,16 @@ class IndexExpr:
         return _named(value) if isinstance(value, str) else IndexExpr((((value,), 1),))
 
     @staticmethod
-    def sum_of(terms: Mapping[Monomial, int]) -> IndexExpr:
-        """The sum of monomials with their coefficients."""
-        kept = [(m, c) for m, c in terms.items() if c]
-        return IndexExpr(tuple(sorted(kept, key=lambda t: _mono_key(t[0])) if len(kept) > 1 else kept))
+    def atom_order(atom: Atom) -> tuple[int, str]:
+        """Names first, then by the text."""
+        return (0 if isinstance(atom, Var) else 1, str(atom))
 
-    def __add__(self, other: IndexExpr | int | str) -> IndexExpr:
-        if isinstance(other, int):  # the constant is the last term
-            if not other:
-                return self
-            rest, own = (self.terms[:-1], self.terms[-1][1]) if self.terms and not self.terms[-1][0] else (self.terms, 0)
-            return IndexExpr((*rest, ((), own + other)) if own + other else rest)
-        out = dict(self.terms)
-        for m, c in IndexExpr.of(other).terms:
-            out[m] = out.get(m, 0) + c
-        return IndexExpr.sum_of(out)
-
-    def __neg__(self) -> IndexExpr:
-        return IndexExpr(tuple((m, -c) for m, c in self.terms))
-
-    def __sub__(self, other: IndexExpr | int | str) -> IndexExpr:
-        return self + (-other if isinstance(other, int) else -IndexExpr.of(other))
-
-    def __mul__(self, other: IndexExpr | int | str) -> IndexExpr:
-        n = other if isinstance(other, int) else IndexExpr.of(other).constant
-        if n is not None:
-            return self if n == 1 else IndexExpr(tuple((m, c * n) for m, c in self.terms) if n else ())
-        out: dict[Monomial, int] = {}
-        for m1, c1 in self.terms:
-            for m2, c2 in IndexExpr.of(other).terms:
-                m = tuple(sorted(m1 + m2, key=_atom_key))
-                out[m] = out.get(m, 0) + c1 * c2
-        return IndexExpr.sum_of(out)
-
-    def __lt__(self, other: IndexExpr) -> bool:
-        return str(self) < str(other)
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.terms)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, IndexExpr) and self.terms == other.terms)
+    @staticmethod
+    def monomial_order(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
+        """Long ones first."""
+        return _monomial_order(monomial)
 
     # -- inspection --------------------------------------------------------------------------------------------
-    @property
-    def constant(self) -> int | None:
-        """The value if the expression is an integer literal, else None."""
-        if not self.terms:
-            return 0
-        if len(self.terms) == 1 and not self.terms[0][0]:
-            return self.terms[0][1]
-        return None
-
     @property
     def name(self) -> str | None:
         """The name if the expression is just a name, else None."""
@@ -289,6 +204,11 @@ class IndexExpr:
         if needs or (product and strength > _FACTOR):
             return f"({out})"
         return out
+
+
+@lru_cache(maxsize=1 << 14)
+def _monomial_order(m: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
+    return (-len(m), tuple(map(IndexExpr.atom_order, m)))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -392,40 +312,7 @@ def extremum(kind: Extremum, args: Iterable[IndexExpr]) -> IndexExpr:
     return out[0] if len(out) == 1 else IndexExpr.of(MinMax(kind, tuple(out)))
 
 
-class CmpOp(Enum):
-    """Comparison operators."""
-
-    LE = "<="
-    LT = "<"
-    EQ = "=="
-    NE = "!="
-    GE = ">="
-    GT = ">"
-
-    def holds(self, a: int, b: int) -> bool:
-        """The comparison of two integers."""
-        return {"<=": a <= b, "<": a < b, "==": a == b, "!=": a != b, ">=": a >= b, ">": a > b}[self.value]
-
-    @property
-    def flipped(self) -> CmpOp:
-        """The operator with its sides exchanged."""
-        return {"<=": CmpOp.GE, "<": CmpOp.GT, ">=": CmpOp.LE, ">": CmpOp.LT}.get(self.value, self)
-
-    @property
-    def negated(self) -> CmpOp:
-        """The operator that holds exactly where this one does not."""
-        return {
-            "<=": CmpOp.GT, "<": CmpOp.GE, "==": CmpOp.NE, "!=": CmpOp.EQ, ">=": CmpOp.LT, ">": CmpOp.LE,
-        }[self.value]  # fmt: skip
-
-
-class Connective(Enum):
-    """How the parts of a `Formula` combine."""
-
-    CMP = "cmp"
-    AND = "&&"
-    OR = "||"
-    NOT = "!"
+_NOTHING = IndexExpr()  # both sides of what is no comparison
 
 
 @dataclass(frozen=True)
@@ -435,8 +322,8 @@ class Formula:
     kind: Connective
     args: tuple[Formula, ...] = ()
     op: CmpOp = CmpOp.EQ
-    lhs: IndexExpr = IndexExpr()
-    rhs: IndexExpr = IndexExpr()
+    lhs: IndexExpr = _NOTHING
+    rhs: IndexExpr = _NOTHING
 
     @staticmethod
     def compare(lhs: IndexExpr | int | str, op: CmpOp | str, rhs: IndexExpr | int | str) -> Formula:

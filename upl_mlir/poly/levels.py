@@ -11,7 +11,8 @@ import islpy as isl
 import numpy as np
 
 from upl_mlir.poly.convert import Opaque
-from upl_mlir.poly.expr import CmpOp, Extremum, Formula, IndexExpr, Lookup, extremum
+from upl_mlir.poly.expr import Formula, IndexExpr, Lookup, extremum
+from upl_mlir.poly.operators import CmpOp, Extremum
 from upl_mlir.poly.sets import PSet, union
 from upl_mlir.poly.tools import DIM, as_map
 

@@ -15,22 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from upl_mlir.poly.elimination import Row, eliminated, solved
-from upl_mlir.poly.expr import (
-    Atom,
-    CmpOp,
-    Connective,
-    Div,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    MinMax,
-    Monomial,
-    Select,
-    Var,
-    divide,
-)
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 from upl_mlir.poly.sets import PolyContext
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import cast
 
 from upl_mlir.poly.convert import Opaque
-from upl_mlir.poly.expr import Atom, CmpOp, Div, DivKind, Formula, IndexExpr, Var, divide
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Var, divide
+from upl_mlir.poly.operators import CmpOp, DivKind
 
 
 def convex_facts(part: Opaque, positive: Callable[[IndexExpr], bool]) -> Iterator[Formula]:

@@ -9,19 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from upl_mlir.poly.expr import (
-    FALSE,
-    TRUE,
-    CmpOp,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    Select,
-    divide,
-    extremum,
-)
+from upl_mlir.poly.expr import FALSE, TRUE, Formula, IndexExpr, Lookup, Select, divide, extremum
+from upl_mlir.poly.operators import CmpOp, DivKind, Extremum
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([^\W\d]\w*)|(<=|>=|==|!=|&&|\|\||[-+*()\[\],<>!?:]))")
 _CMP = {op.value for op in CmpOp}

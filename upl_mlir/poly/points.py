@@ -16,8 +16,9 @@ import islpy as isl
 from upl_mlir.diagnostics import error
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import Opaque, Symbol, param_id, value_of
-from upl_mlir.poly.expr import Atom, CmpOp, Formula, IndexExpr, Lookup, Var
+from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.knowledge import Knowledge
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.quota import MANY, check_pieces, difference, intersection
 from upl_mlir.poly.tools import DIM, PARAM, permute, val
 

@@ -19,7 +19,8 @@ import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, Opaque
 from upl_mlir.poly.describe import Interval, disjoint_pieces, interval
-from upl_mlir.poly.expr import Atom, CmpOp, Div, DivKind, Formula, IndexExpr, Lookup, MinMax, Monomial, Var, divide
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Var, divide
+from upl_mlir.poly.operators import CmpOp, DivKind
 from upl_mlir.poly.sets import PSet
 from upl_mlir.poly.tools import DIM
 

@@ -16,21 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from upl_mlir.poly.expr import (
-    Atom,
-    CmpOp,
-    Connective,
-    Div,
-    DivKind,
-    Extremum,
-    Formula,
-    IndexExpr,
-    Lookup,
-    MinMax,
-    Monomial,
-    Select,
-    Var,
-)
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var
+from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 
 Number = TypeVar("Number", int, float)
 Point = tuple[int, ...]

@@ -13,7 +13,8 @@ from functools import reduce
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.exprs import Scope, Writer
 from upl_mlir.poly.dense import guarded
-from upl_mlir.poly.expr import Atom, Connective, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.operators import Connective
 
 C_TYPES = {Kind.BOOL: "bool", Kind.INT: "i64", Kind.F32: "double", Kind.F64: "double"}
 """An f32 is kept as a double that was rounded, as in the interpreter."""

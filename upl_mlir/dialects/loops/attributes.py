@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from xdsl.irdl import irdl_attr_definition
 
 from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
-from upl_mlir.poly.expr import DivKind, IndexExpr, divide
+from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.parse import PolySyntaxError, parse_index
 
 

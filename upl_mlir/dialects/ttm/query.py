@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp, i32
 from upl_mlir.dialects.ttm.attributes import Field
 from upl_mlir.dialects.ttm.ops import NodeOp, OutputOp, ProgramOp, TableOp
 from upl_mlir.dialects.upl.facts import Facts
-from upl_mlir.poly.expr import TRUE, CmpOp, Formula
+from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.knowledge import Table
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext
 
 

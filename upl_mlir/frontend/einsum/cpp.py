@@ -18,7 +18,8 @@ from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
 from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.poly.expr import Connective, Div, DivKind, Formula, IndexExpr, Var
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var
+from upl_mlir.poly.operators import Connective, DivKind
 
 KEYWORDS: frozenset[str] = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl

@@ -25,8 +25,9 @@ from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe, disjoint_pieces
-from upl_mlir.poly.expr import TRUE, Atom, Div, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.expr import TRUE, Atom, Div, Formula, IndexExpr, divide
 from upl_mlir.poly.nest import nest
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.sets import PSet
 
 Env = Mapping[str, IndexExpr]

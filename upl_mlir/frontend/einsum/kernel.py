@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from upl_mlir.diagnostics import Span, error
-from upl_mlir.poly.expr import DivKind, IndexExpr, divide
+from upl_mlir.poly.expr import IndexExpr, divide
+from upl_mlir.poly.operators import DivKind
 
 MAX_DEPTH = 200
 MAX_DIGITS = 400  # of a number; the greatest double has 309

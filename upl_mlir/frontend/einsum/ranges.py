@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.frontend.einsum.kernel import Access
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext, PSet
 
 Ranges = dict[str, tuple[int, int]]

@@ -20,7 +20,8 @@ from upl_mlir.frontend.einsum.resolve import resolve
 from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
 from upl_mlir.frontend.tensor.form import free_names
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.sets import PolyContext
 
 _SUM, _PRODUCT, _FACTOR = 0, 1, 2  # binding strength

@@ -52,7 +52,8 @@ from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext, PSet
 
 Ranges = Mapping[str, tuple[int, int]]

@@ -13,8 +13,9 @@ from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import Index, InputOp, Iterator, NodeOp, OutputOp, Port, SendOp, UplType, port_ref
 from upl_mlir.frontend.upl_text.scope import loc
 from upl_mlir.poly.describe import Interval, describe, disjoint_pieces
-from upl_mlir.poly.expr import Div, DivKind, Formula, IndexExpr, Var, divide
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.nest import Nest, nest
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.sets import PSet
 
 

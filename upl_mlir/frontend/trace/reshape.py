@@ -16,7 +16,8 @@ import numpy as np
 from upl_mlir.frontend.trace.array import Array, as_array, filled, numbers
 from upl_mlir.frontend.trace.node import Index, Shape, places
 from upl_mlir.frontend.trace.position import fail
-from upl_mlir.poly.expr import DivKind, IndexExpr, divide
+from upl_mlir.poly.expr import IndexExpr, divide
+from upl_mlir.poly.operators import DivKind
 
 
 def axis_of(a: Array, axis: Any, extra: int = 0) -> int:

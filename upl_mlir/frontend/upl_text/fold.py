@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Poisoned
-from upl_mlir.poly.expr import DivKind, IndexExpr
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.operators import DivKind
 
 Value = int | float | bool
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1

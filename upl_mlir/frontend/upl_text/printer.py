@@ -29,7 +29,8 @@ from upl_mlir.dialects.upl.query import array_values, is_integer_array, span_of,
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 from upl_mlir.frontend.upl_text.print_values import Strength, ValuePrinter, is_deep, is_trivial, real_text
 from upl_mlir.frontend.upl_text.ranks import rank_of
-from upl_mlir.poly.expr import TRUE, Connective, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.operators import Connective
 
 SHORT_LINE = 100
 """A node with at most one statement beside its inputs stands on one line if that is no longer than this."""

@@ -9,7 +9,8 @@ from upl_mlir.diagnostics import Diagnostic, Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.ranks import Rank
 from upl_mlir.frontend.upl_text.scope import DATA, Poisoned, Role, Symbol, declared_at
-from upl_mlir.poly.expr import FALSE, TRUE, DivKind, Extremum, Formula, IndexExpr, Lookup, Select, divide, extremum
+from upl_mlir.poly.expr import FALSE, TRUE, Formula, IndexExpr, Lookup, Select, divide, extremum
+from upl_mlir.poly.operators import DivKind, Extremum
 
 MAX_POWER = 16
 MAX_TERMS = 1000

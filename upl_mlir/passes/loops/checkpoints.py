@@ -24,8 +24,9 @@ from upl_mlir.passes.loops.terms import Apply, Fold, Get, Term, renamed, walk
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.loops.wavefront import Blocks, Phase, power_of_two
 from upl_mlir.passes.storage import Array, box, inverse
-from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
+from upl_mlir.poly.expr import IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con
+from upl_mlir.poly.operators import DivKind, Extremum
 
 SEGMENT = 10
 """Every so many states one is kept."""

@@ -27,9 +27,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.poly.expr import Atom, Div, DivKind, Extremum, Formula, IndexExpr, Lookup, MinMax, Select, Var
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.linear import Con, Cons, Linear
+from upl_mlir.poly.operators import DivKind, Extremum
 
 INDEX = IndexType()
 

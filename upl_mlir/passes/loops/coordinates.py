@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge
 from upl_mlir.passes.loops.terms import Get, Term, rewritten
-from upl_mlir.poly.expr import DivKind, IndexExpr, Var, divide
+from upl_mlir.poly.expr import IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons
+from upl_mlir.poly.operators import DivKind
 
 Parts = tuple[dict[str, int], IndexExpr, int]
 """A linear index: factors of names, what it starts from by parameters, and a number."""

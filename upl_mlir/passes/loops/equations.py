@@ -30,8 +30,9 @@ from upl_mlir.passes.loops.graph import Graph, resolve
 from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.passes.relations import ProgramSets, because
-from upl_mlir.poly.expr import TRUE, Extremum, Formula, IndexExpr, Var, extremum
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
+from upl_mlir.poly.operators import Extremum
 
 MAX_PIECES = 16
 """Into so many pieces a domain is cut; conditions left then are tested inside."""

@@ -26,8 +26,9 @@ from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Choice, Fold, Get, Term, arguments
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
-from upl_mlir.poly.expr import TRUE, DivKind, Formula, IndexExpr, divide
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
+from upl_mlir.poly.operators import DivKind
 from upl_mlir.poly.sets import PSet
 
 Step = int | Loop

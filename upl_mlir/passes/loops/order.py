@@ -15,8 +15,9 @@ from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.contractions import Finder, of_matrices
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
-from upl_mlir.poly.expr import Extremum, IndexExpr, extremum
+from upl_mlir.poly.expr import IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
+from upl_mlir.poly.operators import Extremum
 
 
 @dataclass(eq=False)

@@ -24,8 +24,9 @@ from upl_mlir.passes.loops.terms import (
 )
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
-from upl_mlir.poly.expr import CmpOp, Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Con, Cons
+from upl_mlir.poly.operators import CmpOp
 
 _TESTS = {
     "eq": "==", "oeq": "==", "ne": "!=", "une": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",

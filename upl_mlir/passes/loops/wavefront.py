@@ -20,8 +20,9 @@ from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.storage import Array, inverse
-from upl_mlir.poly.expr import DivKind, Extremum, IndexExpr, Var, divide, extremum
+from upl_mlir.poly.expr import IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
+from upl_mlir.poly.operators import DivKind, Extremum
 
 STEPS = 16
 """Steps in a block: with rows of some thousands of bytes they stay in the second-level cache."""
