@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import Gather
@@ -21,16 +20,11 @@ from upl_mlir.interp.plan import Mode, NodePlan, Pattern, PortPlan
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.token.bodies import unpack
 from upl_mlir.token.expressions import C_TYPES, CScope, CWriter
+from upl_mlir.token.folds import FOLD_BOOL, FOLD_INT, FOLD_REAL, LIMITS
 from upl_mlir.token.tags import Layout, Tags
 
-_FOLD_REAL = {Gather.SUM: "{0} + {1}", Gather.PRODUCT: "{0} * {1}", Gather.MIN: "minimum({0}, {1})",
-              Gather.MAX: "maximum({0}, {1})"}  # fmt: skip
-_FOLD_INT = {Gather.SUM: "add({0}, {1})", Gather.PRODUCT: "mul({0}, {1})", Gather.MIN: "min({0}, {1})",
-             Gather.MAX: "max({0}, {1})"}  # fmt: skip
-_FOLD_BOOL = {Gather.AND: "{0} && {1}", Gather.OR: "{0} || {1}"}
 _MASK_BITS = 64
 """How many inputs a record has marks for."""
-_LIMITS = {"INT_MAX": "INT64_MAX", "INT_MIN": "INT64_MIN", "True": "true", "False": "false"}
 
 
 @dataclass(frozen=True)
@@ -263,25 +257,22 @@ class CMatching:
 
     def _join(
         self, w: CWriter, left: Mapping[int, Pattern], known: set[int], tag: str, found: list[_Found],
-        arriving: tuple[bool, bool],
+        arriving: tuple[bool, bool], at: int | None = None,
     ) -> None:  # fmt: skip
-        """Find a partner on one more input; `left` maps the inputs still to be joined to their patterns.
+        """Find a partner on one more input (`at`); `left` maps the inputs still to be joined to their patterns.
 
         `tag` is the packed tag of the fields `known`.
         """
         if not left:
             self._fire(w, tag, found, arriving)
             return
-        inputs = self._sequence.next_inputs(left, known)
-        for at in inputs:
-            with w.block("") if len(inputs) > 1 else nullcontext():
-                self._join_with(w, at, left, known, tag, found, arriving)
-
-    def _join_with(
-        self, w: CWriter, at: int, left: Mapping[int, Pattern], known: set[int], tag: str, found: list[_Found],
-        arriving: tuple[bool, bool],
-    ) -> None:  # fmt: skip
-        """Find a partner on input `at`, then on the others."""
+        inputs = self._sequence.next_inputs(left, known) if at is None else [at]
+        if len(inputs) > 1:
+            for one_of_them in inputs:
+                with w.block(""):
+                    self._join(w, left, known, tag, found, arriving, one_of_them)
+            return
+        (at,) = inputs
         q, pattern = self.node.ports[at], left[at]
         rest = {k: v for k, v in left.items() if k != at}
         direct = set(pattern) <= known
@@ -455,7 +446,7 @@ class CMatching:
     def _folded_in(self, p: PortPlan, total: str, x: str) -> str:
         """Source of a total with one more summand; an integer overflow is a Trap."""
         assert p.port.gather is not None
-        table = _FOLD_REAL if p.kind.is_float else _FOLD_BOOL if p.kind is Kind.BOOL else _FOLD_INT
+        table = FOLD_REAL if p.kind.is_float else FOLD_BOOL if p.kind is Kind.BOOL else FOLD_INT
         value = table[p.port.gather].format(total, x)
         rounds = p.kind is Kind.F32 and p.port.gather in (Gather.SUM, Gather.PRODUCT)
         return f"round_f32({value})" if rounds else value
@@ -493,7 +484,7 @@ def identity_of(p: PortPlan) -> str:
     """Source of the value of a gather without summands."""
     assert p.port.gather is not None
     text = identity(p.port.gather, p.kind)
-    return f"({C_TYPES[p.kind]}){_LIMITS.get(text, text)}"
+    return f"({C_TYPES[p.kind]}){LIMITS.get(text, text)}"
 
 
 def matchings(nodes: Sequence[NodePlan], scope: CScope, tags: Tags) -> list[CMatching]:
