@@ -19,6 +19,7 @@ from agreement.campaign import case_of
 from agreement.generator import generate
 from agreement.mutants import mutants
 from agreement.properties import Case, host_arrays
+from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.tools import upl as upl_tool
 from upl_mlir.tools import upl_opt
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
@@ -102,6 +103,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "batch": ["--batch=ports=WRT,field=example"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],
+    **{name: [f"--{p}" for p in SCHEDULE.passes[: k + 1]] for k, name in enumerate(SCHEDULE.passes)},
 }
 TARGETS = ["upl", "c", "svg", "dot", "verilog"]
 

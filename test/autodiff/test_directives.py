@@ -19,6 +19,7 @@ from upl_mlir.api import Program
 from upl_mlir.explain import explain
 from upl_mlir.frontend.einsum.gather_form import gather_form
 from upl_mlir.passes.expand import expand
+from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.pipeline import new_context
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
@@ -98,8 +99,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "batch": {"ports": ("w",), "field": "b"},
     "checkpoint": {"along": "t", "every": 2},
     "lower-hw": {},
+    **{name: {} for name in SCHEDULE.passes},
 }
 """What each pass is called with."""
+BEFORE = {name: SCHEDULE.passes[:k] for k, name in enumerate(SCHEDULE.passes)}
+"""The passes on programs of loops need those that come before them."""
 TEXTS = {"checkpoint": CHAIN}
 """Programs for passes that cannot do anything with the first one."""
 
@@ -115,7 +119,8 @@ def test_a_pass_sees_what_a_directive_stands_for(name: str) -> None:
     written = upl.load(TEXTS[name]) if name in TEXTS else source(n=N)
     for p in (written.clone(), written.expanded()):
         module = p.infer_domains().module
-        PASSES[name]()(**OPTIONS[name]).apply(new_context(), module)
+        for each in (*BEFORE.get(name, ()), name):
+            PASSES[each]()(**OPTIONS[each]).apply(new_context(), module)
         module.verify()
         held = any(op.name == "upl.program" for op in module.body.block.ops)
         found.append(text(Program(module)) if held else str(module))
