@@ -356,5 +356,5 @@ def test_send_engine(tmp_path: Path) -> None:
     both(
         tmp_path, sending_answers, send, 9,
         ("m.d.sync += caught.eq(value)", "m.d.sync += caught.eq(0)"),  # a token that waits changes
-        ("(~fetched | take_next) & ~more", "~fetched | take_next"),  # descriptors after the first one are lost
+        ("(~s.fetched | s.take_next) & ~s.more", "~s.fetched | s.take_next"),  # descriptors after the first one are lost
     )  # fmt: skip
