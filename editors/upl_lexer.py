@@ -17,10 +17,6 @@ CONTROL = ("in", "if", "for", "of", "wrt", "seed")
 WORD_OPERATORS = ("floordiv", "ceildiv", "mod")
 TYPES = ("real", "f32", "f64", "int", "bool")
 LITERALS = ("true", "false")
-FUNCTIONS = (
-    *("min", "max", "abs", "floor", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "atan2", "erf"),
-    "sigmoid", "stop_gradient", "with_derivative",
-)
 
 
 class UplLexer(RegexLexer):
@@ -56,7 +52,7 @@ class UplLexer(RegexLexer):
             (words(WORD_OPERATORS, prefix=r"\b", suffix=r"\b"), Operator.Word),
             (words(TYPES, prefix=r"\b", suffix=r"\b"), Keyword.Type),
             (words(LITERALS, prefix=r"\b", suffix=r"\b"), Keyword.Constant),
-            (words(FUNCTIONS, prefix=r"\b", suffix=r"(?=\s*\()"), Name.Builtin),
+            (_NAME + r"(?=\s*\()", Name.Builtin),
             (r"[0-9]+(?:\.(?!\.)[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)", Number.Float),
             (r"[0-9]+", Number.Integer),
             (_NAME, Name),

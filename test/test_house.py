@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("diagnostics",),
     ("poly",),
     ("dialects",),
+    ("ops",),
     ("frontend.upl_text",),
     ("frontend.tensor",),  # programs on tensors as UPL: what the front ends of the last line but one share
     ("passes",),
@@ -59,9 +60,9 @@ CONFINED = {
     "hypothesis": (),
 }
 NO_XDSL = ("diagnostics", "poly")
-ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "poly.expr", "poly.operators")}
+ONLY = {"reference": ("reference", "diagnostics", "dialects.upl", "ops", "poly.expr", "poly.operators")}
 """Groups that may import these modules of the package and no others: the reference is the judge of all that runs programs,
-so it shares no code with it, and of `poly` it has the data alone."""
+so it shares no code with it, and of `poly` and `ops` it has the data alone."""
 
 
 def group_of(module: str) -> str | None:

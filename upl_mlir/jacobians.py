@@ -29,10 +29,11 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import arrows, endpoints, symbols
+from upl_mlir.ops import Body
 from upl_mlir.passes.activity import Dependence, PortKey, analyse, reach
 from upl_mlir.passes.arrows import COMMENT, new_node
 from upl_mlir.passes.batch import batch_over, names_of
-from upl_mlir.passes.build import Body, condition, unused
+from upl_mlir.passes.build import condition, unused
 from upl_mlir.passes.check import Count, number
 from upl_mlir.passes.dynamic import Dynamics
 from upl_mlir.passes.notes import add_note

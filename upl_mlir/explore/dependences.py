@@ -22,6 +22,7 @@ from upl_mlir.hw.core.functions import FUNCTIONS, lines_of
 from upl_mlir.hw.machine import Execution
 from upl_mlir.hw.microcode import Op
 from upl_mlir.interp.engine import Engine
+from upl_mlir.ops import BY_OP, expansion
 from upl_mlir.replay import Index, Recorder
 
 
@@ -39,7 +40,7 @@ _UNITS = {"arith.addf": Unit.ADD, "arith.subf": Unit.ADD, "arith.mulf": Unit.MUL
           "math.sqrt": Unit.SQRT}  # fmt: skip
 _CODES = {Code.ADD_F32: Unit.ADD, Code.SUB_F32: Unit.ADD, Code.MUL_F32: Unit.MUL, Code.FMA_F32: Unit.MUL,
           Code.FMC_F32: Unit.MUL, Code.DIV_F32: Unit.DIV, Code.SQRT_F32: Unit.SQRT}  # fmt: skip
-_NAMES = {"math.powf": "pow.f32", "upl.sigmoid": "sigmoid.f32"}
+_NAMES = {"math.powf": "pow.f32"}
 _GATHERS = {Gather.SUM: Unit.ADD, Gather.PRODUCT: Unit.MUL}
 
 Value = tuple[int, int]
@@ -189,8 +190,16 @@ def _steps(block: Block, number: dict[SSAValue, int | None], out: _Body) -> None
 
 def _expand(op: Operation, operands: tuple[int, ...], out: _Body) -> int:
     """The steps of an operation: one, or those of the function's code; the number of the last."""
-    text = _NAMES.get(op.name, op.name.partition(".")[2] + ".f32")
-    function = next((o for o in FUNCTIONS if o.value == text), None)
+    row = BY_OP.get(type(op))
+    if row is not None and row.machine is not None:
+        block, result = expansion(row, op.results[0].type)
+        number: dict[SSAValue, int | None] = {block.args[0]: operands[0]}
+        _steps(block, number, out)
+        last = number[result]
+        assert last is not None, row.name
+        return last
+    name = row.name if row is not None else op.name.partition(".")[2]
+    function = next((o for o in FUNCTIONS if o.value in (f"{name}.f32", _NAMES.get(op.name))), None)
     if function is None:
         return _step(out, _UNITS.get(op.name, Unit.LIGHT), operands)
     return _function(function, operands, out)

@@ -41,13 +41,14 @@ from upl_mlir.hw.microcode import (
     Unbounded,
     ValueType,
 )
+from upl_mlir.ops import FUNCTIONS
 
+_CODES = {op.value: op for op in Op}
 _OPERATIONS: dict[type[Operation], Op] = {
     arith.AddfOp: Op.ADD_F32, arith.SubfOp: Op.SUB_F32, arith.MulfOp: Op.MUL_F32, arith.DivfOp: Op.DIV_F32,
     arith.NegfOp: Op.NEG_F32, arith.MinimumfOp: Op.MIN_F32, arith.MaximumfOp: Op.MAX_F32,
-    math.SqrtOp: Op.SQRT_F32, math.ExpOp: Op.EXP_F32, math.LogOp: Op.LOG_F32, math.SinOp: Op.SIN_F32,
-    math.CosOp: Op.COS_F32, math.TanOp: Op.TAN_F32, math.TanhOp: Op.TANH_F32, math.ErfOp: Op.ERF_F32,
-    math.Atan2Op: Op.ATAN2_F32, math.PowFOp: Op.POW_F32, math.AbsFOp: Op.ABS_F32, math.FloorOp: Op.FLOOR_F32,
+    **{f.op: _CODES[code] for f in FUNCTIONS if (code := f"{f.name}.f32") in _CODES},
+    math.PowFOp: Op.POW_F32, math.AbsFOp: Op.ABS_F32, math.FloorOp: Op.FLOOR_F32,
     ttm.SigmoidOp: Op.SIGMOID_F32,
     arith.AddiOp: Op.ADD_I32, arith.SubiOp: Op.SUB_I32, arith.MuliOp: Op.MUL_I32,
     arith.FloorDivSIOp: Op.FLOORDIV_I32, arith.CeilDivSIOp: Op.CEILDIV_I32, ttm.ModOp: Op.MOD_I32,

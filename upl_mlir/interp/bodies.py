@@ -28,7 +28,6 @@ from upl_mlir.dialects.upl import (
     NodeOp,
     RefOp,
     SendOp,
-    SigmoidOp,
     Special,
     StopGradientOp,
 )
@@ -37,6 +36,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.interp.ieee import round_f32
 from upl_mlir.interp.plan import Arrow, Mode, Plan
+from upl_mlir.ops import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,8 @@ TABLE: Mapping[type[Operation], Rule] = {
     math.FmaOp: Rule("fused({0}, {1}, {2})"),
     math.PowFOp: Rule("power({0}, {1})"),
     math.FPowIOp: Rule("power({0}, {1})"),
-    math.Atan2Op: Rule("atan2({0}, {1})"),
-    SigmoidOp: Rule("sigmoid({0})"),
-    **{
-        op: Rule(name + "({0})")
-        for op, name in {
-            math.SqrtOp: "sqrt", math.RsqrtOp: "rsqrt", math.CbrtOp: "cbrt", math.ExpOp: "exp", math.Exp2Op: "exp2",
-            math.ExpM1Op: "expm1", math.LogOp: "log", math.Log2Op: "log2", math.Log10Op: "log10",
-            math.Log1pOp: "log1p", math.SinOp: "sin", math.CosOp: "cos", math.TanOp: "tan", math.AsinOp: "asin",
-            math.AcosOp: "acos", math.AtanOp: "atan", math.SinhOp: "sinh", math.CoshOp: "cosh", math.TanhOp: "tanh",
-            math.AsinhOp: "asinh", math.AcoshOp: "acosh", math.AtanhOp: "atanh", math.ErfOp: "erf",
-        }.items()
-    },
+    math.RsqrtOp: Rule("rsqrt({0})"),
+    **{f.op: Rule(f"{f.name}({', '.join(f'{{{i}}}' for i in range(f.arity))})") for f in FUNCTIONS},
     # integers
     arith.AddiOp: _checked("{0} + {1}"),
     arith.SubiOp: _checked("{0} - {1}"),

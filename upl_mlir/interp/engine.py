@@ -171,6 +171,7 @@ class Engine:
         """The namespace of generated source."""
         plan, report = self.plan, self._reporter
         space: dict[str, Any] = {name: value for name, value in vars(ieee).items() if not name.startswith("_")}
+        space |= ieee.FUNCTIONS
         space |= {
             "copysign": ieee.math.copysign, "INF": ieee.math.inf, "NAN": ieee.math.nan, "F": ieee.array("f", (0.0,)),
             "FIRST": itemgetter(0), "PORTS": [n.ports for n in plan.nodes], "ARROWS": plan.arrows,

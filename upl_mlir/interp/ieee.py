@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from upl_mlir import ops
+from upl_mlir.ops import total
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -136,47 +139,9 @@ def max_number(a: float, b: float) -> float:
     return b if math.isnan(a) else a if math.isnan(b) else maximum(a, b)
 
 
-def _total(f: Callable[[float], float], *, odd: bool = False) -> Callable[[float], float]:
-    """The function with NaN outside its domain and an infinity where the result is too large."""
-
-    def g(x: float) -> float:
-        try:
-            return f(x)
-        except ValueError:
-            return math.nan
-        except OverflowError:
-            return math.copysign(math.inf, x) if odd else math.inf
-
-    return g
-
-
-def log(x: float) -> float:
-    """Natural logarithm; log(0) = -inf, log of a negative number is NaN."""
-    return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
-
-
-def _logarithm(f: Callable[[float], float]) -> Callable[[float], float]:
-    return lambda x: f(x) if x > 0 else -math.inf if x == 0 else math.nan
-
-
-def log1p(x: float) -> float:
-    """log(1+x)."""
-    return math.log1p(x) if x > -1 else -math.inf if x == -1 else math.nan
-
-
-def sqrt(x: float) -> float:
-    """Square root; NaN for a negative number."""
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
 def rsqrt(x: float) -> float:
     """1/sqrt(x)."""
-    return divide(1.0, sqrt(x))
-
-
-def cbrt(x: float) -> float:
-    """Cube root."""
-    return math.cbrt(x)
+    return divide(1.0, math.sqrt(x)) if x >= 0 else math.nan
 
 
 def power(a: float, b: float) -> float:
@@ -204,30 +169,8 @@ def fused(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-exp = _total(math.exp)
-exp2 = _total(lambda x: math.pow(2.0, x))
-expm1 = _total(math.expm1)
-log2 = _logarithm(math.log2)
-log10 = _logarithm(math.log10)
-sin, cos, tan = _total(math.sin), _total(math.cos), _total(math.tan)
-asin, acos, atan = _total(math.asin), _total(math.acos), math.atan
-cosh, tanh = _total(math.cosh), math.tanh
-sinh = _total(math.sinh, odd=True)
-asinh, acosh = math.asinh, _total(math.acosh)
-atan2, erf = math.atan2, math.erf
-
-
-def atanh(x: float) -> float:
-    """Inverse hyperbolic tangent; infinite at ±1."""
-    return math.atanh(x) if -1 < x < 1 else math.copysign(math.inf, x) if abs(x) == 1 else math.nan
-
-
-def sigmoid(x: float) -> float:
-    """``1/(1+exp(-x))``, in the form that cannot overflow."""
-    if x >= 0:
-        return 1.0 / (1.0 + math.exp(-x))
-    e = math.exp(x)
-    return e / (1.0 + e)
+FUNCTIONS: Mapping[str, Callable[..., float]] = {f.name: total(f) for f in ops.FUNCTIONS}
+"""The elementary functions, by name."""
 
 
 def integral(f: Callable[[float], int]) -> Callable[[float], float]:

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr, IndexType
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import SigmoidOp
+from upl_mlir.ops import FUNCTIONS
 
 ATOM, UNARY, TIMES, PLUS, LOOSE = 4, 3, 2, 1, 0
 """How tightly an expression binds; `LOOSE` ones stand in parentheses inside any other."""
@@ -198,16 +198,9 @@ ROWS: dict[type[Operation], Row] = {
     arith.MinnumfOp: _call("min_number"), arith.MaxnumfOp: _call("max_number"),
     math.AbsFOp: _call("fabs"), math.CopySignOp: _call("copysign"), math.RoundEvenOp: _call("rint"),
     math.FmaOp: _call("fma"), math.RsqrtOp: lambda op, x: (f"1 / {_call('sqrt')(op, x)[0]}", TIMES),
-    math.PowFOp: _power, math.FPowIOp: _power, SigmoidOp: _call("sigmoid"),
-    **{op: _call(name) for op, name in (
-        (math.SqrtOp, "sqrt"), (math.FloorOp, "floor"), (math.CeilOp, "ceil"), (math.TruncOp, "trunc"),
-        (math.RoundOp, "round"), (math.ExpOp, "exp"), (math.Exp2Op, "exp2"), (math.ExpM1Op, "expm1"),
-        (math.LogOp, "log"), (math.Log2Op, "log2"), (math.Log10Op, "log10"), (math.Log1pOp, "log1p"),
-        (math.SinOp, "sin"), (math.CosOp, "cos"), (math.TanOp, "tan"), (math.AsinOp, "asin"), (math.AcosOp, "acos"),
-        (math.AtanOp, "atan"), (math.SinhOp, "sinh"), (math.CoshOp, "cosh"), (math.TanhOp, "tanh"),
-        (math.AsinhOp, "asinh"), (math.AcoshOp, "acosh"), (math.AtanhOp, "atanh"), (math.ErfOp, "erf"),
-        (math.Atan2Op, "atan2"), (math.CbrtOp, "cbrt"),
-    )},
+    math.PowFOp: _power, math.FPowIOp: _power,
+    math.FloorOp: _call("floor"), math.CeilOp: _call("ceil"), math.TruncOp: _call("trunc"), math.RoundOp: _call("round"),
+    **{f.op: _call(f.name) for f in FUNCTIONS},
     arith.AddiOp: _wrapping("wrap_add", "+", PLUS), arith.SubiOp: _wrapping("wrap_sub", "-", PLUS),
     arith.MuliOp: _wrapping("wrap_mul", "*", TIMES),
     arith.AndIOp: _bits("&", "&&"), arith.OrIOp: _bits("|", "||"), arith.XOrIOp: _bits("^", "!="),

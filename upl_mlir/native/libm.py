@@ -7,8 +7,7 @@ turn pow(x, 2) into x·x, which is another number now and then): such programs d
 from __future__ import annotations
 
 from upl_mlir.native.text import Code, float_text
-
-TWO_ARGUMENTS = ("pow", "atan2")
+from upl_mlir.ops.functions import TWO_ARGUMENTS
 
 
 def definition(name: str, type_: str) -> tuple[str, dict[str, str]]:

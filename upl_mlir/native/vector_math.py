@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upl_mlir.native.lanes import F64, FORMATS, Lanes
+from upl_mlir.ops.functions import TWO_ARGUMENTS
 
 LOG2E = 1.4426950408889634
 
@@ -206,7 +207,6 @@ def _trig(b: Lanes, x: str, turn: int) -> str:
 # -- functions of the module -------------------------------------------------------------------------------------
 INLINE: dict[str, Callable[[Lanes, str], str]] = {"exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid}
 TRIG = {"sin": 0, "cos": 1}
-TWO_ARGUMENTS = ("pow", "atan2")
 
 
 def definition(name: str, type_: str, vector_bytes: int) -> tuple[str, dict[str, str]]:

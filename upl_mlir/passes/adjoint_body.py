@@ -9,8 +9,9 @@ from xdsl.dialects import arith
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, upl_type
+from upl_mlir.ops import Body
 from upl_mlir.passes.activity import Dependence, input_ports
-from upl_mlir.passes.build import Body, condition
+from upl_mlir.passes.build import condition
 from upl_mlir.passes.cut import cheapest_cut
 from upl_mlir.passes.derivative_table import apply, entry, needs
 from upl_mlir.poly.expr import Formula

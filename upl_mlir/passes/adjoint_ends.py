@@ -21,10 +21,11 @@ from upl_mlir.dialects.upl import (
     port_ref,
 )
 from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
+from upl_mlir.ops import Body
 from upl_mlir.passes.activity import PortKey
 from upl_mlir.passes.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.arrows import COMMENT, here, host_port
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.dynamic import Dynamics, Flow
 from upl_mlir.passes.relations import Arrow, ProgramSets

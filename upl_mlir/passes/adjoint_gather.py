@@ -42,9 +42,10 @@ from upl_mlir.dialects.upl import (
     upl_type,
 )
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.ops import Body
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, total
 from upl_mlir.passes.arrows import answer, copy_along, free_names, here, new_node
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe

@@ -16,8 +16,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
+from upl_mlir.ops import Body
 from upl_mlir.passes.adjoint_plan import total
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, because, reached_by
 from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe

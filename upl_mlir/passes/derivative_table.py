@@ -1,4 +1,5 @@
-"""The table of derivatives: one row for each operation, for reverse and forward mode alike (AUTODIFF rule 6).
+"""The table of derivatives: one row for each operation, for reverse and forward mode alike (AUTODIFF rule 6).  Rows of
+elementary functions come from the registry (`ops/functions.py`).
 
 A row has one entry for each operand: ``d`` times the partial derivative by that operand, where `a` and `b` are the
 operands and `o` the result.  Reverse mode reads it as "the adjoint `d` of the result contributes this to the operand's
@@ -11,14 +12,13 @@ Conventions at kinks, as JAX has them: abs'(0) = 0; ties of min and max share `d
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, RefOp, SigmoidOp, StopGradientOp
-from upl_mlir.passes.build import Body, Val
+from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, RefOp, StopGradientOp
+from upl_mlir.ops import FUNCTIONS, Body, Val
 
 Entry = Callable[[Val, Val, Val, Val], Val] | None
 """(d, a, b, o) -> contribution; `b` is `a` for unary operations."""
@@ -39,7 +39,7 @@ def _pow_base(d: Val, a: Val, b: Val) -> Val:
 
 
 def _pow_exponent(d: Val, a: Val, o: Val) -> Val:
-    return (d * o * a.log()).where(a.compare("une", 0.0), 0.0)
+    return (d * o * a.call(math.LogOp)).where(a.compare("une", 0.0), 0.0)
 
 
 def _same(d: Val, a: Val, b: Val, o: Val) -> Val:
@@ -64,17 +64,8 @@ TABLE: dict[type[Operation], tuple[Entry, ...]] = {
     arith.ExtFOp:     (_extend,),
     arith.TruncFOp:   (_extend,),
     math.AbsFOp:      (lambda d, a, b, o: _abs(d, a),),
-    math.SqrtOp:      (lambda d, a, b, o: 0.5 * d / o,),
-    math.ExpOp:       (lambda d, a, b, o: d * o,),
-    math.LogOp:       (lambda d, a, b, o: d / a,),
-    math.SinOp:       (lambda d, a, b, o: d * a.cos(),),
-    math.CosOp:       (lambda d, a, b, o: -(d * a.sin()),),
-    math.TanOp:       (lambda d, a, b, o: d * (o * o + 1.0),),
-    math.TanhOp:      (lambda d, a, b, o: d * (1.0 - o * o),),
-    math.Atan2Op:     (lambda d, a, b, o: d * b / (a * a + b * b),        lambda d, a, b, o: -(d * a / (a * a + b * b))),
-    math.ErfOp:       (lambda d, a, b, o: d * (2.0 / sqrt(pi)) * (-(a * a)).exp(),),
-    SigmoidOp:        (lambda d, a, b, o: d * (o * (1.0 - o)),),
     math.PowFOp:      (lambda d, a, b, o: _pow_base(d, a, b),             lambda d, a, b, o: _pow_exponent(d, a, o)),
+    **{f.op: f.partials for f in FUNCTIONS if f.partials},
     LetOp:            (_same,),
     StopGradientOp:   (None,),
     # slope, what it is along, value: the derivative that the user gives

@@ -29,6 +29,7 @@ from upl_mlir.dialects.upl import (
     upl_type,
 )
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.ops import Body
 from upl_mlir.passes.activity import analyse, input_ports
 from upl_mlir.passes.adjoint_body import AdjointBody, Arrival
 from upl_mlir.passes.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
@@ -41,7 +42,7 @@ from upl_mlir.passes.adjoint_gather import (
 )
 from upl_mlir.passes.adjoint_plan import ActiveValue, Plan, Planner, moved, total
 from upl_mlir.passes.arrows import WHY, copy_along, here, new_node, not_inverted
-from upl_mlir.passes.build import Body, condition, index_value, unused
+from upl_mlir.passes.build import condition, index_value, unused
 from upl_mlir.passes.derivation import Derivation
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.dynamic import Dynamics, Trace

@@ -29,9 +29,10 @@ from upl_mlir.dialects.upl import (
     SendOp,
 )
 from upl_mlir.dialects.upl.query import nodes, program_of
+from upl_mlir.ops import Body
 from upl_mlir.passes.arrows import PRIMAL, restricted
 from upl_mlir.passes.backward import Step, reaching
-from upl_mlir.passes.build import Body, Lazy, condition
+from upl_mlir.passes.build import Lazy, condition
 from upl_mlir.passes.dynamic import reads_by_name
 from upl_mlir.passes.effort import bounded
 from upl_mlir.passes.infer_domains import domains_known, infer_domains

@@ -43,8 +43,9 @@ from upl_mlir.dialects.upl.query import (
     target_port,
 )
 from upl_mlir.dialects.upl.values import hint
+from upl_mlir.ops import BY_OP, Body, expansion
 from upl_mlir.passes.arrows import connect, here, new_node
-from upl_mlir.passes.build import Body, Lazy, condition, index_value, unused
+from upl_mlir.passes.build import Lazy, condition, index_value, unused
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.relations import Arrow, ProgramSets, because
@@ -467,6 +468,12 @@ class _Code:
             case math.IPowIOp() | math.PowFOp() if (times := _small_power(op)) is not None:
                 make = arith.MuliOp if isinstance(op, math.IPowIOp) else arith.MulfOp
                 return reduce(lambda total, _: add(make(total, args[0])), range(times - 1), args[0])
+            case _ if (function := BY_OP.get(type(op))) is not None and function.machine is not None:
+                block, result = expansion(function, op.results[0].type)
+                inner: dict[SSAValue, SSAValue] = {block.args[0]: args[0]}
+                for step in block.ops:
+                    inner[step.results[0]] = self.operation(step, inner)
+                return inner[result]
             case _:
                 types = [_narrow(r.type) for r in op.results]
                 copy = type(op).create(operands=args, result_types=types, properties=dict(op.properties))

@@ -35,6 +35,7 @@ from upl_mlir.dialects.upl import (
 )
 from upl_mlir.dialects.upl.query import span_of, symbols
 from upl_mlir.frontend.upl_text.printer import condition_text, target_text
+from upl_mlir.ops import Body
 from upl_mlir.passes.arrows import (
     COMMENT,
     PRIMAL,
@@ -47,7 +48,7 @@ from upl_mlir.passes.arrows import (
     made,
     restricted,
 )
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets, because, primed
 from upl_mlir.passes.runs import Runs

@@ -27,8 +27,9 @@ from upl_mlir.dialects.upl import (
     upl_type,
 )
 from upl_mlir.dialects.upl.query import symbols, value_names
+from upl_mlir.ops import Body
 from upl_mlir.passes.arrows import COMMENT, PRIMAL, connect, here, new_node
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.cut import cheapest_cut
 from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
 from upl_mlir.passes.relations import Arrow, ProgramSets

@@ -30,10 +30,11 @@ from upl_mlir.dialects.upl import (
 )
 from upl_mlir.dialects.upl.query import endpoints, nodes, ports_and_fields, program_of, target_port, value_names
 from upl_mlir.dialects.upl.values import hint
+from upl_mlir.ops import Body
 from upl_mlir.passes.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
 from upl_mlir.passes.arrows import connect, free_names, here, host_port, new_node
-from upl_mlir.passes.build import Body, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.derivative_table import apply, entry
 from upl_mlir.passes.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.effort import bounded

@@ -21,9 +21,9 @@ from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import SSAValue
 
 from upl_mlir.dialects.upl import Gather, NodeOp, Port, ProgramOp, Special, UplType, port_ref, upl_type
+from upl_mlir.ops import Body
 from upl_mlir.passes.adjoint_gather import EXTREMA, first_order
 from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
-from upl_mlir.passes.build import Body
 from upl_mlir.passes.relations import Arrow, ProgramSets
 from upl_mlir.poly.expr import Formula, IndexExpr
 

@@ -19,7 +19,8 @@ from xdsl.dialects import arith
 from xdsl.dialects import math as mlir_math
 from xdsl.ir import Operation
 
-from upl_mlir.dialects.upl import AlongOp, Gather, ModOp, SigmoidOp, StopGradientOp, UplType
+from upl_mlir.dialects.upl import AlongOp, Gather, ModOp, StopGradientOp, UplType
+from upl_mlir.ops import FUNCTIONS, Function
 from upl_mlir.reference.points import NoValue, compared, divided
 
 Value = bool | int | float
@@ -106,16 +107,6 @@ def _anywhere(f: Callable[..., float], too_large: Callable[..., float] | None = 
     return g
 
 
-def _with_pole(f: Callable[[float], float], pole: float) -> Callable[[float], float]:
-    """A logarithm: minus infinity at its pole."""
-    inside = _anywhere(f)
-
-    def g(x: float) -> float:
-        return -math.inf if x == pole else inside(x)
-
-    return g
-
-
 def _power(a: float, b: float) -> float:
     odd = math.isfinite(b) and b % 2 == 1
     if a == 0.0 and b < 0:  # a pole
@@ -144,15 +135,6 @@ def _fused(a: float, b: float, c: float) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
-
-
-def _logistic(x: float) -> float:
-    e = math.exp(-abs(x))
-    return (1.0 if x >= 0 else e) / (1.0 + e)
-
-
-def _atanh(x: float) -> float:
-    return math.copysign(math.inf, x) if abs(x) == 1.0 else _anywhere(math.atanh)(x)
 
 
 def _whole(f: Callable[[float], int]) -> Callable[[float], float]:
@@ -218,8 +200,9 @@ def _last(*values: Value) -> Value:
     return values[-1]
 
 
-def _named(name: str) -> Callable[[float], float]:
-    return _anywhere(getattr(math, name))
+def _elementary(f: Function) -> Callable[..., float]:
+    inside = _anywhere(f.compute, _infinite if f.odd else None)
+    return lambda *args: f.poles[args[0]] if args[0] in f.poles else inside(*args)
 
 
 COMPUTE: Mapping[type[Operation], Callable[..., Any]] = {
@@ -243,31 +226,8 @@ COMPUTE: Mapping[type[Operation], Callable[..., Any]] = {
     mlir_math.FmaOp: _fused,
     mlir_math.PowFOp: _power,
     mlir_math.FPowIOp: _power,
-    mlir_math.Atan2Op: math.atan2,
-    mlir_math.SqrtOp: _named("sqrt"),
     mlir_math.RsqrtOp: _one_by_root,
-    mlir_math.CbrtOp: math.cbrt,
-    mlir_math.ExpOp: _named("exp"),
-    mlir_math.Exp2Op: partial(_power, 2.0),
-    mlir_math.ExpM1Op: _named("expm1"),
-    mlir_math.LogOp: _with_pole(math.log, 0.0),
-    mlir_math.Log2Op: _with_pole(math.log2, 0.0),
-    mlir_math.Log10Op: _with_pole(math.log10, 0.0),
-    mlir_math.Log1pOp: _with_pole(math.log1p, -1.0),
-    mlir_math.SinOp: _named("sin"),
-    mlir_math.CosOp: _named("cos"),
-    mlir_math.TanOp: _named("tan"),
-    mlir_math.AsinOp: _named("asin"),
-    mlir_math.AcosOp: _named("acos"),
-    mlir_math.AtanOp: math.atan,
-    mlir_math.SinhOp: _anywhere(math.sinh, _infinite),
-    mlir_math.CoshOp: _named("cosh"),
-    mlir_math.TanhOp: math.tanh,
-    mlir_math.AsinhOp: math.asinh,
-    mlir_math.AcoshOp: _named("acosh"),
-    mlir_math.AtanhOp: _atanh,
-    mlir_math.ErfOp: math.erf,
-    SigmoidOp: _logistic,
+    **{f.op: _elementary(f) for f in FUNCTIONS},
     # integers
     arith.AddiOp: operator.add,
     arith.SubiOp: operator.sub,

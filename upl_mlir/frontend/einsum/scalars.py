@@ -11,7 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.dialects.upl import LetOp, ModOp, StopGradientOp
 from upl_mlir.frontend.tensor import Number
-from upl_mlir.frontend.upl_text.bodies import FLOAT_OPS, FLOAT_PREDICATES, FUNCTIONS, INT_OPS, INT_PREDICATES
+from upl_mlir.frontend.upl_text.bodies import FLOAT_OPS, FLOAT_PREDICATES, INT_OPS, INT_PREDICATES
+from upl_mlir.ops import SPOKEN
 
 SAME = "same"
 """The operation that passes its operand on: a name, or a conversion between number types."""
@@ -28,7 +29,7 @@ class Scalar:
 _NAMES: dict[type[Operation], str] = {
     **{kind: op.value for op, kind in INT_OPS.items()},
     **{kind: op.value for op, kind in FLOAT_OPS.items()},
-    **{kind: name for name, kind in FUNCTIONS.items()},
+    **{f.op: name for name, f in SPOKEN.items()},
     arith.NegfOp: "neg", math.AbsFOp: "abs", math.AbsIOp: "abs", math.FloorOp: "floor", ModOp: "mod",
     arith.MinSIOp: "min", arith.MaxSIOp: "max", arith.MinimumfOp: "min", arith.MaximumfOp: "max",
     arith.SelectOp: "?:", StopGradientOp: "stop_gradient", arith.AndIOp: "&&", arith.OrIOp: "||",

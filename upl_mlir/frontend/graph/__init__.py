@@ -12,6 +12,7 @@ A graph becomes a UPL program once the shapes are known, at `run`; derivatives a
 
 from __future__ import annotations
 
+from upl_mlir.frontend.graph import ops
 from upl_mlir.frontend.graph.executor import Executor
 from upl_mlir.frontend.graph.node import Node, Op, Variable
 from upl_mlir.frontend.graph.ops import (
@@ -19,9 +20,7 @@ from upl_mlir.frontend.graph.ops import (
     add_op,
     div_byconst_op,
     div_op,
-    exp_op,
     gradients,
-    log_op,
     matmul_op,
     mul_byconst_op,
     mul_op,
@@ -31,12 +30,9 @@ from upl_mlir.frontend.graph.ops import (
     rdiv_byconst_op,
     relu_op,
     rsub_byconst_op,
-    sigmoid_op,
-    sqrt_op,
     sub_byconst_op,
     sub_op,
     sum_op,
-    tanh_op,
     transpose_op,
     zeroslike_op,
 )
@@ -44,9 +40,14 @@ from upl_mlir.frontend.graph.ops import (
 placeholder = placeholder_op
 """The name without `_op`, beside `Variable`."""
 
+
+def __getattr__(name: str) -> ops.Elementwise:
+    """`exp_op`, `log_op` and so on: each elementary function of UPL with one argument."""
+    return getattr(ops, name)
+
+
 __all__ = [
-    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "exp_op", "gradients",
-    "log_op", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op",
-    "rdiv_byconst_op", "relu_op", "rsub_byconst_op", "sigmoid_op", "sqrt_op", "sub_byconst_op", "sub_op", "sum_op",
-    "tanh_op", "transpose_op", "zeroslike_op",
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "gradients", "matmul_op",
+    "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op", "rdiv_byconst_op", "relu_op",
+    "rsub_byconst_op", "sub_byconst_op", "sub_op", "sum_op", "transpose_op", "zeroslike_op",
 ]  # fmt: skip

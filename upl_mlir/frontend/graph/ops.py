@@ -13,6 +13,7 @@ import numpy as np
 from upl_mlir.diagnostics import error
 from upl_mlir.frontend.graph.node import OPERATORS, Node, Op, PlaceholderOp, Reader, Shape, number
 from upl_mlir.frontend.tensor import Apply, Expr, Number, Statement, Sum
+from upl_mlir.ops import SPOKEN
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -247,11 +248,10 @@ div_op = Elementwise("quotient", "({}/{})", _apply("/"))
 div_byconst_op = Elementwise("quotient by a number", "({}/{})", _apply("/"), constant=True)
 rdiv_byconst_op = Elementwise("quotient of a number", "({1}/{0})", _swapped("/"), constant=True)
 neg_op = Elementwise("negation", "(-{})", _apply("neg"))
-exp_op = Elementwise("exp", "Exp({})", _apply("exp"))
-log_op = Elementwise("log", "Log({})", _apply("log"))
-sqrt_op = Elementwise("sqrt", "Sqrt({})", _apply("sqrt"))
-tanh_op = Elementwise("tanh", "Tanh({})", _apply("tanh"))
-sigmoid_op = Elementwise("sigmoid", "Sigmoid({})", _apply("sigmoid"))
+ELEMENTARY = {
+    name: Elementwise(name, f"{name.capitalize()}({{}})", _apply(name)) for name, f in SPOKEN.items() if f.arity == 1
+}
+"""Operations of elementary functions; as attributes of this module they are called `exp_op`, `log_op`, …"""
 relu_op = Elementwise("relu", "Relu({})", _relu)
 sum_op = ReduceSum()
 matmul_op = MatMul()
@@ -272,3 +272,11 @@ OPERATORS.update(
     neg_op=neg_op,
     matmul_op=matmul_op,
 )
+
+
+def __getattr__(name: str) -> Elementwise:
+    """`exp_op` and so on: an elementary function of UPL as an operation."""
+    found = ELEMENTARY.get(name.removesuffix("_op")) if name.endswith("_op") else None
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

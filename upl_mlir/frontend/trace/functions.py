@@ -40,6 +40,7 @@ from upl_mlir.frontend.trace.reshape import (
     tile,
     transpose,
 )
+from upl_mlir.ops import SPOKEN
 from upl_mlir.poly.expr import IndexExpr
 
 # -- elementwise -------------------------------------------------------------------------------------------------------
@@ -203,9 +204,9 @@ UFUNCS: dict[str, Callable[..., Array]] = {
     "square": lambda x: _power(x, 2), "reciprocal": lambda x: 1 / as_array(x),
     "floor_divide": lambda a, b: _floor(as_array(a) / b), "remainder": _mod, "maximum": _real("max", "maximum"),
     "minimum": _real("min", "minimum"), "fmax": _real("max", "fmax"), "fmin": _real("min", "fmin"),
-    "exp": _exp, "log": _log, "sqrt": _sqrt, "sin": _real("sin"), "cos": _real("cos"), "tan": _real("tan"),
-    "tanh": _tanh, "absolute": _abs, "fabs": _abs, "floor": _floor, "ceil": lambda x: -_floor(-as_array(x)),
-    "arctan": lambda x: _real("atan2", "arctan")(x, 1), "arctan2": _real("atan2", "arctan2"),
+    **{name: _real(f.name, name) for f in SPOKEN.values() for name in f.ufuncs},
+    "absolute": _abs, "fabs": _abs, "floor": _floor, "ceil": lambda x: -_floor(-as_array(x)),
+    "arctan": lambda x: _real("atan2", "arctan")(x, 1),
     "arcsin": _arcsin, "arccos": _arccos, "arcsinh": _arcsinh, "sign": _sign,
     "exp2": lambda x: _exp(as_array(x) * math.log(2)), "log2": lambda x: _log(x) / math.log(2),
     "log10": lambda x: _log(x) / math.log(10), "expm1": _expm1, "log1p": _log1p, "logaddexp": _logaddexp,
@@ -217,7 +218,7 @@ UFUNCS: dict[str, Callable[..., Array]] = {
     "logical_not": _not, "logical_xor": _xor, "bitwise_and": _bitwise(_and, "&"), "bitwise_or": _bitwise(_or, "|"),
     "bitwise_xor": _bitwise(_xor, "^"), "invert": _bitwise(_not, "~"), "heaviside": lambda x, h: where(
         as_array(x) > 0, 1, where(as_array(x) < 0, 0, h)),
-    "erf": _real("erf"), "expit": _real("sigmoid", "expit"), "matmul": matmul,
+    "matmul": matmul,
     "vecdot": lambda a, b: _sum(_mul(a, b), -1),
 }  # fmt: skip
 """numpy's (and scipy.special's) ufuncs, by their names."""

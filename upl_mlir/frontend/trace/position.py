@@ -12,14 +12,13 @@ from types import FrameType
 import numpy as np
 
 from upl_mlir.diagnostics import Diagnostic, Note, Sources, Span, UplError
+from upl_mlir.frontend.upl_text.fold import ARITY
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 
 _OWN = (str(Path(__file__).parent), str(Path(np.__file__).parent))
 _ASSIGNS = re.compile(r"\s*([^\W\d]\w*)\s*(?::[^=]*)?[-+*/@]{0,2}=(?!=)")
 # names that an expression of UPL gives a meaning of its own
-_CALLS = frozenset(
-    "min max abs floor sqrt exp log sin cos tan tanh atan2 erf sigmoid stop_gradient with_derivative real one".split()
-)
+_CALLS = frozenset({*ARITY, "one"})
 
 
 def here() -> Span | None:

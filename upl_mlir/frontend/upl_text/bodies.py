@@ -15,11 +15,12 @@ from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import Span
-from upl_mlir.dialects.upl import AlongOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, LookupOp, ModOp, RefOp, StopGradientOp
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, literal, rank_of
 from upl_mlir.frontend.upl_text.scope import loc
 from upl_mlir.frontend.upl_text.typing_rules import CASTS, Typer
+from upl_mlir.ops import SPOKEN
 
 INT_OPS: dict[ast.BinaryOp, type[Operation]] = {
     ast.BinaryOp.ADD: arith.AddiOp, ast.BinaryOp.SUB: arith.SubiOp, ast.BinaryOp.MUL: arith.MuliOp,
@@ -29,10 +30,6 @@ INT_OPS: dict[ast.BinaryOp, type[Operation]] = {
 FLOAT_OPS: dict[ast.BinaryOp, type[Operation]] = {
     ast.BinaryOp.ADD: arith.AddfOp, ast.BinaryOp.SUB: arith.SubfOp, ast.BinaryOp.MUL: arith.MulfOp,
     ast.BinaryOp.DIV: arith.DivfOp, ast.BinaryOp.POW: math.PowFOp,
-}  # fmt: skip
-FUNCTIONS: dict[str, type[Operation]] = {
-    "sqrt": math.SqrtOp, "exp": math.ExpOp, "log": math.LogOp, "sin": math.SinOp, "cos": math.CosOp, "tan": math.TanOp,
-    "tanh": math.TanhOp, "atan2": math.Atan2Op, "erf": math.ErfOp, "sigmoid": SigmoidOp,
 }  # fmt: skip
 INT_PREDICATES = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 FLOAT_PREDICATES = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
@@ -185,7 +182,7 @@ class BodyBuilder:
             for arg in args[1:]:
                 out = self._apply(kind, [out, self.emit(arg, rank)], e.span)
             return out
-        return self._apply(FUNCTIONS[name], [self.emit(a, rank) for a in args], e.span)
+        return self._apply(SPOKEN[name].op, [self.emit(a, rank) for a in args], e.span)
 
 
 def literal_value(e: ast.Expr) -> int | float | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Poisoned
+from upl_mlir.ops import SPOKEN, total
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.operators import DivKind
 
@@ -155,7 +155,7 @@ class Constants:
             if abs(a) > 1 and b > 63:
                 raise _overflow(e.span)
             return int(a**b)
-        return _ieee(math.pow, float(a), float(b))
+        return _raised(float(a), float(b))
 
     def _call(self, e: ast.Call) -> int | float:
         name, n = e.function.name, len(e.arguments)
@@ -179,7 +179,7 @@ class Constants:
             return math.floor(x) if name == "floor" else int(x)
         if name in ("real", "f64", "f32"):
             return _round_f32(float(x)) if name == "f32" else float(x)
-        return _ieee(_REAL_FUNCTIONS[name], *[float(a) for a in args])
+        return total(SPOKEN[name])(*[float(a) for a in args])
 
     def _checked(self, v: int | float, span: Span) -> int | float:
         if isinstance(v, int) and not INT_MIN <= v <= INT_MAX:
@@ -215,26 +215,16 @@ def _divide(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-def _ieee(function: Callable[..., float], *args: float) -> float:
-    """The function's value; what Python raises for, IEEE has a value for."""
+def _raised(a: float, b: float) -> float:
+    """IEEE's `pow`; Python's raises at poles and where the result is too large."""
     try:
-        return function(*args)
+        return math.pow(a, b)
     except OverflowError:
-        negative = function is math.pow and args[0] < 0 and args[1] % 2 == 1
-        return -math.inf if negative else math.inf
+        return -math.inf if a < 0 and b % 2 == 1 else math.inf
     except ValueError:
-        if function is math.log and args[0] == 0.0:
-            return -math.inf
-        if function is math.pow and args[0] == 0.0:
-            odd = args[1] % 2 == 1
-            return math.copysign(math.inf, args[0]) if odd else math.inf
+        if a == 0.0:
+            return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
         return math.nan
-
-
-def _sigmoid(x: float) -> float:
-    if x >= 0:
-        return 1.0 / (1.0 + math.exp(-x))
-    return math.exp(x) / (1.0 + math.exp(x))
 
 
 def _round_f32(x: float) -> float:
@@ -243,14 +233,9 @@ def _round_f32(x: float) -> float:
     return FloatAttr(x, f32).value.data
 
 
-_REAL_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "tan": math.tan,
-    "tanh": math.tanh, "atan2": math.atan2, "erf": math.erf, "sigmoid": _sigmoid,
-}  # fmt: skip
-
 ARITY: dict[str, int] = {
-    "min": 2, "max": 2, "abs": 1, "floor": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1,
-    "atan2": 2, "erf": 1, "sigmoid": 1, "stop_gradient": 1, "with_derivative": 3, "int": 1, "real": 1, "f32": 1, "f64": 1,
+    "min": 2, "max": 2, "abs": 1, "floor": 1, **{name: f.arity for name, f in SPOKEN.items()},
+    "stop_gradient": 1, "with_derivative": 3, "int": 1, "real": 1, "f32": 1, "f64": 1,
 }  # fmt: skip
 """The functions of expressions and the number of arguments; `min` and `max` take more, too."""
 

@@ -17,9 +17,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, ModOp, RefOp, SigmoidOp, StopGradientOp
+from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, ModOp, RefOp, StopGradientOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, power, rank_of, real_valued
+from upl_mlir.ops import BY_OP
 
 MAX_DEPTH, MAX_NESTING = 150, 30
 """Expressions with more operators or brackets inside one another are broken up."""
@@ -63,11 +64,6 @@ _BINARY: dict[str, tuple[str, Strength]] = {
     arith.MulfOp.name: ("*", Strength.PRODUCT), arith.MuliOp.name: ("*", Strength.PRODUCT),
     arith.DivfOp.name: ("/", Strength.PRODUCT), arith.FloorDivSIOp.name: (" floordiv ", Strength.DIVISION),
     arith.CeilDivSIOp.name: (" ceildiv ", Strength.DIVISION), ModOp.name: (" mod ", Strength.DIVISION),
-}  # fmt: skip
-_FUNCTIONS = {
-    math.SqrtOp.name: "sqrt", math.ExpOp.name: "exp", math.LogOp.name: "log", math.SinOp.name: "sin",
-    math.CosOp.name: "cos", math.TanOp.name: "tan", math.TanhOp.name: "tanh", math.Atan2Op.name: "atan2",
-    math.ErfOp.name: "erf", SigmoidOp.name: "sigmoid",
 }  # fmt: skip
 _EXTREMA = {
     arith.MinSIOp.name: "min", arith.MinimumfOp.name: "min", arith.MaxSIOp.name: "max", arith.MaximumfOp.name: "max",
@@ -216,8 +212,8 @@ class ValuePrinter:
                 return _call(_EXTREMA[name], self.fitted(self._flat(op, name), _arithmetic, rank), rank)
             case _ if name in _ABS:
                 return _call("abs", self.fitted(op.operands, _arithmetic, rank), rank)
-            case _ if name in _FUNCTIONS:
-                return _call(_FUNCTIONS[name], self.fitted(op.operands, _real_valued, rank), rank)
+            case _ if (function := BY_OP.get(type(op))) is not None and function.spoken:
+                return _call(function.name, self.fitted(op.operands, _real_valued, rank), rank)
             case _:
                 return self._conversion(op, rank)
 

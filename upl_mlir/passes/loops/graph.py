@@ -17,9 +17,10 @@ from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp, SigmoidOp
+from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printer import condition_text, target_text
+from upl_mlir.ops import BY_OP
 from upl_mlir.passes.components import components
 from upl_mlir.passes.loops.pull import Arrow
 from upl_mlir.poly.expr import TRUE, Formula
@@ -35,8 +36,7 @@ DEEPEST = 32
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
-_FUNCTIONS = (math.ExpOp, math.LogOp, math.SinOp, math.CosOp, math.TanOp, math.TanhOp, math.Atan2Op, math.ErfOp,
-              math.PowFOp, SigmoidOp)  # fmt: skip
+_FUNCTIONS = (math.PowFOp, *BY_OP)
 
 
 def resolve(v: SSAValue) -> SSAValue:
