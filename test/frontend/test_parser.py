@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.upl_text import ast, parse_expression, parse_text
-from upl_mlir.frontend.upl_text.ast import BinaryOp, CompareOp, GatherOp, ScalarType
+from upl_mlir.frontend.upl_text.ast import BinaryOp, CompareOp, ScalarType
 
 # --- a short notation for trees, so that a test shows structure on one line ---------------------------------------
 
@@ -60,7 +61,7 @@ def show(tree: object) -> str:
         case ast.Inputs():
             return "in " + ",".join(map(show, tree.inputs))
         case ast.InputDecl():
-            gather = f"@({tree.gather.value})" if tree.gather else ""
+            gather = f"@({tree.gather.name})" if tree.gather else ""
             return f"{gather}{tree.name.name}[{show(tree.count)}]:{show(tree.type)}"
         case tuple():
             return ", ".join(map(show, tree))
@@ -213,8 +214,8 @@ def test_statements(text: str, tree: str) -> None:
     assert body(text) == [tree]
 
 
-@pytest.mark.parametrize("op", list(GatherOp))
-def test_every_gather_operation(op: GatherOp) -> None:
+@pytest.mark.parametrize("op", list(Gather))
+def test_every_gather_operation(op: Gather) -> None:
     assert body(f"in @({op.value}) s[#]") == [f"in @({op.value})s[#]:-"]
 
 

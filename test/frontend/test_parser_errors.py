@@ -78,7 +78,7 @@ BODY_ERRORS = [
     ("in r s", "UPL1002", 6, "expected `,` or the end of the statement, found the name `s`", ""),
     ("in r: float", "UPL1002", 7, "expected a type (`real`, `f32`, `f64`, `int` or `bool`)", "did you mean `f32`?"),
     ("in r: boole", "UPL1002", 7, "expected a type", "did you mean `bool`?"),
-    ("in @(-) s[#]", "UPL1002", 6, "operation of a gathering input, found `-`", "`+`, `*`, `min`"),
+    ("in @() s[#]", "UPL1002", 6, "operation of a gathering input, found `)`", "`@(+) s[n]`"),
     ("in @(+) s", "UPL1002", 10, "expected `[`", "`s[#]`"),
     ("in @(+) s[]", "UPL1002", 11, "expected the number of summands", "`s[#]`"),
     ("in s[3]", "UPL1002", 5, "found `[`", "`@(+) s[n]`"),

@@ -47,6 +47,7 @@ CASES = [
     ("default star to an output", "node A<d,i> { in x }\nnode E { in x; x -> R }", "UPL1105", 2, 21, "has no field `d`", None),
     ("real to int", "node A<d,i> { in x; x -> C<d> }", "UPL1106", 1, 21, "is an integer, this value is real", "int(…)"),
     ("real to bool", "node A<d,i> { in x; x -> B.b<d> }", "UPL1106", 1, 21, "a truth value", "x != 0"),
+    ("operator", "node A<d,i> { in @(-) x[1]; x -> R<d> }", "UPL1103", 1, 20, "unknown gather operator `-`", "`+`, `*`, `min`"),
     ("not of a real", "node A<d,i> { in x; b = !x }", "UPL1106", 1, 26, "truth value", "x != 0"),
     ("real condition", "node A<d,i> { in x; if x: x -> R<d> }", "UPL1106", 1, 24, "a condition", None),
     ("integer condition", "node A<d,i> { in x; if d: x -> R<d> }", "UPL1106", 1, 24, "expected a condition", None),

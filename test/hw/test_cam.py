@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import (
     BootToken,
-    GatherOp,
     HostOutput,
     Input,
     Node,
@@ -76,7 +76,7 @@ def matrix_vector(rows: int = ROWS, columns: int = COLUMNS) -> ProgramImage:
     summing = Node(
         "Sum",
         layout_fields([("i", 1, rows)]),
-        (Input("s", F32, GatherOp.ADD),),
+        (Input("s", F32, Gather.SUM),),
         body=(step(0, Op.INPUT, immediate=0), step(1, Op.FIELD, immediate=0)),
         sends=(Send(ToHost(0), value=0, index=(1,)),),
     )
@@ -336,7 +336,7 @@ def test_a_summand_must_state_how_many_there_are() -> None:
 
 def test_gathering_by_other_operators_is_refused() -> None:
     image = matrix_vector()
-    product = replace(image.nodes[1], inputs=(Input("s", F32, GatherOp.MAX),))
+    product = replace(image.nodes[1], inputs=(Input("s", F32, Gather.MAX),))
     text = failure(replace(image, nodes=(image.nodes[0], product)), [])
     assert "error[UPL1711]: input `Sum.s`: gathering by `max` of f32 is not built yet" in text
 
@@ -380,7 +380,7 @@ def test_loops_conditions_tables_and_integers() -> None:
     total = Node(
         "Acc",
         layout_fields([("a", -2, 13)]),
-        (Input("s", I32, GatherOp.ADD),),
+        (Input("s", I32, Gather.SUM),),
         body=(step(0, Op.INPUT, immediate=0), step(1, Op.FIELD, immediate=0)),
         sends=(Send(ToHost(0), value=0, index=(1,)),),
     )
@@ -397,7 +397,7 @@ def test_loops_conditions_tables_and_integers() -> None:
 
 
 def test_an_integer_sum_that_overflows() -> None:
-    total = Node("Acc", (), (Input("s", I32, GatherOp.ADD),))
+    total = Node("Acc", (), (Input("s", I32, Gather.SUM),))
     tokens = [HostToken(0, 0, (), 2**31 - 1, 2), HostToken(0, 0, (), 1, 2)]
     assert "error[UPL1706]: Acc<>: a result overflows a 32-bit integer" in failure(ProgramImage("sum", (total,)), tokens)
 

@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.place import Placer, home_of
 from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import GatherOp, HostOutput, Input, Node, ProgramImage, layout_fields, pack
+from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine, parse_machine, require_built
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
@@ -110,7 +111,7 @@ def fan_out(count: int) -> ProgramImage:
 
 def first_gather() -> Node:
     body = (Instruction(0, Op.INPUT, (), 0), Instruction(1, Op.FIELD, (), 0))
-    return Node("M", layout_fields([("i", 0, 7)]), (Input("s", F32, GatherOp.ADD),), body, (Send(ToHost(0), 0, (1,)),))
+    return Node("M", layout_fields([("i", 0, 7)]), (Input("s", F32, Gather.SUM),), body, (Send(ToHost(0), 0, (1,)),))
 
 
 def test_many_tokens_at_once_go_to_one_core() -> None:

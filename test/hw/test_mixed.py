@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.core import encode as encoding
 from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure
@@ -22,7 +23,7 @@ from upl_mlir.hw.direct.encode import mixed_row
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.mixed import MixedMatching, mixed_node_layout
 from upl_mlir.hw.engine import RtlEngine
-from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage, layout_fields, pack
+from upl_mlir.hw.image import HostOutput, IndexField, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Network, Organisation, Token, Topology, parse_machine
 from upl_mlir.hw.microcode import Constant, Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken, SimulationResult
@@ -101,7 +102,7 @@ def test_tokens_in_the_wrong_store_are_not_silent(
 
 def two_nodes() -> ProgramImage:
     """`Near` with places, `Far` without: each of inputs a, b and a sum s."""
-    inputs = (Input("a", F32), Input("b", F32), Input("s", F32, GatherOp.ADD))
+    inputs = (Input("a", F32), Input("b", F32), Input("s", F32, Gather.SUM))
 
     def node(name: str, fields: tuple[IndexField, ...], output: int) -> Node:
         body = tuple(Instruction(n, Op.FIELD, immediate=n) for n in range(2))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from upl_mlir.hw.image import GatherOp, Input, Node, ProgramImage, layout_fields
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import ValueType
 from upl_mlir.hw.stranded import Leftover, stranded_error
 
@@ -12,7 +13,7 @@ F32 = ValueType.F32
 NODE = Node(
     "N",
     layout_fields([("i", 0, 3), ("j", 0, 3)]),
-    (Input("x", F32), Input("y", F32), Input("s", F32, GatherOp.ADD)),
+    (Input("x", F32), Input("y", F32), Input("s", F32, Gather.SUM)),
 )
 IMAGE = ProgramImage("p", (NODE,))
 X = Leftover(0, 0, (1, 2), 1)

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.api import Program
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, SendOp
-from upl_mlir.dialects.upl.attributes import Gather
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.query import endpoints
 from upl_mlir.hw.core.alu import Code
 from upl_mlir.hw.core.functions import FUNCTIONS, lines_of
@@ -41,7 +41,6 @@ _UNITS = {"arith.addf": Unit.ADD, "arith.subf": Unit.ADD, "arith.mulf": Unit.MUL
 _CODES = {Code.ADD_F32: Unit.ADD, Code.SUB_F32: Unit.ADD, Code.MUL_F32: Unit.MUL, Code.FMA_F32: Unit.MUL,
           Code.FMC_F32: Unit.MUL, Code.DIV_F32: Unit.DIV, Code.SQRT_F32: Unit.SQRT}  # fmt: skip
 _NAMES = {"math.powf": "pow.f32"}
-_GATHERS = {Gather.SUM: Unit.ADD, Gather.PRODUCT: Unit.MUL}
 
 Value = tuple[int, int]
 """When a value is there if units are never short, in cycles, and the operation that makes it (-1: there from the start)."""
@@ -163,13 +162,17 @@ class _Operations(Recorder):
         super()._send(name, index, 0)
 
 
+def _joining(gather: Gather) -> Unit:
+    return _UNITS.get(gather.real.name, Unit.LIGHT) if gather.real is not None else Unit.LIGHT
+
+
 def _body(op: NodeOp | InputOp) -> _Body:
     if isinstance(op, InputOp):
         return _Body()
     block = op.body.block
     ports = block.args[len(op.fields) :]
     number: dict[SSAValue, int | None] = {p: n for n, p in enumerate(ports)}
-    gathers = tuple(_GATHERS.get(p.gather, Unit.LIGHT) if p.gather is not None else None for p in op.ports)
+    gathers = tuple(_joining(p.gather) if p.gather is not None else None for p in op.ports)
     out = _Body(gathers)
     _steps(block, number, out)
     return out

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.functions import FUNCTIONS, lines_of
 from upl_mlir.hw.core.layouts import (
@@ -21,7 +22,7 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.store import gather_shape, join_shape
 from upl_mlir.hw.direct import layouts as direct
-from upl_mlir.hw.image import GatherOp, Node, ProgramImage
+from upl_mlir.hw.image import Node, ProgramImage
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.matching_unit.in_core import cam_dimensions
 from upl_mlir.hw.matching_unit.interface import content_layout, entry_layout
@@ -120,7 +121,7 @@ def _unit(name: str) -> str:
                                                   "I32_TO", "BOOL_TO") else "add_i32"  # fmt: skip
 
 
-def _joining(gather: GatherOp | None, kind: ValueType) -> str:
-    name = "mul" if gather is GatherOp.MUL else "add"
+def _joining(gather: Gather | None, kind: ValueType) -> str:
+    name = "mul" if gather is Gather.PRODUCT else "add"
     return f"{name}_{'f32' if kind is ValueType.F32 else 'i32'}"
 

@@ -15,10 +15,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects import ttm
 from upl_mlir.dialects.ttm.query import host_inputs, machine_program, nodes, outputs, table_values, tables
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.hw.image import (
     BootToken,
-    GatherOp,
     HostOutput,
     IndexField,
     Input,
@@ -44,7 +44,7 @@ from upl_mlir.hw.microcode import (
 from upl_mlir.ops import FUNCTIONS
 
 _CODES = {op.value: op for op in Op}
-_OPERATIONS: dict[type[Operation], Op] = {
+OPERATIONS: dict[type[Operation], Op] = {
     arith.AddfOp: Op.ADD_F32, arith.SubfOp: Op.SUB_F32, arith.MulfOp: Op.MUL_F32, arith.DivfOp: Op.DIV_F32,
     arith.NegfOp: Op.NEG_F32, arith.MinimumfOp: Op.MIN_F32, arith.MaximumfOp: Op.MAX_F32,
     **{f.op: _CODES[code] for f in FUNCTIONS if (code := f"{f.name}.f32") in _CODES},
@@ -125,13 +125,13 @@ class _Assembler:
         ports = self.nodes[node].ports
         number = [p.name for p in ports].index(op.target.nested_references.data[0].data)
         index = tuple(cast("DenseArrayBase[IntegerType]", op.index).get_values())
-        gather = _gather(ports[number])
+        gather = ports[number].gather
         assert gather is not None  # says the verifier
         return BootToken(node, number, index, _identity(gather, _value_type(ports[number].type)))
 
     def _node(self, op: ttm.NodeOp) -> Node:
         fields = op.fields
-        inputs = tuple(Input(p.name, _value_type(p.type), _gather(p)) for p in op.ports)
+        inputs = tuple(Input(p.name, _value_type(p.type), p.gather) for p in op.ports)
         code = _Code(self)
         for n in range(len(fields)):
             code.register(op.body.block.args[n], Op.FIELD, n)
@@ -243,9 +243,9 @@ class _Code:
                 table = self.assembler.table_number[op.table.root_reference.data]
                 self.register(result, Op.LDTAB, table, *operands)
             case _:
-                if type(op) not in _OPERATIONS:
+                if type(op) not in OPERATIONS:
                     raise error("UPL1735", f"the machine has no operation for `{op.name}` yet", span_of(op))
-                self.register(result, _OPERATIONS[type(op)], None, *operands)
+                self.register(result, OPERATIONS[type(op)], None, *operands)
 
     def _constant(self, op: arith.ConstantOp) -> None:
         value = op.value
@@ -284,10 +284,6 @@ def _layout(fields: tuple[ttm.Field, ...]) -> tuple[IndexField, ...]:
     return layout_fields([(f.name, f.bias, f.last) for f in fields])
 
 
-def _gather(port: ttm.Input) -> GatherOp | None:
-    return None if port.gather is None else GatherOp(port.gather.value)
-
-
 def _value_type(t: Attribute) -> ValueType:
     if isinstance(t, AnyFloat):
         return ValueType.F32
@@ -295,19 +291,12 @@ def _value_type(t: Attribute) -> ValueType:
     return ValueType.BOOL if t.width.data == 1 else ValueType.I32
 
 
-def _identity(op: GatherOp, kind: ValueType) -> float | int | bool:
+def _identity(op: Gather, kind: ValueType) -> float | int | bool:
     """The value of a gather without summands."""
-    match op:
-        case GatherOp.ADD:
-            return 0.0 if kind is ValueType.F32 else 0
-        case GatherOp.MUL:
-            return 1.0 if kind is ValueType.F32 else 1
-        case GatherOp.MIN:
-            return float("inf") if kind is ValueType.F32 else 2**31 - 1
-        case GatherOp.MAX:
-            return float("-inf") if kind is ValueType.F32 else -(2**31)
-        case GatherOp.AND:
-            return True
-        case GatherOp.OR:
-            return False
-
+    match kind:
+        case ValueType.F32:
+            return float(op.empty)
+        case ValueType.I32:
+            return op.empty_integer(-(2**31), 2**31 - 1)
+        case ValueType.BOOL:
+            return bool(op.empty)

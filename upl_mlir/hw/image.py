@@ -15,21 +15,11 @@ from functools import partial
 from typing import cast
 
 from upl_mlir.diagnostics import Note, Span, error
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.hw.direct.domains import Domain
 from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
-
-
-class GatherOp(Enum):
-    """The operator of a gathering input."""
-
-    ADD = "+"
-    MUL = "*"
-    MIN = "min"
-    MAX = "max"
-    AND = "&&"
-    OR = "||"
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ class Input:
 
     name: str
     type: ValueType
-    gather: GatherOp | None = None
+    gather: Gather | None = None
 
 
 @dataclass(frozen=True)
@@ -163,9 +153,9 @@ def input_mode(node: Node, port: Input) -> InputMode:
     match port.gather, port.type:
         case None, _:
             return InputMode.ORDINARY
-        case GatherOp.ADD, ValueType.F32:
+        case Gather.SUM, ValueType.F32:
             return InputMode.GATHER_ADD_F32
-        case GatherOp.ADD, ValueType.I32:
+        case Gather.SUM, ValueType.I32:
             return InputMode.GATHER_ADD_I32
         case operator, kind:
             assert operator is not None

@@ -268,6 +268,6 @@ _OPERATIONS: dict[Mode, Callable[[int, int], int]] = {
     Mode.ADD_I32: _integer(lambda a, b: a + b),
     Mode.MIN_I32: _integer(min),
     Mode.MAX_I32: _integer(max),
-    Mode.AND: _integer(lambda a, b: a & b),
-    Mode.OR: _integer(lambda a, b: a | b),
+    Mode.AND_BOOL: _integer(lambda a, b: a & b),
+    Mode.OR_BOOL: _integer(lambda a, b: a | b),
 }

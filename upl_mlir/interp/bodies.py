@@ -112,7 +112,10 @@ _FLOAT_TESTS = (
     "{0} == {0} and {1} == {1}", "not ({0} < {1} or {0} > {1})", "not {0} <= {1}", "not {0} < {1}", "not {0} >= {1}",
     "not {0} > {1}", "{0} != {1}", "{0} != {0} or {1} != {1}", "True",
 )  # fmt: skip
-_BITWISE = {arith.AndIOp: ("and", "&"), arith.OrIOp: ("or", "|"), arith.XOrIOp: ("!=", "^")}
+TRUTH_RULES: Mapping[type[Operation], Rule] = {
+    arith.AndIOp: Rule("{0} and {1}"), arith.OrIOp: Rule("{0} or {1}"), arith.XOrIOp: Rule("{0} != {1}"),
+}  # fmt: skip
+_BITWISE = {arith.AndIOp: Rule("{0} & {1}"), arith.OrIOp: Rule("{0} | {1}"), arith.XOrIOp: Rule("{0} ^ {1}")}
 
 
 def special_rule(op: Operation) -> Rule | None:
@@ -124,8 +127,7 @@ def special_rule(op: Operation) -> Rule | None:
             at = op.predicate.value.data
             return Rule(_INT_TESTS[at]) if at < len(_INT_TESTS) else None
         case arith.AndIOp() | arith.OrIOp() | arith.XOrIOp():
-            logical, bitwise = _BITWISE[type(op)]
-            return Rule(f"{{0}} {logical if _is_bool(op.results[0]) else bitwise} {{1}}")
+            return (TRUTH_RULES if _is_bool(op.results[0]) else _BITWISE)[type(op)]
         case _:
             return None
 

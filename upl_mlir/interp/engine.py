@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic
-from upl_mlir.dialects.upl import ArrayOp, Gather, ProgramOp
+from upl_mlir.dialects.upl import ArrayOp, ProgramOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import array_values, domain_of, first_index, poly_context
 from upl_mlir.host.arrays import HostPort, make_port
@@ -32,7 +32,7 @@ from upl_mlir.interp import ieee
 from upl_mlir.interp.bodies import Body, entry_tables
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.exprs import Scope, Writer, run_source
-from upl_mlir.interp.matching import NodeMatching, identity
+from upl_mlir.interp.matching import NodeMatching, fold_rule, identity
 from upl_mlir.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
 from upl_mlir.poly.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -306,8 +306,8 @@ class Engine:
                 assert isinstance(port.port.count, IndexExpr)
                 w.line(f"return {scope.expr(port.port.count)}")
             else:
-                product = port.port.gather is Gather.PRODUCT
-                w.line(f"return in_range(values[0] {'*' if product else '+'} values[1])")
+                assert port.port.gather is not None
+                w.line(f"return in_range({fold_rule(port.port.gather, Kind.INT).text.format('values[0]', 'values[1]')})")
         space = self._space(None)
         run_source(w.source, space)
         try:

@@ -12,43 +12,34 @@ counted by another input completes when a join finds the count.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.kinds import Kind, folding
+from upl_mlir.interp.bodies import TABLE, TRUTH_RULES, Rule
 from upl_mlir.interp.exprs import Scope, Writer, tuple_text
 from upl_mlir.interp.plan import Mode, NodePlan, Pattern, PortPlan, mask
 from upl_mlir.poly.expr import IndexExpr
 
-_FOLD = {
-    Gather.SUM: "{0} + {1}",
-    Gather.PRODUCT: "{0} * {1}",
-    Gather.MIN: "minimum({0}, {1})",
-    Gather.MAX: "maximum({0}, {1})",
-    Gather.AND: "{0} and {1}",
-    Gather.OR: "{0} or {1}",
-}
 _FIELD = re.compile(r"\bf\d+\b")
-_FOLD_INT = _FOLD | {Gather.MIN: "min({0}, {1})", Gather.MAX: "max({0}, {1})"}
+
+
+def fold_rule(gather: Gather, kind: Kind) -> Rule:
+    """How two summands are joined."""
+    return (TRUTH_RULES if kind is Kind.BOOL else TABLE)[folding(gather, kind)]
 
 
 def identity(gather: Gather, kind: Kind) -> str:
     """Source of the value of a gather without summands."""
-    match gather:
-        case Gather.SUM:
-            return "0.0" if kind.is_float else "0"
-        case Gather.PRODUCT:
-            return "1.0" if kind.is_float else "1"
-        case Gather.MIN:
-            return "INF" if kind.is_float else "INT_MAX"
-        case Gather.MAX:
-            return "(-INF)" if kind.is_float else "INT_MIN"
-        case Gather.AND:
-            return "True"
-        case Gather.OR:
-            return "False"
+    if kind is Kind.BOOL:
+        return str(bool(gather.empty))
+    if math.isinf(gather.empty):
+        greatest = gather.empty > 0
+        return ("INF" if greatest else "(-INF)") if kind.is_float else ("INT_MAX" if greatest else "INT_MIN")
+    return str(float(gather.empty) if kind.is_float else int(gather.empty))
 
 
 @dataclass(frozen=True)
@@ -330,11 +321,12 @@ class NodeMatching:
 
     def _fold_text(self, p: PortPlan) -> str:
         assert p.port.gather is not None
-        return (_FOLD if p.kind.is_float else _FOLD_INT)[p.port.gather]
+        return fold_rule(p.port.gather, p.kind).text
 
     def _step(self, p: PortPlan, total: str, x: str, fold: str) -> list[str]:
         """Lines that add one summand to a total."""
-        arithmetic = p.port.gather in (Gather.SUM, Gather.PRODUCT)
+        assert p.port.gather is not None
+        arithmetic = p.port.gather.rounds
         value = fold.format(total, x)
         if p.kind is Kind.F32 and arithmetic:
             return [f"F[0] = {value}", f"{total} = F[0]"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of
 from upl_mlir.poly.expr import IndexExpr
@@ -182,7 +182,7 @@ def _ports(node: int, op: NodeOp, ctx: PolyContext, real: Kind, gather: GatherOr
                 case _:
                     mode = Mode.CARRIED
         folded = (
-            gather is GatherOrder.ORDERED and kind.is_float and port.gather in (Gather.SUM, Gather.PRODUCT)
+            gather is GatherOrder.ORDERED and kind.is_float and port.gather is not None and port.gather.rounds
         )  # nothing else depends on the order
         plan = PortPlan(node, at, port, kind, mode, folded, maybe_zero)
         if plan.gathers:

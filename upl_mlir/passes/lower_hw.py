@@ -297,7 +297,8 @@ class _Lowering:
         add, constant = code.body.add, code.body.constant
         assert port.gather is not None
         type_ = _narrow(port.type.mlir())
-        neutral = constant(_NEUTRAL[port.gather.value, type_ == f32], type_)
+        least, greatest = -(2**31), 2**31 - 1
+        neutral = constant(port.gather.neutral if type_ == f32 else port.gather.empty_integer(least, greatest), type_)
         if port.gather.value == "+" and type_ == f32:
             # Only -0 leaves every sum as it is; without summands the sum is +0.
             none = add(arith.CmpiOp(n, constant(0, i32), "eq"))
@@ -390,13 +391,6 @@ def _small_power(op: Operation) -> int | None:
         return None
     number = exponent.value.value.data
     return int(number) if float(number).is_integer() and 1 <= number <= MAX_PRODUCTS[op.name] else None
-
-
-_NEUTRAL: dict[tuple[str, bool], float] = {
-    ("+", True): -0.0, ("+", False): 0, ("*", True): 1.0, ("*", False): 1, ("min", True): float("inf"),
-    ("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), ("&&", False): 1, ("||", False): 0,
-}  # fmt: skip
-"""What changes nothing, by operator and whether it is of reals."""
 
 
 class _Code:

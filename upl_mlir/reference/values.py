@@ -288,24 +288,16 @@ def comparison(op: Operation) -> Callable[[Any, Any], bool] | None:
 # -- gathers (LANGUAGE 3.3) ----------------------------------------------------------------------------------------
 def identity(op: Gather, form: Form) -> Value:
     """The result of no summands."""
-    least, most = (-math.inf, math.inf) if form.real else (INT_LEAST, INT_GREATEST)
-    found = {Gather.SUM: 0, Gather.PRODUCT: 1, Gather.MIN: most, Gather.MAX: least, Gather.AND: True, Gather.OR: False}[op]
-    return fitted(found, form)
+    return fitted(op.empty_integer() if form is Form.INT else op.empty, form)
 
 
 def folded(op: Gather, form: Form, summands: list[Value]) -> Value:
     """All summands, from the left.  Raises NoValue for an integer overflow."""
     if not summands:
         return identity(op, form)
-    steps: Mapping[Gather, Callable[[Any, Any], Any]] = {
-        Gather.SUM: operator.add,
-        Gather.PRODUCT: operator.mul,
-        Gather.MIN: lesser if form.real else min,
-        Gather.MAX: greater if form.real else max,
-        Gather.AND: _and,
-        Gather.OR: _or,
-    }
+    step = op.real if form.real else op.truth if form is Form.BOOL else op.integer
+    assert step is not None, (op, form)
     total = summands[0]
     for x in summands[1:]:
-        total = fitted(steps[op](total, x), form)
+        total = fitted(COMPUTE[step](total, x), form)
     return total

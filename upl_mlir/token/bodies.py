@@ -33,6 +33,11 @@ _FLOAT_TESTS = (
 )  # fmt: skip
 
 
+def c_text(op: type[Operation], rule: Rule) -> str:
+    """The text of an operation in C++, where the interpreter has a rule for it."""
+    return _TEXTS.get(op, rule.text.replace(" and ", " && ").replace(" or ", " || "))
+
+
 @dataclass
 class CBody(Body):
     """The body of one node or host input; `tags` say how indices are packed, its own and those of its targets.
@@ -61,9 +66,7 @@ class CBody(Body):
             return rule
         if isinstance(op, arith.CmpfOp):
             return replace(rule, text=_FLOAT_TESTS[op.predicate.value.data])
-        if isinstance(op, arith.AndIOp | arith.OrIOp):
-            return replace(rule, text=rule.text.replace(" and ", " && ").replace(" or ", " || "))
-        return replace(rule, text=_TEXTS.get(type(op), rule.text))
+        return replace(rule, text=c_text(type(op), rule))
 
     def _literal(self, op: arith.ConstantOp | RefOp, kind: Kind) -> str:
         text = super()._literal(op, kind)

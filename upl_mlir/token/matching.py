@@ -13,14 +13,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.dialects.upl import Gather
-from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.interp.matching import NodeMatching, identity
+from upl_mlir.dialects.upl.kinds import Kind, folding
+from upl_mlir.interp.matching import NodeMatching, fold_rule, identity
 from upl_mlir.interp.plan import Mode, NodePlan, Pattern, PortPlan
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.token.bodies import unpack
+from upl_mlir.token.bodies import c_text, unpack
 from upl_mlir.token.expressions import C_TYPES, CScope, CWriter
-from upl_mlir.token.folds import FOLD_BOOL, FOLD_INT, FOLD_REAL, LIMITS
 from upl_mlir.token.tags import Layout, Tags
 
 _MASK_BITS = 64
@@ -446,10 +444,9 @@ class CMatching:
     def _folded_in(self, p: PortPlan, total: str, x: str) -> str:
         """Source of a total with one more summand; an integer overflow is a Trap."""
         assert p.port.gather is not None
-        table = FOLD_REAL if p.kind.is_float else FOLD_BOOL if p.kind is Kind.BOOL else FOLD_INT
-        value = table[p.port.gather].format(total, x)
-        rounds = p.kind is Kind.F32 and p.port.gather in (Gather.SUM, Gather.PRODUCT)
-        return f"round_f32({value})" if rounds else value
+        rule = fold_rule(p.port.gather, p.kind)
+        value = c_text(folding(p.port.gather, p.kind), rule).format(total, x)
+        return f"round_f32({value})" if p.kind is Kind.F32 and p.port.gather.rounds else value
 
     def _take_in(self, w: CWriter, p: PortPlan, total: str) -> None:
         """Fold the summand of token `t` into the gather under way."""
@@ -459,7 +456,7 @@ class CMatching:
         type_ = self._type(p)
         value = self._folded_in(p, f"get<{type_}>({total})", f"get<{type_}>(t.v)")
         step = f"{total} = bits(({type_})({value}));"
-        if p.kind is Kind.INT and p.port.gather in (Gather.SUM, Gather.PRODUCT):
+        if p.kind is Kind.INT and p.port.gather is not None and p.port.gather.rounds:
             number = self.gathers[p.partial]
             step = f"try {{ {step} }} catch (const Trap &) {{ anomaly(OVERFLOW_, {number}, key, {total}, t.v); }}"
         w.line(step)
@@ -480,11 +477,14 @@ class CMatching:
             self._joins(w, self.node.ports, self.node.full, True, arriving=False)
 
 
+_LIMITS = {"INT_MAX": "INT64_MAX", "INT_MIN": "INT64_MIN", "True": "true", "False": "false"}
+
+
 def identity_of(p: PortPlan) -> str:
     """Source of the value of a gather without summands."""
     assert p.port.gather is not None
     text = identity(p.port.gather, p.kind)
-    return f"({C_TYPES[p.kind]}){LIMITS.get(text, text)}"
+    return f"({C_TYPES[p.kind]}){_LIMITS.get(text, text)}"
 
 
 def matchings(nodes: Sequence[NodePlan], scope: CScope, tags: Tags) -> list[CMatching]:

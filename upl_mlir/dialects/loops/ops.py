@@ -48,7 +48,8 @@ from xdsl.traits import HasParent, IsTerminator, NoTerminator, Pure, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from upl_mlir.dialects.loops.attributes import AxesAttr, ConsAttr, RangesAttr
-from upl_mlir.dialects.upl.attributes import ExprAttr, FormulaAttr, Gather, IndexAttr, NamesAttr
+from upl_mlir.dialects.upl.attributes import ExprAttr, FormulaAttr, IndexAttr, NamesAttr
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.ops import SymbolScope
 
 ROLES = ("input", "output", "local")

@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import Gather, TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.poly.parse import PolySyntaxError
 
 TYPES: dict[str, Attribute] = {"f32": f32, "i32": i32, "i1": i1}

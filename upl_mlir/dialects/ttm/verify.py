@@ -42,9 +42,8 @@ from upl_mlir.dialects.ttm.ops import (
     TableOp,
     WhenOp,
 )
-from upl_mlir.dialects.upl.attributes import FormulaAttr, Gather
+from upl_mlir.dialects.upl.attributes import FormulaAttr
 
-_OF_BOOLEANS = (Gather.AND, Gather.OR)
 _INTEGERS = (
     arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.MinSIOp, arith.MaxSIOp,
     math.AbsIOp,
@@ -151,7 +150,7 @@ class _Verifier:
         if op.host is not None and (len(op.ports) != 1 or op.ports[0].gather is not None):
             raise TtmVerifyError(f"the host input `{op.symbol}` has one input, which is the element, and no gather", op)
         for port in op.ports:
-            if port.gather is not None and (port.gather in _OF_BOOLEANS) != (port.type == i1):
+            if port.gather is not None and port.gather.of_truths != (port.type == i1):
                 raise TtmVerifyError(f"`{op.symbol}.{port.name}` cannot gather {port.type} by `{port.gather.value}`", op)
         self._domain(op.domain, op.fields, op)
         wanted = [i32] * len(op.fields) + [p.type for p in op.ports]

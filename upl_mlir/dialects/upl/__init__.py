@@ -4,7 +4,6 @@ from upl_mlir.dialects.upl.attributes import (
     CountAttr,
     ExprAttr,
     FormulaAttr,
-    Gather,
     Index,
     IndexAttr,
     Iterator,
@@ -16,6 +15,7 @@ from upl_mlir.dialects.upl.attributes import (
     UplType,
     upl_type,
 )
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.ops import (
     UPL,
     AdjointOp,

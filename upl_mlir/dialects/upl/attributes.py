@@ -17,6 +17,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.parse import PolySyntaxError, parse_formula, parse_index
 
@@ -60,17 +61,6 @@ class Special(Enum):
 
     UNBOUNDED = "##"  # a token's multiplicity without end
     CARRIED = "#"  # a gather whose summands carry their number
-
-
-class Gather(Enum):
-    """Operators of gathering inputs (LANGUAGE 3.3)."""
-
-    SUM = "+"
-    PRODUCT = "*"
-    MIN = "min"
-    MAX = "max"
-    AND = "&&"
-    OR = "||"
 
 
 @dataclass(frozen=True)

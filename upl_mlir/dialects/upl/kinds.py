@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import Enum
 
 from xdsl.dialects.builtin import f32, f64, i1, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from upl_mlir.dialects.upl.attributes import UplType
+from upl_mlir.dialects.upl.gathers import Gather
 
 
 class Kind(Enum):
@@ -50,3 +51,10 @@ def kind_of(type_: UplType, real: Kind) -> Kind:
             return Kind.INT
         case UplType.BOOL:
             return Kind.BOOL
+
+
+def folding(gather: Gather, kind: Kind) -> type[Operation]:
+    """The operation with which a gather joins two summands."""
+    op = gather.real if kind.is_float else gather.truth if kind is Kind.BOOL else gather.integer
+    assert op is not None, (gather, kind)
+    return op

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, SymbolR
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
-from upl_mlir.dialects.upl.attributes import Gather, Port, Special, UplType, count_text
+from upl_mlir.dialects.upl.attributes import Port, Special, UplType, count_text
 from upl_mlir.dialects.upl.ops import (
     AdjointOp,
     ArrayOp,
@@ -119,7 +119,7 @@ class _Verifier:
             if port.count is not None:
                 raise ProgramVerifyError(f"ordinary input `{port.name}` has a count", op)
             return
-        if (port.gather in (Gather.AND, Gather.OR)) != (port.type is UplType.BOOL):
+        if port.gather.of_truths != (port.type is UplType.BOOL):
             raise ProgramVerifyError(f"`@({port.gather.value})` cannot gather `{port.name}: {port.type.value}`", op)
         if port.count is Special.CARRIED:
             return

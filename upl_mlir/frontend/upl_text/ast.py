@@ -24,17 +24,6 @@ class ScalarType(Enum):
     BOOL = "bool"
 
 
-class GatherOp(Enum):
-    """The operation of a gathering input `@(op) s[n]`."""
-
-    ADD = "+"
-    MUL = "*"
-    MIN = "min"
-    MAX = "max"
-    AND = "&&"
-    OR = "||"
-
-
 class UnaryOp(Enum):
     """Prefix operators."""
 
@@ -257,12 +246,12 @@ class Assign(Node):
 class InputDecl(Node):
     """One input of a node: `name[: type]`, or gathering, `@(gather) name[count][: type]`.
 
-    `gather` and `count` are both None (an ordinary input) or both given.
+    `gather`, the operator's symbol, and `count` are both None (an ordinary input) or both given.
     """
 
     name: Ident
     type: TypeRef | None
-    gather: GatherOp | None = None
+    gather: Ident | None = None
     count: Expr | StatedBySummands | None = None
 
 

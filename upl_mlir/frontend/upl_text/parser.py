@@ -36,7 +36,6 @@ from upl_mlir.frontend.upl_text.ast import (
     Const,
     ConstArray,
     Expr,
-    GatherOp,
     HostInput,
     HostOutput,
     Ident,
@@ -394,11 +393,11 @@ class _Parser(Cursor):
             kind = self.type_after_colon()
             return InputDecl(self.since(start), name, kind)
         opening = self.expect("(")
-        gather = next((op for op in GatherOp if op.value == self.token.text), None)
-        if gather is None or self.token.kind not in (Kind.SYMBOL, Kind.NAME):
-            known = ", ".join(f"`{op.value}`" for op in GatherOp)
-            self.fail("the operation of a gathering input", help=f"one of {known}")
+        if self.token.kind not in (Kind.SYMBOL, Kind.NAME) or self.token.text == ")":
+            self.fail("the operation of a gathering input", help="a sum is `@(+) s[n]`")
+        operator = self.token
         self.advance()
+        gather = Ident(self.since(operator), operator.text)
         self.close(opening, "nothing else")
         name = self.ident("the name of an input")
         if not self.at("["):

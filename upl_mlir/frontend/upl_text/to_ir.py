@@ -279,12 +279,15 @@ class _Translator:
         name, type_ = decl.name.name, _type(decl.type)
         if decl.gather is None or decl.count is None:
             return Port(name, type_)
-        gather = Gather(decl.gather.value)
-        logical = gather in (Gather.AND, Gather.OR)
+        gather = next((g for g in Gather if decl.gather.name == g.value), None)
+        if gather is None:
+            known = ", ".join(f"`{g.value}`" for g in Gather)
+            raise error("UPL1103", f"unknown gather operator `{decl.gather.name}`", decl.gather.span, help=f"one of {known}")
+        logical = gather.of_truths
         if logical != (type_ is UplType.BOOL):
             gathered = "truth values" if logical else "numbers"
             message = f"`@({gather.value})` gathers {gathered}, `{name}` is {type_.value}"
-            help = "for truth values there are `&&` and `||`"
+            help = "for truth values there are " + " and ".join(f"`{g.value}`" for g in Gather if g.of_truths)
             if logical:
                 help = f"write `@({gather.value}) {name}[…]: bool`"
             raise error("UPL1106", message, decl.span, help=help)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.hw.assemble import OPERATIONS
 from upl_mlir.hw.core.encode_node import (
     Immediate,
     NodeCode,
@@ -45,24 +47,19 @@ from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout
 from upl_mlir.hw.direct.mixed import mixed_node_layout
 from upl_mlir.hw.direct.ranks import Ranks, Role, rank_program
 from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import GatherOp, HostOutput, IndexField, Input, Node, ProgramImage, input_mode
+from upl_mlir.hw.image import HostOutput, IndexField, Input, Node, ProgramImage, input_mode
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.matching_unit.in_core import cam_dimensions
 from upl_mlir.hw.matching_unit.interface import node_row_layout
 from upl_mlir.hw.microcode import Constant, Send, ToHost, ToNode, Unbounded, ValueType
 
 _GATHERS = {
-    (GatherOp.ADD, ValueType.F32): Mode.ADD_F32,
-    (GatherOp.ADD, ValueType.I32): Mode.ADD_I32,
-    (GatherOp.MUL, ValueType.F32): Mode.MUL_F32,
-    (GatherOp.MUL, ValueType.I32): Mode.MUL_I32,
-    (GatherOp.MIN, ValueType.F32): Mode.MIN_F32,
-    (GatherOp.MIN, ValueType.I32): Mode.MIN_I32,
-    (GatherOp.MAX, ValueType.F32): Mode.MAX_F32,
-    (GatherOp.MAX, ValueType.I32): Mode.MAX_I32,
-    (GatherOp.AND, ValueType.BOOL): Mode.AND,
-    (GatherOp.OR, ValueType.BOOL): Mode.OR,
+    (g, kind): Mode[OPERATIONS[op].name]
+    for g in Gather
+    for kind, op in ((ValueType.F32, g.real), (ValueType.I32, g.integer), (ValueType.BOOL, g.truth))
+    if op is not None
 }
+"""The mode of an operator is called as the microcode of the operation that it folds with."""
 
 
 @dataclass(frozen=True)

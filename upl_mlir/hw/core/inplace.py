@@ -61,8 +61,8 @@ class InPlace(wiring.Component):
                 m.d.comb += self.result.eq(Mux(less_i, a, b))
             with m.Case(Mode.MAX_I32):
                 m.d.comb += self.result.eq(Mux(less_i, b, a))
-            with m.Case(Mode.AND):
+            with m.Case(Mode.AND_BOOL):
                 m.d.comb += self.result.eq(a & b)
-            with m.Case(Mode.OR):
+            with m.Case(Mode.OR_BOOL):
                 m.d.comb += self.result.eq(a | b)
         return m

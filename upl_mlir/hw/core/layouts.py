@@ -43,8 +43,8 @@ class Mode(enum.IntEnum):
     MAX_F32 = 7
     MIN_I32 = 8
     MAX_I32 = 9
-    AND = 10
-    OR = 11
+    AND_BOOL = 10
+    OR_BOOL = 11
 
 
 FIRST_GATHER = Mode.ADD_F32

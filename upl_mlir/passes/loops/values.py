@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, ModOp
-from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.kinds import Kind, folding
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.loops.code import Code
 from upl_mlir.passes.loops.frame import Frame
@@ -51,8 +51,7 @@ Env = Mapping[str, IndexExpr]
 
 def neutral(code: Code, t: Fold) -> SSAValue:
     """What a fold starts from: leaves every summand as it is, -0.0 included."""
-    value = identity(t.gather, t.kind)
-    return code.constant(-0.0 if t.gather is Gather.SUM and t.kind.is_float else value, t.kind.mlir)
+    return code.constant(t.gather.neutral if t.kind.is_float else identity(t.gather, t.kind), t.kind.mlir)
 
 
 class Values:
@@ -305,36 +304,20 @@ class Values:
     def step(self, t: Fold, acc: SSAValue, v: SSAValue) -> SSAValue:
         """One more summand."""
         code = self.code
-        if t.kind is Kind.BOOL:
-            return code.add((arith.AndIOp if t.gather is Gather.AND else arith.OrIOp)(acc, v))
+        op = folding(t.gather, t.kind)
+        make = cast("Callable[..., Operation]", op)
+        if not t.gather.rounds:
+            return code.add(make(acc, v))
         if t.kind is Kind.INT:
-            if t.gather in (Gather.SUM, Gather.PRODUCT):
-                return self.checked(arith.AddiOp if t.gather is Gather.SUM else arith.MuliOp, acc, v)
-            return code.add((arith.MinSIOp if t.gather is Gather.MIN else arith.MaxSIOp)(acc, v))
-        match t.gather:
-            case Gather.MIN:
-                return code.add(arith.MinimumfOp(acc, v))
-            case Gather.MAX:
-                return code.add(arith.MaximumfOp(acc, v))
-            case Gather.PRODUCT:
-                return code.add(arith.MulfOp(acc, v, self.f.flags))
-            case _:
-                if self.f.flags is not None and isinstance(v.owner, arith.MulfOp):
-                    v.owner.properties["fastmath"] = self.f.flags
-                return code.add(arith.AddfOp(acc, v, self.f.flags))
+            return self.checked(cast("type[arith.AddiOp | arith.MuliOp]", op), acc, v)
+        if t.gather is Gather.SUM and self.f.flags is not None and isinstance(v.owner, arith.MulfOp):
+            v.owner.properties["fastmath"] = self.f.flags
+        return code.add(make(acc, v, self.f.flags))
 
 
 def identity(gather: Gather, kind: Kind) -> float:
     """The value of a gather without summands."""
-    match gather:
-        case Gather.SUM | Gather.OR:
-            return 0
-        case Gather.PRODUCT | Gather.AND:
-            return 1
-        case Gather.MIN:
-            return float("inf") if kind.is_float else INT_MAX
-        case Gather.MAX:
-            return float("-inf") if kind.is_float else INT_MIN
+    return gather.empty_integer() if kind is Kind.INT else gather.empty
 
 
 FEW = 4
