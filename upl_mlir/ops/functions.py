@@ -80,6 +80,13 @@ def _power_of_two(x: float) -> float:
     return py.pow(2.0, x)
 
 
+def _log1p_by_log(x: Val) -> Val:
+    """log(u) x/(u - 1) with u = 1 + x rounded: the two errors of u cancel (Kahan, in Higham 2002, section 1.14.1)."""
+    u = x + 1.0
+    quotient = u.call(math.LogOp) * (x / (u - 1.0))
+    return x.where(u.compare("oeq", 1.0), u.where(u.compare("oeq", py.inf), quotient))
+
+
 _AT_ZERO = {0.0: -py.inf}
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -100,12 +107,15 @@ FUNCTIONS: tuple[Function, ...] = (
         (lambda d, a, b, o: d * (2.0 / py.sqrt(py.pi)) * (-(a * a)).call(math.ExpOp),), spoken=True, ufuncs=("erf",),
     ),
     Function("sigmoid", SigmoidOp, _logistic, (lambda d, a, b, o: d * (o * (1.0 - o)),), spoken=True, ufuncs=("expit",)),
+    Function(
+        "log1p", math.Log1pOp, py.log1p, (lambda d, a, b, o: d / (a + 1.0),),
+        spoken=True, poles={-1.0: -py.inf}, ufuncs=("log1p",), machine=_log1p_by_log,
+    ),
     # known in MLIR's text alone
     Function("exp2", math.Exp2Op, _power_of_two),
     Function("expm1", math.ExpM1Op, py.expm1),
     Function("log2", math.Log2Op, py.log2, poles=_AT_ZERO),
     Function("log10", math.Log10Op, py.log10, poles=_AT_ZERO),
-    Function("log1p", math.Log1pOp, py.log1p, poles={-1.0: -py.inf}),
     Function("cbrt", math.CbrtOp, py.cbrt),
     Function("asin", math.AsinOp, py.asin),
     Function("acos", math.AcosOp, py.acos),
