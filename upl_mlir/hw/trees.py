@@ -270,4 +270,5 @@ _OPERATIONS: dict[Mode, Callable[[int, int], int]] = {
     Mode.MAX_I32: _integer(max),
     Mode.AND_BOOL: _integer(lambda a, b: a & b),
     Mode.OR_BOOL: _integer(lambda a, b: a | b),
+    Mode.XOR_BOOL: _integer(lambda a, b: a ^ b),
 }

@@ -32,6 +32,7 @@ class Gather(Enum):
     MAX =     ("max",  arith.MaximumfOp, arith.MaxSIOp,  None,          -_INFINITE)
     AND =     ("&&",   None,             None,           arith.AndIOp,  1)
     OR =      ("||",   None,             None,           arith.OrIOp,   0)
+    PARITY =  ("!=",   None,             None,           arith.XOrIOp,  0)
 
     real: type[Operation] | None
     integer: type[Operation] | None

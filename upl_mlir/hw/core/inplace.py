@@ -65,4 +65,6 @@ class InPlace(wiring.Component):
                 m.d.comb += self.result.eq(a & b)
             with m.Case(Mode.OR_BOOL):
                 m.d.comb += self.result.eq(a | b)
+            with m.Case(Mode.XOR_BOOL):
+                m.d.comb += self.result.eq(a ^ b)
         return m

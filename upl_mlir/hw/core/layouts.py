@@ -45,6 +45,7 @@ class Mode(enum.IntEnum):
     MAX_I32 = 9
     AND_BOOL = 10
     OR_BOOL = 11
+    XOR_BOOL = 12
 
 
 FIRST_GATHER = Mode.ADD_F32
