@@ -11,7 +11,7 @@ import numpy as np
 
 import upl_mlir as upl
 from bench.report import Row, interleaved
-from upl_mlir.api import reverse
+from upl_mlir.api.programs import reverse
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PERCEPTRON = EXAMPLES / "perceptron.upl"

@@ -11,7 +11,7 @@ import numpy as np
 
 import upl_mlir as upl
 from bench.report import Row
-from upl_mlir.api import reverse
+from upl_mlir.api.programs import reverse
 from upl_mlir.dialects.upl import AdjointOp
 
 ROOT = Path(__file__).parent.parent

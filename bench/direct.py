@@ -22,7 +22,7 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.hw.core.layouts import Dimensions, node_layout, walk_layout
-from upl_mlir.hw.core.store import join_shape
+from upl_mlir.hw.core.stores.store import join_shape
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, store_bits
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 

@@ -13,8 +13,8 @@ import numpy as np
 
 import upl_mlir as upl
 from bench.report import Row, interleaved
-from upl_mlir.replay import record
-from upl_mlir.viewing import view
+from upl_mlir.observe.replay import record
+from upl_mlir.observe.viewing import view
 
 
 def program(nodes: int, seed: int = 1) -> str:

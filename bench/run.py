@@ -25,7 +25,7 @@ import upl_mlir as upl
 from bench import compile_time, cost, picture, report, simulation, token_engine
 from bench.processors import FAR, SLACK
 from bench.report import Row, interleaved, table, this_machine
-from upl_mlir.api import Compiled
+from upl_mlir.api.programs import Compiled
 
 BIN = Path(sys.executable).parent
 

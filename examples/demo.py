@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import upl_mlir as upl
+from upl_mlir.api.training import Training
 from upl_mlir.dialects import ttm
-from upl_mlir.passes.lower_hw import lower_hw
-from upl_mlir.replay import record
-from upl_mlir.training import Training
-from upl_mlir.viewing import view
+from upl_mlir.observe.replay import record
+from upl_mlir.observe.viewing import view
+from upl_mlir.passes.hardware.lower_hw import lower_hw
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "build" / "demo"

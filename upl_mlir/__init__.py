@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from upl_mlir.api import batch, checkpoint, compile, hvp, load, ragged
+    from upl_mlir.api.drawing import draw
+    from upl_mlir.api.gradient_check import check_grads
+    from upl_mlir.api.program import Program
+    from upl_mlir.api.programs import batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.diagnostics import UplError
-    from upl_mlir.drawing import draw
     from upl_mlir.frontend.trace import (
         fori_loop,
         function,
@@ -30,19 +32,15 @@ if TYPE_CHECKING:
         value_and_grad,
         vjp,
     )
-    from upl_mlir.gradient_check import check_grads
     from upl_mlir.passes.check import Report
-    from upl_mlir.program import Program
 
 _FROM = {
-    "Program": "program", "Report": "passes.check", "batch": "api", "checkpoint": "api", "compile": "api",
-    "hvp": "api", "load": "api", "ragged": "api",
-    "check_grads": "gradient_check", "UplError": "diagnostics", "draw": "drawing",
+    "Program": "api.program", "Report": "passes.check", "UplError": "diagnostics", "check_grads": "api.gradient_check",
+    "draw": "api.drawing",
+    **dict.fromkeys(("batch", "checkpoint", "compile", "hvp", "load", "ragged"), "api.programs"),
     # derivatives of programs and of Python functions alike
-    "grad": "frontend.trace", "hessian": "frontend.trace", "jacobian": "frontend.trace", "jvp": "frontend.trace",
-    "vjp": "frontend.trace",
-    "fori_loop": "frontend.trace", "function": "frontend.trace", "range": "frontend.trace",
-    "value_and_grad": "frontend.trace",
+    **dict.fromkeys(("grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
+    **dict.fromkeys(("fori_loop", "function", "range", "value_and_grad"), "frontend.trace"),
 }  # fmt: skip
 
 __all__ = [

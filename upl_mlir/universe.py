@@ -28,9 +28,9 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     for name, module, cls in (
         ("infer-domains", "infer_domains", "InferDomainsPass"),
         ("check", "check", "CheckPass"),
-        ("autodiff", "autodiff", "AutodiffPass"),
-        ("tangent", "tangent", "TangentPass"),
-        ("eliminate-dead-derivatives", "eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
+        ("autodiff", "autodiff.autodiff", "AutodiffPass"),
+        ("tangent", "autodiff.tangent", "TangentPass"),
+        ("eliminate-dead-derivatives", "autodiff.eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
         ("schedule", "schedule", "SchedulePass"),
         ("raise-to-loops", "schedule", "RaiseToLoopsPass"),
@@ -45,8 +45,8 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("forward-copies", "loops.passes", "ForwardCopiesPass"),
         ("lower-loops", "lower_to_loops", "LowerLoopsPass"),
         ("batch", "batch", "BatchPass"),
-        ("checkpoint", "checkpoint", "CheckpointPass"),
-        ("lower-hw", "lower_hw", "LowerHwPass"),
+        ("checkpoint", "checkpoint.checkpoint", "CheckpointPass"),
+        ("lower-hw", "hardware.lower_hw", "LowerHwPass"),
     )
 }
 """Our passes by name, in the order in which a program meets them."""
@@ -59,11 +59,11 @@ UPL_UNIVERSE = Universe(
     },
     all_passes=dict(PASSES),
     all_targets={
-        "upl": _lazy("upl_mlir.targets", "UplTarget", type[Target]),
-        "c": _lazy("upl_mlir.targets", "CTarget", type[Target]),
-        "svg": _lazy("upl_mlir.targets", "SvgTarget", type[Target]),
-        "dot": _lazy("upl_mlir.targets", "DotTarget", type[Target]),
-        "verilog": _lazy("upl_mlir.targets", "VerilogTarget", type[Target]),
+        "upl": _lazy("upl_mlir.api.targets", "UplTarget", type[Target]),
+        "c": _lazy("upl_mlir.api.targets", "CTarget", type[Target]),
+        "svg": _lazy("upl_mlir.api.targets", "SvgTarget", type[Target]),
+        "dot": _lazy("upl_mlir.api.targets", "DotTarget", type[Target]),
+        "verilog": _lazy("upl_mlir.api.targets", "VerilogTarget", type[Target]),
     },
 )
 """What xDSL discovers."""

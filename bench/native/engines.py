@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import upl_mlir as upl
 from bench.native.case import Absent, Case, Run, Task
-from upl_mlir.api import Compiled
+from upl_mlir.api.programs import Compiled
 
 NATIVE = "native"
 

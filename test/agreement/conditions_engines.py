@@ -16,11 +16,11 @@ from xdsl.context import Context
 
 import upl_mlir as upl
 from agreement.engines import machine_file
-from upl_mlir.native.c_source import emit_one_file
+from upl_mlir.api.ports import PortView
+from upl_mlir.native.c.c_source import emit_one_file
 from upl_mlir.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 from upl_mlir.poly.parse import parse_index
-from upl_mlir.ports import PortView
 
 Size = Mapping[str, int]
 Arrays = Mapping[str, Any]

@@ -26,7 +26,7 @@ import upl_mlir as upl
 from agreement.properties import Arrays, Broken, Case, difference, host_arrays
 from upl_mlir.dialects.upl.query import endpoints
 from upl_mlir.host.cache import Cache
-from upl_mlir.passes.relations import forgotten
+from upl_mlir.passes.analysis.relations import forgotten
 
 Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
 
@@ -160,7 +160,7 @@ def native(case: Case) -> Counter[str]:
     hulls = any(map(forgotten, endpoints(upl.load(case.text).infer_domains().read()).values()))
     with contextlib.ExitStack() as stack:
         if case.seed % 8 and not hulls:
-            stack.enter_context(mock.patch("upl_mlir.passes.proved.require_proved", lambda _: ()))
+            stack.enter_context(mock.patch("upl_mlir.passes.analysis.proved.require_proved", lambda _: ()))
             stack.enter_context(mock.patch("upl_mlir.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
         return _native(case)
 

@@ -19,8 +19,8 @@ import upl_mlir as upl
 from agreement.data import element
 from agreement.naive import Point
 from agreement.values import Number
-from upl_mlir.api import reverse
-from upl_mlir.passes.obligations import Obligation, Status
+from upl_mlir.api.programs import reverse
+from upl_mlir.passes.analysis.obligations import Obligation, Status
 from upl_mlir.pipeline import new_context
 
 Arrays = dict[str, Any]

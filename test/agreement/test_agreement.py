@@ -35,7 +35,7 @@ from agreement.mutants import MISTAKES, Truth, mutants, truth
 from agreement.rounding import apart, gathered
 from agreement.shrink import shrink
 from agreement.values import Val, lit, name, op
-from upl_mlir.passes.obligations import Status
+from upl_mlir.passes.analysis.obligations import Status
 
 SCALE = float(os.environ.get("UPL_AGREEMENT", "1"))
 FIRST = int(os.environ.get("UPL_AGREEMENT_SEED", "0"))
@@ -340,7 +340,7 @@ def test_a_wrong_second_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_wrong_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from xdsl.dialects import arith
 
-    from upl_mlir.passes import derivative_table
+    from upl_mlir.passes.autodiff import derivative_table
 
     program = generate(4)  # small, and the loss of a hundredth shows
     case = case_of(program, 4)

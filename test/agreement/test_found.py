@@ -7,7 +7,7 @@ import pytest
 from xdsl.parser import Parser
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.passes.analysis.obligations import Kind, Status
 from upl_mlir.pipeline import new_context
 
 

@@ -8,7 +8,7 @@ from agreement import naive
 from agreement.model import Program
 from agreement.properties import Broken
 from agreement.static import OutOfRange
-from upl_mlir.passes.obligations import Kind, Obligation
+from upl_mlir.passes.analysis.obligations import Kind, Obligation
 
 MAX_SIZE = 14
 

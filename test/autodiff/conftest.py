@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
+from upl_mlir.api.programs import reverse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Arrays = dict[str, Any]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.runs import revolve
+from upl_mlir.passes.checkpoint.runs import revolve
 from upl_mlir.poly.parse import parse_index
 
 LOOP = """program {name}

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import Program
-from upl_mlir.explain import explain
+from upl_mlir.api.programs import Program
 from upl_mlir.frontend.einsum.gather_form import gather_form
+from upl_mlir.observe.explain import explain
+from upl_mlir.observe.viewing import view
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.pipelines import SCHEDULE
-from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.pipeline import new_context
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
-from upl_mlir.viewing import view
 
 FIT = """program fit
 param n >= 1
@@ -379,7 +379,8 @@ def test_the_same_name_twice() -> None:
 
 def test_a_signature_says_what_there_is() -> None:
     """Every transformation takes the program first."""
-    from upl_mlir import api, jacobians
+    from upl_mlir.api import jacobians
+    from upl_mlir.api import programs as api
 
     for name in TRANSFORMATIONS:
         f = getattr(api, name, None) or getattr(jacobians, name)

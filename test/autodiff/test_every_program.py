@@ -19,8 +19,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import upl_mlir as upl
-from upl_mlir.api import added
-from upl_mlir.passes.small_sizes import small_programs
+from upl_mlir.api.programs import added
+from upl_mlir.passes.analysis.small_sizes import small_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = re.compile(r"\s*(//[^\n]*\n\s*)*program\s+\w+\s*\n")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
-from upl_mlir.passes.obligations import Status
+from upl_mlir.api.programs import reverse
+from upl_mlir.passes.analysis.obligations import Status
 
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
 jax.config.update("jax_enable_x64", True)
@@ -368,7 +368,7 @@ def test_second_order_is_symmetric(case: Case) -> None:
     rng = np.random.default_rng(2)
     given, seed = case.inputs(rng), seed_of(case, rng)
     names = case.wrt
-    from upl_mlir.api import _with_tangent  # of several derivatives at once, along all variables
+    from upl_mlir.api.programs import _with_tangent  # of several derivatives at once, along all variables
 
     h = upl.compile(_with_tangent(gradient(case), tuple(f"d_{n}" for n in names), names))
 

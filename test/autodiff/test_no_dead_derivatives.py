@@ -14,13 +14,13 @@ import pytest
 from xdsl.dialects import arith
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
+from upl_mlir.api.programs import reverse
 from upl_mlir.dialects.upl import ParamOp
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.ops import Body
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.arrows import PRIMAL
 from upl_mlir.passes.build import condition
-from upl_mlir.passes.relations import ProgramSets
 from upl_mlir.poly.expr import Formula
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"

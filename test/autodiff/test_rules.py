@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.derivative_table import TABLE
+from upl_mlir.passes.autodiff.derivative_table import TABLE
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.passes.arrows import covered
-from upl_mlir.passes.inside_arrays import inside_arrays
+from upl_mlir.passes.autodiff.inside_arrays import inside_arrays
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.parse import parse_formula, parse_index
 from upl_mlir.poly.sets import PolyContext

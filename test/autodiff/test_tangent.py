@@ -157,7 +157,7 @@ def test_check_grads_accepts_right_derivatives_and_refuses_wrong_ones(monkeypatc
     """To second order, in both modes; a table row that is off by a factor is found."""
     from xdsl.dialects import math
 
-    from upl_mlir.passes import derivative_table
+    from upl_mlir.passes.autodiff import derivative_table
 
     p = upl.load(HEAT)
     u0 = np.random.default_rng(3).normal(size=6)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.frontend.upl_text.format import format_text
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.frontend.upl_text.printing.format import format_text
+from upl_mlir.passes.analysis.obligations import Kind, Status
 from upl_mlir.poly.expr import IndexExpr
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Status
+from upl_mlir.passes.analysis.obligations import Status
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))

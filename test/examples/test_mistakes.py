@@ -11,7 +11,7 @@ import upl_mlir as upl
 from upl_mlir.diagnostics import Diagnostic
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import arrows, endpoints, poly_context, source_of, span_of
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.passes.analysis.obligations import Kind, Status
 
 SEEDS = 8  # of random arrival orders
 

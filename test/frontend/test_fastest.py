@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir import fastest as chosen
-from upl_mlir.api import Compiled, Program
+from upl_mlir.api import fastest as chosen
+from upl_mlir.api.programs import Compiled, Program
 from upl_mlir.diagnostics import error
 from upl_mlir.frontend import einsum
 from upl_mlir.frontend import graph as ad

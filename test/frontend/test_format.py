@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.frontend.upl_text import format as formatter
-from upl_mlir.frontend.upl_text.format import WIDTH, format_file, format_text
 from upl_mlir.frontend.upl_text.lexer import Kind, tokenize
 from upl_mlir.frontend.upl_text.parser import parse_text
-from upl_mlir.frontend.upl_text.spacing import comment_text, same_tree
+from upl_mlir.frontend.upl_text.printing import format as formatter
+from upl_mlir.frontend.upl_text.printing.format import WIDTH, format_file, format_text
+from upl_mlir.frontend.upl_text.printing.spacing import comment_text, same_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.upl"))

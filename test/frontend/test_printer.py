@@ -18,7 +18,7 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import FormulaAttr, LetOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, UplType, port_ref
 from upl_mlir.dialects.upl.query import endpoints, program_of
 from upl_mlir.frontend.upl_text.load import load_text
-from upl_mlir.frontend.upl_text.printer import print_program
+from upl_mlir.frontend.upl_text.printing.printer import print_program
 from upl_mlir.poly.parse import parse_formula
 
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
@@ -334,7 +334,7 @@ def test_what_has_no_text_is_an_error() -> None:
 def test_the_same_text_under_any_hash_seed() -> None:
     script = (
         "import sys; from upl_mlir.frontend.upl_text.load import load_text;"
-        "from upl_mlir.frontend.upl_text.printer import print_program;"
+        "from upl_mlir.frontend.upl_text.printing.printer import print_program;"
         "from upl_mlir.dialects.upl.query import program_of;"
         "print(print_program(program_of(load_text(sys.stdin.read()))))"
     )

@@ -16,7 +16,7 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import UPL
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.host import arrays as host_arrays
-from upl_mlir.poly.dense import Extents, solve_parameters
+from upl_mlir.poly.counts.dense import Extents, solve_parameters
 from upl_mlir.poly.parse import parse_formula
 from upl_mlir.poly.sets import PolyContext
 

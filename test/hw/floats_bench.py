@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 from numpy.typing import NDArray
 
 from upl_mlir.host.cache import digest, open_cache
-from upl_mlir.hw.core.evaluate import fma
+from upl_mlir.hw.core.code.evaluate import fma
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.iterative import Divider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32

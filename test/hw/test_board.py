@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, token_layout
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack, unpack

@@ -12,7 +12,7 @@ from msgspec.structs import replace as replace_struct
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import (
     BootToken,

@@ -12,8 +12,8 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.core.alu import Code
-from upl_mlir.hw.core.encode import encode
-from upl_mlir.hw.core.encode_node import FieldGuard, compile_node
+from upl_mlir.hw.core.code.encode import encode
+from upl_mlir.hw.core.code.encode_node import FieldGuard, compile_node
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.execute import Scalar, run_activation, to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, Table, layout_fields, pack

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.place import Placer, home_of
 from upl_mlir.hw.core.queue import TokenQueue

@@ -12,8 +12,8 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.core import encode as encoding
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code import encode as encoding
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.ranks import Ranks, Row, Space, rank_program
 from upl_mlir.hw.engine import RtlEngine

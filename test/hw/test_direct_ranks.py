@@ -32,7 +32,7 @@ from upl_mlir.hw.direct.ranks import (
 )
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.microcode import ValueType
-from upl_mlir.passes.lower_hw import lower_hw
+from upl_mlir.passes.hardware.lower_hw import lower_hw
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 D = Dimensions(tag_bits=40, sets=1 << 14, ways=5)

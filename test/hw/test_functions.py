@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from upl_mlir.hw.core.evaluate import evaluate, fma
-from upl_mlir.hw.core.functions import FUNCTIONS, LIMIT, Bits, lines_of
+from upl_mlir.hw.core.code.evaluate import evaluate, fma
+from upl_mlir.hw.core.code.functions import FUNCTIONS, LIMIT, Bits, lines_of
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.fp import model
 from upl_mlir.hw.fp.model import BINARY32

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from upl_mlir.hw.core.hash import hash_masks
 from upl_mlir.hw.core.layouts import Dimensions, Failure
+from upl_mlir.hw.core.stores.hash import hash_masks
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from matching_bench import bits, play, program, token

@@ -13,7 +13,7 @@ import upl_mlir as upl
 from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.lowered import lowered
 from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine
-from upl_mlir.machine_trace import record_machine
+from upl_mlir.observe.machine_trace import record_machine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = """// The rows of a triangular matrix times a vector, and the number of positive products in each.

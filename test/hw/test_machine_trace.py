@@ -10,11 +10,11 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.machine_trace import machine_trace, record_machine, save_waves, slices
-from upl_mlir.plots import over_cycles
-from upl_mlir.replay import Firing, Sending, Trace, lanes, load_trace, record
+from upl_mlir.observe.machine_trace import machine_trace, record_machine, save_waves, slices
+from upl_mlir.observe.plots import over_cycles
+from upl_mlir.observe.replay import Firing, Sending, Trace, lanes, load_trace, record
+from upl_mlir.observe.viewing import view
 from upl_mlir.tools.upl import main
-from upl_mlir.viewing import view
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ARRAYS = {"A": np.array([[1.0, 2.0], [3.0, 4.0]]), "B": np.array([[5.0, 6.0], [7.0, 8.0]])}

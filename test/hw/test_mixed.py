@@ -15,8 +15,8 @@ from msgspec.structs import replace as changed
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.hw.core import encode as encoding
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code import encode as encoding
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure
 from upl_mlir.hw.core.place import home_of
 from upl_mlir.hw.direct.encode import mixed_row

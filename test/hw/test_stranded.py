@@ -7,7 +7,7 @@ import pytest
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import ValueType
-from upl_mlir.hw.stranded import Leftover, stranded_error
+from upl_mlir.hw.observe.stranded import Leftover, stranded_error
 
 F32 = ValueType.F32
 NODE = Node(

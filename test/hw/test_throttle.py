@@ -17,7 +17,7 @@ from amaranth.sim import Simulator
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.stages import Stages, stage_layout
 from upl_mlir.hw.engine import RtlEngine, RtlResult

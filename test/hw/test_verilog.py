@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_cam import matrix_vector, matrix_vector_tokens, problem
 from verilated import machine_library
 
-from upl_mlir.hw.core.encode import encode
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation

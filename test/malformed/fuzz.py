@@ -21,16 +21,16 @@ KINDS = ("upl", "mlir", "json", "toml")
 RUNS = 20_000
 SECONDS = 25
 TIMEOUT = 20
-INSTRUMENTED = ("upl_mlir.frontend", "upl_mlir.poly.parse", "upl_mlir.mlir_text", "upl_mlir.hw.toml_file", "xdsl.parser")
+INSTRUMENTED = ("upl_mlir.frontend", "upl_mlir.poly.parse", "upl_mlir.api.mlir_text", "upl_mlir.hw.toml_file", "xdsl.parser")
 
 
 def readers() -> dict[str, Callable[[bytes], object]]:
     """What reads each kind.  To be imported where Atheris listens."""
+    from upl_mlir.api.mlir_text import decode, read_module
     from upl_mlir.frontend.einsum.case import parse_case
     from upl_mlir.frontend.einsum.kernel import parse_kernel
     from upl_mlir.frontend.upl_text.load import load_text
     from upl_mlir.hw.toml_file import parse
-    from upl_mlir.mlir_text import decode, read_module
     from upl_mlir.pipeline import new_context
 
     return {

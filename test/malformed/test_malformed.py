@@ -18,7 +18,7 @@ from agreement.campaign import Tally
 import upl_mlir as upl
 from malformed import inputs
 from malformed.inputs import Answer, Input
-from upl_mlir.mlir_text import read_module
+from upl_mlir.api.mlir_text import read_module
 from upl_mlir.pipeline import new_context
 
 SEEDS = 300
@@ -129,7 +129,7 @@ def test_all_that_comes_out_of_a_reader_are_our_errors(text: str) -> None:
 # -- crashes ----------------------------------------------------------------------------------------------------------
 def crashing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """From now on the checker fails, and reproducers go to a folder."""
-    from upl_mlir import api
+    from upl_mlir.api import programs as api
 
     def fail(_: object) -> None:
         raise ZeroDivisionError("as an example")

@@ -31,11 +31,11 @@ _QUICK = (
 UNIT = " ".join([*(f"{_UNIT}::test_{name}" for name in _QUICK), _UNIT])
 NATIVE = "test/native/test_gradients.py test/native/test_schedules.py"
 TOKEN = "test/token/test_examples.py test/token/test_random_programs.py"
-TABLE = "passes/derivative_table.py"
+TABLE = "passes/autodiff/derivative_table.py"
 FUNCTIONS = "ops/functions.py"
-OBLIGATIONS = "passes/obligations.py"
-COUNTING = "poly/counting.py"
-SUMMING = "poly/summing.py"
+OBLIGATIONS = "passes/analysis/obligations.py"
+COUNTING = "poly/counts/counting.py"
+SUMMING = "poly/counts/summing.py"
 CAM = "hw/matching_unit/cam.py"
 RTL = "hw/matching_unit/unit.py"
 
@@ -68,28 +68,28 @@ BUGS: tuple[Bug, ...] = (
     # -- reversed arrows
     Bug(
         "a reversed arrow without its condition",
-        "passes/reverse.py",
+        "passes/autodiff/reverse.py",
         "when = describe(r.project(fields), context)\n        return [Inverse(when,",
         "when = TRUE\n        return [Inverse(when,",
         "test/autodiff",
     ),
     Bug(
         "a * sent back where others would get it",
-        "passes/reverse.py",
+        "passes/autodiff/reverse.py",
         "if not covered <= r:",
         "if not r <= covered:",
         "test/autodiff",
     ),
     Bug(
         "the product rule forgets one zero",
-        "passes/adjoint_gather.py",
+        "passes/autodiff/adjoint_gather.py",
         'few = z.compare("ole", 1.0)',
         'few = z.compare("olt", 1.0)',
         "test/autodiff/test_gathers.py",
     ),
     Bug(
         "ties of a gather are not shared",
-        "passes/adjoint_gather.py",
+        "passes/autodiff/adjoint_gather.py",
         "self.share = (self.body.val(self.delta) / ties).ssa",
         "self.share = self.body.val(self.delta).ssa",
         "test/autodiff/test_gathers.py",
@@ -97,14 +97,14 @@ BUGS: tuple[Bug, ...] = (
     # -- elimination and simplification
     Bug(
         "live instances are not asked behind an arrow",
-        "passes/eliminate_dead_derivatives.py",
+        "passes/autodiff/eliminate_dead_derivatives.py",
         "        r = r & inside.extend(a.dims)\n",
         "        r = r | inside.extend(a.dims)\n",
         "test/autodiff/test_no_dead_derivatives.py",
     ),
     Bug(
         "what goes to the primal is dead",
-        "passes/eliminate_dead_derivatives.py",
+        "passes/autodiff/eliminate_dead_derivatives.py",
         "if s.goal not in adjoints}",
         "if s.goal in ()}",
         "test/autodiff",
@@ -148,14 +148,14 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "a gather of 0 summands waits for a token",
-        "passes/relations.py",
+        "passes/analysis/relations.py",
         "if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):",
         "if port.gather is None and isinstance(port.count, IndexExpr):",
         "test/passes test/interp",
     ),
     Bug(
         "a domain is a union over inputs",
-        "passes/relations.py",
+        "passes/analysis/relations.py",
         "            out = out & self.received(op, p)",
         "            out = out | self.received(op, p)",
         "test/passes/test_infer_domains.py",

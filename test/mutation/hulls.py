@@ -26,7 +26,7 @@ from unittest import mock
 from agreement.conditions_cells import EQUAL, Cell, examine
 from agreement.conditions_sites import Program, programs
 
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.sets import PolyContext, PSet
 
 PLACE = Path(__file__).resolve().with_name("hulls.json")
@@ -37,34 +37,34 @@ _FIGURES = ("check", "counts")
 _MACHINE = ("machine", "machine, direct", "machine, throttled")
 CONSUMERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "domains": ("passes/infer_domains.py", ("native", "check", "counts")),
-    "relations": ("passes/relations.py", ("native", "check", "gradient")),
-    "obligations": ("passes/obligations.py", ("check", "native")),
-    "what is proved before native code": ("passes/proved.py", ("native",)),
+    "relations": ("passes/analysis/relations.py", ("native", "check", "gradient")),
+    "obligations": ("passes/analysis/obligations.py", ("check", "native")),
+    "what is proved before native code": ("passes/analysis/proved.py", ("native",)),
     "equations": ("passes/loops/equations.py", _LOOPS),
     "schedule": ("passes/schedule.py", _LOOPS),
     "storage": ("passes/storage.py", (*_LOOPS, "C")),
-    "what data decide": ("passes/dynamic.py", _DERIVED),
-    "which instances reach": ("passes/backward.py", _DERIVED),
-    "dead derivatives": ("passes/eliminate_dead_derivatives.py", _DERIVED),
-    "activity": ("passes/activity.py", _DERIVED),
-    "reversed arrows": ("passes/reverse.py", _DERIVED),
-    "differentiation": ("passes/differentiate.py", _DERIVED),
-    "differentiable": ("passes/differentiable.py", _DERIVED),
-    "adjoint gathers": ("passes/adjoint_gather.py", _DERIVED),
-    "tangents": ("passes/tangent.py", ("tangent", "tangent, native")),
-    "split": ("passes/split.py", ("batch, native", "native")),
+    "what data decide": ("passes/autodiff/dynamic.py", _DERIVED),
+    "which instances reach": ("passes/analysis/backward.py", _DERIVED),
+    "dead derivatives": ("passes/autodiff/eliminate_dead_derivatives.py", _DERIVED),
+    "activity": ("passes/autodiff/activity.py", _DERIVED),
+    "reversed arrows": ("passes/autodiff/reverse.py", _DERIVED),
+    "differentiation": ("passes/autodiff/differentiate.py", _DERIVED),
+    "differentiable": ("passes/autodiff/differentiable.py", _DERIVED),
+    "adjoint gathers": ("passes/autodiff/adjoint_gather.py", _DERIVED),
+    "tangents": ("passes/autodiff/tangent.py", ("tangent", "tangent, native")),
+    "split": ("passes/checkpoint/split.py", ("batch, native", "native")),
     "batch": ("passes/batch.py", ("batch", "batch, native")),
-    "checkpoint": ("passes/checkpoint.py", ("gradient, checkpoint",)),
-    "firing again": ("passes/refire.py", ("gradient, checkpoint",)),
-    "counts": ("poly/counting.py", (*_FIGURES, "gradient")),
+    "checkpoint": ("passes/checkpoint/checkpoint.py", ("gradient, checkpoint",)),
+    "firing again": ("passes/checkpoint/refire.py", ("gradient, checkpoint",)),
+    "counts": ("poly/counts/counting.py", (*_FIGURES, "gradient")),
     "figures of check": ("passes/check.py", _FIGURES),
-    "critical path": ("passes/critical_path.py", _FIGURES),
+    "critical path": ("passes/analysis/critical_path.py", _FIGURES),
     "conditions written": ("poly/describe.py", ("with domains", "gradient", "native")),
     "ranks": ("poly/ranking.py", (*_FIGURES, "native")),
     "ranks of the direct store": ("hw/direct/", ("machine, direct",)),
-    "streams": ("passes/streams.py", _MACHINE),
+    "streams": ("passes/analysis/streams.py", _MACHINE),
     "throttle": ("hw/stages.py", ("machine, throttled",)),
-    "lower-hw": ("passes/lower_hw.py", _MACHINE),
+    "lower-hw": ("passes/hardware/lower_hw.py", _MACHINE),
 }
 """The parts of the compiler that ask for sets, each with its file or folder, and the ways of the sweep that lead there."""
 TERMS = (

@@ -63,7 +63,7 @@ SURVIVORS = (
         "continue to break", test=f"{SIMPLIFY}[p ? a : (p ? b : c)*c-p ? a : c*c]",
     ),
     Survivor(
-        "passes/loops/unroll.py",
+        "passes/loops/transform/unroll.py",
         "if high - low < FEW and all(isinstance(b, Leaf) and b.stmt.array in planar for b in t.body):", "Lt to LtE",
         reason="a bound on effort: a loop of one pass more is written out",
     ),
@@ -73,7 +73,7 @@ SURVIVORS = (
         "Add to Sub", reason="the width of a signal that is at most max_inputs - 2",
     ),
     Survivor(
-        "poly/counting.py", "if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):", "0 to 1",
+        "poly/counts/counting.py", "if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):", "0 to 1",
         reason="executed with the package islpy-barvinok only, which the tests do not have",
     ),
     # of the sample at fc936519
@@ -95,20 +95,21 @@ SURVIVORS = (
         "1 to 2", test="test/native/test_schedules.py::test_what_is_kept_from_step_to_step[mixed]",
     ),
     Survivor(
-        "passes/limit_inputs.py", "if v not in title:", "NotIn to In",
+        "passes/hardware/limit_inputs.py", "if v not in title:", "NotIn to In",
         test="test/passes/test_limit_inputs.py::test_the_parts_compute_what_the_node_did",
     ),
     Survivor(
-        "passes/limit_inputs.py",
+        "passes/hardware/limit_inputs.py",
         "first = max((self.home.get(v, 0) for v in operands if not isinstance(v, BlockArgument)), default=0)",
         "not left out", test="test/passes/test_limit_inputs.py::test_the_parts_compute_what_the_node_did",
     ),
     Survivor(
-        "passes/dynamic.py", "return Formula.any((_formula(op.lhs, leaves), _formula(op.rhs, leaves)))", "returns None",
+        "passes/autodiff/dynamic.py",
+        "return Formula.any((_formula(op.lhs, leaves), _formula(op.rhs, leaves)))", "returns None",
         test="test/autodiff/test_dynamic.py::test_of_two_arrows_one_sends_whatever_the_condition",
     ),
     Survivor(
-        "passes/eliminate_dead_derivatives.py", "if not adjoints:", "condition turned round",
+        "passes/autodiff/eliminate_dead_derivatives.py", "if not adjoints:", "condition turned round",
         test="test/autodiff/test_sizes.py::test_a_multicast_to_fewer_instances_that_no_expression_counts[1]",
     ),
     Survivor(
@@ -120,24 +121,25 @@ SURVIVORS = (
         "passes/loops/graph.py", "return [(node.symbol, p.name) for p in node.ports]", "returns None", reason=REMOVED,
         removed=True,
     ),
-    Survivor("passes/adjoint_body.py", "otherwise: bool = False", "False to True", reason=REMOVED, removed=True),
+    Survivor("passes/autodiff/adjoint_body.py", "otherwise: bool = False", "False to True", reason=REMOVED, removed=True),
     Survivor(
         "passes/loops/order.py",
         "def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool = False):",
         "False to True", reason=REMOVED, removed=True,
     ),
     Survivor(
-        "passes/loops/wavefront.py",
+        "passes/loops/transform/wavefront.py",
         "apart = (o.row + o.time * slope).substitute(later) - (r.row + r.time * slope)", "Add to Sub",
         test=f"{SCHEDULES}::test_a_loop_over_time_runs_as_a_wavefront[jacobi]",
     ),
     Survivor(
-        "passes/loops/wavefront.py",
+        "passes/loops/transform/wavefront.py",
         "if self.lin.plain(a.axes[-1].extent).constant is not None:", "1 to 2",
         test=f"{SCHEDULES}::test_the_rows_of_a_grid_of_known_height_too",
     ),
     Survivor(
-        "passes/refire.py", "duals = sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol)", "NotEq to Eq",
+        "passes/checkpoint/refire.py",
+        "duals = sorted(self.loop.duals.items(), key=lambda d: d[0] != op.symbol)", "NotEq to Eq",
         test="test/autodiff/test_checkpoint.py::test_a_state_is_kept_once",
     ),
     Survivor(
@@ -157,7 +159,7 @@ SURVIVORS = (
         was="return not self.lin.ctx.set(fields, where).is_empty()",
     ),
     Survivor(
-        "passes/adjoint_body.py", "return bool(self.dependence.of(v) & self.active)", "BitAnd to BitOr",
+        "passes/autodiff/adjoint_body.py", "return bool(self.dependence.of(v) & self.active)", "BitAnd to BitOr",
         test=f"{READABLE}::test_one_value_is_sent_where_it_is_all_that_a_derivative_reads",
     ),
     Survivor(
@@ -165,12 +167,12 @@ SURVIVORS = (
         test=f"{READABLE}::test_what_two_names_are_given_is_one_value",
     ),
     Survivor(
-        "passes/loops/contractions.py",
+        "passes/loops/transform/contractions.py",
         "few = [d for d in both if d in dims and self._extent((*context, *cons), d, 0) in range(1, NEAR + 1)]",
         "In to NotIn", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
     ),
     Survivor(
-        "passes/loops/boxes.py", "if len(used) != 1 or used[0] in seen or abs(place.factors[used[0]]) != 1:",
+        "passes/loops/emit/boxes.py", "if len(used) != 1 or used[0] in seen or abs(place.factors[used[0]]) != 1:",
         "NotEq to Eq", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
     ),
     Survivor(
@@ -186,12 +188,12 @@ SURVIVORS = (
         reason="a constraint without `u` is passed over as before: `u` then is in what is left of it",
     ),
     Survivor(
-        "poly/quota.py",
+        "poly/counts/quota.py",
         'return not isl.Set("{ [i] : 0 <= i <= 1 }").is_subset(isl.Set("{ [i] : i <= 1 }"))', "not left out",
         test="test/poly/test_sets.py::test_a_failure_of_isl_that_is_not_the_limit_is_none",
     ),
     Survivor(
-        "passes/loops/boxes.py", "low, high = ends if place.factors[used[0]] > 0 else (-ends[1], -ends[0])", "1 to 2",
+        "passes/loops/emit/boxes.py", "low, high = ends if place.factors[used[0]] > 0 else (-ends[1], -ends[0])", "1 to 2",
         test="test/native/test_convolutions.py::test_kernels_that_count_channels_backwards",
     ),
     Survivor(
@@ -209,11 +211,11 @@ SURVIVORS = (
     ),
     Survivor("passes/loops/order.py", "self._vars = 0", "0 to 1", reason="the number in the names of loop variables"),
     Survivor(
-        "passes/obligations.py", "return _small_witness(s, a, b)", "returns None",
+        "passes/analysis/obligations.py", "return _small_witness(s, a, b)", "returns None",
         test="test/passes/test_check_messages.py::test_a_mistake_is_explained[#n*n for #m*n]",
     ),
     Survivor(
-        "passes/lower_hw.py", "if name in counting_only(node):", "condition turned round",
+        "passes/hardware/lower_hw.py", "if name in counting_only(node):", "condition turned round",
         test="test/hw/test_host_order.py::test_tokens_come_in_that_order",
     ),
     Survivor(
@@ -226,7 +228,7 @@ SURVIVORS = (
         "1 to 2", test="test/poly/test_levels.py::test_the_greatest_value",
     ),
     Survivor(
-        "passes/loops/values.py", "if isinstance(op, arith.FloorDivSIOp | arith.CeilDivSIOp | arith.DivSIOp):",
+        "passes/loops/emit/values.py", "if isinstance(op, arith.FloorDivSIOp | arith.CeilDivSIOp | arith.DivSIOp):",
         "condition turned round", test="test/native/test_engine.py::test_faults_of_integers",
     ),
     Survivor(
@@ -235,12 +237,12 @@ SURVIVORS = (
         test="test/passes/test_check.py::test_numbers_of_the_perceptron",
     ),
     Survivor(
-        "poly/counting.py", "out[0] = Fraction(1)  # 0**0 counts", "0 to 1",
+        "poly/counts/counting.py", "out[0] = Fraction(1)  # 0**0 counts", "0 to 1",
         reason="the constant cancelled, as the polynomial's difference at two places is all that is used; it is gone",
         removed=True,
     ),
     Survivor(
-        "passes/lower_hw.py", "tokens may have.\"\"\"\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
+        "passes/hardware/lower_hw.py", "tokens may have.\"\"\"\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
     ),
     Survivor(
         "passes/loops/graph.py",
@@ -249,7 +251,7 @@ SURVIVORS = (
         test=f"{RINGS}[entered before the node it is left at]",
     ),
     Survivor(
-        "passes/adjoint_plan.py", "prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []",
+        "passes/autodiff/adjoint_plan.py", "prefer = [m] if isinstance(m, IndexExpr) and a.port.gather is None else []",
         "Is to IsNot",
         test="test/autodiff/test_sizes.py::test_the_derivatives_that_come_back_are_counted_as_the_author_counts",
     ),
@@ -258,7 +260,7 @@ SURVIVORS = (
         test="test/native/test_turned_round.py::test_the_source_is_found[last-ordered]",
     ),
     Survivor(
-        "poly/quota.py", "if a.n_basic_set() <= FEW:", "LtE to Lt",
+        "poly/counts/quota.py", "if a.n_basic_set() <= FEW:", "LtE to Lt",
         reason="a bound on effort: the same pieces, subtracted in one call or several",
     ),
     Survivor(
@@ -270,11 +272,11 @@ SURVIVORS = (
         reason="it is only asked whether this is 0: any other number says that a coordinate grows",
     ),
     Survivor(
-        "passes/adjoint_ends.py", "if value.port.count is Special.CARRIED:", "Is to IsNot",
+        "passes/autodiff/adjoint_ends.py", "if value.port.count is Special.CARRIED:", "Is to IsNot",
         test="test/autodiff/test_dynamic.py::test_newton_with_its_own_exit",
     ),
     Survivor(
-        "passes/lower_hw.py",
+        "passes/hardware/lower_hw.py",
         "times = None if isinstance(count, Special) or count.constant == 1 else inner.index(count)", "1 to 2",
         test="test/hw/test_host_order.py::test_how_many_instances_a_token_serves",
     ),
@@ -288,7 +290,7 @@ SURVIVORS = (
         reason=REMOVED, removed=True,
     ),
     Survivor(
-        "passes/entries.py", "not in sets.ctx.unknown:\n            continue", "continue to break",
+        "passes/analysis/entries.py", "not in sets.ctx.unknown:\n            continue", "continue to break",
         reason="an index reads arrays of integers alone (UPL1108), which have a table or are open: none comes here",
     ),
     Survivor(
@@ -296,7 +298,7 @@ SURVIVORS = (
         test="test/passes/test_simplify.py::test_what_the_author_wrote_stays",
     ),
     Survivor(
-        "passes/loops/boxes.py", "if i != at:", "condition turned round",
+        "passes/loops/emit/boxes.py", "if i != at:", "condition turned round",
         reason="a bound on memory: how much of the padded copy is made at a time",
     ),
     Survivor(
@@ -304,23 +306,23 @@ SURVIVORS = (
         reason="a bound on effort: what is proved without the entries' values is proved with them, more slowly",
     ),
     Survivor(
-        "passes/lower_hw.py",
+        "passes/hardware/lower_hw.py",
         '("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), '
         '("&&", False): 1, ("||", False): 0,',
         "False to True", test="test/hw/test_host_order.py::test_a_number_of_summands_is_told_by_one_that_changes_nothing",
     ),
     Survivor(
-        "passes/differentiate.py",
+        "passes/autodiff/differentiate.py",
         "term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))", "0 to 1",
         test="test/autodiff/test_dynamic.py::test_a_value_sent_to_two_instances_or_to_none",
     ),
     Survivor(
-        "passes/loops/running.py",
+        "passes/loops/transform/running.py",
         "if len(fields) < 2 or len(domain) != 1 or not kind.is_float or not self._few(domain[0], fields[-1]):",
         "condition turned round", test="test/native/test_running_sums.py::test_nothing_is_kept_of_the_pairs",
     ),
     Survivor(
-        "passes/limit_inputs.py", "out[v] = None\n        return list(out)", "returns None",
+        "passes/hardware/limit_inputs.py", "out[v] = None\n        return list(out)", "returns None",
         test="test/passes/test_limit_inputs.py::test_the_parts_compute_what_the_node_did",
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import upl_mlir as upl
 from mutation import hulls
 from mutation.hulls import CONSUMERS, HARMLESS, OPEN, PLACE, escaped, hulls_in, tried, try_consumer
 from mutation.overlay import PACKAGE, ROOT
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.analysis.relations import ProgramSets
 
 TEXT = """program p
 param n >= 1
@@ -29,7 +29,7 @@ def test_a_consumer_is_told_a_hull() -> None:
     exact = sets.domain("B")
     assert exact.opaque_parts()
     assert not hulls.hull(exact).opaque_parts() and exact <= hulls.hull(exact) and not hulls.hull(exact) <= exact
-    with hulls_in("passes/relations.py") as seen:
+    with hulls_in("passes/analysis/relations.py") as seen:
         assert not ProgramSets(op).domain("B").opaque_parts() and seen.count
     with hulls_in("passes/schedule.py") as seen:
         assert ProgramSets(op).domain("B").opaque_parts() and not seen.count

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from upl_mlir.native.backend import Kernel
-from upl_mlir.passes.loops.boxes import FINITE
+from upl_mlir.passes.loops.emit.boxes import FINITE
 
 Floats = NDArray[Any]
 

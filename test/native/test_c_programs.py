@@ -16,8 +16,8 @@ import pytest
 from xdsl.context import Context
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
-from upl_mlir.native.c_source import emit, emit_one_file
+from upl_mlir.api.programs import reverse
+from upl_mlir.native.c.c_source import emit, emit_one_file
 from upl_mlir.native.signature import arguments_of, function_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import Compiled
+from upl_mlir.api.programs import Compiled
 from upl_mlir.native.engine import NativeEngine
 
 SCALED = """program scaled

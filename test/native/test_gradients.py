@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
+from upl_mlir.api.programs import reverse
 from upl_mlir.ops import SPOKEN
 
 ROOT = Path(__file__).resolve().parents[2]

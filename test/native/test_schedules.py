@@ -13,11 +13,11 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.native.backend import compile_module
-from upl_mlir.passes.loops.checkpoints import SEGMENT
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.show import schedule_lines
+from upl_mlir.passes.loops.transform.checkpoints import SEGMENT
+from upl_mlir.passes.loops.transform.wavefront import power_of_two
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
-from upl_mlir.passes.loops.wavefront import power_of_two
 from upl_mlir.passes.lower_to_loops import lower_to_loops
 from upl_mlir.passes.schedule import schedule
 

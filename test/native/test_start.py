@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir import origin
-from upl_mlir.api import Compiled
+from upl_mlir.api.programs import Compiled, origin
 from upl_mlir.native import engine, whole
 
 TEXT = """program squares

@@ -15,10 +15,10 @@ from xdsl.dialects import math
 
 import upl_mlir as upl
 from upl_mlir.native import target
-from upl_mlir.native.entry import emit_module
-from upl_mlir.passes.loops.contractions import of_matrices
+from upl_mlir.native.llvm.entry import emit_module
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Apply, Get, walk
+from upl_mlir.passes.loops.transform.contractions import of_matrices
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, subtrees
 from upl_mlir.passes.lower_to_loops import lower_to_loops
 from upl_mlir.passes.schedule import schedule

@@ -5,7 +5,7 @@ import pytest
 from xdsl.context import Context
 
 import upl_mlir as upl
-from upl_mlir.passes.at_sizes import require_at
+from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 HEAD = "program p\nparam n >= 1\nparam q >= 1\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes import backward
+from upl_mlir.passes.analysis import backward
 
 
 @pytest.mark.parametrize("example", ["training", "iris", "iris_batch"])

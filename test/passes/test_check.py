@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.passes.analysis.obligations import Kind, Status
 from upl_mlir.poly.expr import IndexExpr
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.passes.analysis.obligations import Kind, Status
 
 MULTICAST = """program multicast
 param n >= 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Kind, Status
+from upl_mlir.passes.analysis.obligations import Kind, Status
 
 HEAD = """program counts
 param m >= 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes import critical_path as module
+from upl_mlir.passes.analysis import critical_path as module
 from upl_mlir.poly.expr import IndexExpr
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.relations import ProgramSets
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.parse import parse_formula
 
 

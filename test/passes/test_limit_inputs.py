@@ -7,7 +7,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.query import nodes
-from upl_mlir.passes.limit_inputs import limit_inputs, tokens_for
+from upl_mlir.passes.hardware.limit_inputs import limit_inputs, tokens_for
 
 WIDE = """program wide
 param n >= 2

@@ -118,7 +118,7 @@ def test_a_program_by_hand():
 )  # fmt: skip
 def test_malformed_programs(old, new, message):
     """A placed error for each, never an exception of another kind."""
-    from upl_mlir.api import load
+    from upl_mlir.api.programs import load
 
     assert old in LOOPS
     with pytest.raises(upl.UplError, match=message):

@@ -11,10 +11,11 @@ from xdsl.parser import Parser
 import upl_mlir as upl
 from upl_mlir.dialects.loops.ops import LoopProgramOp
 from upl_mlir.passes import storage
-from upl_mlir.passes.loops import order, tree, unroll, wavefront
+from upl_mlir.passes.loops import order, tree
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.transform import unroll, wavefront
 from upl_mlir.passes.loops.tree import Box, Loop, subtrees
 from upl_mlir.passes.lower_to_loops import legal
 from upl_mlir.passes.schedule import prepared, schedule

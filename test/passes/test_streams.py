@@ -8,7 +8,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.query import program_of
-from upl_mlir.passes.streams import streams
+from upl_mlir.passes.analysis.streams import streams
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

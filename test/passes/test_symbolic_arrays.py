@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.obligations import Status
+from upl_mlir.passes.analysis.obligations import Status
 
 NET = """program net
 param K >= 2

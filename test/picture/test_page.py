@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import Program
-from upl_mlir.replay import Firing, Sending, Trace, record
-from upl_mlir.viewing import view
+from upl_mlir.api.programs import Program
+from upl_mlir.observe.replay import Firing, Sending, Trace, record
+from upl_mlir.observe.viewing import view
 
 STUCK = """\
 program strands

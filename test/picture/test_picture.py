@@ -14,7 +14,7 @@ import pytest
 from xdsl.parser import Parser
 
 import upl_mlir as upl
-from upl_mlir.api import Program, reverse
+from upl_mlir.api.programs import Program, reverse
 from upl_mlir.picture.align import stretches
 from upl_mlir.picture.style import DARK, LIGHT, Palette
 from upl_mlir.picture.text import cut, escape, wrap

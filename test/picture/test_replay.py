@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api import Program
+from upl_mlir.api.programs import Program
 from upl_mlir.interp.engine import RunResult
-from upl_mlir.replay import Firing, Sending, Trace, load_trace, overview, record, windows
+from upl_mlir.observe.replay import Firing, Sending, Trace, load_trace, overview, record, windows
 
 STRANDS = """\
 program strands
@@ -188,7 +188,7 @@ def test_perfetto(perceptron: Program, tmp_path: Path) -> None:
 
 def test_plots(perceptron: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="the Python package `matplotlib` is not installed (extra `plot`)")
-    from upl_mlir.plots import waiting
+    from upl_mlir.observe.plots import waiting
     from upl_mlir.tools.upl import main
 
     trace, _ = record(perceptron, _arrays(perceptron, D=2))
@@ -206,8 +206,8 @@ def test_plots(perceptron: Program, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_plots_of_machines_and_of_trainings(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="no Python package `matplotlib` here (extra `plot`)")
-    from upl_mlir.plots import over_cycles, save_plot, save_training
-    from upl_mlir.replay import lanes
+    from upl_mlir.observe.plots import over_cycles, save_plot, save_training
+    from upl_mlir.observe.replay import lanes
 
     events = [Sending(0, [1], "1", False), Firing(0, [1], [(0, 0)]), Sending(1, [1], "2", False), Firing(0, [2], [])]
     places = [[-1, 0], [0, 40], [0, 40], [1, 79]]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.poly.counting import count
+from upl_mlir.poly.counts.counting import count
 from upl_mlir.poly.describe import describe, disjoint_pieces, interval, stable_bounds
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, divide

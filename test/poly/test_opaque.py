@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.poly.counting import count
+from upl_mlir.poly.counts.counting import count
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.knowledge import Table

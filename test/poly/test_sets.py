@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upl_mlir.poly.dense import guarded
+from upl_mlir.poly.counts.dense import guarded
+from upl_mlir.poly.counts.quota import limited
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, Select, divide, extremum
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.operators import CmpOp, DivKind, Extremum
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.poly.quota import limited
 from upl_mlir.poly.sets import PolyContext, union
 
 # -- random quasi-affine formulas ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from upl_mlir.poly.quota import DEFAULT_OPERATIONS
+from upl_mlir.poly.counts.quota import DEFAULT_OPERATIONS
 
 UPL = str(Path(sys.executable).with_name("upl"))
 

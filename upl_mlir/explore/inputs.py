@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from upl_mlir.api import load
+from upl_mlir.api.programs import load
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.explore.job import RANDOM, Job, bind
 from upl_mlir.explore.sweep import WHAT, Sweep

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Program, load
+from upl_mlir.api.programs import Program, load
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.hw.engine import RtlEngine

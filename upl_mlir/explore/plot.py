@@ -8,7 +8,7 @@ from typing import Any
 
 from upl_mlir.explore.sweep import MAXIMISED
 from upl_mlir.explore.table import Row, pareto
-from upl_mlir.plots import BLUE, PINK, STYLE, matplotlib
+from upl_mlir.observe.plots import BLUE, PINK, STYLE, matplotlib
 
 NAMES = {
     "cycles": "cycles", "lut": "LUT sites", "ff": "flip-flops", "block_ram": "block RAMs", "energy": "energy proxy, nJ",

@@ -32,7 +32,7 @@ from upl_mlir.dialects.upl import InputOp, OutputOp, ParamOp, ProgramOp, UplType
 from upl_mlir.dialects.upl.query import domain_of, endpoints, inputs, outputs, poly_context, span_of
 from upl_mlir.host.given import Array, Dense, Given, Ragged, Sparse, cast_values, classify
 from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.dense import (
+from upl_mlir.poly.counts.dense import (
     Box,
     Contradiction,
     Extents,

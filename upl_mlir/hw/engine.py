@@ -26,9 +26,9 @@ from upl_mlir.hw.image import Node, ProgramImage
 from upl_mlir.hw.lowered import lowered, machine_of
 from upl_mlir.hw.machine import Machine, Organisation, load_machine
 from upl_mlir.hw.microcode import ToNode
+from upl_mlir.hw.observe.watch import Recorded
 from upl_mlir.hw.results import HostToken, OutputElement, Stats
 from upl_mlir.hw.run import run_machine
-from upl_mlir.hw.watch import Recorded
 
 Array = NDArray[Any]
 

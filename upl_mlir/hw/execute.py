@@ -1,7 +1,7 @@
 """The execution unit's behaviour: runs a node's microcode on one activation and gives the tokens it sends.
 
 Reals are binary32: `+ - * /`, `sqrt`, comparisons and conversions are exactly IEEE's, with round to nearest even and
-without traps; the other functions are the sequences of instructions that the core runs for them (`core/functions.py`).
+without traps; the other functions are the sequences of instructions that the core runs for them (`core/code/functions.py`).
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.hw.core.evaluate import evaluate
-from upl_mlir.hw.core.functions import FUNCTIONS
+from upl_mlir.hw.core.code.evaluate import evaluate
+from upl_mlir.hw.core.code.functions import FUNCTIONS
 from upl_mlir.hw.image import Node, ProgramImage, Table
 from upl_mlir.hw.microcode import (
     Constant,

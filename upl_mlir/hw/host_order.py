@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upl_mlir.hw.core.index_values import IndexValues
+from upl_mlir.hw.core.code.index_values import IndexValues
 from upl_mlir.hw.image import Node, ProgramImage
 from upl_mlir.hw.microcode import ToNode
 

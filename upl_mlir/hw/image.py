@@ -107,7 +107,7 @@ class ProgramImage:
     domains: Mapping[str, Domain] = dataclasses.field(default_factory=dict[str, Domain], compare=False, repr=False)
     """The instances of nodes, by name, for whom it may concern; nodes that are not here may have any index."""
     streams: tuple[Mapping[str, int], ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """Fields along which the program streams (see `passes/streams.py`), each as the number of the field by node."""
+    """Fields along which the program streams (see `passes/analysis/streams.py`), each as the number of the field by node."""
 
     def node(self, name: str) -> int:
         """The number of the node of that name; KeyError if there is none."""

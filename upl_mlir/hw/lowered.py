@@ -12,8 +12,8 @@ from upl_mlir.dialects.ttm.query import machine_program
 from upl_mlir.dialects.upl.query import program_of, span_of
 from upl_mlir.hw.machine import Machine, load_machine
 from upl_mlir.passes.bind_parameters import bind_parameters
+from upl_mlir.passes.hardware.lower_hw import lower_hw
 from upl_mlir.passes.infer_domains import infer_domains
-from upl_mlir.passes.lower_hw import lower_hw
 
 
 def machine_of(module: ModuleOp) -> Machine:

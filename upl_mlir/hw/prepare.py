@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from upl_mlir.hw.core.encode import Write
+from upl_mlir.hw.core.code.encode import Write
 from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
 from upl_mlir.hw.core.settings import adjustable, settings, settings_layout
 from upl_mlir.hw.machine import Machine

@@ -15,8 +15,8 @@ from typing import Literal, cast
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.hw.core.code.encode import Encoded, encode
 from upl_mlir.hw.core.core import Event
-from upl_mlir.hw.core.encode import Encoded, encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
 from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
@@ -25,18 +25,18 @@ from upl_mlir.hw.direct.leftovers import direct_leftovers
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
 from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack
 from upl_mlir.hw.machine import Machine, Organisation, require_built
+from upl_mlir.hw.observe.statistics import stats
+from upl_mlir.hw.observe.stranded import Leftover, place, stranded_error
+from upl_mlir.hw.observe.watch import Recorded, events
 from upl_mlir.hw.prepare import adjustable_system, setting_writes
 from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, CoreReport, Ended, Record, Report, Simulation, Tokens
 from upl_mlir.hw.stages import NO_STREAM, Stream, by_stage, name_of, throttled_stream
-from upl_mlir.hw.statistics import stats
-from upl_mlir.hw.stranded import Leftover, place, stranded_error
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.placement import placement_writes
 from upl_mlir.hw.trees import check_run
-from upl_mlir.hw.watch import Recorded, events
 
 Simulator = Literal["amaranth", "compiled"]
 

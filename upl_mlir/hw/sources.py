@@ -23,6 +23,5 @@ def hardware_digest() -> str:
                 parts.extend((entry.name, entry.read_text(encoding="utf-8")))
 
     walk(package.joinpath("hw"))
-    lowering = sorted(e.name for e in package.joinpath("passes").iterdir() if e.name.startswith("lower_hw"))
-    parts += [package.joinpath("passes", name).read_text(encoding="utf-8") for name in lowering]
+    walk(package.joinpath("passes", "hardware"))
     return digest(*parts)[:16]

@@ -1,7 +1,7 @@
 """The stages of a program: along which field the host is throttled, the order of its tokens, and the table of stages.
 
-The stage of an instance is the value of a field along which the program streams (`passes/streams.py`). Nothing of an
-earlier stage ever needs anything of a later one, so the host sends stage by stage, and need not be far ahead.
+The stage of an instance is the value of a field along which the program streams (`passes/analysis/streams.py`). Nothing
+of an earlier stage ever needs anything of a later one, so the host sends stage by stage, and need not be far ahead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.hw.core.encode import Encoded
+from upl_mlir.hw.core.code.encode import Encoded
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.core.stages import STAGE_BITS
 from upl_mlir.hw.image import BootToken, ProgramImage

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.hw.core.encode import Encoded
+from upl_mlir.hw.core.code.encode import Encoded
 from upl_mlir.hw.core.layouts import FIRST_GATHER, LAST_PIPELINED, Mode
 from upl_mlir.hw.execute import Scalar, Sent, from_bits, run_activation, to_bits
 from upl_mlir.hw.image import Node, ProgramImage, pack, unpack
 from upl_mlir.hw.microcode import ToHost, ToNode, ValueType
+from upl_mlir.hw.observe.stranded import place
+from upl_mlir.hw.observe.watch import Events
 from upl_mlir.hw.results import HostToken, OutputElement
-from upl_mlir.hw.stranded import place
-from upl_mlir.hw.watch import Events
 
 Operation = tuple[int, int]
 """The bits of the operands that met."""

@@ -15,8 +15,8 @@ from amaranth.hdl import ClockDomain
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.hw.assemble import assemble, ttm_program
+from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.core import Core
-from upl_mlir.hw.core.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.machine import Machine, Organisation, load_machine, require_built
 from upl_mlir.hw.matching_unit.cam import VERILOG, cam_verilog

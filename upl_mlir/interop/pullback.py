@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Program, added, compile, vjp
+from upl_mlir.api.programs import Compiled, Program, added, compile, vjp
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.host.arrays import bind_parameters
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from upl_mlir.api import Program
+from upl_mlir.api.programs import Program
 from upl_mlir.interop.pullback import Pullback
 
 try:

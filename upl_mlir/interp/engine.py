@@ -34,7 +34,7 @@ from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.exprs import Scope, Writer, run_source
 from upl_mlir.interp.matching import NodeMatching, fold_rule, identity
 from upl_mlir.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
-from upl_mlir.poly.dense import points_where
+from upl_mlir.poly.counts.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 MAX_FIRINGS = 10**9

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from upl_mlir.poly.dense import guarded
+from upl_mlir.poly.counts.dense import guarded
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.operators import Connective, DivKind
 from upl_mlir.poly.sets import PolyContext

@@ -14,9 +14,9 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.host.cache import Cache, digest, open_cache
 from upl_mlir.native import call, target
 from upl_mlir.native.call_ctypes import Fail, Target
-from upl_mlir.native.library import SHARED, modules, symbol
-from upl_mlir.native.tiles import TileFormat
-from upl_mlir.native.values import Argument, EmittedModule
+from upl_mlir.native.llvm.values import Argument, EmittedModule
+from upl_mlir.native.products.library import SHARED, modules, symbol
+from upl_mlir.native.products.tiles import TileFormat
 
 ENTRY = "upl_entry"
 """Name of the public function of the machine code."""
@@ -168,7 +168,7 @@ def compile_module(
 
     Raises UplError (UPL1820) for what native code lacks.
     """
-    from upl_mlir.native.entry import (
+    from upl_mlir.native.llvm.entry import (
         emit_module,  # loads the dialects, of which a process that finds its code has no need
     )
 

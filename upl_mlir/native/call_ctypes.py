@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.native.values import Argument
+from upl_mlir.native.llvm.values import Argument
 
 Array = NDArray[Any]
 

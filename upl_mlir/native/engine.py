@@ -26,12 +26,12 @@ from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_o
 from upl_mlir.native import shapes
 from upl_mlir.native.call import Again, again_call
 from upl_mlir.native.whole import Source, compile_program
-from upl_mlir.passes.at_sizes import require_at
+from upl_mlir.passes.analysis.at_sizes import require_at
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.layouts import Layout
-from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.poly.counting import count
+from upl_mlir.poly.counts.counting import count
+from upl_mlir.poly.counts.quota import TooComplex, limited
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.quota import TooComplex, limited
 from upl_mlir.poly.sets import PolyContext, PSet
 
 Array = NDArray[Any]

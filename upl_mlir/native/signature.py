@@ -10,7 +10,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.native.values import Argument, dtype_name
+from upl_mlir.native.llvm.values import Argument, dtype_name
 
 
 def function_of(module: ModuleOp) -> func.FuncOp:

@@ -18,8 +18,8 @@ from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.native import call, target
 from upl_mlir.native.backend import Ahead, Kernel, compile_emitted
-from upl_mlir.native.tiles import TileFormat
-from upl_mlir.native.values import Argument, EmittedModule
+from upl_mlir.native.llvm.values import Argument, EmittedModule
+from upl_mlir.native.products.tiles import TileFormat
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.poly.parse import parse_index
 
@@ -90,9 +90,9 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
         ahead = _ahead(program, machine, real, gather)
         names: set[str] = set()
         try:
-            from upl_mlir.native.entry import emit_module  # a process that finds its code needs none of this
+            from upl_mlir.native.llvm.entry import emit_module  # a process that finds its code needs none of this
+            from upl_mlir.passes.analysis.proved import require_proved
             from upl_mlir.passes.lower_to_loops import lower_to_loops
-            from upl_mlir.passes.proved import require_proved
 
             open_ = require_proved(program)
             lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)

@@ -17,10 +17,10 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
 from upl_mlir.ops import Body
-from upl_mlir.passes.adjoint_plan import total
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because, reached_by
+from upl_mlir.passes.autodiff.adjoint_plan import total
+from upl_mlir.passes.autodiff.reverse import Inverse, invert
 from upl_mlir.passes.build import unused
-from upl_mlir.passes.relations import Arrow, ProgramSets, because, reached_by
-from upl_mlir.passes.reverse import Inverse, invert
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_count, fibre_counts

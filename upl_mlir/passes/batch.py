@@ -32,12 +32,12 @@ from upl_mlir.dialects.upl import (
 )
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, poly_context, program_of, span_of, symbols
 from upl_mlir.dialects.upl.values import LetOp, hint
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import here, restricted
 from upl_mlir.passes.build import unused
-from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.checkpoint.split import Dependents, gathered, split
 from upl_mlir.passes.expand import expand
-from upl_mlir.passes.relations import Arrow, ProgramSets
-from upl_mlir.passes.split import Dependents, gathered, split
 from upl_mlir.poly.describe import disjoint_pieces
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_count

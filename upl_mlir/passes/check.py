@@ -12,13 +12,10 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Diagnostic, Span, UplError, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
-from upl_mlir.passes.critical_path import critical_path
-from upl_mlir.passes.cycles import of_cycles
-from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.expand import expand
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
-from upl_mlir.passes.notes import notes_of
-from upl_mlir.passes.obligations import (
+from upl_mlir.passes.analysis.critical_path import critical_path
+from upl_mlir.passes.analysis.cycles import of_cycles
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.analysis.obligations import (
     Kind,
     Obligation,
     Status,
@@ -27,11 +24,14 @@ from upl_mlir.passes.obligations import (
     of_gather,
     of_ordinary,
 )
-from upl_mlir.passes.relations import ProgramSets
-from upl_mlir.passes.small_sizes import small_programs
-from upl_mlir.poly.counting import count
+from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.analysis.small_sizes import small_programs
+from upl_mlir.passes.expand import expand
+from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.notes import notes_of
+from upl_mlir.poly.counts.counting import count
+from upl_mlir.poly.counts.quota import TooComplex, limited
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.quota import TooComplex, limited
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ def expand(program: ProgramOp) -> None:
     if not domains_known(program):
         infer_domains(program)
     if directives(program):  # else none of this needs to be loaded
-        from upl_mlir.passes.directives import expand_directives
-        from upl_mlir.passes.eliminate_dead_derivatives import eliminate_dead_derivatives
+        from upl_mlir.passes.autodiff.directives import expand_directives
+        from upl_mlir.passes.autodiff.eliminate_dead_derivatives import eliminate_dead_derivatives
         from upl_mlir.passes.simplify import simplify
 
         expand_directives(program)

@@ -17,9 +17,9 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Diagnostic, Note, UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of, target_port
-from upl_mlir.passes.effort import bounded
-from upl_mlir.passes.entries import missing_in_domain
-from upl_mlir.passes.relations import HULL, ProgramSets, mark
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.analysis.entries import missing_in_domain
+from upl_mlir.passes.analysis.relations import HULL, ProgramSets, mark
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet

@@ -15,13 +15,13 @@ from upl_mlir.diagnostics import Diagnostic, UplError, error
 from upl_mlir.dialects.loops.ops import LoopProgramOp, StatementOp
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.passes.effort import bounded
+from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.layouts import Layout, Scratch
-from upl_mlir.passes.loops.contractions import Finder
-from upl_mlir.passes.loops.function import FunctionWriter
+from upl_mlir.passes.loops.emit.function import FunctionWriter
 from upl_mlir.passes.loops.ir import contraction_text, read
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.transform.contractions import Finder
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, subtrees
 from upl_mlir.passes.schedule import prepared, schedule
 from upl_mlir.poly.linear import Cons

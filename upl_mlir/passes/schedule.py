@@ -16,16 +16,16 @@ from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import ArrayOp, ConstOp, InputOp, ParamOp, ProgramOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, first_index, inputs, outputs, program_of, span_of
-from upl_mlir.passes.at_sizes import only_a_hull, require_at
-from upl_mlir.passes.effort import bounded, bounded_work
+from upl_mlir.passes.analysis.at_sizes import only_a_hull, require_at
+from upl_mlir.passes.analysis.effort import bounded, bounded_work
+from upl_mlir.passes.analysis.proved import ASSUMED, note_assumed, require_proved
+from upl_mlir.passes.analysis.relations import forgotten
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.ir import write
 from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.pipelines import SCHEDULE
-from upl_mlir.passes.proved import ASSUMED, note_assumed, require_proved
-from upl_mlir.passes.relations import forgotten
 
 REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
 

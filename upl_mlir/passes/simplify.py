@@ -16,7 +16,7 @@ from xdsl.traits import is_side_effect_free
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, ProgramOp, SendOp
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.passes.arrows import PRIMAL
-from upl_mlir.passes.eliminate_dead_derivatives import erase_unused
+from upl_mlir.passes.autodiff.eliminate_dead_derivatives import erase_unused
 
 
 @dataclass(frozen=True)

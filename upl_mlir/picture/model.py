@@ -16,7 +16,13 @@ from xdsl.dialects.builtin import StringAttr
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp, SendOp, UplType
 from upl_mlir.dialects.upl.attributes import index_text
 from upl_mlir.dialects.upl.query import Endpoint, arrows, domain_of, endpoints, source_of, span_of, target_port
-from upl_mlir.frontend.upl_text.printer import ArrowText, arrow_texts, assignment_texts, comment_of, declaration_texts
+from upl_mlir.frontend.upl_text.printing.printer import (
+    ArrowText,
+    arrow_texts,
+    assignment_texts,
+    comment_of,
+    declaration_texts,
+)
 from upl_mlir.passes.arrows import PRIMAL
 
 KEPT = ("stash", "kept", "handed on")

@@ -17,10 +17,10 @@ import islpy as isl
 
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import Opaque, param_id, value_of
+from upl_mlir.poly.counts.points import Points
+from upl_mlir.poly.counts.quota import difference, included
 from upl_mlir.poly.expr import Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.operators import CmpOp
-from upl_mlir.poly.points import Points
-from upl_mlir.poly.quota import difference, included
 from upl_mlir.poly.tools import DIM, PARAM, least, val
 
 FEW_VALUES = 64  # of a dimension or an array that are looked at one by one

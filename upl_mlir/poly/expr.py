@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from upl_mlir.poly.counts.polynomial import Polynomial
 from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
-from upl_mlir.poly.polynomial import Polynomial
 
 
 @dataclass(frozen=True)

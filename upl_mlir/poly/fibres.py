@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from upl_mlir.poly.counts.summing import Terms, point_counts, without_stride
 from upl_mlir.poly.describe import disjoint_pieces, interval
 from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import Formula, IndexExpr, MinMax, extremum
 from upl_mlir.poly.operators import CmpOp, Extremum
 from upl_mlir.poly.sets import PSet
-from upl_mlir.poly.summing import Terms, point_counts, without_stride
 from upl_mlir.poly.tools import DIM
 
 

@@ -14,9 +14,9 @@ import islpy as isl
 
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import NotAffine, Opaque, Symbol, ToIsl
+from upl_mlir.poly.counts.quota import check_pieces
 from upl_mlir.poly.expr import TRUE, Atom, Formula, IndexExpr, Lookup, Var
 from upl_mlir.poly.operators import CmpOp
-from upl_mlir.poly.quota import check_pieces
 from upl_mlir.poly.tools import PARAM
 
 

@@ -28,7 +28,7 @@ from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.interp.engine import CHECK_EVERY, MAX_FIRINGS, Engine, RunResult, Stats, empty_instances, make_stats
 from upl_mlir.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.interp.plan import GatherOrder, Mode, Order, make_plan
-from upl_mlir.poly.dense import points
+from upl_mlir.poly.counts.dense import points
 from upl_mlir.token.library import Library, build
 from upl_mlir.token.source import Code, make_source
 from upl_mlir.token.tags import make_tags

@@ -12,7 +12,7 @@ from functools import reduce
 
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.interp.exprs import Scope, Writer
-from upl_mlir.poly.dense import guarded
+from upl_mlir.poly.counts.dense import guarded
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.operators import Connective
 

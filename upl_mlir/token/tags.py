@@ -16,7 +16,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp
 from upl_mlir.dialects.upl.query import domain_of, span_of
 from upl_mlir.interp.plan import Pattern, Plan
 from upl_mlir.poly.convert import NotAffine
-from upl_mlir.poly.dense import Box, Contradiction, Unbounded, bounding_box
+from upl_mlir.poly.counts.dense import Box, Contradiction, Unbounded, bounding_box
 
 WIDTHS = (64, 128)
 MOST_BITS = 62  # of one field: all arithmetic on it stays within 64 bits

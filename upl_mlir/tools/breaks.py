@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from upl_mlir.tools.boundary import UsageError
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program
-    from upl_mlir.breakpoints import Stop
+    from upl_mlir.api.programs import Program
+    from upl_mlir.observe.breakpoints import Stop
 
 _QUESTION = "Enter: next stop   r: run on without stops   q: end the run > "
 
@@ -45,7 +45,7 @@ def run(
     p: Program, args: argparse.Namespace, arrays: Mapping[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
     """Run with the breakpoints of the command line: outputs and statistics, None if the user ended the run."""
-    from upl_mlir.breakpoints import run_with_breaks
+    from upl_mlir.observe.breakpoints import run_with_breaks
 
     if args.engine != "interp":
         raise UsageError(f"--break stops the interpreter, not --engine {args.engine}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program
+    from upl_mlir.api.programs import Program
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def derivative_arguments(p: argparse.ArgumentParser) -> None:
 
 def derived(p: Program, args: argparse.Namespace) -> Program:
     """The program, or its derivative where the command line asks for it."""
-    from upl_mlir.api import jvp, reverse
+    from upl_mlir.api.programs import jvp, reverse
     from upl_mlir.tools.boundary import UsageError
 
     wrt = [w for item in args.wrt for w in item.split(",")]
@@ -39,7 +39,7 @@ def derived(p: Program, args: argparse.Namespace) -> Program:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Write the picture; returns the exit status."""
-    from upl_mlir.drawing import draw
+    from upl_mlir.api.drawing import draw
     from upl_mlir.tools.boundary import whole_file
 
     drawing = draw(derived(p, args), theme=args.theme)

@@ -44,7 +44,7 @@ def _written(args: argparse.Namespace) -> str:
 def _recognised(args: argparse.Namespace) -> str:
     import msgspec
 
-    from upl_mlir.api import load
+    from upl_mlir.api.programs import load
     from upl_mlir.frontend.einsum import recognise
 
     if args.grad:

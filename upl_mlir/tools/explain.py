@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program
-    from upl_mlir.explain import Explanation, Row
+    from upl_mlir.api.programs import Program
+    from upl_mlir.observe.explain import Explanation, Row
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
@@ -23,8 +23,8 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
-    from upl_mlir.api import jvp, reverse
-    from upl_mlir.explain import explain
+    from upl_mlir.api.programs import jvp, reverse
+    from upl_mlir.observe.explain import explain
     from upl_mlir.tools.boundary import UsageError
 
     wrt = [w for item in args.wrt for w in item.split(",")]

@@ -24,7 +24,7 @@ def run(files: Sequence[str], *, check: bool = False, stdout: bool = False) -> i
 
     Returns 1 if a file has an error or, with `check`, would change; else 0.
     """
-    from upl_mlir.frontend.upl_text.format import format_file
+    from upl_mlir.frontend.upl_text.printing.format import format_file
 
     status = 0
     for file in files:
@@ -48,7 +48,7 @@ def run(files: Sequence[str], *, check: bool = False, stdout: bool = False) -> i
 
 def _standard_input() -> tuple[str, str]:
     """The text on the standard input, as it is and formatted."""
-    from upl_mlir.frontend.upl_text.format import format_text
+    from upl_mlir.frontend.upl_text.printing.format import format_text
 
     file = "<stdin>"
     try:

@@ -14,8 +14,8 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the plot; returns the exit status."""
-    from upl_mlir.plots import save_plot
-    from upl_mlir.replay import load_trace
+    from upl_mlir.observe.plots import save_plot
+    from upl_mlir.observe.replay import load_trace
 
     save_plot(load_trace(args.trace), args.output)
     return 0

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from upl_mlir.diagnostics import Sources
+from upl_mlir.passes.analysis.obligations import Status
 from upl_mlir.passes.check import Count, Report
-from upl_mlir.passes.obligations import Status
 from upl_mlir.poly.expr import IndexExpr
 
 Number = int | str | None

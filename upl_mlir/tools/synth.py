@@ -62,7 +62,7 @@ def _fits(args: argparse.Namespace) -> None:
     """Lower the program for the machine: what does not fit is an error before the long work begins."""
     from pathlib import Path
 
-    from upl_mlir.api import load
+    from upl_mlir.api.programs import load
     from upl_mlir.hw.engine import RtlEngine
 
     program = load(Path(args.file), **definitions(args.define)).expanded()

@@ -18,7 +18,7 @@ from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, sy
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
-    from upl_mlir.api import Program
+    from upl_mlir.api.programs import Program
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,7 +117,7 @@ def _threads_option(p: argparse.ArgumentParser) -> None:
 
 
 def _load(args: argparse.Namespace) -> Program:
-    from upl_mlir.api import load
+    from upl_mlir.api.programs import load
 
     return load(Path(args.file), **definitions(args.define))
 
@@ -143,13 +143,13 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _grad(args: argparse.Namespace) -> int:
-    from upl_mlir.api import jvp, reverse
+    from upl_mlir.api.programs import jvp, reverse
 
     wrt = [w for item in args.wrt for w in item.split(",")]
     mode = jvp if args.mode == "forward" else reverse
     derived = mode(_load(args), of=args.of, wrt=wrt)
     if args.explain:
-        from upl_mlir.explain import explain as explained
+        from upl_mlir.observe.explain import explain as explained
 
         print(explain.text(explained(derived)), file=sys.stderr)
     write_whole(args.output, str(derived))
@@ -206,10 +206,10 @@ def _open(path: str) -> Any:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from upl_mlir.api import compile
+    from upl_mlir.api.programs import compile
 
     if args.why is not None:
-        from upl_mlir.why import why
+        from upl_mlir.observe.why import why
 
         p = _load(args)
         arrays = _arrays(args.input)
@@ -257,7 +257,7 @@ def save_arrays(path: str, arrays: dict[str, Any]) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from upl_mlir.training import Training
+    from upl_mlir.api.training import Training
 
     carry: dict[str, str] = {}
     for item in args.carry:
@@ -286,7 +286,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.output:
         save_arrays(args.output, training.state)
     if args.plot:
-        from upl_mlir.plots import save_training
+        from upl_mlir.observe.plots import save_training
 
         save_training([loss for loss, _ in curves], [accuracy for _, accuracy in curves], args.plot)
     return 0

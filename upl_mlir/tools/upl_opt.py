@@ -25,9 +25,9 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
+from upl_mlir.api.mlir_text import decode, read_module
 from upl_mlir.diagnostics import Diagnostic, Sources, UplError, did_you_mean, error
 from upl_mlir.dialects.upl.query import program_of
-from upl_mlir.mlir_text import decode, read_module
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches

@@ -14,7 +14,7 @@ from upl_mlir.tools.draw import derivative_arguments
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from upl_mlir.api import Program
+    from upl_mlir.api.programs import Program
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
@@ -26,8 +26,8 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Write the page; returns the exit status."""
-    from upl_mlir.replay import load_trace
-    from upl_mlir.viewing import view
+    from upl_mlir.observe.replay import load_trace
+    from upl_mlir.observe.viewing import view
 
     wrt = [w for item in args.wrt for w in item.split(",")]
     if (args.of is None) != (not wrt):
@@ -45,7 +45,7 @@ def traced(
 
     Raises that run's UplError.
     """
-    from upl_mlir.replay import record
+    from upl_mlir.observe.replay import record
 
     if args.engine not in ("interp", "rtl"):
         raise UsageError(f"--trace records the interpreter and machines, not --engine {args.engine}")
@@ -53,7 +53,7 @@ def traced(
         raise UsageError(f"--trace {args.trace}: expected a name that ends in .json, .json.gz or .pftrace")
     params = {name: value for name, value in arrays.items() if name in p.params}
     if args.engine == "rtl":
-        from upl_mlir.machine_trace import record_machine, save_machine_trace, save_waves
+        from upl_mlir.observe.machine_trace import record_machine, save_machine_trace, save_waves
 
         run, ended = record_machine(p, {n: v for n, v in arrays.items() if n not in params}, args.machine, **params)
         if args.trace is not None:

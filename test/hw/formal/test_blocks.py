@@ -17,8 +17,9 @@ from amaranth.lib import data
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from prove import OpenMemory, assume, drive, fails, fixed, free, holds, inside, with_defect
 
-from upl_mlir.hw.core import presence, ram, reducer, send, spill, store
+from upl_mlir.hw.core import reducer, send
 from upl_mlir.hw.core.layouts import Dimensions, Failure, FieldKind, Guard, Mode, Times, key_layout, send_layout
+from upl_mlir.hw.core.stores import presence, ram, spill, store
 from upl_mlir.hw.fp.model import Format
 
 SMALL = Dimensions(

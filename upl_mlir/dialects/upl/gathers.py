@@ -2,8 +2,8 @@
 
 A row names the operations that join two summands; each engine knows already what these compute.  A new operator is a new
 row: it then stands in all texts and runs on all engines.  One of reals needs its two derivative rules as well
-(`passes/adjoint_gather.py`, `passes/tangent_gather.py`), and an operation that no gather folded with before needs its
-circuit (`hw/core/inplace.py`).
+(`passes/autodiff/adjoint_gather.py`, `passes/autodiff/tangent_gather.py`), and an operation that no gather folded with
+before needs its circuit (`hw/core/inplace.py`).
 """
 
 from __future__ import annotations

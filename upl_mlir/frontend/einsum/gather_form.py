@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.api import Program
+from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, UplType
 from upl_mlir.dialects.upl.query import inputs, outputs, span_of
 from upl_mlir.frontend.einsum.scalars import SAME, operation
 from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.passes.relations import Arrow, ProgramSets
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.poly.describe import describe, disjoint_pieces
 from upl_mlir.poly.expr import TRUE, Atom, Div, Formula, IndexExpr, divide
 from upl_mlir.poly.nest import nest

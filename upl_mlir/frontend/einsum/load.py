@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from upl_mlir.api import Program, grad, vjp
+from upl_mlir.api.programs import Program, grad, vjp
 from upl_mlir.diagnostics import Sources, Span, UplError, error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.einsum.case import Case, kernel_file, parse_case, read_case

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from upl_mlir.api import Program
+from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.einsum.case import Case

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Program
+from upl_mlir.api.fastest import fastest
+from upl_mlir.api.programs import Compiled, Program
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.fastest import fastest
 from upl_mlir.frontend.graph.build import Built, build, placeholders
 from upl_mlir.frontend.graph.node import Node, PlaceholderOp, Shape
 from upl_mlir.frontend.tensor import lower
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 class Executor:
     """Evaluates nodes.  Values are f64; whole numbers stay exact.
 
-    `engine` is one of those of `upl.compile`; without it, the fastest one that takes the program: see `upl_mlir.fastest`.
+    `engine` is one of those of `upl.compile`; without it, the fastest that takes the program (`upl_mlir.api.fastest`).
     """
 
     def __init__(self, eval_node_list: Sequence[Node], engine: str | None = None):

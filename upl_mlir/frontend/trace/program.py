@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.api import Compiled, Program
+from upl_mlir.api.fastest import fastest
+from upl_mlir.api.programs import Compiled, Program
 from upl_mlir.diagnostics import Span, UplError
 from upl_mlir.dialects.upl import UplType
-from upl_mlir.fastest import fastest
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
@@ -26,7 +26,7 @@ from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, record
 from upl_mlir.frontend.trace.position import fail, sources_of, usable
 
 ENGINE: str | None = None
-"""The engine of functions that name none; None is the fastest that takes the program: see `upl_mlir.fastest`."""
+"""The engine of functions that name none; None is the fastest that takes the program: see `upl_mlir.api.fastest`."""
 
 
 @dataclass(frozen=True)

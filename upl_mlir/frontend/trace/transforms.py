@@ -16,8 +16,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir import api, jacobians
-from upl_mlir.api import Program
+from upl_mlir.api import jacobians
+from upl_mlir.api import programs as api
+from upl_mlir.api.programs import Program
 from upl_mlir.frontend.tensor import lower
 from upl_mlir.frontend.tensor.objective import with_objective
 from upl_mlir.frontend.trace import tree
@@ -56,7 +57,7 @@ def grad(fun: Program, of: str, wrt: Ports) -> Program: ...
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Transformed: ...
 def grad(fun: Any, *args: Any, **options: Any) -> Any:
     """Of a function: the function that computes its gradient by the arguments at `argnums`; options `argnums=0` and
-    `has_aux=False` as in JAX.  Of a `Program`: see `upl_mlir.api.grad`.
+    `has_aux=False` as in JAX.  Of a `Program`: see `upl_mlir.api.programs.grad`.
     """
     if isinstance(fun, Program):
         return api.grad(fun, *args, **options)
@@ -183,7 +184,7 @@ def jvp(fun: Program, of: str, wrt: Ports) -> Program: ...
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]: ...
 def jvp(fun: Any, *args: Any, **options: Any) -> Any:
     """Of a function: its value at `primals`, and its derivative there along `tangents`, as in JAX.  Of a `Program`:
-    ``jvp(p, of, wrt)``, see `upl_mlir.api.jvp`.
+    ``jvp(p, of, wrt)``, see `upl_mlir.api.programs.jvp`.
     """
     if isinstance(fun, Program):
         return api.jvp(fun, *args, **options)
@@ -244,7 +245,7 @@ def vjp(fun: Program, of: str, wrt: Ports) -> Program: ...
 def vjp(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]: ...
 def vjp(fun: Any, *primals: Any, **options: Any) -> Any:
     """Of a function: its value at `primals`, and the function from derivatives by its results to those by its arguments
-    (a tuple), as in JAX.  Of a `Program`: ``vjp(p, of, wrt)``, see `upl_mlir.api.vjp`.
+    (a tuple), as in JAX.  Of a `Program`: ``vjp(p, of, wrt)``, see `upl_mlir.api.programs.vjp`.
     """
     if isinstance(fun, Program):
         return api.vjp(fun, *primals, **options)
@@ -296,7 +297,7 @@ def hessian(fun: Program, of: str, wrt: Ports) -> Program: ...
 def hessian(fun: Callable[..., Any], argnums: Argnums = 0) -> Transformed: ...
 def hessian(fun: Any, *args: Any, **options: Any) -> Any:
     """Of a function: the function that computes the second derivatives by the arguments at `argnums` (0), as in JAX.  Of a
-    `Program`: see `upl_mlir.jacobians.hessian`.
+    `Program`: see `upl_mlir.api.jacobians.hessian`.
     """
     if isinstance(fun, Program):
         return jacobians.hessian(fun, *args, **options)
@@ -326,7 +327,7 @@ def jacobian(fun: Program, of: Ports, wrt: Ports, mode: jacobians.Mode = "auto")
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, mode: jacobians.Mode = "auto") -> Transformed: ...
 def jacobian(fun: Any, *args: Any, **options: Any) -> Any:
     """Of a function: the function that computes the derivatives of all results by the arguments at `argnums` (0), as
-    jax.jacobian; `mode` as for programs.  Of a `Program`: see `upl_mlir.jacobians.jacobian`.
+    jax.jacobian; `mode` as for programs.  Of a `Program`: see `upl_mlir.api.jacobians.jacobian`.
     """
     if isinstance(fun, Program):
         return jacobians.jacobian(fun, *args, **options)

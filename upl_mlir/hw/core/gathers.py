@@ -37,9 +37,9 @@ from upl_mlir.hw.core.layouts import (
     added_layout,
     token_layout,
 )
-from upl_mlir.hw.core.records import RecordStore, handed_on
 from upl_mlir.hw.core.reducer import Reducer
 from upl_mlir.hw.core.stages import change_layout
+from upl_mlir.hw.core.stores.records import RecordStore, handed_on
 
 QUEUED = 4
 """Pairs of a result and a held value that can wait for the reducer while summands use it."""

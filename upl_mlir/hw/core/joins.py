@@ -21,7 +21,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.layouts import (
     Dimensions,
     Failure,
@@ -33,10 +32,11 @@ from upl_mlir.hw.core.layouts import (
     walk_layout,
 )
 from upl_mlir.hw.core.phases import Actions, Ahead, JoinStages, Phase, first_probe, next_index, used_once
-from upl_mlir.hw.core.presence import Presence, row_of
-from upl_mlir.hw.core.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stages import change_layout
-from upl_mlir.hw.core.store import join_shape
+from upl_mlir.hw.core.stores.hash import set_of
+from upl_mlir.hw.core.stores.presence import Presence, row_of
+from upl_mlir.hw.core.stores.records import Records, handed_on, service_ports
+from upl_mlir.hw.core.stores.store import join_shape
 
 
 @dataclass

@@ -22,7 +22,6 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.front import Front, summand_layout
 from upl_mlir.hw.core.gathers import Gathers
-from upl_mlir.hw.core.hash import set_of
 from upl_mlir.hw.core.joins import Joins
 from upl_mlir.hw.core.layouts import (
     Dimensions,
@@ -36,10 +35,11 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
     walk_layout,
 )
-from upl_mlir.hw.core.records import Records
 from upl_mlir.hw.core.slices import Skid
 from upl_mlir.hw.core.stages import Stages, stage_ports
-from upl_mlir.hw.core.store import gather_shape
+from upl_mlir.hw.core.stores.hash import set_of
+from upl_mlir.hw.core.stores.records import Records
+from upl_mlir.hw.core.stores.store import gather_shape
 
 
 def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:

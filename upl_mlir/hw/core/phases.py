@@ -24,8 +24,8 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
     walk_layout,
 )
-from upl_mlir.hw.core.presence import ROW_BITS
-from upl_mlir.hw.core.records import Records
+from upl_mlir.hw.core.stores.presence import ROW_BITS
+from upl_mlir.hw.core.stores.records import Records
 
 
 class Phase(enum.IntEnum):

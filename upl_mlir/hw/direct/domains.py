@@ -13,7 +13,7 @@ from upl_mlir.dialects.ttm.query import domain_of as formula_of
 from upl_mlir.dialects.ttm.query import nodes, poly_context
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.host.arrays import boxed
-from upl_mlir.poly.dense import bounding_box, mask
+from upl_mlir.poly.counts.dense import bounding_box, mask
 from upl_mlir.poly.sets import PolyContext
 
 Bools = NDArray[np.bool_]

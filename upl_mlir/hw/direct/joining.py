@@ -25,7 +25,7 @@ from amaranth.utils import bits_for
 from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failure, activation_layout, token_layout
 from upl_mlir.hw.core.phases import used_once
 from upl_mlir.hw.core.queue import TokenQueue
-from upl_mlir.hw.core.ram import Ram, ram
+from upl_mlir.hw.core.stores.ram import Ram, ram
 from upl_mlir.hw.direct.fetch import Fetch
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.late import MANY, put_off

@@ -9,7 +9,7 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.layouts import CORE_BITS, MODE_BITS, VALUE_BITS, WALK_LEVELS, Dimensions
-from upl_mlir.hw.core.store import gather_shape
+from upl_mlir.hw.core.stores.store import gather_shape
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 
 

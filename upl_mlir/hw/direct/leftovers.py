@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from upl_mlir.hw.core.layouts import Dimensions, Mode
 from upl_mlir.hw.direct.ranks import Ranks, Role, index_at
 from upl_mlir.hw.image import ProgramImage
+from upl_mlir.hw.observe.stranded import Leftover
 from upl_mlir.hw.sim.interface import Record
-from upl_mlir.hw.stranded import Leftover
 
 
 def direct_leftovers(

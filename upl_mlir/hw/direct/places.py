@@ -15,9 +15,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions
-from upl_mlir.hw.core.ram import ram
-from upl_mlir.hw.core.records import record_ports
-from upl_mlir.hw.core.store import gather_shape
+from upl_mlir.hw.core.stores.ram import ram
+from upl_mlir.hw.core.stores.records import record_ports
+from upl_mlir.hw.core.stores.store import gather_shape
 from upl_mlir.hw.direct.layouts import GENERATION_BITS, sum_state_layout
 
 

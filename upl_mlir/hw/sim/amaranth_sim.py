@@ -15,8 +15,8 @@ import numpy as np
 from amaranth.hdl import Cat, Fragment
 from amaranth.sim import Simulator
 
+from upl_mlir.hw.core.code.encode import Write
 from upl_mlir.hw.core.core import CHECKSUM_BITS, MOVES, Event
-from upl_mlir.hw.core.encode import Write
 from upl_mlir.hw.core.layouts import Failure, token_layout, watch_layout
 from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
 from upl_mlir.hw.system.layouts import System

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import error
+from upl_mlir.hw.core.code.encode import Write
 from upl_mlir.hw.core.core import MOVES
-from upl_mlir.hw.core.encode import Write
 from upl_mlir.hw.core.layouts import Failure
 from upl_mlir.hw.sim.build import available, lanes_for, machine_library, parts_for, watch_words
 from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.hw.core.encode import Write
+from upl_mlir.hw.core.code.encode import Write
 from upl_mlir.hw.core.layouts import Failure
 
 TOKEN = np.dtype(

@@ -16,7 +16,7 @@ from typing import Any
 from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text.ast import Binary, BinaryOp, Expr, Name, Number, Unary, UnaryOp
 from upl_mlir.frontend.upl_text.parser import parse_expression
-from upl_mlir.hw.core.encode import Encoded, Write
+from upl_mlir.hw.core.code.encode import Encoded, Write
 from upl_mlir.hw.core.layouts import CONFIG_BITS, Dimensions, Memory
 from upl_mlir.hw.core.place import PLACE_BITS, golden, home_of, place_layout
 from upl_mlir.hw.image import IndexField, Node, ProgramImage

@@ -19,9 +19,9 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
-from upl_mlir.frontend.upl_text.printer import condition_text, target_text
+from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
-from upl_mlir.passes.components import components
+from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.pull import Arrow
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear

@@ -46,9 +46,8 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.frontend.upl_text.scope import loc
+from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.build import unused
-from upl_mlir.passes.loops.contractions import Contraction, Padded
-from upl_mlir.passes.loops.contractions import Term as Product
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.statements import Statement, statement
@@ -66,8 +65,9 @@ from upl_mlir.passes.loops.terms import (
     arguments,
     inner_first,
 )
+from upl_mlir.passes.loops.transform.contractions import Contraction, Padded
+from upl_mlir.passes.loops.transform.contractions import Term as Product
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees
-from upl_mlir.passes.proved import ASSUMED
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons, Linear

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.components import components
-from upl_mlir.passes.loops.contractions import Finder, of_matrices
+from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.transform.contractions import Finder, of_matrices
 from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear

@@ -18,15 +18,15 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Span, UplError, error
 from upl_mlir.dialects.loops.ops import LoopProgramOp
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.passes.effort import bounded_work
-from upl_mlir.passes.loops import checkpoints, reuse, running, unroll, wavefront
+from upl_mlir.passes.analysis.effort import bounded_work
 from upl_mlir.passes.loops.coordinates import Coordinates
-from upl_mlir.passes.loops.forward import Forwarder
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.order import NoOrder, Scheduler
-from upl_mlir.passes.loops.products import Splitter
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
+from upl_mlir.passes.loops.transform import checkpoints, reuse, running, unroll, wavefront
+from upl_mlir.passes.loops.transform.forward import Forwarder
+from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.storage import Storage
 
 

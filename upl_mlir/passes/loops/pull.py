@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.passes.relations import reached_by
+from upl_mlir.passes.analysis.relations import reached_by
 from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import DivKind

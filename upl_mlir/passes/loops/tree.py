@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.loops.contractions import Contraction
 from upl_mlir.passes.loops.statements import Statement
+from upl_mlir.passes.loops.transform.contractions import Contraction
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
 

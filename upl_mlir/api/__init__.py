@@ -1,0 +1,1 @@
+"""The Python API: programs, their derivatives, and callables on every engine."""

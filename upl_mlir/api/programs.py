@@ -1,0 +1,413 @@
+"""The Python API: programs, their derivatives, and callables on every engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.api.origin import key_of_text
+from upl_mlir.api.ports import PortView, require_arrays
+from upl_mlir.api.program import Program, differentiated, made_or_known
+from upl_mlir.diagnostics import Sources, did_you_mean, error
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
+from upl_mlir.passes.pipelines import TANGENT
+from upl_mlir.pipeline import passes_of, verify
+
+if TYPE_CHECKING:
+    from upl_mlir.hw.engine import RtlEngine
+    from upl_mlir.native.engine import NativeEngine
+
+Array = NDArray[Any]
+_MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?(upl|ttm)\.program\b|#)')
+"""How text of the dialects begins; no statement of UPL begins so."""
+Value = int | float | Sequence[Any]
+Bounds = int | str | tuple[int | str, int | str]
+
+
+class Engine:
+    """Names of the engines."""
+
+    INTERP = "interp"
+    TOKEN = "token"
+    NATIVE = "native"
+    RTL = "rtl"
+    REFERENCE = "reference"
+    ALL = (INTERP, TOKEN, NATIVE, RTL, REFERENCE)
+
+
+def load(source: str | Path, /, **overrides: Value) -> Program:
+    """A program from a `.upl` or `.mlir` file, or from such text.
+
+    `overrides` replace constants (``K=3``, ``N=[64, 32, 10]``) and bind parameters.  Raises UplError.
+    """
+    text = str(source)
+    if isinstance(source, Path) or not any(c in text for c in "\n{"):
+        path = Path(text)
+        if path.suffix == ".mlir":
+            return _parse_mlir(_read(path), str(path), overrides)
+        from upl_mlir.frontend.upl_text.parser import read_file
+
+        name, text = str(path), read_file(path)
+    elif _MLIR_TEXT.match(text):
+        return _parse_mlir(text, "<string>", overrides)
+    else:
+        name = "<string>"
+
+    def made() -> ModuleOp:
+        from upl_mlir.frontend.upl_text.load import load_text
+
+        return load_text(text, name, cast(Any, overrides))
+
+    key = key_of_text("text", text, name, overrides)
+    sources = Sources({name: text})
+    return Program(made(), sources) if key is None else made_or_known(key, None, sources, now=made, again=made)
+
+
+def ragged(array: Array, port: PortView, field: str, /, **params: int) -> list[Array]:
+    """A dense array over a port's box as a list along `field`, each slice dense over its own bounding box.
+
+        f = upl.compile(g)
+        d_W = upl.ragged(f(X=x, W=[w1, w2], d_R=r)["d_W"], g.outputs["d_W"], "k")       # [d_w1, d_w2]
+
+    The inverse of passing such a list.  Parameters follow from the array's shape or are given.  Raises UplError (UPL1502,
+    UPL1503, UPL1505).
+    """
+    return port.slices(array, field, **params)
+
+
+def _read(path: Path) -> str:
+    from upl_mlir.api.mlir_text import decode
+
+    try:
+        return decode(path.read_bytes(), str(path))
+    except OSError as e:
+        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
+
+
+def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
+    from upl_mlir.api.mlir_text import read_module
+    from upl_mlir.pipeline import new_context
+
+    module = read_module(text, name, new_context())
+    program = Program(module, Sources({name: text}))
+    with program.errors():
+        verify(module)
+        if overrides:
+            from upl_mlir.passes.bind_parameters import bind_definitions
+
+            bind_definitions(program_of(module), overrides)
+    return program
+
+
+def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
+    return (ports,) if isinstance(ports, str) else tuple(ports)
+
+
+def vjp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """The program with derivatives added: an extra input ``d_R`` (domain of `of`; one number where `of` is one), an extra
+    output ``d_W`` for each `wrt`.
+
+    All outputs of `p` are kept.  Source: AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
+    """
+    return differentiated(p, of, _names(wrt), unit=False)
+
+
+def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """As `vjp` for an output with one instance, without the extra input: the derivative of `of` itself.
+
+    Raises UplError (UPL1406) if `of` has index fields.
+    """
+    if fields := _fields(p, of):
+        raise error(
+            "UPL1406", f"`{of}` has index fields <{','.join(fields)}>: a gradient is of one number",
+            help=f"use vjp, which adds an input d_{of.replace('.', '_')} to weight its elements",
+        )  # fmt: skip
+    return differentiated(p, of, _names(wrt), unit=True)
+
+
+def reverse(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """`grad` where `of` is one number, else `vjp`: what the tools show as the derivative."""
+    return differentiated(p, of, _names(wrt), unit=True)
+
+
+def _fields(p: Program, of: str) -> tuple[str, ...]:
+    """The index fields of a host output, or of the node of ``NODE.input``."""
+    name = of.partition(".")[0]
+    if name in p.facts.outputs:
+        return p.facts.outputs[name]
+    op = endpoints(p.expanded().read()).get(name)
+    return () if op is None else op.fields
+
+
+def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """The program with tangents added: an extra input ``t_W`` for each `wrt` and an extra output ``t_R``, the derivative
+    of `of` along them.  Source: AUTODIFF section 4.  Raises UplError (UPL14xx).
+    """
+    return _with_tangent(p, (of,), _names(wrt))
+
+
+def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
+    return p.derived(
+        ("tangent", repr(of), *wrt),
+        lambda: passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}}),
+    )
+
+
+def hvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+    """Hessian times vector, forward over reverse: for each `wrt` an extra input ``t_W`` (the vector) and output ``t_d_W``.
+
+    `of` has one instance.  Raises UplError (UPL14xx).
+    """
+    names = _names(wrt)
+    g = grad(p, of, names)
+    return _with_tangent(g, added(p.expanded().outputs, g.outputs), names)
+
+
+def added(before: Iterable[str], after: Iterable[str]) -> tuple[str, ...]:
+    """The ports that a derivative has added to those of its program (expanded), in the order of what it was asked."""
+    old = set(before)
+    return tuple(n for n in after if n not in old)
+
+
+def batch(p: Program, ports: str | Sequence[str], field: str, bounds: Bounds | None = None) -> Program:
+    """The program for many values of some inputs at once (vmap): the host inputs in `ports`, and all that depends on
+    them, get the index field `field` in front; everything else is computed once.
+
+    `bounds` says which values the field takes: a number or name ``n`` means 0..n-1, a pair (lo, hi) both ends, each an
+    integer or an expression of parameters and constants; by default 0..B-1 with a new parameter ``B``.  A port may also be
+    ``NODE.input``.  Source: AUTODIFF section 4.  Raises UplError (UPL1420).
+    """
+    from upl_mlir.passes.batch import BatchPass
+
+    lo, hi = bounds if isinstance(bounds, tuple) else (0, bounds)
+    if hi is not None and not isinstance(bounds, tuple):
+        hi = hi - 1 if isinstance(hi, int) else f"({hi})-1"
+    step = BatchPass(ports=_names(ports), field=field, lo=lo, hi=hi)
+    return p.derived(("batch", repr((_names(ports), field, lo, hi))), lambda: [step])
+
+
+def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots: int | None = None) -> Program:
+    """A gradient program that keeps only some steps of its loop along the field `along`, and fires the forward nodes
+    between again when the adjoint comes back: fewer waiting tokens for more firings; `notes` says how many.
+
+    `every` keeps each so-many-th step (a number, or the name of an integer constant); `snapshots` keeps at most that many
+    steps at a time, by the schedule of fewest firings, where the number of steps is known.  Results are those of `g`, bit
+    for bit in ordered mode where no sum mixes tokens from inside and outside the loop.  Source: AUTODIFF section 4.
+    Raises UplError (UPL143x).
+    """
+    from upl_mlir.passes.checkpoint.checkpoint import CheckpointPass
+
+    step = CheckpointPass(along=along, every=every, snapshots=snapshots)
+    return g.derived(("checkpoint", repr((along, every, snapshots))), lambda: [step])
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A program as the native engine takes it: see `native.whole.Source`."""
+
+    made: Program
+
+    @property
+    def key(self) -> str | None:
+        return None if self.made.origin is None else self.made.origin.key
+
+    @property
+    def facts(self) -> Facts:
+        return self.made.facts
+
+    def read(self) -> ProgramOp:
+        op = self.made.infer_domains().read()
+        require_arrays(op)
+        return op
+
+    def keep(self) -> None:
+        if self.made.origin is not None:
+            self.made.origin.keep()
+
+
+class Compiled:
+    """A program ready to run on an engine.  Call it with arrays by input name; parameters follow from them or are given."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        engine: str,
+        real: str | None,
+        gather: str,
+        order: str,
+        seed: int,
+        machine: str | Path | None,
+        params: Mapping[str, int],
+        threads: int = 1,
+    ):
+        self.program = program
+        self.engine = engine
+        self.real = real or ("f32" if engine == Engine.RTL else "f64")
+        self.gather = gather
+        self.order = order
+        self.seed = seed
+        self.machine = machine
+        self.given = dict(params)
+        self._stats: dict[str, Any] = {}
+        self._built: dict[tuple[tuple[str, int], ...], Any] = {}
+        self._params = frozenset(program.params)
+        self._takes_out = "out" in program.inputs
+        self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
+        """For programs whose ports have no fields: numbers in text order in, numbers out."""
+        self._native: NativeEngine | None = None
+        if engine == Engine.NATIVE:
+            from upl_mlir.native.engine import NativeEngine
+
+            with program.errors():
+                self._native = NativeEngine(
+                    _Ready(program), real=self.real, gather=gather, threads=threads, given=self.given
+                )
+            if not self._params and not any(v.fields for v in (*program.inputs.values(), *program.outputs.values())):
+                self.scalar = self._native.scalar()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Figures of the last run, as ``stats.json`` has them."""
+        return self._stats if self._native is None else self._native.stats().to_dict()
+
+    def __call__(self, /, *, out: Any = None, **arrays: Any) -> dict[str, Array]:
+        """Run once; returns the outputs as dense numpy arrays.  Raises UplError (UPL15xx, UPL16xx, UPL17xx).
+
+        `out` are arrays by output name that the results go to (of the right shape and type); the same arrays are returned.
+        In a program with an input of that name it is that input.
+        """
+        native = self._native
+        if self._takes_out and out is not None:
+            arrays["out"], out = out, None
+        if native is not None and (last := native.last) is not None and last.given == self.given:
+            results = last.run(arrays, out)  # most calls are like the last one, and may take microseconds
+            if type(results) is dict:
+                return results
+        given = self.given
+        if self._params and not self._params.isdisjoint(arrays):
+            given = given | {n: arrays.pop(n) for n in list(arrays) if n in self._params}
+        if native is not None:
+            with self.program.errors():
+                return native(arrays, given, out)
+        found = self._interpreted(given, arrays)
+        for name, into in cast("dict[str, Any]", out or {}).items():
+            if name not in found or into.shape != found[name].shape or into.dtype != found[name].dtype:
+                raise error("UPL1503", f"out[{name!r}] is not of the shape and type of an output")
+            into[...] = found[name]
+            found[name] = into
+        return found
+
+    def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
+        from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
+
+        if self.program.lowered:
+            with self.program.errors():
+                outputs, self._stats = self._run({}, self._on_machine(given).bind(arrays))
+            return outputs
+        op = self.program.read()
+        with self.program.errors():
+            bound = bind_parameters(op, arrays, given)
+            ports = host_ports(op, bound, np.dtype(np.float32 if self.real == "f32" else np.float64))
+            dense = bind_arrays(op, ports, arrays)
+            outputs, self._stats = self._run(bound, dense)
+        return outputs
+
+    def _by_call(self, *values: float) -> tuple[Any, ...]:
+        """`scalar` by way of arrays."""
+        names = list(self.program.inputs)
+        if any(v.fields for v in (*self.program.inputs.values(), *self.program.outputs.values())):
+            raise error("UPL1503", "scalar() is for programs whose ports have no index fields")
+        if len(values) != len(names):
+            raise error("UPL1501", f"scalar() takes {len(names)} numbers ({', '.join(names)}), {len(values)} given")
+        out = self(**dict(zip(names, values, strict=True)))
+        return tuple(out[n].item() for n in self.program.outputs)
+
+    def _on_machine(self, bound: Mapping[str, int]) -> RtlEngine:
+        """The program on its machine, with its sizes."""
+        from upl_mlir.hw.engine import RtlEngine
+
+        key = tuple(sorted(bound.items()))
+        if key not in self._built:
+            self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
+        return self._built[key]
+
+    def _run(self, bound: dict[str, int], dense: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:
+        key = tuple(sorted(bound.items()))
+        if self.engine == Engine.RTL:
+            self._on_machine(bound)
+        elif key not in self._built:
+            if self.engine == Engine.TOKEN:
+                from upl_mlir.token.engine import TokenEngine as Build
+            elif self.engine == Engine.REFERENCE:
+                from upl_mlir.reference import Evaluator as Build
+            else:
+                from upl_mlir.interp.engine import Engine as Build
+
+            self._built[key] = Build(
+                self.program.read(), bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
+                order=cast(Any, self.order), seed=self.seed,
+            )  # fmt: skip
+        result = self._built[key].run(dense)
+        return result.outputs, result.stats.to_dict()
+
+
+def compile(
+    p: Program,
+    /,
+    engine: Literal["interp", "token", "native", "rtl", "reference"] = "interp",
+    *,
+    real: Literal["f32", "f64"] | None = None,
+    gather: Literal["relaxed", "ordered"] = "relaxed",
+    order: Literal["fifo", "random"] = "fifo",
+    seed: int = 0,
+    machine: str | Path | None = None,
+    threads: int = 1,
+    **params: int,
+) -> Compiled:
+    """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
+
+    `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
+    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
+    the engine "native" may use; `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
+    """
+    if engine not in Engine.ALL:
+        raise error(
+            "UPL1802", f"there is no engine `{engine}`", help=did_you_mean(engine, Engine.ALL) or f"one of {Engine.ALL}"
+        )
+    for what, value, allowed in (
+        ("real", real, (None, "f32", "f64")),
+        ("gather", gather, ("relaxed", "ordered")),
+        ("order", order, ("fifo", "random")),
+    ):
+        if value not in allowed:
+            raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
+    if engine == Engine.RTL and real == "f64":
+        raise error("UPL1733", "the machine computes in f32", help="compare with the interpreter under --real f32")
+    if engine == Engine.RTL and gather == "ordered":
+        raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
+    program = p.expanded().infer_domains()
+    if engine != Engine.NATIVE and not (program.lowered and engine == Engine.RTL):  # native code may be there already
+        require_arrays(program.read())
+        with program.errors():
+            require_determined(program.read())
+    return Compiled(
+        program,
+        engine=engine,
+        real=real,
+        gather=gather,
+        order=order,
+        seed=seed,
+        machine=machine,
+        params=params,
+        threads=threads,
+    )

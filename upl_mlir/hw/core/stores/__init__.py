@@ -1,0 +1,1 @@
+"""The stores of a core: sets of records, backing memory, parity."""

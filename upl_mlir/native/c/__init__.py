@@ -1,0 +1,1 @@
+"""Lowered modules as readable C99."""

@@ -1,0 +1,1 @@
+"""Lowered functions as LLVM IR: operations, loops, elementary functions, vectors, threads."""

@@ -1,0 +1,1 @@
+"""Looking at programs and runs: replay, traces, breakpoints, plots, explanations."""

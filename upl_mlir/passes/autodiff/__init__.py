@@ -1,0 +1,1 @@
+"""Differentiation: reverse mode and forward mode, arrow by arrow, and dead derivatives."""

@@ -1,0 +1,178 @@
+"""Which inputs carry derivatives, and at which instances (AUTODIFF rule 10).
+
+An input is *active* if the scalar objective depends on it and it depends on an independent variable.  The first question
+is answered per instance: a set for each input, the least fixpoint of going backward along arrows from `of`
+(`backward.py`).  Where that does not settle (time loops of symbolic length) the whole domain is taken: still right, missing
+contributions count 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import InputOp, NodeOp
+from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.analysis.backward import Step, reaching
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.autodiff.derivative_table import entry
+from upl_mlir.poly.sets import PSet
+
+PortKey = tuple[str, str]
+"""(node or host port, input); a host input or output is its own only input."""
+
+
+def key_of(arrow: Arrow) -> PortKey:
+    """The input that an arrow enters."""
+    return (arrow.target.symbol, arrow.port.name)
+
+
+def input_ports(op: Endpoint) -> list[str]:
+    """Names of the values that enter a body."""
+    return [p.name for p in op.ports] if isinstance(op, NodeOp) else [op.symbol]
+
+
+@dataclass
+class Dependence:
+    """Which inputs of a body each of its values depends on differentiably."""
+
+    source: InputOp | NodeOp
+    memo: dict[SSAValue, frozenset[str]] = field(default_factory=dict[SSAValue, frozenset[str]])
+
+    def of(self, v: SSAValue) -> frozenset[str]:
+        """Inputs with a differentiable path to the value.
+
+        Raises UplError (UPL1402) for an operation on reals without a rule."""
+        if v not in self.memo:
+            self.memo[v] = self._of(v)
+        return self.memo[v]
+
+    def _of(self, v: SSAValue) -> frozenset[str]:
+        op = v.owner
+        if not isinstance(op, Operation):
+            at = list(op.args).index(v) - len(self.source.fields)  # pyright: ignore[reportArgumentType]
+            return frozenset() if at < 0 else frozenset((input_ports(self.source)[at],))
+        out: frozenset[str] = frozenset()
+        for i, operand in enumerate(op.operands):
+            try:
+                passes = entry(op, i) is not None
+            except KeyError:
+                raise error(
+                    "UPL1402",
+                    f"no derivative is known for `{op.name}`",
+                    span_of(op),
+                    help="wrap it in stop_gradient(...) if no derivative should pass",
+                ) from None
+            if passes:
+                out |= self.of(operand)
+        return out
+
+
+@dataclass
+class Activity:
+    """The result: active inputs with the instances at which they carry a derivative."""
+
+    sets: ProgramSets
+    of: PortKey
+    wrt: tuple[PortKey, ...]
+    dependence: dict[str, Dependence]
+    active: dict[PortKey, PSet]
+
+    def carries(self, arrow: Arrow) -> bool:
+        """Whether a derivative goes back along the arrow: its target is active and its value depends on an active
+        input.  Arrows into a `wrt` input carry none (rule 9)."""
+        key = key_of(arrow)
+        if arrow.virtual or key not in self.active or key in self.wrt:
+            return False
+        name = arrow.source.symbol
+        return any((name, p) in self.active for p in self.dependence[name].of(arrow.send.value))
+
+    def instances(self, op: InputOp | NodeOp) -> PSet | None:
+        """The instances at which some input is active; None if no input is."""
+        found = [self.active[(op.symbol, p)] for p in input_ports(op) if (op.symbol, p) in self.active]
+        if not found:
+            return None
+        out = found[0]
+        for s in found[1:]:
+            out = out | s
+        return out.coalesce()
+
+
+def analyse(
+    sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...], whole: Callable[[str], bool] = lambda _: False
+) -> Activity:
+    """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path), unless an
+    array without these zeros has the same shape, and so does every active input of a node that is to be kept `whole`.
+    """
+    dependence = {
+        op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
+    }
+    ports = reach(sets, dependence, of, wrt)
+    active = fixpoint(sets, dependence, of, wrt, ports, whole)
+    for key in wrt:
+        if key not in active or not _suffices(sets, key, active[key]):
+            active[key] = sets.domain(key[0])
+    return Activity(sets, of, wrt, dependence, active)
+
+
+def _suffices(sets: ProgramSets, key: PortKey, found: PSet) -> bool:
+    """Whether an array over these elements of a host input, not all of them, has the input's shape: the others are 0 there
+    without being sent."""
+    whole = sets.domain(key[0])
+    if sets.ctx.unknown or not isinstance(sets.ends[key[0]], InputOp) or whole <= found:
+        return False
+    return all(whole.project((d,)) <= found.project((d,)) for d in whole.dims)
+
+
+def reach(
+    sets: ProgramSets, dependence: dict[str, Dependence], of: PortKey, wrt: tuple[PortKey, ...]
+) -> set[PortKey]:
+    """Inputs between `wrt` and `of`, without regard to instances."""
+    edges: list[tuple[PortKey, PortKey]] = []
+    for a in sets.arrows:
+        if a.virtual or key_of(a) in wrt:
+            continue
+        edges += [((a.source.symbol, p), key_of(a)) for p in dependence[a.source.symbol].of(a.send.value)]
+
+    return closure(edges, wrt, forward=True) & closure(edges, [of], forward=False)
+
+
+def closure(edges: Iterable[tuple[PortKey, PortKey]], start: Iterable[PortKey], *, forward: bool) -> set[PortKey]:
+    """The inputs that are reached from `start`, itself included, along the edges or against them."""
+    after: dict[PortKey, list[PortKey]] = {}
+    for u, v in edges:
+        here, there = (u, v) if forward else (v, u)
+        after.setdefault(here, []).append(there)
+    seen = set(start)
+    stack = list(seen)
+    while stack:
+        for there in after.get(stack.pop(), ()):
+            if there not in seen:
+                seen.add(there)
+                stack.append(there)
+    return seen
+
+
+def fixpoint(
+    sets: ProgramSets,
+    dependence: dict[str, Dependence],
+    of: PortKey,
+    wrt: tuple[PortKey, ...],
+    ports: set[PortKey],
+    whole: Callable[[str], bool] = lambda _: False,
+) -> dict[PortKey, PSet]:
+    """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
+    if of not in ports:
+        return {}
+    found = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in sorted(ports)}
+    found[of] = sets.domain(of[0])
+    steps: list[Step[PortKey]] = []
+    for a in sets.arrows:
+        if key_of(a) in ports and key_of(a) not in wrt and not a.virtual:
+            sources = [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))]
+            steps.append(Step(a, key_of(a), [k for k in sources if k in ports]))
+    reaching(sets, found, steps, lambda k: sets.domain(k[0]), lambda k: whole(k[0]))
+    return {k: s for k, s in found.items() if not s.is_empty()}

@@ -1,0 +1,319 @@
+"""From a program to the program of its derivatives, arrow by arrow (reverse mode, AUTODIFF rules 1–9).
+
+The work is done in three steps: `activity` finds what carries derivatives; here every active node gets the plan of its
+adjoint node (inputs, domain, counts), then its body; last, every active arrow is reversed.  `adjoint_ends` has seeds and
+results, `adjoint_gather` rule 5, `dynamic` what is known of arrows that data decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
+from xdsl.ir import Operation, SSAValue
+
+from upl_mlir.diagnostics import error, placed
+from upl_mlir.dialects.upl import (
+    AdjointOp,
+    Gather,
+    InputOp,
+    LetOp,
+    NodeOp,
+    OutputOp,
+    Port,
+    ProgramOp,
+    Special,
+    UplType,
+    port_ref,
+    upl_type,
+)
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.ops import Body
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.arrows import WHY, copy_along, here, new_node, not_inverted
+from upl_mlir.passes.autodiff.activity import analyse, input_ports
+from upl_mlir.passes.autodiff.adjoint_body import AdjointBody, Arrival
+from upl_mlir.passes.autodiff.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
+from upl_mlir.passes.autodiff.adjoint_gather import (
+    SELECTING,
+    SelectingGather,
+    check_first_order,
+    check_gather,
+    gather_ports,
+)
+from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, Plan, Planner, moved, total
+from upl_mlir.passes.autodiff.derivation import Derivation
+from upl_mlir.passes.autodiff.differentiable import refuse_firing_twice, refuse_rounding
+from upl_mlir.passes.autodiff.dynamic import Dynamics, Trace
+from upl_mlir.passes.autodiff.request import port_key
+from upl_mlir.passes.autodiff.reverse import Inverse, invert
+from upl_mlir.passes.build import condition, index_value, unused
+from upl_mlir.passes.simplify import share
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.sets import PSet
+
+
+@bounded("differentiation")
+def differentiate(program: ProgramOp, request: Request, asked_at: Operation) -> None:
+    """Add the derivatives of one port by each of `wrt` to the program, where `asked_at` (the program, or a directive taken
+    out of it) asks for them.  Raises UplError (UPL14xx).
+    """
+    _Differentiator(program, request, asked_at).run()
+
+
+class _Differentiator:
+    """One derivative request on one program."""
+
+    def __init__(self, program: ProgramOp, request: Request, asked_at: Operation):
+        self.program = program
+        self.request = request
+        self.asked_at = asked_at
+
+    # -- the whole -----------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Differentiate."""
+        inside = isinstance(self.asked_at, AdjointOp)
+        span = span_of(self.asked_at) if inside else None
+        sets = ProgramSets(self.program, directives=inside)  # those that this one does not go through
+        of = port_key(sets, self.request.of, "of", span)
+        wrt = tuple(dict.fromkeys(port_key(sets, w, "wrt", span) for w in self.request.wrt))
+        if not wrt:
+            raise error("UPL1401", "nothing to differentiate by", help="name at least one port with wrt=...")
+        dynamics = Dynamics(sets)
+        if relay(self.program, sets, dynamics, of, self.request):
+            sets = ProgramSets(self.program, directives=inside)
+            dynamics = Dynamics(sets)
+        refuse_rounding(sets, of, wrt)
+        activity = analyse(sets, of, wrt, dynamics.whole)
+        self._refuse(sets, dynamics, activity.carries)
+        for op in sets.ends.values():
+            if isinstance(op, NodeOp | InputOp) and activity.instances(op) is not None:
+                share(op.block)
+        planner = Planner(sets, activity, dynamics)
+        self.d = Derivation(self.program, sets, dynamics, activity, planner)
+        self.gathers: dict[tuple[str, str], SelectingGather] = {}
+        for op in sets.ends.values():
+            if not isinstance(op, OutputOp) and (instances := activity.instances(op)) is not None:
+                if isinstance(op, NodeOp):
+                    check_first_order(op)
+                with placed(span_of(op)):
+                    self.d.plans[op.symbol] = planner.plan(op, instances)
+        plans = list(reversed(self.d.plans.values()))
+        self.d.seed = start(self.d, self.request, self.asked_at)
+        for plan in plans:
+            if not self._direct(plan):
+                with placed(span_of(plan.primal)):
+                    self._build(plan)
+        asked = results(self.d, self.request, self.asked_at)
+        for plan in plans:
+            for value in reversed(plan.values):
+                for arrow in value.arrows:
+                    with placed(span_of(arrow.send)):
+                        self._reverse(plan, value, arrow)
+        for out in asked:  # behind the nodes that serve them
+            out.detach()
+            self.program.body.block.add_op(out)
+
+    @staticmethod
+    def _refuse(sets: ProgramSets, dynamics: Dynamics, carries: Callable[[Arrow], bool]) -> None:
+        refuse_firing_twice(sets)
+        for a in sets.arrows:
+            if carries(a):
+                dynamics.refuse(a)
+                check_gather(sets, a)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+    def _direct(self, plan: Plan) -> bool:
+        """Whether the derivative by a host input needs no node: one token for each element, sent as it came in."""
+        op = plan.primal
+        return isinstance(op, InputOp) and all(
+            v.ordinary and v.mask is None and v.ssa is op.value for v in plan.values
+        ) and len(plan.values) == 1  # fmt: skip
+
+    def _build(self, plan: Plan) -> None:
+        """Write the adjoint node: inputs, stashes, body."""
+        op, d = plan.primal, self.d
+        plan.name = d.fresh(plan.name)
+        active = [p for p in input_ports(op) if (op.symbol, p) in d.activity.active]
+        masks = [v.mask for v in plan.values if v.mask is not None]
+        body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, masks)
+        ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
+        tallies = [v for v in plan.values if v.tally is not None]
+        ports += [v.tally for v in tallies if v.tally is not None]
+        stash = [(v, Port(unused(_stash_name(v, op, n), plan.used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        ports += [p for _, p in stash]
+        selecting: dict[str, list[Port]] = {}
+        for p in op.ports if isinstance(op, NodeOp) else ():
+            if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
+                if p.gather in SELECTING:
+                    selecting[p.name] = gather_ports(plan, p)
+                    ports += selecting[p.name]
+                elif p.gather is None and (t := self._trace(plan, p.name)) is not None:
+                    plan.traces[p.name] = t
+                    ports += t.ports
+        if not ports:  # nothing reaches this input: its derivative is 0 everywhere
+            ports.append(Port(unused("d_none", plan.used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+        domain = (op.fields, plan.formula)
+        plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
+        arrivals = [
+            Arrival(v.ssa, plan.arg(v.port.name), guard, v.mask, plan.arg(v.tally.name) if v.tally else None, otherwise)
+            for v, (guard, otherwise) in zip(plan.values, plan.guards(), strict=True)
+        ]
+        extra = {d.activity.of[1]: plan.arg(plan.seed.name)} if plan.seed else {}
+        plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
+        when = describe(plan.domain, d.sets.domain(op.symbol))
+        for v, p in stash:
+            kept = d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+            kept.attributes[WHY] = StringAttr(body.why(v))
+        for v in tallies:
+            assert v.tally is not None
+            sent = self._tally(plan, v)
+            d.send(op, sent, port_ref(plan.name, v.tally.name), here(op.fields), condition=when,
+                   rule="number of tokens sent", origin=op)  # fmt: skip
+        for p in op.ports if isinstance(op, NodeOp) else ():
+            if p.name in selecting:
+                self.gathers[op.symbol, p.name] = SelectingGather(d, plan, p, selecting[p.name])
+            elif p.name in plan.traces:
+                self._identify(plan, p.name, plan.traces[p.name])
+
+    def _trace(self, plan: Plan, port: str) -> Trace | None:
+        assert isinstance(plan.primal, NodeOp)
+        return self.d.dynamics.trace(plan.primal, port, plan.domain, plan.used)
+
+    def _tally(self, plan: Plan, value: ActiveValue) -> SSAValue:
+        """The number of tokens by which a value was really sent, in the primal's body."""
+        op = plan.primal
+        body = Body(op.block, op.location)
+        env = dict(zip(op.fields, op.block.args[: len(op.fields)], strict=True))
+        sum_: SSAValue | None = None
+        for a in value.arrows:
+            for where, n in self.d.planner.count_terms(a):
+                sent = a.send.predicate
+                when = describe(where, self.d.sets.domain(op.symbol))
+                if not when.is_true:
+                    here_ = condition(body, when, env)
+                    sent = here_ if sent is None else body.add(arith.AndIOp(here_, sent))
+                if sent is None:
+                    term = index_value(body, n, env)
+                elif n.constant == 1:
+                    term = body.add(arith.ExtUIOp(sent, i64))
+                else:
+                    term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))
+                sum_ = term if sum_ is None else body.add(arith.AddiOp(sum_, term))
+        return body.constant(0, i64) if sum_ is None else sum_  # no arrow ever sends it
+
+    def _identify(self, plan: Plan, port: str, trace: Trace) -> None:
+        """Send along each arrow into an input which arrow it is, and the source indices that the target's does not tell."""
+        d = self.d
+        for n, a in enumerate(trace.arrows):
+            inside = plan.domain.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+            r = (d.sets.relation(a) & inside).in_terms_of(a.src)
+            body = Body(a.source.block, a.send.location)
+            env = dict(zip(a.src, a.source.block.args[: len(a.src)], strict=True))
+            mine = {p: dim for dim, p in trace.dims.get(n, {}).items()}
+            for p in trace.ports:
+                if p is trace.which:
+                    value = body.constant(n, i64)
+                elif p.name in mine and mine[p.name] in env:
+                    value = env[mine[p.name]]
+                elif p.name in mine:
+                    raise error("UPL1405", f"the derivative cannot go back along {a.text}: the iterator "
+                                f"`{mine[p.name]}` does not follow from the target's index", span_of(a.send))  # fmt: skip
+                else:
+                    value = body.constant(0, i64)
+                copy_along(a, r, d.sets.domain(a.source.symbol), lambda v=value: v, port_ref(plan.name, p.name),
+                           rule="which arrow came")  # fmt: skip
+
+    # -- arrows --------------------------------------------------------------------------------------------------
+    def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
+        """Rule 2: the arrow, from its target's adjoint to its source's."""
+        d = self.d
+        relation = d.planner.pruned(a)
+        target = d.plans.get(a.target.symbol)
+        if plan.node is None:
+            ref = d.result[(plan.primal.symbol, plan.primal.symbol)]
+        else:
+            ref = port_ref(plan.name, value.port.name)
+        if target is None and d.seed is None:
+            send_unit_seed(d, value, a, ref)
+            return
+        if (a.target.symbol, a.port.name) in self.gathers:
+            self.gathers[a.target.symbol, a.port.name].reverse(value, a, ref)
+            return
+        if target is None:
+            assert d.seed is not None
+            sender, delta = d.seed
+            context = seed_domain(d, self.request, sender, self.asked_at)
+        else:
+            assert target.node is not None
+            sender, delta, context = target.node, target.deltas[a.port.name], target.domain
+            if a.port.name in target.traces:
+                self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
+                return
+        star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
+        inverses = invert(a, relation, context, star_inside=star_inside)
+        if inverses is None:
+            raise not_inverted(a, relation, context)
+        for inverse in inverses:
+            if inverse.condition.is_false:
+                continue  # what is never sent has nothing to get back
+            count: IndexExpr | None = inverse.multiplicity
+            if value.port.gather is not None:
+                count = None
+                if value.port.count is Special.CARRIED:
+                    count = self._carried(value, relation, a, inverse, context)
+            rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
+            if None in inverse.index:
+                rule = "reversed arrow, gather to multicast"
+            d.send(
+                sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
+                count=count, inverse=inverse,
+            )  # fmt: skip
+
+    @staticmethod
+    def _carried(value: ActiveValue, relation: PSet, a: Arrow, inverse: Inverse, context: PSet) -> IndexExpr:
+        """The number of summands that a reversed arrow carries, as simple as the sender's context allows."""
+        known = {d: inverse.names[d] for d in a.src}
+        if any(e.names & {it.name for it in inverse.iterators} for e in known.values()):
+            return total(value.terms, relation.project(a.src)).substitute(inverse.names)
+        when = context.constrain(inverse.condition)
+        return total(moved(value.terms, known, when), when)
+
+    def _reverse_traced(
+        self, trace: Trace, a: Arrow, relation: PSet, target: Plan, delta: SSAValue, ref: SymbolRefAttr
+    ) -> None:
+        """The arrow back to the instance that really sent: where the identifier names the arrow."""
+        assert target.node is not None
+        n = next(i for i, b in enumerate(trace.arrows) if b is a)
+        fields = a.target.fields
+        known = relation.rename({d: f'{d}"' for d in (*a.src, *a.loops)})
+        known = known.rename(dict(zip(a.dst, fields, strict=True)))
+        index: list[IndexExpr] = []
+        for dim in a.src:
+            told = trace.dims.get(n, {}).get(dim)
+            e = IndexExpr.of(told) if told else known.express(IndexExpr.of(f'{dim}"'), fields)
+            assert e is not None
+            index.append(e)
+        predicate = None
+        if trace.which is not None:
+            body = Body(target.node.block, a.send.location)
+            which = target.arg(trace.which.name)
+            predicate = body.add(arith.CmpiOp(which, body.constant(n, which.type), "eq"))
+        self.d.send(
+            target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send, predicate=predicate,
+            condition=describe(known.project(fields), target.domain),
+        )  # fmt: skip
+
+
+def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
+    """A stash keeps its name: the variable's, the input's, else a number."""
+    lets = [v.owner, *(use.operation for use in v.uses)]
+    name = next((o.var.data for o in lets if isinstance(o, LetOp)), None)
+    if name is not None:
+        return name
+    if not isinstance(v.owner, Operation):
+        return input_ports(op)[list(op.block.args).index(v) - len(op.fields)]  # pyright: ignore[reportArgumentType]
+    return f"v{n + 1}"

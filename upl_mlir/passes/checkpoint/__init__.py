@@ -1,0 +1,1 @@
+"""Checkpointing: parts of a gradient's forward half that fire again."""

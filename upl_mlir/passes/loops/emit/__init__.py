@@ -1,0 +1,1 @@
+"""From scheduled programs of loops to functions of `scf`, `memref` and `linalg`."""

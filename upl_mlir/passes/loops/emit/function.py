@@ -1,0 +1,191 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# pyright: reportOptionalMemberAccess=false
+# (xDSL leaves the types of attributes and results open)
+"""The function of a scheduled program: arguments, arrays, loops, elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    FunctionType,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    i1,
+)
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from upl_mlir.passes.analysis.proved import ASSUMED
+from upl_mlir.passes.loops.emit.boxes import write_box
+from upl_mlir.passes.loops.emit.code import INDEX, name_of
+from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.values import Values
+from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
+from upl_mlir.passes.storage import Array
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Con
+
+
+class FunctionWriter(Frame):
+    """Writes one `func.func`."""
+
+    def __init__(self, program: LoopProgram):
+        super().__init__(program)
+        self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
+        self.values = Values(self)
+        self._stored: dict[SSAValue, int] = {}
+
+    # -- the whole ------------------------------------------------------------------------------------------------------
+    def write(self) -> ModuleOp:
+        """The module."""
+        assert self.program.tree is not None
+        for h in self.hosts:
+            if h.output:
+                self._zeros(h)
+        for a in self.arrays.values():
+            if a.name not in self.values_of and a.private is None:
+                self._allocate(a)
+        self.body(self.program.tree)
+        self.code.emit(func.ReturnOp())
+        self._drop_unread()
+        block = self.code.entry
+        name = name_of(self.program.name)
+        f = func.FuncOp(name, FunctionType.from_lists([a.type for a in block.args], []), Region(block))
+
+        def names(found: Sequence[str]) -> ArrayAttr[StringAttr]:
+            return ArrayAttr([StringAttr(n) for n in found])
+
+        f.attributes["upl.parameters"] = names(self.params)
+        f.attributes["upl.inputs"] = names([h.name for h in self.hosts if not h.output])
+        f.attributes["upl.layouts"] = names([self._layout(h) for h in self.hosts])
+        f.attributes["upl.outputs"] = names([h.name for h in self.hosts if h.output])
+        if self.program.assumed is not None:
+            f.attributes[ASSUMED] = self.program.assumed
+        f.attributes["upl.gather"] = StringAttr("ordered" if self.program.ordered else "relaxed")
+        return ModuleOp([*self.code.globals.values(), f])
+
+    def _zeros(self, h: Host) -> None:
+        """Zeros over the whole array of an output whose domain is not all of its box."""
+        array = self.arrays[h.name]
+        domain = self._domain(h)
+        inside: list[Con] = []
+        for f, axis in zip(h.fields, array.axes, strict=True):
+            x = IndexExpr.of(f)
+            inside += [Con(x - axis.lower), Con(axis.lower + axis.extent - 1 - x)]
+        if len(domain) == 1 and all(self.lin.implies(inside, c) for c in domain[0]):
+            return
+        code, target = self.code, self.values_of[h.name]
+        sizes = [code.add(memref.DimOp(target, code.constant(i, INDEX))) for i in range(len(h.fields))]
+
+        def level(at: int, index: list[SSAValue]) -> None:
+            if at == len(sizes):
+                code.emit(memref.StoreOp.get(code.constant(0, array.kind.mlir), target, index))
+                return
+            block = Block(arg_types=[INDEX])
+
+            def write() -> None:
+                level(at + 1, [*index, block.args[0]])
+                code.emit(scf.YieldOp())
+
+            zero, one = code.constant(0, INDEX), code.constant(1, INDEX)
+            code.inside(block, write=write)
+            code.emit(scf.ForOp(zero, sizes[at], one, [], Region(block)))
+
+        level(0, [])
+
+    def _allocate(self, a: Array) -> None:
+        sizes = [self.lin.plain(axis.size) for axis in a.axes]
+        shape = [DYNAMIC_INDEX if (n := e.constant) is None else max(n, 0) for e in sizes]
+        dynamic: list[SSAValue] = []
+        for e in sizes:
+            if e.constant is None:
+                size = self.code.index(e)
+                dynamic.append(self.code.add(arith.MaxSIOp(size, self.code.constant(0, INDEX))))
+        op = memref.AllocOp(dynamic, [], MemRefType(a.kind.mlir, shape))
+        self.values_of[a.name] = self.code.add(op)
+        self._allocated.append(op)
+        op.results[0].name_hint = name_of(a.name)
+
+    # -- control --------------------------------------------------------------------------------------------------------
+    def body(self, trees: Sequence[Tree]) -> None:
+        """Loops, guards and statements in order."""
+        for t in trees:
+            match t:
+                case Leaf():
+                    self._leaf(t)
+                case Guard():
+                    other = partial(self._nothing_from, t.other) if t.other else None
+                    self.code.when(self.code.all(t.cons), t.cons, (), partial(self._nothing_from, t.body), other)
+                case Loop():
+                    self._loop(t)
+                case Box():
+                    if not write_box(self, t):
+                        self.body(t.plain)
+
+    def _nothing_from(self, trees: Sequence[Tree]) -> Sequence[SSAValue]:
+        """`body`, for blocks that hand nothing on."""
+        self.body(trees)
+        return ()
+
+    def _loop(self, t: Loop) -> None:
+        def inside() -> None:
+            for a in self.arrays.values():
+                if a.private == t.var:
+                    self._allocate(a)
+            self.body(t.body)
+
+        if t.lows == t.highs and len(t.lows) == 1 and not any(a.private == t.var for a in self.arrays.values()):
+            self._once(t)
+            return
+        if t.parallel:
+            code = self.code
+            lb = code.extremum(t.lows, arith.MaxSIOp)
+            ub = code.extremum([h + 1 for h in t.highs], arith.MinSIOp)
+            block = Block(arg_types=[INDEX])
+            block.args[0].name_hint = name_of(t.var)
+
+            def write() -> None:
+                code.scope.known[IndexExpr.of(t.var)] = block.args[0]
+                inside()
+                code.emit(scf.ReduceOp())
+
+            code.inside(block, t.context, write=write)
+            code.emit(scf.ParallelOp([lb], [ub], [code.constant(1, INDEX)], Region(block)))
+            return
+        self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+
+    def _once(self, t: Loop) -> None:
+        """A loop of one iteration."""
+        code = self.code
+        at = code.index(t.lows[0])
+
+        def write() -> Sequence[SSAValue]:
+            code.scope.known[IndexExpr.of(t.var)] = at
+            self.body(t.body)
+            return ()
+
+        code.when(code.constant(1, i1), t.context, (), write)
+
+    def _leaf(self, t: Leaf) -> None:
+        eq = self.system.equations[t.stmt.array]
+        value = self.values.value(t.stmt.term, t.env)
+        index = tuple(self.lin.plain(t.env[f]) for f in eq.fields)
+        self.store(eq.name, index, value)
+
+    def _drop_unread(self) -> None:
+        """Arrays that nothing reads: all their elements were at hand where they were needed."""
+        for op in self._allocated:
+            users: list[Operation] = [u.operation for u in op.memref.uses]
+            if all(isinstance(u, memref.StoreOp) for u in users):
+                for u in users:
+                    u.detach()
+                    u.erase()
+                op.detach()
+                op.erase()
