@@ -8,7 +8,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from upl_mlir.api.programs import Compiled, Engine, Program, compile
+from upl_mlir.api.engines import EngineName
+from upl_mlir.api.programs import Compiled, Program, compile
 from upl_mlir.diagnostics import UplError
 
 _NOT_NATIVE = frozenset(("UPL1205", *(f"UPL{n}" for n in range(1820, 1829))))
@@ -24,14 +25,14 @@ def fastest(program: Program, engine: str | None = None) -> Compiled:
     if engine is not None:
         return compile(program, engine=_any(engine))
     try:
-        return compile(program, engine=Engine.NATIVE)
+        return compile(program, engine=EngineName.NATIVE.value)
     except UplError as e:
         if not {d.code for d in e.diagnostics} <= _NOT_NATIVE:
             raise
         reason = "; ".join(f"{d.code}: {d.message}" for d in e.diagnostics)
         message = f"`{program.name}` runs on the interpreter, because native code cannot be made of it: {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
-        return compile(program, engine=Engine.INTERP)
+        return compile(program, engine=EngineName.INTERP.value)
 
 
 def _any(engine: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -12,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from upl_mlir.api.engines import ENGINES, EngineName, Runner, Setting
 from upl_mlir.api.origin import key_of_text
 from upl_mlir.api.ports import PortView, require_arrays
 from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
-from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
@@ -31,17 +29,6 @@ _MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?(upl|ttm)\.p
 """How text of the dialects begins; no statement of UPL begins so."""
 Value = int | float | Sequence[Any]
 Bounds = int | str | tuple[int | str, int | str]
-
-
-class Engine:
-    """Names of the engines."""
-
-    INTERP = "interp"
-    TOKEN = "token"
-    NATIVE = "native"
-    RTL = "rtl"
-    REFERENCE = "reference"
-    ALL = (INTERP, TOKEN, NATIVE, RTL, REFERENCE)
 
 
 def load(source: str | Path, /, **overrides: Value) -> Program:
@@ -210,68 +197,25 @@ def checkpoint(g: Program, along: str, every: int | str | None = None, snapshots
     return g.derived(("checkpoint", repr((along, every, snapshots))), lambda: [step])
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A program as the native engine takes it: see `native.whole.Source`."""
-
-    made: Program
-
-    @property
-    def key(self) -> str | None:
-        return None if self.made.origin is None else self.made.origin.key
-
-    @property
-    def facts(self) -> Facts:
-        return self.made.facts
-
-    def read(self) -> ProgramOp:
-        op = self.made.infer_domains().read()
-        require_arrays(op)
-        return op
-
-    def keep(self) -> None:
-        if self.made.origin is not None:
-            self.made.origin.keep()
-
-
 class Compiled:
     """A program ready to run on an engine.  Call it with arrays by input name; parameters follow from them or are given."""
 
-    def __init__(
-        self,
-        program: Program,
-        *,
-        engine: str,
-        real: str | None,
-        gather: str,
-        order: str,
-        seed: int,
-        machine: str | Path | None,
-        params: Mapping[str, int],
-        threads: int = 1,
-    ):
+    def __init__(self, program: Program, *, engine: EngineName, setting: Setting, given: Mapping[str, int]):
         self.program = program
         self.engine = engine
-        self.real = real or ("f32" if engine == Engine.RTL else "f64")
-        self.gather = gather
-        self.order = order
-        self.seed = seed
-        self.machine = machine
-        self.given = dict(params)
+        self.setting = setting
+        self.given = dict(given)
+        self._row = ENGINES[engine]
         self._stats: dict[str, Any] = {}
-        self._built: dict[tuple[tuple[str, int], ...], Any] = {}
+        self._built: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._params = frozenset(program.params)
         self._takes_out = "out" in program.inputs
         self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
         """For programs whose ports have no fields: numbers in text order in, numbers out."""
         self._native: NativeEngine | None = None
-        if engine == Engine.NATIVE:
-            from upl_mlir.native.engine import NativeEngine
-
+        if self._row.all_sizes is not None:
             with program.errors():
-                self._native = NativeEngine(
-                    _Ready(program), real=self.real, gather=gather, threads=threads, given=self.given
-                )
+                self._native = self._row.all_sizes(program, self.given, setting)
             if not self._params and not any(v.fields for v in (*program.inputs.values(), *program.outputs.values())):
                 self.scalar = self._native.scalar()
 
@@ -310,17 +254,17 @@ class Compiled:
     def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
         from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 
-        if self.program.lowered:
-            with self.program.errors():
-                outputs, self._stats = self._run({}, self._on_machine(given).bind(arrays))
-            return outputs
-        op = self.program.read()
         with self.program.errors():
-            bound = bind_parameters(op, arrays, given)
-            ports = host_ports(op, bound, np.dtype(np.float32 if self.real == "f32" else np.float64))
-            dense = bind_arrays(op, ports, arrays)
-            outputs, self._stats = self._run(bound, dense)
-        return outputs
+            if self.program.lowered:
+                machine = self._runner(given)
+                result = machine.run(cast("RtlEngine", machine).bind(arrays))
+            else:
+                op = self.program.read()
+                bound = bind_parameters(op, arrays, given)
+                ports = host_ports(op, bound, np.dtype(np.float32 if self.setting.real == "f32" else np.float64))
+                result = self._runner(bound).run(bind_arrays(op, ports, arrays))
+        self._stats = result.stats.to_dict()
+        return result.outputs
 
     def _by_call(self, *values: float) -> tuple[Any, ...]:
         """`scalar` by way of arrays."""
@@ -332,33 +276,13 @@ class Compiled:
         out = self(**dict(zip(names, values, strict=True)))
         return tuple(out[n].item() for n in self.program.outputs)
 
-    def _on_machine(self, bound: Mapping[str, int]) -> RtlEngine:
-        """The program on its machine, with its sizes."""
-        from upl_mlir.hw.engine import RtlEngine
-
+    def _runner(self, bound: Mapping[str, int]) -> Runner:
+        """The program with its sizes on the engine."""
         key = tuple(sorted(bound.items()))
         if key not in self._built:
-            self._built[key] = RtlEngine(self.program.module, bound, machine=self.machine)
+            assert self._row.build is not None
+            self._built[key] = self._row.build(self.program, bound, self.setting)
         return self._built[key]
-
-    def _run(self, bound: dict[str, int], dense: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Any]]:
-        key = tuple(sorted(bound.items()))
-        if self.engine == Engine.RTL:
-            self._on_machine(bound)
-        elif key not in self._built:
-            if self.engine == Engine.TOKEN:
-                from upl_mlir.token.engine import TokenEngine as Build
-            elif self.engine == Engine.REFERENCE:
-                from upl_mlir.reference import Evaluator as Build
-            else:
-                from upl_mlir.interp.engine import Engine as Build
-
-            self._built[key] = Build(
-                self.program.read(), bound, real=cast(Any, self.real), gather=cast(Any, self.gather),
-                order=cast(Any, self.order), seed=self.seed,
-            )  # fmt: skip
-        result = self._built[key].run(dense)
-        return result.outputs, result.stats.to_dict()
 
 
 def compile(
@@ -380,10 +304,12 @@ def compile(
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
     the engine "native" may use; `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
-    if engine not in Engine.ALL:
-        raise error(
-            "UPL1802", f"there is no engine `{engine}`", help=did_you_mean(engine, Engine.ALL) or f"one of {Engine.ALL}"
-        )
+    names = [*map(str, EngineName)]
+    if engine not in names:
+        help_ = did_you_mean(engine, names) or f"one of {', '.join(names)}"
+        raise error("UPL1802", f"there is no engine `{engine}`", help=help_)
+    name = EngineName(engine)
+    row = ENGINES[name]
     for what, value, allowed in (
         ("real", real, (None, "f32", "f64")),
         ("gather", gather, ("relaxed", "ordered")),
@@ -391,23 +317,11 @@ def compile(
     ):
         if value not in allowed:
             raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
-    if engine == Engine.RTL and real == "f64":
-        raise error("UPL1733", "the machine computes in f32", help="compare with the interpreter under --real f32")
-    if engine == Engine.RTL and gather == "ordered":
-        raise error("UPL1733", "the machine adds summands in arrival order", help="use gather=relaxed")
+    row.check(real=real, gather=gather)
     program = p.expanded().infer_domains()
-    if engine != Engine.NATIVE and not (program.lowered and engine == Engine.RTL):  # native code may be there already
+    if row.all_sizes is None and not (program.lowered and row.machine_programs):  # native code may be there already
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    return Compiled(
-        program,
-        engine=engine,
-        real=real,
-        gather=gather,
-        order=order,
-        seed=seed,
-        machine=machine,
-        params=params,
-        threads=threads,
-    )
+    setting = Setting(real or row.real, gather, order, seed, machine, threads)
+    return Compiled(program, engine=name, setting=setting, given=params)

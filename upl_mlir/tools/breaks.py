@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from upl_mlir.api.engines import EngineName
 from upl_mlir.tools.boundary import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(
     """Run with the breakpoints of the command line: outputs and statistics, None if the user ended the run."""
     from upl_mlir.observe.breakpoints import run_with_breaks
 
-    if args.engine != "interp":
+    if args.engine != EngineName.INTERP:
         raise UsageError(f"--break stops the interpreter, not --engine {args.engine}")
     if args.trace is not None:
         raise UsageError("give --break or --trace, not both")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
+from upl_mlir.api.engines import EngineName
 from upl_mlir.diagnostics import error
 from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
@@ -55,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
                    help="an output that becomes an input of the next call, for instance W_out=W")  # fmt: skip
     p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
-    p.add_argument("--engine", choices=["interp", "token", "native", "rtl", "reference"], default="interp")
+    p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp")
     _threads_option(p)
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
@@ -86,7 +87,7 @@ class _PrintSchema(argparse.Action):
 
 
 def _run_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--engine", choices=["interp", "token", "native", "rtl", "reference"], default="interp",
+    p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp",
                    help="interpreter, the same compiled, machine code, simulated hardware, or the reference")  # fmt: skip
     p.add_argument("--force", action="store_true", help="run a program of which something is refuted, too: the interpreter, "
                    "the token engine and the machine check each token, and stop where it goes wrong")  # fmt: skip
@@ -125,7 +126,7 @@ def _load(args: argparse.Namespace) -> Program:
 def _right(args: argparse.Namespace) -> Program:
     """The program to run.  Raises UplError (UPL13xx) where something is refuted, unless it is run by force."""
     p = _load(args)
-    if not args.force and args.engine != "native":  # which asks for more, by itself
+    if not args.force and args.engine != EngineName.NATIVE:  # which asks for more, by itself
         p.require_not_refuted("`--force` runs it all the same, up to where it goes wrong")
     return p
 

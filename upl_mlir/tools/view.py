@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from upl_mlir.api.engines import EngineName
 from upl_mlir.diagnostics import UplError
 from upl_mlir.tools.boundary import UsageError, write_whole
 from upl_mlir.tools.draw import derivative_arguments
@@ -47,12 +48,12 @@ def traced(
     """
     from upl_mlir.observe.replay import record
 
-    if args.engine not in ("interp", "rtl"):
+    if args.engine not in (EngineName.INTERP, EngineName.RTL):
         raise UsageError(f"--trace records the interpreter and machines, not --engine {args.engine}")
     if args.trace is not None and Path(args.trace).suffix not in (".json", ".gz", ".pftrace"):
         raise UsageError(f"--trace {args.trace}: expected a name that ends in .json, .json.gz or .pftrace")
     params = {name: value for name, value in arrays.items() if name in p.params}
-    if args.engine == "rtl":
+    if args.engine == EngineName.RTL:
         from upl_mlir.observe.machine_trace import record_machine, save_machine_trace, save_waves
 
         run, ended = record_machine(p, {n: v for n, v in arrays.items() if n not in params}, args.machine, **params)

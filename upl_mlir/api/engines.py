@@ -1,0 +1,169 @@
+"""The engines by name, one row each: what `compile` must know of one before it runs, and how it is built.
+
+A new engine is a row, and a line in `test/agreement/engines.py`.  Each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from numpy.typing import NDArray
+
+from upl_mlir.api.ports import require_arrays
+from upl_mlir.api.program import Program
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.facts import Facts
+
+if TYPE_CHECKING:
+    from upl_mlir.native.engine import NativeEngine
+
+Array = NDArray[Any]
+
+
+class EngineName(StrEnum):
+    """Names of the engines."""
+
+    INTERP = "interp"
+    TOKEN = "token"
+    NATIVE = "native"
+    RTL = "rtl"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is to run; `compile` says what each means."""
+
+    real: str
+    gather: str
+    order: str
+    seed: int
+    machine: str | Path | None
+    threads: int
+
+
+class _Figures(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Result(Protocol):
+    """What a run gives."""
+
+    @property
+    def outputs(self) -> dict[str, Array]:
+        """Dense arrays, by name."""
+        ...
+
+    @property
+    def stats(self) -> _Figures:
+        """The figures of the run."""
+        ...
+
+
+class Runner(Protocol):
+    """A program with its sizes on an engine."""
+
+    def run(self, arrays: Any, /) -> Result:
+        """Run once on the dense arrays of the inputs.  Raises UplError."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """An engine.
+
+    `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all, which
+    also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options that the engine
+    has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`) as they are.
+    """
+
+    build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
+    all_sizes: Callable[[Program, Mapping[str, int], Setting], NativeEngine] | None = None
+    real: str = "f64"
+    refuses: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
+    machine_programs: bool = False
+
+    def check(self, **options: str | None) -> None:
+        """Raise UplError (UPL1733) for a value of an option that the engine refuses."""
+        for option in options.items():
+            if option in self.refuses:
+                message, help_ = self.refuses[cast("tuple[str, str]", option)]
+                raise error("UPL1733", message, help=help_)
+
+
+def _interp(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
+    from upl_mlir.interp.engine import Engine
+
+    return Engine(program.read(), bound, **_options(s))
+
+
+def _token(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
+    from upl_mlir.token.engine import TokenEngine
+
+    return TokenEngine(program.read(), bound, **_options(s))
+
+
+def _reference(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
+    from upl_mlir.reference import Evaluator
+
+    return Evaluator(program.read(), bound, **_options(s))
+
+
+def _options(s: Setting) -> dict[str, Any]:
+    return {"real": s.real, "gather": s.gather, "order": s.order, "seed": s.seed}
+
+
+def _rtl(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
+    from upl_mlir.hw.engine import RtlEngine
+
+    return RtlEngine(program.module, bound, machine=s.machine)
+
+
+def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
+    from upl_mlir.native.engine import NativeEngine
+
+    return NativeEngine(_Ready(program), real=cast(Any, s.real), gather=s.gather, threads=s.threads, given=given)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A program as the native engine takes it: see `native.whole.Source`."""
+
+    made: Program
+
+    @property
+    def key(self) -> str | None:
+        return None if self.made.origin is None else self.made.origin.key
+
+    @property
+    def facts(self) -> Facts:
+        return self.made.facts
+
+    def read(self) -> ProgramOp:
+        op = self.made.infer_domains().read()
+        require_arrays(op)
+        return op
+
+    def keep(self) -> None:
+        if self.made.origin is not None:
+            self.made.origin.keep()
+
+
+ENGINES: Mapping[EngineName, EngineRow] = {
+    EngineName.INTERP: EngineRow(_interp),
+    EngineName.TOKEN: EngineRow(_token),
+    EngineName.NATIVE: EngineRow(all_sizes=_native),
+    EngineName.RTL: EngineRow(
+        _rtl, real="f32", machine_programs=True,
+        refuses={
+            ("real", "f64"): ("the machine computes in f32", "compare with the interpreter under --real f32"),
+            ("gather", "ordered"): ("the machine adds summands in arrival order", "use gather=relaxed"),
+        },
+    ),
+    EngineName.REFERENCE: EngineRow(_reference),
+}  # fmt: skip
