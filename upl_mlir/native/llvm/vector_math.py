@@ -4,11 +4,11 @@
 vectoriser runs.  `sin` and `cos` need a branch for large arguments, which ask for libm's reduction; they are functions of
 their own with vector versions that the vectoriser is told of.  All other functions call libm, one element at a time.
 
-Largest errors in units in the last place, measured over dense samples of all magnitudes: `test/native/test_math_functions.py`
-holds them to the bounds stated in `BOUND`; results below the smallest normal number are rounded correctly to 1 ulp of
-the subnormal.  Signed zeros, infinities, NaN and arguments outside the domain give what IEEE 754 says.
-
-The coefficients are minimax fits (Remez, 200 bits) of the function named beside them; their own error is below 0.06 ulp.
+Largest errors in units in the last place, measured over dense samples of all magnitudes:
+`test/native/test_math_functions.py` holds them to the bounds stated in `BOUND`; results below the smallest normal
+number are rounded correctly to 1 ulp of the subnormal. Signed zeros, infinities, NaN and arguments outside the domain
+give what IEEE 754 says. The coefficients are minimax fits (Remez, 200 bits) of the function named beside them; their
+own error is below 0.06 ulp.
 """
 
 from __future__ import annotations
