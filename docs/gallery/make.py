@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import upl_mlir as upl
-from upl_mlir.api import reverse
-from upl_mlir.replay import record
-from upl_mlir.viewing import view
+from upl_mlir.api.programs import reverse
+from upl_mlir.observe.replay import record
+from upl_mlir.observe.viewing import view
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GALLERY = Path("docs/gallery")

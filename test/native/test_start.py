@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.api.programs import Compiled, origin
+from upl_mlir.api import origin
+from upl_mlir.api.programs import Compiled
 from upl_mlir.native import engine, whole
 
 TEXT = """program squares
