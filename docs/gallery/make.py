@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from upl_mlir.replay import record
+from upl_mlir.viewing import view
 
 import upl_mlir as upl
 from upl_mlir.api import reverse
-from upl_mlir.replay import record
-from upl_mlir.viewing import view
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GALLERY = Path("docs/gallery")
