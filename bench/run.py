@@ -23,7 +23,6 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 
 import upl_mlir as upl
 from bench import compile_time, cost, picture, report, simulation, token_engine
-from bench.processors import FAR, SLACK
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api.programs import Compiled
 
@@ -117,12 +116,7 @@ def pictures() -> None:
 
 def machines() -> None:
     """Simulation of machines."""
-    note = (
-        "Speeds are medians; the sweep was run once, after one of one machine. A run is undisturbed if just before and just "
-        f"after it additions on all processors at once take at most {SLACK[0]} times the shortest time seen, and a message "
-        f"from one to another {SLACK[1]} times and at most {FAR:.0f} ns (`bench/processors.py`): a processor may be one "
-        "thread of a core whose other thread is somebody else's, and be moved."
-    )
+    note = "The sweep was run once, after one of one machine."
     record("simulation", simulation.rows(), note)
 
 

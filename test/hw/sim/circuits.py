@@ -263,18 +263,16 @@ def by_amaranth(circuit: Circuit, inputs: list[list[int]]) -> list[list[int]]:
 
 
 def by_us(
-    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1, parts: int = 1
+    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1
 ) -> dict[str, list[list[int]]]:
     """The outputs of circuits in each cycle, as our models have them: all in one library. With several lanes these share
-    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes. Of circuits in
-    two parts every other one has no steady inputs; there the second part is a cycle ahead, as far as it ever may be."""
+    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes."""
     objects: list[Path] = []
     texts = ["#include <cstring>"]
-    for number, (name, circuit) in enumerate(circuits.items()):
-        ahead = parts > 1 and number % 2 == 1
-        steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4 and not ahead]
+    for name, circuit in circuits.items():
+        steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4]
         probes = [f"o{n}" for n in range(0, len(circuit.sizes), 3)]
-        objects.append(build.model(folder, netlist(circuit, name), name, lanes, parts, steady, probes))
+        objects.append(build.model(folder, netlist(circuit, name), name, lanes, steady, probes))
         lane = "[k]" if lanes > 1 else ""
         ins, outs = [s.width for s in circuit.shapes], circuit.sizes
         sets = " ".join(f"std::memcpy(&m.i{n}{lane}, x, {8 * _words(b)}); x += {_words(b)};" for n, b in enumerate(ins))
@@ -284,13 +282,11 @@ def by_us(
         texts += [
             f'#include "{name}.h"\nextern "C" void run_{name}(u64 cycles, const u64* in, u64* out) {{',
             f"    static {name.capitalize()} m;",
-            f"    static {name.capitalize()}_rest r; m.take(r), r.take(m);" if parts > 1 else "",
-            "    r.edge();" if ahead else "",
             "    for (u64 n = 0; n < cycles; n++) {",
             f"        {each} {{ const u64* x = {into}; {sets} }}",
-            f"        m.ports();{' r.ports(m);' if parts > 1 else ''} m.settle(); m.probe();",
+            "        m.ports(); m.settle(); m.probe();",
             f"        {each} {{ u64* y = {from_}; {gets} }}",
-            f"        {_edge(parts, ahead)}\n    }}\n}}",
+            "        m.edge();\n    }\n}",
         ]
     (folder / "harness.cpp").write_text("\n".join(texts), encoding="utf-8")
     objects.append(build.compile_source(folder / "harness.cpp", lanes))
@@ -305,14 +301,6 @@ def by_us(
         getattr(library, f"run_{name}")(ctypes.c_uint64(len(rows) // lanes), *places)
         out[name] = [_numbers(row, circuit.sizes) for row in got.tolist()]
     return out
-
-
-def _edge(parts: int, ahead: bool) -> str:
-    if parts == 1:
-        return "m.edge();"
-    if ahead:
-        return "m.tell(); r.take(m); r.tell(); m.finish(); m.take(r); r.finish();"
-    return "m.tell(); r.take(m); r.tell(); r.finish(); m.finish(); m.take(r);"
 
 
 def _words(bits: int) -> int:

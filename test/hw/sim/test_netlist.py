@@ -22,10 +22,10 @@ pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 CYCLES = 200
 
 
-def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1, parts: int = 1) -> list[str]:
+def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1) -> list[str]:
     """The first output of each circuit that differs, and when."""
     inputs = {name: circuits.stimuli(c.shapes, CYCLES, n) for n, (name, c) in enumerate(made.items())}
-    ours = circuits.by_us(folder, made, inputs, lanes, parts)
+    ours = circuits.by_us(folder, made, inputs, lanes)
     wrong: list[str] = []
     different = 0
     for name, circuit in made.items():
@@ -60,15 +60,6 @@ def test_lanes_with_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """g++ comes first where both are: clang++ is what others may have."""
     monkeypatch.setenv("CXX", "clang++")
     assert not complaints(tmp_path, {"cells": circuits.cells()}, 4)
-
-
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_two_parts(tmp_path: Path, lanes: int) -> None:
-    """Each with a state of its own; they tell each other of their registers."""
-    if lanes > 1 and build.lanes_for(2) == 1:
-        pytest.skip("no AVX-512")
-    made = {f"random{n}": circuits.random_circuit(n, 100, behind=n % 2 == 1) for n in range(20, 26)}
-    assert not complaints(tmp_path, made, lanes, 2)
 
 
 @pytest.mark.parametrize("first", range(100, 150, 10))
@@ -153,23 +144,6 @@ def test_a_change_that_is_missed_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(build, "emit", changed)
     assert complaints(tmp_path, {"defect": circuits.random_circuit(5, 150)})
-
-
-def test_a_register_that_the_other_part_is_not_told_of_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first one that a part says has changed."""
-    emit = build.emit
-
-    def changed(*args: Any) -> tuple[str, str]:
-        header, source = emit(*args)
-        parts = re.split(r"(\*m\.told\+\+ = {v\d+, \d+};)", source)
-        assert len(parts) > 10
-        parts[1] = ""
-        return header, "".join(parts)
-
-    monkeypatch.setattr(build, "emit", changed)
-    assert complaints(tmp_path, {"defect": circuits.random_circuit(21, 100, behind=True)}, parts=2)
 
 
 @pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")

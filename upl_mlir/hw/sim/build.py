@@ -10,7 +10,6 @@ follows from the netlists, the sources here and the compiler alone; one library 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -26,13 +25,11 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.host.processes import run
 from upl_mlir.hw.core.core import Event, configuration_ports, core_ports
 from upl_mlir.hw.core.layouts import token_layout, watch_layout
-from upl_mlir.hw.sim.netlist.activity import FILE, recorded
+from upl_mlir.hw.sim.netlist.classes import Model
 from upl_mlir.hw.sim.netlist.emit import emit
-from upl_mlir.hw.sim.netlist.lanes import LIMIT, emit_lanes
+from upl_mlir.hw.sim.netlist.lanes import emit_lanes
 from upl_mlir.hw.sim.netlist.lower import lower
-from upl_mlir.hw.sim.netlist.partition import Part, halve
 from upl_mlir.hw.sim.netlist.read import read
-from upl_mlir.hw.sim.netlist.schedule import schedule
 from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_netlist, fabric_netlist
@@ -46,9 +43,6 @@ STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "l
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))
 """Outputs of a core that are seldom looked at."""
-AHEAD = 0.07
-"""What the thread that runs a machine has to do for each core of a model, beside the first part of it: as a share of the
-work for the model (`halve`)."""
 HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
 """Below `hw`: what the sources of models include."""
 
@@ -65,26 +59,26 @@ def available() -> bool:
     return compiler() is not None
 
 
-def machine_library(s: System, lanes: int, parts: int) -> Path:
-    """The library of a machine, with that many cores in a model, and models in that many parts (1, 2), built if the cache
-    does not have it. If there is no cache it stays in a temporary folder."""
+def machine_library(s: System, lanes: int) -> Path:
+    """The library of a machine, with that many cores in a model, built if the cache does not have it. If there is no cache
+    it stays in a temporary folder."""
     cache = open_cache()
     # Sources that have not changed since a machine was elaborated make the same netlists: they need not be made again.
-    known = f"machine-{digest(hardware_digest(), repr(s), str(lanes), str(parts), *tools())}.name"
+    known = f"machine-{digest(hardware_digest(), repr(s), str(lanes), *tools())}.name"
     found = cache.read(known)
     path = cache.file(found.decode()) if found is not None else None
     if path is not None:
         return path
     harness = _source("sim/harness.cpp")
-    core, fabric, joined = core_netlist(s.core), fabric_netlist(s), wires(s, parts)
-    name = f"machine-{digest(core, fabric, joined, harness, str(lanes), str(parts), *tools())}.so"
+    core, fabric, joined = core_netlist(s.core), fabric_netlist(s), wires(s)
+    name = f"machine-{digest(core, fabric, joined, harness, str(lanes), *tools())}.so"
     cache.write(known, name.encode())
     path = cache.file(name)
     if path is not None:
         return path
     folder = Path(tempfile.mkdtemp(prefix="upl-machine-"))
     try:
-        objects = [_kept_model(folder, core, "core", lanes, parts), model(folder, fabric, "fabric")]
+        objects = [_kept_model(folder, core, "core", lanes), model(folder, fabric, "fabric")]
         (folder / "wires.h").write_text(joined, encoding="utf-8")
         (folder / "harness.cpp").write_text(harness, encoding="utf-8")
         host = compile_source(folder / "harness.cpp", lanes)
@@ -101,26 +95,15 @@ def lanes_for(cores: int) -> int:
     return min(MOST_LANES, 1 << (cores - 1).bit_length()) if cores > 1 and vectors() else 1
 
 
-def parts_for(cores: int, lanes: int, threads: int) -> int:
-    """In how many parts a model is: 2 if there are more threads than models."""
-    return 2 if threads > -(-cores // lanes) else 1
-
-
 def model(
-    folder: Path, netlist: str, top: str, lanes: int = 1, parts: int = 1,
-    steady: Collection[str] = (), probes: Collection[str] = (),
-) -> Path:  # fmt: skip
+    folder: Path, netlist: str, top: str, lanes: int = 1, steady: Collection[str] = (), probes: Collection[str] = ()
+) -> Path:
     """The object of a model, of module `top` of a netlist, or of so many of them, whose ports are arrays then; its header,
-    `TOP.h`, and those that it includes stay there. It has the functions `settle`, `edge`, `ports` and `probe` (`emit.py`),
-    and if it is in two parts, those that join them. `steady`, `probes`: see `Part`."""
+    `TOP.h`, and those that it includes stay there. It has the functions `settle`, `edge`, `ports` and `probe` (`emit.py`).
+    `steady`, `probes`: see `Model`."""
     _headers(folder)
-    whole = Part(lower(read(netlist, top)), steady, probes)
-    activity = recorded(whole.program) if lanes == 1 else None
-    each = halve(whole, AHEAD * lanes, activity) if parts > 1 else (whole,)
-    if lanes > 1:
-        header, source = emit_lanes(each, [schedule(p.program, LIMIT, told=p.exports) for p in each], top.capitalize())
-    else:
-        header, source = emit(each, [schedule(p.program, activity=activity, told=p.exports) for p in each], top.capitalize())
+    made = Model(lower(read(netlist, top)), steady, probes)
+    header, source = (emit_lanes if lanes > 1 else emit)(made, top.capitalize())
     (folder / f"{top}.h").write_text(header, encoding="utf-8")
     text = folder / f"{top}.cpp"
     text.write_text(source, encoding="utf-8")
@@ -139,15 +122,14 @@ def tools() -> tuple[str, ...]:
     folder = resources.files("upl_mlir.hw.sim").joinpath("netlist")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
-    profile = hashlib.sha256(folder.joinpath(FILE).read_bytes()).hexdigest()
     own = Path(__file__).read_text(encoding="utf-8")
-    return digest(*texts, profile, *map(_source, HEADERS), own), compiler() or "", *FLAGS, *vectors()
+    return digest(*texts, *map(_source, HEADERS), own), compiler() or "", *FLAGS, *vectors()
 
 
-def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) -> Path:
+def _kept_model(folder: Path, netlist: str, top: str, lanes: int) -> Path:
     """The same as `model`, from the cache if it is there."""
     cache = open_cache()
-    name = digest(netlist, str(lanes), str(parts), *tools())
+    name = digest(netlist, str(lanes), *tools())
     files = {folder / f"{top}{end}": f"{top}-{name}{end}" for end in (".o", ".h")}
     kept = {path: cache.read(name) for path, name in files.items()}
     made, _ = files
@@ -156,7 +138,7 @@ def _kept_model(folder: Path, netlist: str, top: str, lanes: int, parts: int) ->
         for path, data in kept.items():
             path.write_bytes(data or b"")
         return made
-    made = model(folder, netlist, top, lanes, parts, STEADY, PROBES)
+    made = model(folder, netlist, top, lanes, STEADY, PROBES)
     for path, name in files.items():
         cache.write(name, path.read_bytes())
     return made
@@ -195,7 +177,7 @@ def compile_source(source: Path, lanes: int = 1) -> Path:
     return made
 
 
-def wires(s: System, parts: int) -> str:
+def wires(s: System) -> str:
     """The header that joins the harness with the models of this machine."""
     d = s.core
     token = token_layout(d)
@@ -214,12 +196,10 @@ def wires(s: System, parts: int) -> str:
         "constexpr int WIDTH = sizeof(Core::idle) / sizeof(u64);  // cores of a model",
         "template <typename T> T& at(T& port, int) { return port; }",
         "template <typename T, std::size_t N> T& at(T (&port)[N], int lane) { return port[lane]; }",
-        f"constexpr int PARTS = {parts};",
-        f"using Model = {'Whole<Core>' if parts == 1 else 'Halves<Core, Core_rest>'};",
         "struct Lane {  // the ports of a core",
-        "    Model& model;",
+        "    Core& model;",
         *(f"    std::remove_extent_t<decltype(Core::{name})>& {name};" for name in core_ports(d)),
-        "    Lane(Model& m, int lane)",
+        "    Lane(Core& m, int lane)",
         f"        : {', '.join(['model(m)', *(f'{name}(at(m.{name}, lane))' for name in core_ports(d))])} {{}}",
         "};",
         "inline void to_fabric(Fabric& f, Lane* const* core) {",

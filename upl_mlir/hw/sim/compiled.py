@@ -16,7 +16,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.hw.core.code.encode import Write
 from upl_mlir.hw.core.core import MOVES
 from upl_mlir.hw.core.layouts import Failure
-from upl_mlir.hw.sim.build import available, lanes_for, machine_library, parts_for, watch_words
+from upl_mlir.hw.sim.build import available, lanes_for, machine_library, watch_words
 from upl_mlir.hw.sim.interface import PATIENCE, TOKEN, CoreReport, Ended, Record, Report, Tokens, seen_dtype
 from upl_mlir.hw.system.layouts import System
 
@@ -72,19 +72,15 @@ def _core_dtype(s: System) -> np.dtype[Any]:
 
 class CompiledSimulation:
     """A machine with these parameters, built if the cache does not have it. `lanes`: how many cores a model has (1, 2, 4 or
-    8; None: what `build.lanes_for` says). `parts`: in how many parts it is (1, 2; None: what `build.parts_for` says).
-    `threads` evaluate them: None is what the environment variable UPL_SIMULATION_THREADS says, or one for each processor,
-    but a single one in a process of a pool, where each processor has one. `late`: how often a thread is looked for before
-    its share is evaluated by another one."""
+    8; None: what `build.lanes_for` says). `threads` evaluate models: None is what the environment variable
+    UPL_SIMULATION_THREADS says, or one for each processor, but a single one in a process of a pool, where each processor has
+    one. `late`: how often a thread is looked for before its share is evaluated by another one."""
 
-    def __init__(
-        self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None, parts: int | None = None
-    ):
+    def __init__(self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None):
         self.s = s
         self.late = late
         self.threads = threads or _threads()
-        lanes = lanes or lanes_for(s.cores)
-        self.library = _library(s, lanes, parts or parts_for(s.cores, lanes, self.threads))
+        self.library = _library(s, lanes or lanes_for(s.cores))
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
     def __del__(self) -> None:
@@ -158,9 +154,9 @@ def _processors() -> int:
 
 
 @cache
-def _library(s: System, lanes: int, parts: int) -> ctypes.CDLL:
+def _library(s: System, lanes: int) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
-    library = ctypes.CDLL(str(machine_library(s, lanes, parts)))
+    library = ctypes.CDLL(str(machine_library(s, lanes)))
     pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     library.upl_new.restype = pointer
     library.upl_free.argtypes = [pointer]

@@ -1,7 +1,6 @@
 // The host of a compiled machine: joins models of cores and fabric, loads them, feeds tokens, collects outputs, counts.
 // A core's ports depend on registers only, so its outputs are there before its inputs are; the fabric's need not.
 // `wires.h` is made for each machine: names of ports, widths, layouts. Structures are those of `compiled.py`.
-// Over 500 lines because it is compiled for each machine: one source, with all that sees inside of `Simulation`.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,22 +14,6 @@
 #endif
 #include "core.h"
 #include "fabric.h"
-
-// A model of cores, in one part or in two. `tell` and `finish`: an edge of the clock for one of them; when all have been told,
-// `join` makes the outputs.
-template <typename Core> struct Whole : Core {
-    void tell(int) { Core::edge(), Core::settle(); }
-    void finish(int) {}
-    void join() {}
-};
-template <typename Core, typename Rest> struct Halves : Core {
-    Rest rest;
-    Halves() { Core::take(rest), rest.take(*this); }
-    void tell(int n) { n ? (rest.take(*this), rest.tell()) : Core::tell(); }
-    void finish(int n) { n ? rest.finish() : Core::finish(); }
-    void join() { Core::take(rest), Core::settle(); }
-    void ports() { Core::ports(), rest.ports(*this); }
-};
 
 #include "wires.h"
 
@@ -133,19 +116,17 @@ constexpr int REST = 4;  // cycles after which an idle core does not change any 
 
 constexpr int MODELS = (CORES + WIDTH - 1) / WIDTH;  // of WIDTH cores
 
-constexpr int ITEMS = MODELS * PARTS;  // what threads do
-
 // What threads read in every cycle is in lines of memory in which the caller writes nothing during a run: here the models. Of all
-// else they read `rest` only, and that where models are whole.
+// else they read `rest` only.
 struct alignas(64) Simulation {
-    std::array<std::unique_ptr<Model>, MODELS> model;
+    std::array<std::unique_ptr<Core>, MODELS> model;
     alignas(64) std::unique_ptr<Fabric> fabric;
     std::vector<std::unique_ptr<Lane>> core;
     Counter counter[CORES];
     int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
     Simulation() : fabric(new Fabric) {
-        for (auto& m : model) m.reset(new Model);
+        for (auto& m : model) m.reset(new Core);
         for (int n = 0; n < CORES; n++) {
             core.emplace_back(new Lane(*model[n / WIDTH], n % WIDTH));
             core[n]->number = n;
@@ -153,36 +134,20 @@ struct alignas(64) Simulation {
         for (int n = CORES; n < MODELS * WIDTH; n++) rest[n] = REST;  // lanes without a core
         for (auto& m : model) m->ports(), m->settle();
     }
-    static void edge(Model& m) {
-        m.ports();
-        for (int k = 0; k < PARTS; k++) m.tell(k);
-        for (int k = 0; k < PARTS; k++) m.finish(k);
-        m.join();
-    }
+    static void edge(Core& m) { m.ports(), m.edge(), m.settle(); }
     void step() {
         for (auto& m : model) edge(*m);
         fabric->settle();
         fabric->edge();
     }
-    bool rests(int n) const {  // all cores of a model; one in parts is evaluated in each cycle, by all that have a part of it
-        if (PARTS > 1) return false;
+    bool rests(int n) const {  // all cores of a model
         bool all = true;
         for (int k = 0; k < WIDTH; k++) all &= rest[n * WIDTH + k] == REST;
         return all;
     }
-    // Parts of models: first what others have to know of them, then all else.
-    void tell(int first, int last) {
+    void evaluate(int first, int last) {
         for (int n = first; n < last; n++)
-            if (!rests(n / PARTS)) model[n / PARTS]->tell(n % PARTS);
-    }
-    void finish(int first, int last) {
-        for (int n = first; n < last; n++)
-            if (!rests(n / PARTS)) model[n / PARTS]->finish(n % PARTS);
-    }
-    void evaluate(int first, int last) { tell(first, last), finish(first, last); }
-    void join() {
-        for (int n = 0; n < MODELS; n++)
-            if (!rests(n)) model[n]->join();
+            if (!rests(n)) model[n]->edge(), model[n]->settle();
     }
 };
 
@@ -216,10 +181,9 @@ public:
 #endif
 };
 
-// Threads that evaluate parts of models beside the one that runs the machine. A helper always has the same ones, whose state
-// is in its cache. What it is asked for are *rounds*, cycles one after the other. It is asked for the next one before this one
-// has ended if its parts need no inputs, and all that they read of other parts is there. A helper that is late, as the machine
-// has other work, loses its rounds to the caller, which then works alone for a while.
+// Threads that evaluate models beside the one that runs the machine. A helper always has the same ones, whose state is in its
+// cache. What it is asked for are *rounds*, cycles one after the other. A helper that is late, as the machine has other work,
+// loses its round to the caller, which then works alone for a while.
 class alignas(64) Crew {
     static constexpr int PATIENCE = 5000, ALONE = 500;  // looks without giving way (some 200 us); cycles
     static constexpr uint64_t END = ~0ull;
@@ -228,7 +192,6 @@ class alignas(64) Crew {
     struct Helper {
         alignas(64) std::atomic<uint64_t> asked{0}, lost{0};        // by the caller: up to this one
         alignas(64) std::atomic<uint64_t> begun{0};                 // by the helper: the last one
-        alignas(64) std::atomic<uint64_t> told{0};
         alignas(64) std::atomic<uint64_t> done{0}, declined{0};
         alignas(64) std::atomic<bool> there{false};  // and what does not change
         int first = 0, last = 0;
@@ -238,9 +201,7 @@ class alignas(64) Crew {
     std::vector<std::unique_ptr<Helper>> helpers;
     const uint32_t late;  // looks after which a helper is late, at least PATIENCE
     alignas(64) uint64_t round = 0;
-    bool begun = false;  // helpers have been asked for the next round
-    bool ahead = PARTS > 1;  // they need nothing else for it
-    int own = ITEMS, alone = 0;
+    int own = MODELS, alone = 0;
 
     static void pause() {
 #if defined(__x86_64__)
@@ -263,21 +224,17 @@ class alignas(64) Crew {
             h.begun.store(seen, std::memory_order_relaxed);
             std::atomic_thread_fence(std::memory_order_seq_cst);
             if (h.lost.load(std::memory_order_relaxed) < seen) {
-                s.tell(h.first, h.last);
-                h.told.store(seen, std::memory_order_release);
-                s.finish(h.first, h.last);
+                s.evaluate(h.first, h.last);
                 h.done.store(seen, std::memory_order_release);
             } else {
                 h.declined.store(seen, std::memory_order_release);
             }
         }
     }
-    // Waits until the helper has done this round, or told what others have to know. False: it has lost the round, and is not
-    // at work on an earlier one any more.
-    bool done_by(Helper& h, bool told) {
-        const std::atomic<uint64_t>& reached = told ? h.told : h.done;
+    // Waits until the helper has done this round. False: it has lost the round, and is not at work on an earlier one any more.
+    bool done_by(Helper& h) {
         for (uint32_t looks = 0;; looks++) {
-            if (reached.load(std::memory_order_acquire) >= round) return true;
+            if (h.done.load(std::memory_order_acquire) >= round) return true;
             if (h.declined.load(std::memory_order_acquire) >= round) return false;
             if (h.lost.load(std::memory_order_relaxed) >= round) {
                 const uint64_t last = h.begun.load(std::memory_order_relaxed);
@@ -298,15 +255,14 @@ class alignas(64) Crew {
 
 public:
     Crew(Simulation& s, int threads, uint32_t late) : s(s), late(late) {
-        if (threads > ITEMS) threads = ITEMS;
+        if (threads > MODELS) threads = MODELS;
         Processors processors;
         for (int k = 1; k < threads; k++) {
             helpers.emplace_back(new Helper);
             Helper& h = *helpers.back();
-            h.first = ITEMS * k / threads;
-            h.last = ITEMS * (k + 1) / threads;
+            h.first = MODELS * k / threads;
+            h.last = MODELS * (k + 1) / threads;
             if (k == 1) own = h.first;
-            for (int n = h.first; n < h.last; n++) ahead &= n % PARTS > 0;
             h.thread = std::thread([this, &h, &processors] { help(h, processors); });
             while (!h.there) std::this_thread::yield();
         }
@@ -315,22 +271,17 @@ public:
         ask(END);
         for (auto& h : helpers) h->thread.join();
     }
-    bool is_ahead() const { return begun; }
-    void cycle(bool more) {  // `more`: there will be another one
-        if (!begun && (helpers.empty() || alone > 0)) {
+    void cycle() {
+        if (helpers.empty() || alone > 0) {
             alone -= alone > 0;
-            s.evaluate(0, ITEMS);
-        } else {
-            round++;
-            if (!begun) ask(round);
-            s.tell(0, own);
-            begun = more && ahead && alone == 0;
-            if (begun) ask(round + 1);
-            s.finish(0, own);
-            for (auto& h : helpers)
-                if (!done_by(*h, begun)) s.evaluate(h->first, h->last);
+            s.evaluate(0, MODELS);
+            return;
         }
-        s.join();
+        round++;
+        ask(round);
+        s.evaluate(0, own);
+        for (auto& h : helpers)
+            if (!done_by(*h)) s.evaluate(h->first, h->last);
     }
 };
 
@@ -380,12 +331,12 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
     r.outputs = r.seen = 0;
     for (int p = 0; p < PORTS; p++) *ports.result_ready[p] = 1;
     const auto room_left = [&] { return r.outputs + PORTS <= room && (!seen || r.seen + CORES <= seen_room); };
-    const auto edge = [&](bool more) {
+    const auto edge = [&] {
         for (int n = 0; n < CORES; n++) {
             const bool comes = from_fabric(f, *core[n], n);
             s.rest[n] = core[n]->idle && !comes ? s.rest[n] + (s.rest[n] < REST) : 0;
         }
-        crew.cycle(more);
+        crew.cycle();
         f.edge();
     };
     while (cycle < stop) {
@@ -484,7 +435,7 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             break;
         }
         cycle++;
-        edge(cycle < stop && room_left());
+        edge();
     }
     r.cycles = cycle;
     r.injected = next;
@@ -499,7 +450,6 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
         q.failing_input = c.failing_input;
         q.failing_tag = c.failing_tag;
     }
-    if (crew.is_ahead()) edge(false);  // a run has ended in a cycle that some parts have done: the others do it, too
 }
 
 // The patterns of events of a core, in the last run, and how often each was there.

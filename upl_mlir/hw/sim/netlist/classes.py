@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from upl_mlir.hw.sim.netlist.expression import Variable, literal, ones
 from upl_mlir.hw.sim.netlist.linear import BYTE
-from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.program import Program, Table
 from upl_mlir.hw.sim.netlist.read import WORD
 
 
-def class_names(name: str, parts: Sequence[Part]) -> list[str]:
-    """A class for each part."""
-    return [name, f"{name}_rest"][: len(parts)]
+@dataclass(eq=False)
+class Model:
+    """What C++ is made of. `steady`: inputs that change between runs only, when `ports` is called. `probes`: outputs that
+    are made only when `probe` is called."""
+
+    program: Program
+    steady: Collection[str] = ()
+    probes: Collection[str] = ()
 
 
-def file_of(
-    parts: Sequence[Part], names: Sequence[str], header: str, classes: Sequence[tuple[str, str]]
-) -> tuple[str, str]:
-    """Header and source of classes that have been made, with the tables that they share."""
-    units = {u.kind.header for part in parts for u in part.program.netlist.units}
-    head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units))), *(f"struct {n};" for n in names)]
-    known = {name: table for part in parts for table, name in part.program.tables.items()}
-    tables = (_table(name, table) for name, table in known.items())
-    source = [f'#include "{names[0].lower()}.h"', *tables]
-    return "\n".join([*head, *(c for c, _ in classes)]), "\n".join([*source, *(s for _, s in classes)])
+def file_of(model: Model, name: str, header: str, made: tuple[str, str]) -> tuple[str, str]:
+    """Header and source of a class that has been made, with its tables."""
+    units = {u.kind.header for u in model.program.netlist.units}
+    head = ["#pragma once", *(f'#include "{h}"' for h in (header, *sorted(units)))]
+    tables = (_table(table_name, table) for table, table_name in model.program.tables.items())
+    return "\n".join([*head, made[0]]), "\n".join([f'#include "{name.lower()}.h"', *tables, made[1]])
 
 
 def _table(name: str, table: Table) -> str:
@@ -45,23 +46,8 @@ def _matrix(row: Sequence[int], low: int) -> int:
     return sum(mask << BYTE * at for at, mask in enumerate(masks))
 
 
-def functions(names: Sequence[str], name: str) -> list[str]:
-    """The functions of a class."""
-    heads = ["void settle()", "void probe()", ports_head(names, name).replace(f"{name}::", "")]
-    if len(names) == 1:
-        return [f"    {head};" for head in [*heads, "void edge()"]]
-    heads += ["void tell()", "void finish()", *(f"void take(const {x}& from)" for x in names if x != name)]
-    return [*(f"    {head};" for head in heads), "    void edge() { tell(), finish(); }"]
-
-
-def ports_head(names: Sequence[str], name: str) -> str:
-    """The head of `ports`: the second part gets its inputs from the first."""
-    return f"void {name}::ports({'' if name == names[0] else f'const {names[0]}& from'})"
-
-
-def copies(names: Sequence[str], name: str, program: Program) -> list[str]:
-    """Gets the inputs of the second part."""
-    return [f"std::memcpy(&{i}, &from.{i}, sizeof {i});" for i in program.netlist.inputs if name != names[0]]
+FUNCTIONS = [f"    void {name}();" for name in ("settle", "probe", "ports", "edge")]
+"""The functions of a class."""
 
 
 def members(program: Program, more: int = 0) -> tuple[list[str], list[str]]:

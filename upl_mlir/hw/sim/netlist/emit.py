@@ -5,10 +5,6 @@
 are steady, `probe` makes the outputs that are probes. `settle` and `edge` evaluate a region only if its bit in `due` is set,
 which is done by whoever changes what the region reads. A register takes its next value at once if all regions that read it
 have been evaluated already in this cycle, else at the end (`late`), as memories do (`rows`).
-
-A program in two parts (`partition.py`) makes two classes, the second one with `_rest` after its name. Each `take`s what the
-other one has said of its registers at the last edge: `out`, twice, as the other may be at its next edge already. An edge is
-made of `tell`, after which all is said that the other part needs, and `finish`, so that the news is on its way meanwhile.
 """
 
 from __future__ import annotations
@@ -16,47 +12,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from upl_mlir.hw.sim.netlist.classes import (
-    class_names,
-    copies,
-    file_of,
-    functions,
-    members,
-    port,
-    ports_head,
-    size,
-    take,
-)
+from upl_mlir.hw.sim.netlist.classes import FUNCTIONS, Model, file_of, members, port, size, take
 from upl_mlir.hw.sim.netlist.expression import Variable, literal
-from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.program import Step
 from upl_mlir.hw.sim.netlist.read import WORD, Memory, Unit
-from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage, schedule
 
 _GROUP = 8
 """Flags that are looked at together before each of them is."""
 
 
-def emit(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
-    """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part."""
-    names = class_names(name, parts)
-    each = [_Emitter(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
-    return file_of(parts, names, "model.h", each)
+def emit(model: Model, name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters."""
+    return file_of(model, name, "model.h", _Emitter(model, schedule(model.program), name).text())
 
 
 class _Emitter:
-    def __init__(self, part: Part, regions: Sequence[Region], names: Sequence[str], number: int):
-        self.program, self.regions, self.names, self.name = part.program, regions, names, names[number]
-        self.imports = {v: n for n, v in enumerate(part.imports)}
-        self.exports = {v: n for n, v in enumerate(part.exports)}
-        program = part.program
+    def __init__(self, model: Model, regions: Sequence[Region], name: str):
+        self.model, self.program, self.regions, self.name = model, model.program, regions, name
+        program = model.program
         self.readers = Readers(program, regions)
         self.rows: dict[Memory | Unit, set[Region]] = defaultdict(set)
         for r in regions:
             for s in r.steps:
                 if s.rows is not None:
                     self.rows[s.rows].add(r)
-        self.part = part
         self.ports = {v: name for name, variables in program.outputs.items() for v in variables}
         self.wide = [name for name, variables in program.outputs.items() if _width(variables) > WORD]
         self.fields: dict[Variable, None] = {}
@@ -66,16 +46,10 @@ class _Emitter:
     def text(self) -> tuple[str, str]:
         p = self.program
         bodies = [self._region(r) for r in self.regions]
-        shown, told, kept = ([r for r in self.regions if r.stage is stage] for stage in Stage)
+        shown, kept = ([r for r in self.regions if r.stage is stage] for stage in Stage)
         seen, new = self._inputs(shown)
         settle = [*seen, *self._evaluate(shown), *self._ports(False)]
-        finish = [*self._evaluate(kept), *self._late(), *self._commits()]
-        if len(self.names) > 1:
-            begin = "turn ^= 1; told = out[turn].each; claim(out[turn], 5);"
-            end = "out[turn].count = u64(told - out[turn].each);"
-            edge = {"tell": [begin, *new, *self._evaluate(told), end], "finish": finish}
-        else:
-            edge = {"edge": [*new, *finish]}
+        edge = [*new, *self._evaluate(kept), *self._late(), *self._commits()]
         rows, starts = members(p)
         ports = [f"    {port(w.width)} {name}{{}};" for name, w in p.netlist.inputs.items()]
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
@@ -85,57 +59,19 @@ class _Emitter:
             f"struct alignas(64) {self.name} {{",  # first what is used most: the code is shorter for members that are near
             f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
             f"    u64 rows[{_words(len(p.commits))}] = {{}}, shown[{_words(len(self.wide))}] = {{}};",
-            *self._exchange(), *ports,
+            *ports,
             *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
-            f"    {self.name}();", *functions(self.names, self.name), "};", "",
+            f"    {self.name}();", *FUNCTIONS, "};", "",
         ]  # fmt: skip
         source = [
             *bodies,
             *self._function(f"{self.name}::{self.name}()", starts),
             *self._function(f"void {self.name}::settle()", settle),
-            *(line for name, lines in edge.items() for line in self._function(f"void {self.name}::{name}()", lines)),
-            *(self._taken() if len(self.names) > 1 else []),
+            *self._function(f"void {self.name}::edge()", edge),
             *self._function(f"void {self.name}::probe()", self._ports(True)),
-            *self._function(ports_head(self.names, self.name), [*copies(self.names, self.name, p), *self._steady()]), "",
+            *self._function(f"void {self.name}::ports()", self._steady()), "",
         ]  # fmt: skip
         return "\n".join(header), "\n".join(source)
-
-    def _exchange(self) -> list[str]:
-        """What is known of the other part's registers, and what it is told: those that have changed."""
-        if len(self.names) == 1:
-            return []
-        lines = [
-            "    Told* told = nullptr;", "    unsigned turn = 0;",
-            f"    struct alignas(64) Out {{ u64 count = 0; Told each[{max(1, len(self.exports))}]; }} out[2];",
-        ]  # fmt: skip
-        if self.imports:
-            first = ", ".join(literal(self.program.initial[v]) for v in self.imports)
-            lines.append(f"    u64 in[{len(self.imports)}] = {{{first}}};")
-        return lines
-
-    def _told(self, q: Variable, value: str) -> str:
-        """Tells the other part of a register's new value."""
-        return f" *m.told++ = {{{value}, {self.exports[q]}}};" if q in self.exports else ""
-
-    def _taken(self) -> list[str]:
-        """Takes what the other part has told, and says which regions read it."""
-        name, (other,) = self.name, (n for n in self.names if n != self.name)
-        if not self.imports:
-            return [f"void {name}::take(const {other}&) {{}}"]
-        due = range(_words(len(self.regions)))
-        flags = [[sum(1 << r.number % WORD for r in self.readers[v] if r.number // WORD == w) for w in due]
-                 for v in self.imports]  # fmt: skip
-        rows = ", ".join(f"{{{', '.join(map(hex, row))}}}" for row in flags)
-        return [
-            f"static const u64 {name}_wakes[{len(flags)}][{len(due)}] = {{{rows}}};",
-            f"void {name}::take(const {other}& from) {{",
-            f"    const {other}::Out& o = from.out[turn];",
-            "    for (u64 n = 0; n < o.count; n++) {",
-            "        const u64 k = o.each[n].number;",
-            "        in[k] = o.each[n].value;",
-            *(f"        due[{w}] |= {name}_wakes[k][{w}];" for w in due),
-            "    }", "}",
-        ]  # fmt: skip
 
     def _function(self, head: str, lines: Sequence[str]) -> list[str]:
         return [f"{head} {{", f"    {self.name}& m = *this;", "    (void)m;", *(f"    {line}" for line in lines), "}"]
@@ -162,15 +98,12 @@ class _Emitter:
         for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
             known.update(loads)
-            self.fields.update(dict.fromkeys(v for v in loads if v not in self.imports))
-            lines += [*(f"const u64 {v.name} = {self._place(v)};" for v in loads), s.scalar(), *stores[s]]
+            self.fields.update(dict.fromkeys(loads))
+            lines += [*(f"const u64 {v.name} = m.{v.name};" for v in loads), s.scalar(), *stores[s]]
         return "\n".join([
             f"static __attribute__((noinline)) void r{r.number}({self.name}& m) {{",
             f"    u64 {', '.join(v.name for v in inside)};", *(f"    {line}" for line in [*lines, *last]), "}",
         ])  # fmt: skip
-
-    def _place(self, v: Variable) -> str:
-        return f"m.in[{self.imports[v]}]" if v in self.imports else f"m.{v.name}"
 
     def _store(
         self, r: Region, s: Step, v: Variable, stores: list[str], last: list[str], together: dict[str, list[Variable]]
@@ -183,9 +116,9 @@ class _Emitter:
                 self.fields[v] = None
                 self.late[r].append((q, v))
                 stores.append(f"m.{v.name} = {v.name};")
-                stores.append(f"if ({v.name} != m.{q.name}) {{ {_set('m.late', [r.number])}{self._told(q, v.name)} }}")
+                stores.append(f"if ({v.name} != m.{q.name}) {{ {_set('m.late', [r.number])} }}")
             else:
-                then = f"{self._due(self.readers[q])}{self._told(q, v.name)}"
+                then = self._due(self.readers[q])
                 last.append(f"if ({v.name} != m.{q.name}) {{ m.{q.name} = {v.name}; {then} }}")
         elif s.writes is not None:
             if v in self.commits:
@@ -210,13 +143,13 @@ class _Emitter:
         """Looks for changed inputs: those that these regions read, and those that only others do."""
         lines: tuple[list[str], list[str]] = [], []
         for name in self.program.netlist.inputs:
-            if name not in self.part.steady:
+            if name not in self.model.steady:
                 for v, line in self._changed(name):
                     lines[self.readers[v].isdisjoint(early)].append(line)
         return lines
 
     def _steady(self) -> list[str]:
-        return [line for name in self.program.netlist.inputs if name in self.part.steady for _, line in self._changed(name)]
+        return [line for name in self.program.netlist.inputs if name in self.model.steady for _, line in self._changed(name)]
 
     def _changed(self, name: str) -> Iterable[tuple[Variable, str]]:
         word = self.program.netlist.inputs[name]
@@ -249,7 +182,7 @@ class _Emitter:
     def _ports(self, probes: bool) -> list[str]:
         each: dict[int, str] = {}
         for n, name in enumerate(self.wide):
-            if (name in self.part.probes) is probes:
+            if (name in self.model.probes) is probes:
                 puts = (f"put({name}, {v.low}, {v.width}, {v.name});" for v in self.program.outputs[name])
                 each[n] = f"{_clear('shown', n)} {name} = {{}}; {' '.join(puts)}"
         return _tests("shown", each)

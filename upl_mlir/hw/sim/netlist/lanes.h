@@ -131,33 +131,6 @@ inline void fill(Mask& a, const u64* from) {
     a = bit(x, 0);
 }
 
-// Numbers of few bits, as another part is told of them: that takes fewer lines of memory.
-template <typename N> struct Narrow {
-    N lane[LANES];
-    Narrow(u64 x = 0) {
-        for (N& one : lane) one = N(x);
-    }
-};
-#define UPL_NARROW(BITS, LETTER)                                                                   \
-    inline void narrow(Narrow<uint##BITS##_t>& to, Vector from) { asm("vpmovq" LETTER " %1, %0" : "=m"(to.lane) : "v"(from)); } \
-    inline Vector widen(const Narrow<uint##BITS##_t>& from) {                                      \
-        Vector x;                                                                                  \
-        asm("vpmovzx" LETTER "q %1, %0" : "=v"(x) : "m"(from.lane));                                    \
-        return x;                                                                                  \
-    }
-UPL_NARROW(8, "b")
-UPL_NARROW(16, "w")
-UPL_NARROW(32, "d")
-#undef UPL_NARROW
-inline void narrow(Narrow<u64>& to, Vector from) { std::memcpy(&to, &from, sizeof to); }
-inline void narrow(Mask& to, Mask from) { to = from; }
-inline Vector widen(const Narrow<u64>& from) {
-    Vector x;
-    std::memcpy(&x, &from, sizeof x);
-    return x;
-}
-inline Mask widen(Mask a) { return a; }
-
 // A row of a memory for each lane; `rows` is that of the first. 8 bytes after a row may be read. Beyond the last row there is
 // none: what is read there is not used.
 template <typename T> inline Vector cut(Vector x) { return sizeof(T) < 8 ? x & all((1ull << 8 * (sizeof(T) % 8)) - 1) : x; }

@@ -9,35 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upl_mlir.hw.sim.netlist.classes import (
-    class_names,
-    copies,
-    file_of,
-    functions,
-    members,
-    port,
-    ports_head,
-    size,
-    take,
-)
+from upl_mlir.hw.sim.netlist.classes import FUNCTIONS, Model, file_of, members, port, take
 from upl_mlir.hw.sim.netlist.expression import Variable
-from upl_mlir.hw.sim.netlist.partition import Part
 from upl_mlir.hw.sim.netlist.program import Commit, Step
 from upl_mlir.hw.sim.netlist.read import WORD, Memory
-from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage
+from upl_mlir.hw.sim.netlist.schedule import Readers, Region, Stage, schedule
 from upl_mlir.hw.sim.netlist.vector import Unknown, statement
 
 LIMIT = 300
 """Cost of the steps of a function: much longer ones keep too many vectors in memory."""
 
 
-def emit_lanes(parts: Sequence[Part], regions: Sequence[Sequence[Region]], name: str) -> tuple[str, str]:
-    """The header with the class `name`, and the source, which includes `NAME.h` in small letters; `regions` of each part.
-    Both are compiled with the number of lanes (2, 4, 8) as macro LANES. Memories have a row more, as a look at the last
-    number takes what comes after it, too."""
-    names = class_names(name, parts)
-    each = [_Lanes(part, r, names, n).text() for n, (part, r) in enumerate(zip(parts, regions, strict=True))]
-    return file_of(parts, names, "lanes.h", each)
+def emit_lanes(model: Model, name: str) -> tuple[str, str]:
+    """The header with the class `name`, and the source, which includes `NAME.h` in small letters. Both are compiled with the
+    number of lanes (2, 4, 8) as macro LANES. Memories have a row more, as a look at the last number takes what comes after
+    it, too."""
+    return file_of(model, name, "lanes.h", _Lanes(model, schedule(model.program, LIMIT), name).text())
 
 
 def _all_lanes(statements: str) -> str:
@@ -45,10 +32,9 @@ def _all_lanes(statements: str) -> str:
 
 
 class _Lanes:
-    def __init__(self, part: Part, regions: Sequence[Region], names: Sequence[str], number: int):
-        self.part, self.program, self.regions, self.names, self.name = part, part.program, regions, names, names[number]
-        program = part.program
-        self.imports, self.exports = set(part.imports), set(part.exports)
+    def __init__(self, model: Model, regions: Sequence[Region], name: str):
+        self.model, self.program, self.regions, self.name = model, model.program, regions, name
+        program = model.program
         self.readers = Readers(program, regions)
         self.ports = {v: port for port, variables in program.outputs.items() for v in variables}
         self.wide = {port for port, variables in program.outputs.items() if sum(v.width for v in variables) > WORD}
@@ -58,47 +44,34 @@ class _Lanes:
     def text(self) -> tuple[str, str]:
         p = self.program
         bodies = [self._function(f"static void r{r.number}({self.name}& m)", self._region(r)) for r in self.regions]
-        moving, steady = ([n for n in p.netlist.inputs if (n in self.part.steady) is which] for which in (False, True))
+        moving, steady = ([n for n in p.netlist.inputs if (n in self.model.steady) is which] for which in (False, True))
         settle = [self._input(name, True) for name in moving]
         settle += self._evaluate(Stage.SHOWN)
-        settle += [self._show(port) for port in sorted(self.wide) if port not in self.part.probes]
-        probe = [self._show(port) for port in sorted(self.wide) if port in self.part.probes]
+        settle += [self._show(port) for port in sorted(self.wide) if port not in self.model.probes]
+        probe = [self._show(port) for port in sorted(self.wide) if port in self.model.probes]
         new = [self._input(name, False) for name in moving]
         late = [f"m.{q.name} = m.{v.name};" for q, v in self.late]
-        finish = [*self._evaluate(Stage.KEPT), *late, *map(self._commit, p.commits)]
-        if len(self.names) > 1:
-            tell = ["o = &out[turn = (turn + 1) % 3];", *new, *self._evaluate(Stage.TOLD)]
-            edge = {"tell": tell, "finish": ["claim(out[(turn + 1) % 3], ~0u);", *finish]}
-        else:
-            edge = {"edge": [*new, *finish]}
+        edge = [*new, *self._evaluate(Stage.KEPT), *late, *map(self._commit, p.commits)]
         rows, starts = members(p, more=1)
         kept = sorted(self.fields, key=lambda v: v.width == 1)
         begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
         ports = {name: w.width for name, w in p.netlist.inputs.items()}
         ports |= {name: sum(v.width for v in variables) for name, variables in p.outputs.items()}
-        others = [name for name in self.names if name != self.name]
-        told = " ".join(map(self._told, sorted(self.part.exports, key=lambda v: -v.width)))
-        taken = ["in = &from.out[turn];", "fetch(*in);"]
         header = [
-            f"struct alignas(64) {self.name}_out {{ {told} }};" if others else "",
             f"struct {self.name} {{",
             "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
             *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
-            *(f"    {self.name}_out out[3], *o; const struct {x}_out* in; unsigned turn = 0;" for x in others),
-            f"    {self.name}();", *functions(self.names, self.name), "};", "",
+            f"    {self.name}();", *FUNCTIONS, "};", "",
         ]  # fmt: skip
         me = "auto& m = *this; (void)m;"
         source = [
             *bodies,
             self._function(f"{self.name}::{self.name}()", begin),
             self._function(f"void {self.name}::settle()", settle, me),
-            *(self._function(f"void {self.name}::{name}()", lines, me) for name, lines in edge.items()),
-            *(self._function(f"void {self.name}::take(const {x}& from)", taken) for x in others),
+            self._function(f"void {self.name}::edge()", edge, me),
             self._function(f"void {self.name}::probe()", probe),
-            self._function(
-                ports_head(self.names, self.name), [*copies(self.names, self.name, p), *map(self._input, steady)]
-            ), "",
+            self._function(f"void {self.name}::ports()", list(map(self._input, steady))), "",
         ]  # fmt: skip
         return "\n".join(header), "\n".join(source)
 
@@ -111,16 +84,6 @@ class _Lanes:
     def _member(self, v: Variable) -> str:
         return f"{self._type(v)} {v.name} = {self._initial(v)};"
 
-    def _told(self, v: Variable) -> str:
-        """What another part is told."""
-        if v.width == 1:
-            return self._member(v)
-        x = self.program.initial.get(v, 0)
-        return f"Narrow<uint{size(v.width)}_t> {v.name} = {{{f'{x:#x}ull' if x else ''}}};"
-
-    def _place(self, v: Variable) -> str:
-        return f"widen(in.{v.name})" if v in self.imports else f"m.{v.name}"
-
     def _type(self, v: Variable) -> str:
         return "Mask" if v.width == 1 else "Vector"
 
@@ -131,16 +94,12 @@ class _Lanes:
     def _region(self, r: Region) -> list[str]:
         known = {v for s in r.steps for v in s.outs}
         lines = [f"{self._type(v)} {v.name};" for s in r.steps for v in s.outs]
-        if not self.imports.isdisjoint(v for s in r.steps for v in s.ins):
-            lines.append("const auto& in = *m.in;")
-        if not self.exports.isdisjoint(s.register for s in r.steps if s.register is not None):
-            lines.append("auto& o = *m.o;")
         last: list[str] = []
         for s in r.steps:  # what is read, and what is kept, near to where it is used, as there are few registers
             loads = [v for v in dict.fromkeys(s.ins) if v not in known]
             known.update(loads)
-            self.fields.update(dict.fromkeys(v for v in loads if v not in self.imports))
-            lines += [*(f"const {self._type(v)} {v.name} = {self._place(v)};" for v in loads), self._step(s)]
+            self.fields.update(dict.fromkeys(loads))
+            lines += [*(f"const {self._type(v)} {v.name} = m.{v.name};" for v in loads), self._step(s)]
             for v in s.outs:
                 self._store(r, s, v, lines, last)
         return [*lines, *last]
@@ -149,10 +108,6 @@ class _Lanes:
         """Keeps a result, if somebody else needs it."""
         q = s.register
         if q is not None:
-            if q in self.exports:
-                lines.append(f"narrow(o.{q.name}, {v.name});")
-                if q not in self.readers:
-                    return
             self.fields[q] = None
             if self.readers.wait(q, r):
                 self.fields[v] = None

@@ -13,21 +13,6 @@ template <unsigned N> struct Wide {
     u64 word[N];
 };
 
-// A register of one part of a model that has changed, by its number among those that the other one reads.
-struct Told {
-    u64 value, number;
-};
-
-// The other thread has read these lines, or has written them: gets the first of them here while there is other work.
-template <typename T> inline void claim(T& lines, unsigned most) {
-#if defined(__x86_64__)
-    for (unsigned n = 0; n < most && 64 * n < sizeof lines; n++) asm volatile("prefetchw %0" : : "m"((reinterpret_cast<char*>(&lines))[64 * n]));
-#endif
-}
-template <typename T> inline void fetch(const T& lines) {
-    for (unsigned n = 0; 64 * n < sizeof lines; n++) __builtin_prefetch(reinterpret_cast<const char*>(&lines) + 64 * n);
-}
-
 inline u64 sext(u64 x, unsigned bits) { return u64(i64(x << (64 - bits)) >> (64 - bits)); }
 inline u128 sext128(u128 x, unsigned bits) { return u128(i128(x << (128 - bits)) >> (128 - bits)); }
 inline u64 parity(u64 x) {

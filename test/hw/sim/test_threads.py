@@ -1,4 +1,4 @@
-"""Models in two parts that are evaluated by two threads: how they are cut, and how runs end, go on, and begin again."""
+"""Models of several cores that several threads evaluate: how runs end, go on, and begin again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from upl_mlir.explore.job import Job, prepare
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.machine import Machine, Matching
-from upl_mlir.hw.run import _encoded  # pyright: ignore[reportPrivateUsage]
+from upl_mlir.hw.run import NO_STREAM, _encoded, placement_writes  # pyright: ignore[reportPrivateUsage]
 from upl_mlir.hw.sim import build, compiled
 from upl_mlir.hw.sim.compiled import CompiledSimulation
 from upl_mlir.hw.sim.interface import Ended, Report
-from upl_mlir.hw.sim.netlist.lower import lower
-from upl_mlir.hw.sim.netlist.partition import Part, halve
-from upl_mlir.hw.sim.netlist.read import read
 from upl_mlir.hw.system.layouts import System
-from upl_mlir.hw.verilog import core_netlist
 
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 
@@ -33,7 +29,7 @@ output R<j>
 node M<i,j> { in x, w; x*w #n -> S.s<j> }
 node S<j> { in @(+) s[#]; s -> R }
 """
-MACHINE = Machine(matching=Matching(capacity=4, ways=1))  # so small that records go to the backing memory and back
+MACHINE = Machine(cores=3, matching=Matching(capacity=4, ways=1))  # so small that records go to the backing memory and back
 SYSTEM = System.of(MACHINE)
 
 
@@ -41,14 +37,14 @@ SYSTEM = System.of(MACHINE)
 def loaded() -> tuple[Any, Any]:
     """What loads the machine, and its tokens."""
     prepared = prepare(Job("rows", PROGRAM, {"X": "random", "W": "random"}), {}, MACHINE)
-    _, program, words = _encoded(prepared.engine.image, SYSTEM.core, prepared.tokens, Spread())
-    return program.writes, words
+    image, program, words = _encoded(prepared.engine.image, SYSTEM.core, prepared.tokens, Spread())
+    return [*program.writes, *placement_writes(image, MACHINE, SYSTEM.core, program, NO_STREAM)], words
 
 
-def runs(loaded: tuple[Any, Any], threads: int, parts: int, late: int = 0) -> list[Report]:
+def runs(loaded: tuple[Any, Any], threads: int, late: int = 0) -> list[Report]:
     """Two runs of the machine, one after the other, and one of a part of the tokens, which leaves some stranded."""
     writes, tokens = loaded
-    simulation = CompiledSimulation(SYSTEM, threads, late, parts=parts)
+    simulation = CompiledSimulation(SYSTEM, threads, late, lanes=1)
     simulation.configure(writes)
     out = [simulation.run(some, 20_000, checks=20_000, watch=True) for some in (tokens, tokens, tokens[:-5])]
     left = [simulation.look(0, n, 0, n) for n in range(4)]
@@ -64,64 +60,45 @@ def same(a: list[Any], b: list[Any]) -> bool:
     return whole and events and a[-1] == b[-1]
 
 
-@pytest.mark.parametrize(("threads", "late"), [(1, 0), (2, 0), (2, 1 << 31)])
+@pytest.mark.parametrize(("threads", "late"), [(2, 0), (3, 0), (2, 1 << 31)])
 def test_runs_end_go_on_and_begin_again(
     loaded: tuple[Any, Any], threads: int, late: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = runs(loaded, 1, 1)
+    whole = runs(loaded, 1)
     assert [r.ended for r in whole[:-1]] == [Ended.IDLE] * 3
     patterns = whole[0].cores[0].patterns
     assert any(events >> Event.SPILLED & 1 for events in patterns)
     assert len(whole[0].outputs) == 7
-    assert same(whole, runs(loaded, threads, 2, late))
+    assert all(sum(core.fired) for core in whole[0].cores)  # all have something to do
+    assert same(whole, runs(loaded, threads, late))
     monkeypatch.setattr(compiled, "_ROOM", 7)  # the run stops often, for the host to fetch what there is
-    assert same(whole, runs(loaded, threads, 2, late))
+    assert same(whole, runs(loaded, threads, late))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity of threads")
 def test_a_helper_that_is_late_loses_its_rounds(loaded: tuple[Any, Any]) -> None:
     """Two threads on one processor: the helper is hardly ever there in time, and its share is done by the caller."""
-    whole = runs(loaded, 1, 1)
+    whole = runs(loaded, 1)
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
-        assert same(whole, runs(loaded, 2, 2))
+        assert same(whole, runs(loaded, 2))
     finally:
         os.sched_setaffinity(0, before)
 
 
 def test_a_limit_is_kept_to_the_cycle(loaded: tuple[Any, Any]) -> None:
     writes, tokens = loaded
-    for parts in (1, 2):
-        simulation = CompiledSimulation(SYSTEM, 2, parts=parts)
+    for threads in (1, 2):
+        simulation = CompiledSimulation(SYSTEM, threads, lanes=1)
         simulation.configure(writes)
         report = simulation.run(tokens, 77)
         assert (report.cycles, report.ended) == (77, Ended.LIMIT)
 
 
-def test_the_cut_of_a_core() -> None:
-    """Two parts of about the same cost, with little twice; together they have each register once."""
-    whole = Part(lower(read(core_netlist(SYSTEM.core), "core")), build.STEADY)
-    cost = sum(s.cost for s in whole.program.steps)
-    parts = halve(whole)
-    costs = [sum(s.cost for s in part.program.steps) for part in parts]
-    assert sum(costs) < 1.25 * cost
-    assert max(costs) < 0.62 * cost
-    kept = [s.register for part in parts for s in part.program.steps if s.register is not None]
-    assert sorted(kept, key=id) == sorted(whole.program.initial, key=id)
-    assert build.STEADY.issuperset(parts[1].program.netlist.inputs)
-    assert not parts[1].program.outputs
-    for part, other in (parts, parts[::-1]):
-        assert other.imports == part.exports
-        known = {v for s in part.program.steps for v in s.outs} | set(part.imports)
-        known |= {s.register for s in part.program.steps if s.register is not None}
-        known |= {v for w in part.program.netlist.inputs.values() for v in part.program.variables[w]}
-        assert known.issuperset(v for s in part.program.steps for v in s.ins)
-
-
 def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPL_SIMULATION_THREADS", "3")
-    assert CompiledSimulation(SYSTEM, parts=1).threads == 3
+    assert CompiledSimulation(SYSTEM).threads == 3
     for wrong in ("0", "-1", "two", "²"):
         monkeypatch.setenv("UPL_SIMULATION_THREADS", wrong)
         with pytest.raises(UplError, match=r"UPL1733.*UPL_SIMULATION_THREADS"):
