@@ -306,12 +306,6 @@ SURVIVORS = (
         reason="a bound on effort: what is proved without the entries' values is proved with them, more slowly",
     ),
     Survivor(
-        "passes/hardware/lower_hw.py",
-        '("min", False): 2**31 - 1, ("max", True): float("-inf"), ("max", False): -(2**31), '
-        '("&&", False): 1, ("||", False): 0,',
-        "False to True", test="test/hw/test_host_order.py::test_a_number_of_summands_is_told_by_one_that_changes_nothing",
-    ),
-    Survivor(
         "passes/autodiff/differentiate.py",
         "term = body.add(arith.SelectOp(sent, index_value(body, n, env), body.constant(0, i64)))", "0 to 1",
         test="test/autodiff/test_dynamic.py::test_a_value_sent_to_two_instances_or_to_none",
