@@ -24,7 +24,7 @@ from upl_mlir.hw.fp.parts import (
 )
 
 
-class _Binary(wiring.Component):
+class Binary(wiring.Component):
     """a, b (in, the format's width) and `pass_in` (in, `passed` bits: whatever belongs to the operation); after
     `latency` cycles result (out), with its `pass_out`. enable (in, 1): 0 holds everything."""
 
@@ -43,7 +43,7 @@ class _Binary(wiring.Component):
         )
 
 
-class Adder(_Binary):
+class Adder(Binary):
     """a + b."""
 
     def elaborate(self, platform: object) -> Module:
@@ -104,7 +104,7 @@ class Adder(_Binary):
         return m
 
 
-class Multiplier(_Binary):
+class Multiplier(Binary):
     """a * b."""
 
     def elaborate(self, platform: object) -> Module:
