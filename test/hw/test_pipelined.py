@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+from collections.abc import Callable
 
 import pytest
 from amaranth.sim import Simulator
@@ -71,6 +73,13 @@ def wrong(unit: Adder | Multiplier, pairs: Pairs, held: random.Random | None = N
             if r != reference(unit.format, a, b)]  # fmt: skip
 
 
+def refused(make: Callable[[], object], message: str) -> None:
+    """`make` raises ValueError; Amaranth's complaint about the unit that nobody uses comes now, where it is expected."""
+    with pytest.raises(ValueError, match=message):
+        make()
+    gc.collect()
+
+
 @pytest.mark.parametrize("kind", [Adder, Multiplier])
 @pytest.mark.parametrize("f", [BINARY32, MINI, BINARY16, BFLOAT16], ids=lambda f: f"{f.exponent}_{f.mantissa}")
 def test_results_are_the_models(kind: type[Adder | Multiplier], f: Format) -> None:
@@ -90,8 +99,7 @@ def test_every_latency(kind: type[Adder | Multiplier]) -> None:
     for latency in range(least, kind.STEPS + 1):
         assert not wrong(kind(MINI, latency), samples(MINI, 150, latency)), latency
     for latency in (least - 1, kind.STEPS + 1):
-        with pytest.raises(ValueError, match=f"latency={latency}: expected {least} to {kind.STEPS}"):
-            kind(MINI, latency)
+        refused(lambda latency=latency: kind(MINI, latency), f"latency={latency}: expected {least} to {kind.STEPS}")
 
 
 @pytest.mark.parametrize("kind", [Adder, Multiplier])
@@ -102,5 +110,4 @@ def test_a_pipeline_that_is_held_keeps_what_it_has(kind: type[Adder | Multiplier
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_a_format_that_the_multiplier_cannot_round_is_refused() -> None:
     """Of two subnormal numbers the product may be more than half of the least number, if the exponent is short."""
-    with pytest.raises(ValueError, match="a bias that is greater by 2"):
-        Multiplier(Format(3, 4))
+    refused(lambda: Multiplier(Format(3, 4)), "a bias that is greater by 2")
