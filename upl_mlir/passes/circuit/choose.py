@@ -1,0 +1,91 @@
+"""The choice of a schedule: along which field the lanes lie, in which order the loops run, how many slots pass idle.
+
+All orders of the loops are tried with all fields for the lanes.  The slots of loops and the skew between lanes are the least
+that keep every dependence: a system of inequalities whose unknowns only grow (as in modulo scheduling with an initiation
+interval of 1; Rau 1994).  The best schedule takes the fewest slots for a run, then the least time for its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from upl_mlir.passes.circuit.links import Distances, Rule, distances, rules
+from upl_mlir.passes.circuit.nest import Nest, tight
+from upl_mlir.passes.circuit.process import Process
+from upl_mlir.passes.circuit.stages import Site
+
+MOST_ROUNDS = 200
+"""Of corrections to a schedule, each of which keeps one more dependence; real ones take as many as there are dependences."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops."""
+
+    lanes: int
+    along: str | None = None
+    order: tuple[str, ...] | None = None
+
+
+def candidates(p: Process, wish: Wish, sites: Sequence[Site]) -> list[Nest]:
+    """Schedules that keep the dependences of a process on itself, the best first."""
+    found: list[tuple[tuple[int, ...], int, Nest]] = []
+    own = [s for s in sites if s.written is not None]
+    for d in p.dims:
+        if wish.along not in (None, d.name):
+            continue
+        lanes = min(wish.lanes, d.extent)
+        apart = [distances(p, s, d.name) for s in own]
+        for order in _orders(p, wish):
+            for by_skew in (False, True):
+                nest = _scheduled(p, d.name, lanes, order, apart, by_skew)
+                if nest is not None:
+                    found.append((_cost(nest), len(found), nest))
+    return [nest for _, _, nest in sorted(found, key=lambda f: f[:2])]
+
+
+def _orders(p: Process, wish: Wish) -> Iterator[tuple[str, ...]]:
+    if wish.order is not None:
+        yield wish.order
+    else:
+        yield from permutations(d.name for d in p.dims)
+
+
+def _cost(nest: Nest) -> tuple[int, ...]:
+    """Slots of a run; lanes; slots until the last result."""
+    return (nest.slots, nest.lanes, nest.busy + nest.skew * (nest.lanes - 1))
+
+
+def _scheduled(
+    p: Process, along: str, lanes: int, order: tuple[str, ...], apart: Sequence[Distances], by_skew: bool
+) -> Nest | None:
+    """The schedule with the least slots for this order, or None if the order goes against a dependence.
+
+    A dependence on a lane before, and on an earlier iteration, is kept `by_skew` or by slots that pass idle.
+    """
+    bare = Nest(p.dims, along, lanes, order, (), 0, 0)
+    idle = [0] * len(order)
+    skew = 0
+    found = rules(p.dims, order, along, lanes, apart)
+    for _ in range(MOST_ROUNDS):
+        every = tight(bare.extents, idle)
+        short = next((r for r in found if _slots(r, every, skew) < r.slots), None)
+        if short is None:
+            return Nest(p.dims, along, lanes, order, every, skew, every[0] * bare.extents[0])
+        missing = short.slots - _slots(short, every, skew)
+        level = next((n for n, k in enumerate(short.loops) if k), None)
+        carried = level is not None and short.loops[level] > 0
+        if short.lanes > 0 and (by_skew or not carried):
+            skew += -(-missing // short.lanes)
+        elif level is not None and carried:
+            # Idle slots behind the loops inside of this one make its iterations longer.
+            idle[level] += -(-missing // short.loops[level])
+        else:
+            return None
+    return None
+
+
+def _slots(r: Rule, every: Sequence[int], skew: int) -> int:
+    return sum(k * n for k, n in zip(r.loops, every, strict=True)) + r.lanes * skew

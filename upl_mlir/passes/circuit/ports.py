@@ -1,0 +1,391 @@
+"""Ports: in which order the elements of an array pass, how many are kept at once, and when a word must be there.
+
+A word of an input is needed from some slot on and dead after another one.  The words of a port are needed group by group: a
+*group* is an iteration of one of the loops.  Before a group starts, so many more words must have come (`need`), and after it
+so many of the oldest are not read any more (`free`); both are runs of equal numbers, which a counter can follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.passes.circuit.nest import Bools, Dim, Ints, Nest
+from upl_mlir.passes.circuit.process import OTHER_ENGINES, Process, Shown, formula
+from upl_mlir.passes.circuit.stages import Site, Stages
+from upl_mlir.passes.loops.program import Host
+from upl_mlir.poly.counts.dense import bounding_box, mask
+from upl_mlir.poly.expr import Formula
+
+LEAD = 5
+"""Slots from an instance's own slot to its stage 0: counters, conditions and addresses, windows (two), the way to a lane."""
+MOST_RUNS = 4
+"""Runs of equal numbers of words that the counters of a port follow."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of a stream: a field, or where `part` is "block" or "lane" its quotient or remainder by the number of lanes."""
+
+    field: str
+    part: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}{'' if not self.part else f' {self.part}'}"
+
+
+Order = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Numbers of words by group of loop number `level` (0: a run is one group): so many groups, so many words each."""
+
+    level: int
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A site of an input: the word is ``first + sum(steps * loops) + lane_step * lane``, by loop of the nest, where it
+    matters."""
+
+    site: Site
+    lanes: tuple[int, ...]
+    first: int
+    steps: tuple[int, ...]
+    lane_step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """An input port.
+
+    `shared`: at each iteration all lanes read the same word, which goes from lane to lane; else each lane has a window of
+    its own, with all words or, if they are `dealt`, each lane with its turn of them.  `window` words are kept.
+    """
+
+    host: Host
+    order: Order
+    extents: tuple[int, ...]
+    shared: bool
+    dealt: bool
+    window: int
+    need: Runs
+    free: Runs
+    reads: tuple[Read, ...]
+
+    @property
+    def words(self) -> int:
+        """The number of words of a run."""
+        return prod(self.extents)
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """An output port: its words come from the `lanes` at the instances `when` (an array over the nest).
+
+    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.
+    """
+
+    host: Host
+    order: Order
+    words: int
+    lanes: tuple[int, ...]
+    when: Bools
+    wait: int
+    depth: int
+
+
+def elements(p: Process, h: Host) -> tuple[Dim, ...]:
+    """The box of the elements of a port.  Raises UplError UPL2003 if they are no box."""
+    ctx = p.sizes.ctx
+    whole = Formula.any(formula(c) for c in h.cases)
+    box = bounding_box(ctx, h.fields, whole)
+    if not mask(ctx, h.fields, whole, box).all():
+        raise error("UPL2003", f"the elements of `{h.name}` are no box: its stream has no order yet", help=OTHER_ENGINES)
+    return tuple(map(Dim, h.fields, box.lower, box.shape))
+
+
+def orders(dims: Sequence[Dim], nest: Nest) -> Iterator[Order]:
+    """Orders of a stream: of the fields, and with a field dealt to the lanes in turn."""
+    names = [d.name for d in dims]
+    for order in permutations(names):
+        yield tuple(map(Axis, order))
+    for d in dims:
+        if nest.lanes > 1 and d.extent % nest.lanes == 0 and d.extent > nest.lanes:
+            for order in permutations(names):
+                yield (*(Axis(n, "block" if n == d.name else "") for n in order), Axis(d.name, "lane"))
+
+
+def extents(dims: Sequence[Dim], order: Order, lanes: int) -> tuple[int, ...]:
+    """How many values each loop of a stream has."""
+    by_name = {d.name: d.extent for d in dims}
+    size = {"": lambda n: n, "block": lambda n: n // lanes, "lane": lambda n: lanes}
+    return tuple(size[a.part](by_name[a.field]) for a in order)
+
+
+def number(dims: Sequence[Dim], order: Order, lanes: int, values: dict[str, Any]) -> Any:
+    """The number of an element in its stream."""
+    low = {d.name: d.low for d in dims}
+    total: Any = 0
+    for a, n in zip(order, extents(dims, order, lanes), strict=True):
+        x = values[a.field] - low[a.field]
+        total = total * n + (x if not a.part else x // lanes if a.part == "block" else x % lanes)
+    return total
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+def inputs(p: Process, nest: Nest, sites: Sequence[Site], at: Stages, fixed: dict[str, Order]) -> list[Input]:
+    """The input ports of a schedule, each in the best order, or in the one that is `fixed`.  Raises UplError UPL2003."""
+    out: list[Input] = []
+    for h in p.inputs.values():
+        reads = [s for s in sites if s.array == h.name]
+        dims = elements(p, h)
+        found: list[tuple[int, Input]] = []
+        for order in [fixed[h.name]] if h.name in fixed else orders(dims, nest):
+            found += _inputs(p, nest, h, dims, order, reads, at)
+        if not found:
+            raise error("UPL2003", f"no order of the elements of `{h.name}` suits the schedule", help=OTHER_ENGINES)
+        out.append(min(found, key=lambda f: f[0])[1])
+    return out
+
+
+@dataclass(eq=False)
+class _Wanted:
+    """Of one stream, by iteration of the nest: the last word read, -1 if none, and the first one, a large number if none."""
+
+    last: Ints
+    first: Ints
+
+
+def _inputs(
+    p: Process, nest: Nest, h: Host, dims: tuple[Dim, ...], order: Order, sites: Sequence[Site], at: Stages
+) -> Iterator[tuple[int, Input]]:
+    total = prod(d.extent for d in dims)
+    words: list[tuple[Site, Ints, Bools]] = []
+    for s in sites:
+        exprs = p.sizes.given(nest.grid)
+        values = {f: exprs.expr(e) for f, e in zip(h.fields, s.index, strict=True)}
+        words.append((s, nest.everywhere(number(dims, order, nest.lanes, values)), nest.mask(s.when, p.sizes)))
+    shared = all(_same(w, m) for _, w, m in words)
+    dealt = not shared and nest.lanes > 1 and total % nest.lanes == 0 and all(_turns(w, m, nest.lanes) for _, w, m in words)
+    reads: list[Read] = []
+    for s, w, m in words:
+        by = w // nest.lanes if dealt else w
+        affine = _affine(by, m)
+        if affine is None:
+            return
+        lanes = tuple(n for n in range(nest.lanes) if m[..., n].any())
+        reads.append(Read(s, lanes, affine[0], affine[1][:-1], affine[1][-1]))
+    wanted = _wanted([(w, m) for _, w, m in words], nest, total)
+    late = LEAD + max((s.stage for s in sites), default=0) + (0 if shared else nest.skew * (nest.lanes - 1)) + 2
+    for need in _needs(wanted, nest, total):
+        for free in _frees(wanted, nest, total):
+            fill, window = _window(nest, total, need, free, late)
+            size = 1 << max(1, (-(-window // nest.lanes) if dealt else window) - 1).bit_length()
+            ext = extents(dims, order, nest.lanes)
+            yield fill + window, Input(h, order, ext, shared, dealt, size, need, free, tuple(reads))
+
+
+def _same(w: Ints, m: Bools) -> bool:
+    """Whether all lanes that read at an iteration read the same word."""
+    low = np.where(m, w, np.iinfo(np.int64).max).min(axis=-1)
+    high = np.where(m, w, -1).max(axis=-1)
+    return bool((~m.any(axis=-1) | (low == high)).all())
+
+
+def _turns(w: Ints, m: Bools, lanes: int) -> bool:
+    return bool((~m | (w % lanes == np.arange(lanes))).all())
+
+
+def _affine(w: Ints, m: Bools) -> tuple[int, tuple[int, ...]] | None:
+    """Coefficients by axis of an affine array; None if it is none where it matters."""
+    if not m.any():
+        return 0, (0,) * w.ndim
+    steps: list[int] = []
+    for axis, n in enumerate(w.shape):
+        d = np.diff(w, axis=axis)
+        both = np.logical_and(m.take(range(n - 1), axis), m.take(range(1, n), axis)) if n > 1 else np.zeros(0, dtype=bool)
+        found = np.unique(d[both]) if both.any() else np.zeros(1, dtype=np.int64)
+        if len(found) > 1:
+            return None
+        steps.append(int(found[0]))
+    made = sum(k * np.arange(n).reshape([-1 if a == axis else 1 for a in range(w.ndim)])
+               for axis, (k, n) in enumerate(zip(steps, w.shape, strict=True)))  # fmt: skip
+    rest = np.unique((w - made)[m])
+    return (int(rest[0]), tuple(steps)) if len(rest) == 1 else None
+
+
+def _wanted(words: Sequence[tuple[Ints, Bools]], nest: Nest, total: int) -> _Wanted:
+    last = np.full(prod(nest.extents), -1, dtype=np.int64)
+    first = np.full(prod(nest.extents), total, dtype=np.int64)
+    for w, m in words:
+        last = np.maximum(last, np.where(m, w, -1).max(axis=-1).ravel())
+        first = np.minimum(first, np.where(m, w, total).min(axis=-1).ravel())
+    return _Wanted(np.maximum.accumulate(last) + 1, np.minimum.accumulate(first[::-1])[::-1])
+
+
+def _runs(level: int, numbers: Ints) -> Runs | None:
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    if len(changes) >= MOST_RUNS:
+        return None
+    edges = [0, *changes.tolist(), len(numbers)]
+    return Runs(level, tuple((b - a, int(numbers[a])) for a, b in zip(edges, edges[1:], strict=False)))
+
+
+def _needs(wanted: _Wanted, nest: Nest, total: int) -> Iterator[Runs]:
+    """By group, how many more words are needed at its start: exactly for some loop, or a word an iteration."""
+    for level in range(len(nest.extents) + 1):
+        groups = prod(nest.extents[:level])
+        upto = wanted.last.reshape(groups, -1)[:, -1].copy()
+        upto[-1] = total  # what nobody reads goes through as well
+        made = _runs(level, np.diff(upto, prepend=0))
+        if made is not None:
+            yield made
+    n = np.arange(len(wanted.last))
+    offset = int((wanted.last - n).max())
+    upto = np.minimum(total, np.maximum(offset + n, 0))
+    if upto[-1] == total and (made := _runs(len(nest.extents), np.diff(upto, prepend=0))) is not None:
+        yield made
+
+
+def _frees(wanted: _Wanted, nest: Nest, total: int) -> Iterator[Runs]:
+    """By group, how many of the oldest words are dead after it."""
+    for level in range(len(nest.extents) + 1):
+        groups = prod(nest.extents[:level])
+        oldest = np.append(wanted.first.reshape(groups, -1)[1:, 0], total)
+        made = _runs(level, np.diff(oldest, prepend=0))
+        if made is not None:
+            yield made
+    after = np.append(wanted.first[1:], total)
+    n = np.arange(1, len(after) + 1)
+    lag = int((n - after).max())
+    oldest = np.clip(n - lag, 0, total)
+    oldest[-1] = total
+    if (made := _runs(len(nest.extents), np.diff(oldest, prepend=0))) is not None:
+        yield made
+
+
+def group_slots(nest: Nest, level: int) -> tuple[Ints, Ints]:
+    """The first and the last slot of each group of a loop."""
+    slot = np.broadcast_to(nest.slot, nest.extents).reshape(prod(nest.extents[:level]), -1)
+    return slot[:, 0], slot[:, -1]
+
+
+def steps(nest: Nest, runs: Runs) -> Ints:
+    """The number of words of each group."""
+    return np.repeat([w for _, w in runs.runs], [n for n, _ in runs.runs])
+
+
+def deadlines(nest: Nest, need: Runs) -> Ints:
+    """The slot before which each word must have come."""
+    return np.repeat(group_slots(nest, need.level)[0], steps(nest, need))
+
+
+def _window(nest: Nest, total: int, need: Runs, free: Runs, late: int) -> tuple[int, int]:
+    """How many slots the words of the first group are waited for, and how many words are kept at once, run upon run.
+
+    Words come as late as they may; one that comes earlier waits until there is room.
+    """
+    due = deadlines(nest, need)
+    slots = max(nest.slots, total)
+    all_due = np.concatenate([due + n * slots for n in range(3)])
+    n = np.arange(len(all_due))
+    comes = np.minimum.accumulate((all_due - n)[::-1])[::-1] + n
+    gone = np.repeat(group_slots(nest, free.level)[1], steps(nest, free)) + late
+    all_gone = np.sort(np.concatenate([gone + k * slots for k in range(3)]))
+    kept = n + 1 - np.searchsorted(all_gone, comes)
+    return max(0, int((np.arange(total) + 1 - due).max())), int(kept.max()) + 1
+
+
+# -- outputs ----------------------------------------------------------------------------------------------------------
+def outputs(p: Process, nest: Nest, at: Stages, fixed: dict[str, Order]) -> list[Output]:
+    """The output ports of a schedule.  Raises UplError UPL2003."""
+    return [_output(p, nest, h, shown, fixed.get(h.name)) for h, shown in p.outputs.values()]
+
+
+def _output(p: Process, nest: Nest, h: Host, shown: Sequence[Shown], fixed: Order | None) -> Output:
+    dims = elements(p, h)
+    grid = np.indices([d.extent for d in dims], dtype=np.int64)
+    values = {d.name: g + d.low for d, g in zip(dims, grid, strict=True)}
+    exprs = p.sizes.given(values)
+    read: dict[str, Ints] = {}
+    for each in shown:
+        here = exprs.formula(each.when)
+        for f, e in zip(p.fields, each.index, strict=True):
+            read[f] = np.where(here, exprs.expr(e), read.get(f, 0))
+    read |= {d.name: np.int64(d.low + d.extent - 1) for d in p.dims if d.name in p.sums}
+    shape = grid.shape[1:]
+    lane, slot = (np.broadcast_to(x, shape) for x in nest.place(read))
+    when = _marked(nest, {n: np.broadcast_to(x, shape) for n, x in read.items()})
+    lanes = tuple(np.unique(lane).tolist())
+    total = prod(shape)
+    for order in [fixed] if fixed is not None else orders(dims, nest):
+        rank = np.broadcast_to(number(dims, order, nest.lanes, values), shape).ravel()
+        by_rank = np.argsort(rank)
+        time, who = slot.ravel()[by_rank], lane.ravel()[by_rank]
+        if len(lanes) == 1:
+            if (np.diff(time) > 0).all():
+                return Output(h, order, total, lanes, when, 0, 0)
+            continue
+        turn = _turn(time, who, nest.lanes) if nest.skew == 0 else None
+        if turn is not None:
+            wait, depth = _taking_turns(nest, time, who, turn)
+            return Output(h, order, total, lanes, when, wait, depth)
+    raise error("UPL2003", f"no order of the elements of `{h.name}` suits the schedule", help=OTHER_ENGINES)
+
+
+def _marked(nest: Nest, read: dict[str, Ints]) -> Bools:
+    """The instances with these values of fields, as an array over the nest."""
+    out = np.zeros(nest.shape, dtype=bool)
+    index: list[Ints] = []
+    lane: Ints | None = None
+    low = {d.name: d.low for d in nest.dims}
+    for f in nest.order:
+        x = read[f] - low[f]
+        if f == nest.along:
+            lane, x = x % nest.lanes, x // nest.lanes
+        index.append(x)
+    assert lane is not None
+    out[(*index, lane)] = True
+    return out
+
+
+def _turn(time: Ints, who: Ints, lanes: int) -> Ints | None:
+    """The turn of each word, if every lane sends at most one word a turn, lane after lane, and none goes back in time."""
+    starts = np.concatenate([[True], np.diff(who) <= 0])
+    turn = np.cumsum(starts) - 1
+    first = np.minimum.reduceat(time, np.flatnonzero(starts))
+    same = (time == first[turn]).all()
+    return turn if same and (np.diff(first) > 0).all() else None
+
+
+def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, int]:
+    """From which slot on the lanes take turns, and how many words wait in a lane, run upon run."""
+    sent = turn * nest.lanes + who
+    wait = int((time - sent).max()) + 1
+    slots = max(nest.slots, (int(turn.max()) + 1) * nest.lanes)
+    depth = 0
+    for lane in np.unique(who):
+        mine = who == lane
+        comes = np.concatenate([time[mine] + k * slots for k in range(3)])
+        goes = np.sort(np.concatenate([sent[mine] + wait + k * slots for k in range(3)]))
+        depth = max(depth, int((np.arange(len(comes)) + 1 - np.searchsorted(goes, comes)).max()))
+    return wait, depth
+
+
+def padded(nest: Nest, ins: Sequence[Input], outs: Sequence[Output]) -> Nest:
+    """The schedule with as many slots a run as its ports have words."""
+    least = [i.words for i in ins] + [o.words if len(o.lanes) == 1 else _turns_of(nest, o) for o in outs]
+    return replace(nest, slots=max(nest.slots, *least))
+
+
+def _turns_of(nest: Nest, o: Output) -> int:
+    return int(o.when.any(axis=-1).sum()) * nest.lanes

@@ -1,0 +1,107 @@
+"""At which stage of an instance each operation begins, where its value matters, and what is read when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upl_mlir.passes.circuit.body import Node, latency
+from upl_mlir.passes.circuit.process import Process
+from upl_mlir.poly.expr import FALSE, Formula, IndexExpr
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A read: of the array `array` at `index`, at a stage, where `when` holds.
+
+    Of the process's own array, `written` is the stage at which an instance has the value that is read.  Without an `index`
+    it is the running sum of the instance before.
+    """
+
+    node: Node
+    array: str
+    index: tuple[IndexExpr, ...]
+    stage: int
+    when: Formula
+    written: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """`start`: the stage at which a node takes its operands (a read: at which it is needed first); `result`: that of the
+    result."""
+
+    start: Mapping[Node, int]
+    result: int
+    units: Mapping[str, int]
+
+    def end(self, node: Node) -> int:
+        """The stage at which a node's value is there."""
+        return self.start[node] + latency(node, self.units)
+
+
+def stages(p: Process, units: Mapping[str, int]) -> Stages:
+    """All operations as late as the result allows."""
+    ready: dict[Node, int] = {}
+    for node in p.body.nodes:
+        ready[node] = max((ready[a] for a in node.args), default=0) + latency(node, units)
+    result = ready[p.body.result]
+    start: dict[Node, int] = {}
+    wanted = {p.body.result: result}
+    for node in reversed(p.body.nodes):
+        start[node] = wanted[node] - latency(node, units)
+        for a in node.args:
+            wanted[a] = min(wanted.get(a, result), start[node])
+    return Stages(start, result, units)
+
+
+def last_summand(p: Process) -> Formula:
+    """Where a running sum is complete."""
+    dims = {d.name: d for d in p.dims}
+    return Formula.all(Formula.compare(s, "==", dims[s].low + dims[s].extent - 1) for s in p.sums)
+
+
+def matters(p: Process) -> dict[Node, Formula]:
+    """Where the value of each node has an influence on the result."""
+    out: dict[Node, Formula] = dict.fromkeys(p.body.nodes, FALSE)
+    out[p.body.result] = p.domain & last_summand(p)
+    if p.body.total is not None:
+        out[p.body.total] = out[p.body.total] | p.domain
+    for node in reversed(p.body.nodes):
+        here = out[node]
+        for n, a in enumerate(node.args):
+            where = here
+            if node.kind == "select":
+                earlier = Formula.all(w.negate() for w in node.when[:n])
+                where = here & node.when[n] & earlier if n < len(node.args) - 1 else here & earlier
+            out[a] = out[a] | where
+    return out
+
+
+def sites(p: Process, at: Stages) -> list[Site]:
+    """All reads.
+
+    An input is read once for all that use it; elements of the process's own array once for each stage, as a delay more or
+    less costs nothing there.
+    """
+    where = matters(p)
+    used: dict[Node, list[Node]] = {}
+    for node in p.body.nodes:
+        for a in node.args:
+            used.setdefault(a, []).append(node)
+    out: list[Site] = []
+    for node in p.body.nodes:
+        if node.kind == "previous":
+            assert p.body.total is not None
+            out.append(Site(node, p.name, (), at.start[node], where[node], at.end(p.body.total)))
+        elif node.kind == "read" and node.array == p.name:
+            begins = {at.start[n] for n in used.get(node, ())} or {at.start[node]}
+            out += [Site(node, p.name, node.index, s, where[node], at.result) for s in sorted(begins)]
+        elif node.kind == "read":
+            out.append(Site(node, node.array, node.index, at.start[node], where[node]))
+    return out
+
+
+def of_array(sites_: Sequence[Site], array: str) -> list[Site]:
+    """The reads of one array."""
+    return [s for s in sites_ if s.array == array]
