@@ -1,0 +1,106 @@
+"""The memories of a circuit: in LUTs up to 32 words, in block RAM beyond, with one end to write and one to read.
+
+On an ECP5 they are TRELLIS_DPR16X4 (16 words of 4 bits) and DP16KD.  The latter is made as an instance, because yosys
+neither uses its output register, without which the clock is below 150 MHz, nor sees that addresses differ.
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+Target = Literal["generic", "ecp5"]
+"""What the hardware is made of: `generic` can be simulated, `ecp5` has the device's own blocks."""
+
+LUT_WORDS = 32
+"""Memories of more words are in block RAM: in LUTs they would need two sites a bit and more, and multiplexers."""
+BLOCK_WORDS = {18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
+"""The words of one block RAM, by their width."""
+
+
+class Ram(wiring.Component):
+    """The word that was at read_address comes to read_data after `registers` clocks with read_enable, which hold the word
+    and the output; one register is possible in LUTs only.
+
+    A word that is read in the clock in which it is written is the old one in LUTs; in block RAM it may be anything.
+    Memories begin with zeros and have no reset.
+    """
+
+    def __init__(self, width: int, depth: int, registers: int, target: Target = "generic"):
+        if depth > LUT_WORDS and registers < 2:
+            raise ValueError(f"depth={depth}: block RAM has two registers")
+        if depth > BLOCK_WORDS[1]:
+            raise ValueError(f"depth={depth}: expected at most {BLOCK_WORDS[1]} words")
+        self.width, self.depth, self.registers, self.target = width, depth, registers, target
+        super().__init__(
+            {
+                "write_address": In(range(depth)), "write_data": In(width), "write_enable": In(1),
+                "read_address": In(range(depth)), "read_enable": In(1), "read_data": Out(width),
+            }
+        )  # fmt: skip
+
+    def elaborate(self, platform: object) -> Module:
+        """The memory, and a register or two."""
+        m = Module()
+        if self.depth > LUT_WORDS and self.target == "ecp5":
+            self._blocks(m)
+            return m
+        style = "distributed" if self.depth <= LUT_WORDS else "block"
+        m.submodules.words = words = Memory(shape=self.width, depth=self.depth, init=[], attrs={"ram_style": style})
+        write, read = words.write_port(), words.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(self.write_address), write.data.eq(self.write_data), write.en.eq(self.write_enable),
+            read.addr.eq(self.read_address),
+        ]  # fmt: skip
+        value = read.data
+        for n in range(self.registers):
+            register = Signal(self.width, name=f"read_{n}", reset_less=True)
+            with m.If(self.read_enable):
+                m.d.sync += register.eq(value)
+            value = register
+        m.d.comb += self.read_data.eq(value)
+        return m
+
+    def _blocks(self, m: Module) -> None:
+        """Block RAMs side by side, with their output registers: port A writes, port B reads."""
+        width = next(w for w, words in BLOCK_WORDS.items() if words >= self.depth)
+        for n in range(0, self.width, width):
+            part = self.write_data[n : n + width]
+            found = Signal(18, name=f"found_{n}")
+            m.d.comb += self.read_data[n : n + width].eq(found[: len(part)])
+            m.submodules[f"block_{n}"] = Instance("DP16KD", **_block(self, width, part, found))
+
+
+def _block(ram: Ram, width: int, part: Any, found: Signal) -> dict[str, Any]:
+    """Parameters and ports of a DP16KD; the address of a word is left of the bits that would choose a part of 16."""
+    shift = {18: 4, 9: 3, 4: 2, 2: 1, 1: 0}[width]
+    bytes_ = Const(3, 2) if width == 18 else Const(0, 2)  # these bits of the address are byte enables then
+
+    def address(value: Any, low: Any) -> Any:
+        return Cat(Cat(low, Const(0, 2))[:shift], value, Const(0, 14))[:14]
+
+    out: dict[str, Any] = {
+        **{f"p_DATA_WIDTH_{x}": width for x in "AB"}, **{f"p_CLK{x}MUX": f"CLK{x}" for x in "AB"},
+        **{f"p_CSDECODE_{x}": "0b000" for x in "AB"}, **{f"p_WRITEMODE_{x}": "NORMAL" for x in "AB"},
+        "p_GSR": "DISABLED", "p_RESETMODE": "SYNC", "p_ASYNC_RESET_RELEASE": "SYNC",
+        "p_REGMODE_A": "NOREG", "p_REGMODE_B": "OUTREG",
+        "i_WEA": ram.write_enable, "i_CEA": Const(1), "i_OCEA": Const(0), "i_WEB": Const(0), "i_CEB": ram.read_enable,
+        "i_OCEB": ram.read_enable,
+    }  # fmt: skip
+    writes = address(ram.write_address, bytes_), Cat(part, Const(0, 18))
+    reads = address(ram.read_address, Const(0, 2)), Const(0, 18)
+    for x, (place, data) in {"A": writes, "B": reads}.items():
+        out |= {f"i_CLK{x}": ClockSignal(), f"i_RST{x}": Const(0), **{f"i_CS{x}{n}": Const(0) for n in range(3)}}
+        out |= {f"i_AD{x}{n}": place[n] for n in range(14)}
+        out |= {f"i_DI{x}{n}": data[n] for n in range(18)}
+    return out | {f"o_DOB{n}": found[n] for n in range(18)}
