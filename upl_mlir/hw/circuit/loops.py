@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,6 +25,8 @@ class LoopNest(wiring.Component):
     ignored.  After each complete run of loop k the nest waits idle[k] slots: those of inner loops first, so that after the
     last iteration of all it waits the sum.  `running`: the slot is an iteration's.  `last`: it is the nest's last slot,
     those that are waited included.  While the nest waits, the counters stay at the last iteration; when it is at rest, at 0.
+    `steps`: in the next slot another iteration begins, or none is left; `carry` then has one bit set: bit k if loop k goes on
+    to its next value, the last bit if all are complete.
     """
 
     def __init__(self, extents: Sequence[int], idle: Sequence[int]):
@@ -34,7 +36,8 @@ class LoopNest(wiring.Component):
             )
         self.extents, self.idle = tuple(extents), tuple(idle)
         counters = {f"c{k}": Out(range(n)) for k, n in enumerate(extents)}
-        super().__init__({"start": In(1), "enable": In(1), "running": Out(1), "last": Out(1), **counters})
+        super().__init__({"start": In(1), "enable": In(1), "running": Out(1), "last": Out(1), "steps": Out(1),
+                          "carry": Out(len(extents) + 1), **counters})  # fmt: skip
 
     @property
     def counters(self) -> list[Any]:
@@ -50,13 +53,14 @@ class LoopNest(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """All that decides is in registers: which loops are at their ends, and whether this is a wait's last slot."""
         m = Module()
-        steps, ends = Signal(), Signal()  # the slot ends an iteration with its wait; it is the last one of a wait
+        steps, ends = self.steps, Signal()  # the slot ends an iteration with its wait; it is the last one of a wait
         full = self._count(m, steps)
         waits = [k for k, n in enumerate(self.idle) if n]
         pauses = full[waits[-1]] if waits else Const(0)
         m.d.comb += [
             steps.eq(self.running & ~pauses | ends), self.last.eq(full[0] & (ends if waits else self.running)),
         ]  # fmt: skip
+        m.d.comb += self.carry.eq(Cat(*(full[k + 1] & ~full[k] for k in range(len(self.extents))), full[0]))
         waiting = self._wait(m, full, pauses, ends) if waits else Const(0)
         with m.If(self.enable):
             with m.If(steps):
