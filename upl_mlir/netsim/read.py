@@ -8,11 +8,11 @@ gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upl_mlir.netsim.units import KINDS, Kind
+from upl_mlir.netsim.units import Kind
 
 WORD = 64
 """Bits of a machine word."""
@@ -144,12 +144,12 @@ def constant(value: Value) -> int | None:
     return number
 
 
-def read(text: str, top: str) -> Netlist:
-    """The netlist of module `top`. Bits that are undefined are 0, as they are for Amaranth.
+def read(text: str, top: str, units: Mapping[str, Kind]) -> Netlist:
+    """The netlist of module `top`. Bits that are undefined are 0, as they are for Amaranth. `units`: by names of modules.
 
     Raises ValueError if there is something in it that the models of our machines do not have."""
     module = json.loads(text)["modules"][top]
-    return _Reader(module).netlist
+    return _Reader(module, units).netlist
 
 
 def _number(bits: str) -> int:
@@ -159,7 +159,8 @@ def _number(bits: str) -> int:
 class _Reader:
     """Gives each bit its word, then makes values of the lists of bits."""
 
-    def __init__(self, module: Any):
+    def __init__(self, module: Any, units: Mapping[str, Kind]):
+        self.units = units
         self.at: dict[int, tuple[Word, int]] = {}
         self.netlist = Netlist({}, {}, [], [], [])
         clock = module["ports"].get("clk", {"bits": []})["bits"]
@@ -219,8 +220,8 @@ class _Reader:
             wide = _number(cell["parameters"]["WIDTH"])
             bits = joined["RD_DATA"]
             return [self._word(bits[n : n + wide]) for n in range(0, len(bits), wide)]
-        if kind in KINDS:
-            shows = KINDS[kind].shows.values()
+        if kind in self.units:
+            shows = self.units[kind].shows.values()
             return [self._word([bit for name in names for bit in joined[name]]) for names, _ in shows]
         return [self._word(joined["Q" if kind == "$dff" else "Y"])]
 
@@ -232,10 +233,10 @@ class _Reader:
             _require(joined["CLK"] == clock and _number(p["CLK_POLARITY"]) == 1, name, "another clock")
             start = sum((initial.get(bit) == "1") << n for n, bit in enumerate(joined["Q"]))
             self.netlist.registers.append(Register(words[0], self._value(joined["D"]), start))
-        elif kind in KINDS:
+        elif kind in self.units:
             _require(joined["clk"] == clock, name, "another clock")
             _require(constant(self._value(joined["rst"])) == 0, name, "a reset")
-            self._unit(KINDS[kind], name, p, joined, words)
+            self._unit(self.units[kind], name, p, joined, words)
         else:
             inputs = {port: self._value(bits) for port, bits in joined.items() if port != "Y"}
             signed = [_number(p[key]) for key in ("A_SIGNED", "B_SIGNED") if key in p]

@@ -24,19 +24,3 @@ class Kind:
     shows: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
     edge: tuple[str, ...]
     on: tuple[str, ...]
-
-
-KINDS = {
-    "upl_cam": Kind(
-        "UplCam", "upl_cam.h",
-        ("BANKS", "BANK", "BANK_BITS", "EXACT_BITS", "TAG_BITS", "LEVELS"),
-        {
-            "picked": (("found", "partner"), ("pick", "level")),
-            "sought": (("vacant", "vacancy"), ("seek", "last_entry")),
-            "looked": (("looked",), ("look",)),
-        },
-        ("key_exact", "key_tag", "key_wild", "level", "search", "pick", "drop", "write", "free", "entry"),
-        ("search", "drop", "write", "free"),
-    ),
-}  # fmt: skip
-"""By the names of the modules."""

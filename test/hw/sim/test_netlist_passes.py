@@ -58,7 +58,7 @@ def twins(m: Module, inputs: list[Any]) -> list[Any]:
 
 def passed(circuit: Circuit) -> Netlist:
     """The netlist after all passes."""
-    net = reader.read(netlist(circuit, "circuit"), "circuit")
+    net = reader.read(netlist(circuit, "circuit"), "circuit", {})
     join_parities(net)
     split(net)
     simplify(net)

@@ -33,6 +33,7 @@ from upl_mlir.netsim.emit import emit
 from upl_mlir.netsim.lanes import emit_lanes
 from upl_mlir.netsim.lower import lower
 from upl_mlir.netsim.read import read
+from upl_mlir.netsim.units import Kind
 
 FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
@@ -45,6 +46,20 @@ PROBES = frozenset(("watch",))
 """Outputs of a core that are seldom looked at."""
 HEADERS = ("netsim/model.h", "netsim/lanes.h", "hw/matching_unit/upl_cam.h")
 """Below the package: what the sources of models include."""
+UNITS = {
+    "upl_cam": Kind(
+        "UplCam", "upl_cam.h",
+        ("BANKS", "BANK", "BANK_BITS", "EXACT_BITS", "TAG_BITS", "LEVELS"),
+        {
+            "picked": (("found", "partner"), ("pick", "level")),
+            "sought": (("vacant", "vacancy"), ("seek", "last_entry")),
+            "looked": (("looked",), ("look",)),
+        },
+        ("key_exact", "key_tag", "key_wild", "level", "search", "pick", "drop", "write", "free", "entry"),
+        ("search", "drop", "write", "free"),
+    ),
+}  # fmt: skip
+"""The units of our machines, by the names of their modules."""
 
 
 def compiler() -> str | None:
@@ -102,7 +117,7 @@ def model(
     `TOP.h`, and those that it includes stay there. It has the functions `settle`, `edge`, `ports` and `probe` (`emit.py`).
     `steady`, `probes`: see `Model`."""
     _headers(folder)
-    made = Model(lower(read(netlist, top)), steady, probes)
+    made = Model(lower(read(netlist, top, UNITS)), steady, probes)
     header, source = (emit_lanes if lanes > 1 else emit)(made, top.capitalize())
     (folder / f"{top}.h").write_text(header, encoding="utf-8")
     text = folder / f"{top}.cpp"
