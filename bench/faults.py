@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 
 import upl_mlir as upl
-from upl_mlir.hw.engine import RtlEngine
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.observe.faults import Campaign, table
 from upl_mlir.hw.machine import Machine, Matching, Organisation, Token
-from upl_mlir.hw.observe.faults import Campaign, table
 
 PROGRAM = """\
 program scaled_product

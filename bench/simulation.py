@@ -18,11 +18,11 @@ from statistics import median
 
 from bench.report import Row
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.explore.job import Job, bind
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Machine, Matching
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation
 from upl_mlir.hw.sim.interface import Report, Tokens

@@ -17,8 +17,8 @@ from xdsl.context import Context
 import upl_mlir as upl
 from agreement.engines import machine_file
 from upl_mlir.api.ports import PortView
-from upl_mlir.native.c.c_source import emit_one_file
-from upl_mlir.native.signature import arguments_of, function_of, layouts_of
+from upl_mlir.engines.native.c.c_source import emit_one_file
+from upl_mlir.engines.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 from upl_mlir.poly.parse import parse_index
 

@@ -101,7 +101,7 @@ def _in_amaranth(p: upl.Program, machine: str, arrays: Arrays, params: Mapping[s
     """As the engine "rtl", on Amaranth's simulator: the one that is taken where there is no C++ compiler."""
     import pytest
 
-    from upl_mlir.hw import run
+    from upl_mlir.engines.rtl import run
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "available", lambda: False)
@@ -161,7 +161,7 @@ def native(case: Case) -> Counter[str]:
     with contextlib.ExitStack() as stack:
         if case.seed % 8 and not hulls:
             stack.enter_context(mock.patch("upl_mlir.passes.analysis.proved.require_proved", lambda _: ()))
-            stack.enter_context(mock.patch("upl_mlir.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
+            stack.enter_context(mock.patch("upl_mlir.engines.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
         return _native(case)
 
 

@@ -11,7 +11,7 @@ from agreement.campaign import case_of
 from agreement.engines import NOT_ON_THE_MACHINE
 from agreement.generator import generate
 from agreement.properties import host_arrays
-from upl_mlir.hw.engine import RtlEngine, RtlResult
+from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
 from upl_mlir.hw.machine import Machine
 
 

@@ -1,9 +1,9 @@
 """What a generated program means, by enumerating all instances and tokens in plain Python: no sets, no matching order.
 
 `run(program, params)` finds the instances that fire (least fixpoint) and everything that breaks a rule of LANGUAGE 3 and 4:
-this is the truth about a program for given parameters, and independent of the readers of text too (`upl_mlir.reference`,
-with which engines are compared, starts from the dialect).  With `declared=True` declared domains are taken as they stand
-instead, which is what `check` assumes: its witnesses are compared with that.
+this is the truth about a program for given parameters, and independent of the readers of text too
+(`upl_mlir.engines.reference`, with which engines are compared, starts from the dialect).  With `declared=True` declared
+domains are taken as they stand instead, which is what `check` assumes: its witnesses are compared with that.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from agreement.campaign import Failure, Tally
 from agreement.conditions_engines import in_c
 from agreement.ledger import STARTS
 from agreement.properties import Case
+from upl_mlir.engines.native.c.c_source import emit_one_file
 from upl_mlir.frontend.upl_text.lexer import RESERVED
-from upl_mlir.native.c.c_source import emit_one_file
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 PROGRAMS = {

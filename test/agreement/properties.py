@@ -1,8 +1,8 @@
 """What must hold of every program: one function per property over a `Case`, raising `Broken` where it fails.
 
 `ENGINES` is the one place where an engine is added: every right program runs on each of them, and the results are compared
-with `upl_mlir.reference`, bit by bit.  A `Case` is a text with what is known of it, so that a saved one can be replayed
-alone.
+with `upl_mlir.engines.reference`, bit by bit.  A `Case` is a text with what is known of it, so that a saved one can be
+replayed alone.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ CAMPAIGNS = {
 # -- the process that looks at seeds ----------------------------------------------------------------------------------
 def keep_no_programs() -> None:
     """Random programs are compiled once: kept on disk, they would push out what is worth keeping."""
+    from upl_mlir.engines.native import backend, shapes, whole
     from upl_mlir.host.cache import Cache
-    from upl_mlir.native import backend, shapes, whole
 
     for module in (backend, shapes, whole):
         module.open_cache = lambda: Cache(None)

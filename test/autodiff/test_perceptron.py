@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.interp import Engine, Event
+from upl_mlir.engines.interp import Engine, Event
 from upl_mlir.passes.autodiff.autodiff import AutodiffPass
 from upl_mlir.passes.infer_domains import InferDomainsPass
 from upl_mlir.pipeline import run as run_passes

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from upl_mlir.engines.rtl.prepare import build_of
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.explore.bounds import bounds
 from upl_mlir.explore.dependences import dependences
 from upl_mlir.explore.job import Job, Task, bind, prepare, run_task
 from upl_mlir.explore.sweep import load_sweep
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.prepare import build_of
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.compiled import available
 from upl_mlir.tools.upl import main
 

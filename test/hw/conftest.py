@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upl_mlir.hw import run
+from upl_mlir.engines.rtl import run
 
 
 @pytest.fixture(autouse=True)

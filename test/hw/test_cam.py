@@ -12,6 +12,7 @@ from msgspec.structs import replace as replace_struct
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import (
@@ -41,7 +42,6 @@ from upl_mlir.hw.microcode import (
     ValueType,
 )
 from upl_mlir.hw.results import HostToken, SimulationResult
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim import amaranth_sim
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available

@@ -11,6 +11,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.alu import Code
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.code.encode_node import FieldGuard, compile_node
@@ -20,7 +21,6 @@ from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, Table, layo
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
@@ -176,7 +176,7 @@ def test_guards_on_a_field() -> None:
 
 def test_a_node_without_constants_is_one_instruction() -> None:
     """Link of the training program: its product, the multiplicity from the array of sizes, and all that it sends."""
-    from upl_mlir.hw.engine import RtlEngine
+    from upl_mlir.engines.rtl.engine import RtlEngine
 
     module = upl.load(EXAMPLES / "training.upl", D=1).expanded().infer_domains().module
     image = RtlEngine(module, {}, machine=None).image
@@ -309,7 +309,7 @@ def test_both_simulators_agree_in_every_cycle(machine: Path) -> None:
     """The same checksum of everything at the units' ports in each of the first 2000 cycles, and the same report."""
     if not available():
         pytest.skip("no C++ compiler")
-    from upl_mlir.hw.engine import RtlEngine
+    from upl_mlir.engines.rtl.engine import RtlEngine
 
     program = upl.vjp(upl.load(EXAMPLES / "perceptron.upl", D=3), of="R", wrt=["W"])
     engine = RtlEngine(program.infer_domains().module, {}, machine=machine)

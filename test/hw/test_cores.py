@@ -24,17 +24,17 @@ from hypothesis import strategies as st
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.place import Placer, home_of
 from upl_mlir.hw.core.queue import TokenQueue
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine, parse_machine, require_built
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, Ended, Tokens

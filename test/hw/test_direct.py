@@ -12,17 +12,17 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code import encode as encoding
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.ranks import Ranks, Row, Space, rank_program
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Constant, Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, Ended, Report

@@ -13,11 +13,11 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.machine import Machine, Matching, Network, Organisation, Topology
 from upl_mlir.hw.microcode import Constant, Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.compiled import available
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

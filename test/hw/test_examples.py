@@ -14,8 +14,8 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.api.programs import reverse
+from upl_mlir.engines.rtl.engine import RtlEngine
 from upl_mlir.hw.core.code.functions import FUNCTIONS
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Op
 

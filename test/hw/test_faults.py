@@ -11,8 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.faults import engine
+from upl_mlir.engines.rtl.observe.faults import PARTS, Campaign, Fault, table
 from upl_mlir.hw.machine import Organisation
-from upl_mlir.hw.observe.faults import PARTS, Campaign, Fault, table
 
 BOTH = pytest.mark.parametrize("organisation", [Organisation.HASHED, Organisation.DIRECT])
 

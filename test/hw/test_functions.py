@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.evaluate import evaluate, fma
 from upl_mlir.hw.core.code.functions import FUNCTIONS, LIMIT, Bits, lines_of
 from upl_mlir.hw.execute import to_bits
@@ -21,7 +22,6 @@ from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fiel
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.run import run_machine
 
 F32 = ValueType.F32
 MACHINE = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capacity=1023))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.hw.engine import RtlEngine
-from upl_mlir.hw.host_order import field_order
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.host_order import field_order
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.hw.engine import RtlEngine
-from upl_mlir.hw.lowered import lowered
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.lowered import lowered
 from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine
 from upl_mlir.observe.machine_trace import record_machine
 

@@ -15,6 +15,8 @@ from msgspec.structs import replace as changed
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code import encode as encoding
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, Failure
@@ -22,12 +24,10 @@ from upl_mlir.hw.core.place import home_of
 from upl_mlir.hw.direct.encode import mixed_row
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.mixed import MixedMatching, mixed_node_layout
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.image import HostOutput, IndexField, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Network, Organisation, Token, Topology, parse_machine
 from upl_mlir.hw.microcode import Constant, Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken, SimulationResult
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import available
 from upl_mlir.hw.system.layouts import System

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.engines.rtl.engine import RtlEngine
 from upl_mlir.hw.core.code.encode_node import compile_node, compile_outcomes
 from upl_mlir.hw.core.code.index_values import FieldGuard
 from upl_mlir.hw.core.code.outcomes import comparisons, given
 from upl_mlir.hw.core.layouts import Guard
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.execute import run_activation
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import FromRegister, Instruction, Loop, Op, Send, ToHost, ValueType

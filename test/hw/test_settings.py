@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from upl_mlir.engines.rtl.prepare import adjustable_system, build_of, setting_writes
+from upl_mlir.engines.rtl.run import _encoded  # pyright: ignore[reportPrivateUsage]
 from upl_mlir.explore.job import Job, prepare
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.core.settings import ROOM, adjustable, settings, settings_layout
 from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.prepare import adjustable_system, build_of, setting_writes
-from upl_mlir.hw.run import _encoded  # pyright: ignore[reportPrivateUsage]
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import Ended, Report

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.engines.rtl.observe.stranded import Leftover, stranded_error
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import ValueType
-from upl_mlir.hw.observe.stranded import Leftover, stranded_error
 
 F32 = ValueType.F32
 NODE = Node(

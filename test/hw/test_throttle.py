@@ -17,12 +17,12 @@ from amaranth.sim import Simulator
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
+from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.stages import Stages, stage_layout
-from upl_mlir.hw.engine import RtlEngine, RtlResult
 from upl_mlir.hw.machine import Host, Machine, Matching, Organisation, parse_machine, require_built
-from upl_mlir.hw.run import run_machine
 from upl_mlir.hw.stages import by_stage, name_of, stage_rows, throttled_stream
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.throttle import QUIET, Throttle

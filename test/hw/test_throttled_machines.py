@@ -12,7 +12,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.engine import RtlEngine
+from upl_mlir.engines.rtl.engine import RtlEngine
 from upl_mlir.hw.machine import Host, Machine, Matching, Network, Organisation, Topology
 from upl_mlir.hw.sim.compiled import available
 

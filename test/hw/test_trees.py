@@ -12,11 +12,11 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw import run
-from upl_mlir.hw.engine import RtlEngine
+from upl_mlir.engines.rtl import run
+from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.engines.rtl.observe.watch import Events
+from upl_mlir.engines.rtl.trees import check_run
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.observe.watch import Events
-from upl_mlir.hw.trees import check_run
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HASHED = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capacity=1023))

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from upl_mlir.interp import Engine, Event
+from upl_mlir.engines.interp import Engine, Event
 
 FIELDS = ("i", "j", "k")
 SIZE = 2

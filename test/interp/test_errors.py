@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl.query import arrows, nodes
-from upl_mlir.interp import Engine
+from upl_mlir.engines.interp import Engine
 
 
 def failing(program, arrays, params=None, **options):

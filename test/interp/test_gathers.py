@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from upl_mlir.interp import Engine
+from upl_mlir.engines.interp import Engine
 
 ORDERS = [("fifo", 0), *(("random", seed) for seed in range(5))]
 INF = math.inf

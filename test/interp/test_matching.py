@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.interp import Engine
+from upl_mlir.engines.interp import Engine
 
 ORDERS = [("fifo", 0), *(("random", seed) for seed in range(6))]
 

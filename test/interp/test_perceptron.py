@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from upl_mlir.interp import Engine, Event
+from upl_mlir.engines.interp import Engine, Event
 
 SIZES = [4, 4, 5, 6, 4, 3, 3]
 
@@ -101,6 +101,6 @@ def test_no_text_of_the_program_is_in_the_source(ir):
 
 def test_speed_is_that_of_a_usable_reference(ir, rng):
     """A floor far below what is measured (0.2 to 0.8 million a second, by how busy the machine is)."""
-    from upl_mlir.interp.bench import firings_per_second
+    from upl_mlir.engines.interp.bench import firings_per_second
 
     assert firings_per_second(ir.perceptron([64, 32, 10]), {"D": 10}, data(rng, [64, 32, 10], 10)[0]) > 50_000

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.interp import Engine
-from upl_mlir.interp.bodies import TABLE
+from upl_mlir.engines.interp import Engine
+from upl_mlir.engines.interp.bodies import TABLE
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-310, 1e300, -1e300, math.inf, -math.inf, math.nan, 709.0, 1e4]
 INTS = [0, 1, -1, 2, -2, 3, 7, -7, 10]

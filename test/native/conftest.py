@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from upl_mlir.dialects.upl import UPL
-from upl_mlir.native import target
-from upl_mlir.native.backend import Kernel, compile_module
+from upl_mlir.engines.native import target
+from upl_mlir.engines.native.backend import Kernel, compile_module
 
 RELAXED = " fastmath<reassoc,contract,nsz>"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.interp import ieee
-from upl_mlir.native.backend import compile_module
-from upl_mlir.native.target import Machine
+from upl_mlir.engines.interp import ieee
+from upl_mlir.engines.native.backend import compile_module
+from upl_mlir.engines.native.target import Machine
 
 CONSTANTS = """
   %c0 = arith.constant 0 : index

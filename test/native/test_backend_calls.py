@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from upl_mlir.engines.native import backend, call, target
+from upl_mlir.engines.native.backend import Kernel, compile_module
 from upl_mlir.host.cache import MAGIC, Cache, digest, open_cache
-from upl_mlir.native import backend, call, target
-from upl_mlir.native.backend import Kernel, compile_module
 
 SCALARS = """
 func.func @f(%a: memref<f64>, %b: memref<f64>, %y: memref<f64>, %z: memref<i64>, %status: memref<i64>)

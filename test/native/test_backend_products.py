@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.native.backend import compile_module
-from upl_mlir.native.target import Machine
+from upl_mlir.engines.native.backend import compile_module
+from upl_mlir.engines.native.target import Machine
 
 Floats = NDArray[Any]
 FORMATS = {"f64": (np.float64, 1e-15), "f32": (np.float32, 5e-7)}

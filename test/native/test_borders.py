@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from upl_mlir.native.backend import Kernel
+from upl_mlir.engines.native.backend import Kernel
 from upl_mlir.passes.loops.emit.boxes import FINITE
 
 Floats = NDArray[Any]

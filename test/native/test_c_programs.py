@@ -17,8 +17,8 @@ from xdsl.context import Context
 
 import upl_mlir as upl
 from upl_mlir.api.programs import reverse
-from upl_mlir.native.c.c_source import emit, emit_one_file
-from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.engines.native.c.c_source import emit, emit_one_file
+from upl_mlir.engines.native.signature import arguments_of, function_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

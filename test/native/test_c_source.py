@@ -16,11 +16,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 import upl_mlir as upl
-from upl_mlir.interp import ieee
-from upl_mlir.native.backend import compile_module
-from upl_mlir.native.c import c_source
-from upl_mlir.native.c.c_expressions import real_text
-from upl_mlir.native.signature import arguments_of, function_of
+from upl_mlir.engines.interp import ieee
+from upl_mlir.engines.native.backend import compile_module
+from upl_mlir.engines.native.c import c_source
+from upl_mlir.engines.native.c.c_expressions import real_text
+from upl_mlir.engines.native.signature import arguments_of, function_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"]
@@ -400,13 +400,13 @@ def test_the_header_serves_cpp(modules: Any, tmp_path: Path) -> None:
 
 def test_emission_needs_no_llvm() -> None:
     """Writing C is a target of the compiler driver, which starts fast."""
-    code = "import sys; import upl_mlir.native.c.c_source; sys.exit('llvmlite' in sys.modules)"
+    code = "import sys; import upl_mlir.engines.native.c.c_source; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_names_with_a_prefix_of_c_headers() -> None:
     """`FP_…` and `M_…` belong to the headers whatever follows, so a number behind them is not enough."""
-    from upl_mlir.native.c.c_writer import Writer, is_reserved
+    from upl_mlir.engines.native.c.c_writer import Writer, is_reserved
 
     writer = Writer.__new__(Writer)
     writer.taken = [set[str]()]

@@ -10,7 +10,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.api.programs import Compiled
-from upl_mlir.native.engine import NativeEngine
+from upl_mlir.engines.native.engine import NativeEngine
 
 SCALED = """program scaled
 param n >= 1

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.native import call, target
-from upl_mlir.native.call import Extension
+from upl_mlir.engines.native import call, target
+from upl_mlir.engines.native.call import Extension
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

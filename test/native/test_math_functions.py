@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from upl_mlir.interp import ieee
-from upl_mlir.native.backend import Kernel, compile_module
-from upl_mlir.native.llvm.vector_math import BOUND, BOUND_WITHOUT_FMA, TRIG_LIMIT
-from upl_mlir.native.target import Machine, host
+from upl_mlir.engines.interp import ieee
+from upl_mlir.engines.native.backend import Kernel, compile_module
+from upl_mlir.engines.native.llvm.vector_math import BOUND, BOUND_WITHOUT_FMA, TRIG_LIMIT
+from upl_mlir.engines.native.target import Machine, host
 
 Long = np.longdouble
 Floats = NDArray[Any]

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import upl_mlir as upl
-from upl_mlir.native import call
+from upl_mlir.engines.native import call
 
 TEXT = """program twice
 param n >= 1

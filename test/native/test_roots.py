@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from upl_mlir.native.backend import Kernel, compile_module
-from upl_mlir.native.target import host
+from upl_mlir.engines.native.backend import Kernel, compile_module
+from upl_mlir.engines.native.target import host
 
 Floats = NDArray[np.float64]
 

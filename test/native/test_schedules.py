@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.native.backend import compile_module
+from upl_mlir.engines.native.backend import compile_module
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.show import schedule_lines
 from upl_mlir.passes.loops.transform.checkpoints import SEGMENT

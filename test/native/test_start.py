@@ -13,7 +13,7 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.api import origin
 from upl_mlir.api.programs import Compiled
-from upl_mlir.native import engine, whole
+from upl_mlir.engines.native import engine, whole
 
 TEXT = """program squares
 param n >= 1

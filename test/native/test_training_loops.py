@@ -14,8 +14,8 @@ import pytest
 from xdsl.dialects import math
 
 import upl_mlir as upl
-from upl_mlir.native import target
-from upl_mlir.native.llvm.entry import emit_module
+from upl_mlir.engines.native import target
+from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Apply, Get, walk
 from upl_mlir.passes.loops.transform.contractions import of_matrices

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import upl_mlir as upl
-from upl_mlir.native.backend import compile_module
-from upl_mlir.native.target import host
+from upl_mlir.engines.native.backend import compile_module
+from upl_mlir.engines.native.target import host
 
 Floats = NDArray[np.float64]
 

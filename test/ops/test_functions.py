@@ -9,9 +9,9 @@ import pytest
 import scipy.special
 
 import upl_mlir as upl
+from upl_mlir.engines.native.llvm import vector_math
+from upl_mlir.engines.native.llvm.vector_loops import LANE_ROWS
 from upl_mlir.hw.assemble import OPERATIONS
-from upl_mlir.native.llvm import vector_math
-from upl_mlir.native.llvm.vector_loops import LANE_ROWS
 from upl_mlir.ops import FUNCTIONS, SPOKEN, Function
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 3e38, 100.0, -100.0, -0.9999999]

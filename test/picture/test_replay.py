@@ -11,7 +11,7 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.api.programs import Program
-from upl_mlir.interp.engine import RunResult
+from upl_mlir.engines.interp.engine import RunResult
 from upl_mlir.observe.replay import Firing, Sending, Trace, load_trace, overview, record, windows
 
 STRANDS = """\

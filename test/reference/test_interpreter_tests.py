@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from upl_mlir.reference import Evaluator
+from upl_mlir.engines.reference import Evaluator
 
 FOLDER = Path(__file__).resolve().parents[1] / "interp"
 LEFT_OUT = {"test_trace_tells_every_firing_and_token", "test_no_text_of_the_program_is_in_the_source"}

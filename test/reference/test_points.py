@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from upl_mlir.engines.reference.points import NoValue, Unbounded, holds, points, value
 from upl_mlir.poly.parse import parse_formula, parse_index
-from upl_mlir.reference.points import NoValue, Unbounded, holds, points, value
 
 ENV = {"n": 4, "K": 3}
 TABLES = {"N": {0: 2, 1: 0, 2: 3}}

@@ -9,9 +9,9 @@ from agreement.mutants import mutants
 from agreement.properties import host_arrays
 
 import upl_mlir as upl
+from upl_mlir.engines.interp.engine import Engine
+from upl_mlir.engines.reference import Evaluator
 from upl_mlir.host.arrays import bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine
-from upl_mlir.reference import Evaluator
 
 
 def ending(engine, p, arrays, params, **options):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.reference import Evaluator
+from upl_mlir.engines.reference import Evaluator
 from upl_mlir.tools.upl import main
 
 PERCEPTRON = """program perceptron

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.engines.interp.engine import Engine, RunResult
+from upl_mlir.engines.token.engine import TokenEngine
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine, RunResult
-from upl_mlir.token.engine import TokenEngine
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))  # for the package `agreement`

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from upl_mlir.token.engine import TokenEngine
+from upl_mlir.engines.token.engine import TokenEngine
 
 FOLDER = Path(__file__).resolve().parents[1] / "interp"
 LEFT_OUT = {

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.token import engine as token_engine
-from upl_mlir.token import library
-from upl_mlir.token.engine import Fault, TokenEngine
-from upl_mlir.token.tags import make_tags
+from upl_mlir.engines.token import engine as token_engine
+from upl_mlir.engines.token import library
+from upl_mlir.engines.token.engine import Fault, TokenEngine
+from upl_mlir.engines.token.tags import make_tags
 
 CHAIN = """program chain
 param n >= 1
@@ -107,7 +107,7 @@ def test_a_run_that_never_ends_can_be_interrupted():
     code = f"""
 import numpy as np
 import upl_mlir as upl
-from upl_mlir.token.engine import TokenEngine
+from upl_mlir.engines.token.engine import TokenEngine
 engine = TokenEngine(upl.load({CHAIN!r}).infer_domains().op, {{"n": 10**12}}, max_firings=10**15)
 print("go", flush=True)
 engine.run({{"X": np.array(1.0)}})

@@ -11,9 +11,9 @@ from agreement.mutants import mutants
 from agreement.properties import host_arrays
 
 import upl_mlir as upl
+from upl_mlir.engines.interp.engine import Engine
+from upl_mlir.engines.token.engine import TokenEngine
 from upl_mlir.host.arrays import bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine
-from upl_mlir.token.engine import TokenEngine
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.interp import Engine
-from upl_mlir.token.engine import TokenEngine
+from upl_mlir.engines.interp import Engine
+from upl_mlir.engines.token.engine import TokenEngine
 
 HERE = Path(__file__).resolve().parents[1] / "interp"
 

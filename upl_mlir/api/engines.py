@@ -7,70 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir.api.ports import require_arrays
 from upl_mlir.api.program import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.engines.protocol import EngineName, Runner, Setting
 
 if TYPE_CHECKING:
-    from upl_mlir.native.engine import NativeEngine
-
-Array = NDArray[Any]
-
-
-class EngineName(StrEnum):
-    """Names of the engines."""
-
-    INTERP = "interp"
-    TOKEN = "token"
-    NATIVE = "native"
-    RTL = "rtl"
-    REFERENCE = "reference"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How a program is to run; `compile` says what each means."""
-
-    real: str
-    gather: str
-    order: str
-    seed: int
-    machine: str | Path | None
-    threads: int
-
-
-class _Figures(Protocol):
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-class Result(Protocol):
-    """What a run gives."""
-
-    @property
-    def outputs(self) -> dict[str, Array]:
-        """Dense arrays, by name."""
-        ...
-
-    @property
-    def stats(self) -> _Figures:
-        """The figures of the run."""
-        ...
-
-
-class Runner(Protocol):
-    """A program with its sizes on an engine."""
-
-    def run(self, arrays: Any, /) -> Result:
-        """Run once on the dense arrays of the inputs.  Raises UplError."""
-        ...
+    from upl_mlir.engines.native.engine import NativeEngine
 
 
 @dataclass(frozen=True)
@@ -97,19 +44,19 @@ class EngineRow:
 
 
 def _interp(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
-    from upl_mlir.interp.engine import Engine
+    from upl_mlir.engines.interp.engine import Engine
 
     return Engine(program.read(), bound, **_options(s))
 
 
 def _token(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
-    from upl_mlir.token.engine import TokenEngine
+    from upl_mlir.engines.token.engine import TokenEngine
 
     return TokenEngine(program.read(), bound, **_options(s))
 
 
 def _reference(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
-    from upl_mlir.reference import Evaluator
+    from upl_mlir.engines.reference import Evaluator
 
     return Evaluator(program.read(), bound, **_options(s))
 
@@ -119,13 +66,13 @@ def _options(s: Setting) -> dict[str, Any]:
 
 
 def _rtl(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
-    from upl_mlir.hw.engine import RtlEngine
+    from upl_mlir.engines.rtl.engine import RtlEngine
 
     return RtlEngine(program.module, bound, machine=s.machine)
 
 
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
-    from upl_mlir.native.engine import NativeEngine
+    from upl_mlir.engines.native.engine import NativeEngine
 
     return NativeEngine(_Ready(program), real=cast(Any, s.real), gather=s.gather, threads=s.threads, given=given)
 

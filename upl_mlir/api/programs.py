@@ -11,18 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from upl_mlir.api.engines import ENGINES, EngineName, Runner, Setting
+from upl_mlir.api.engines import ENGINES
 from upl_mlir.api.origin import key_of_text
 from upl_mlir.api.ports import PortView, require_arrays
 from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
+from upl_mlir.engines.protocol import EngineName, Runner, Setting
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
 
 if TYPE_CHECKING:
-    from upl_mlir.hw.engine import RtlEngine
-    from upl_mlir.native.engine import NativeEngine
+    from upl_mlir.engines.native.engine import NativeEngine
+    from upl_mlir.engines.rtl.engine import RtlEngine
 
 Array = NDArray[Any]
 _MLIR_TEXT = re.compile(r'\s*(//[^\n]*\n\s*)*("?builtin\.module\b|"?(upl|ttm)\.program\b|#)')

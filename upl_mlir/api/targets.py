@@ -56,7 +56,7 @@ class CTarget(Target):
     header: bool = False
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        from upl_mlir.native.c.c_source import emit, emit_one_file
+        from upl_mlir.engines.native.c.c_source import emit, emit_one_file
         from upl_mlir.passes.lower_to_loops import LowerLoopsPass
 
         if any(isinstance(op, ProgramOp) for op in module.body.block.ops):

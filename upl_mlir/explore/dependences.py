@@ -17,11 +17,11 @@ from upl_mlir.api.programs import Program
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, SendOp
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.query import endpoints
+from upl_mlir.engines.interp.engine import Engine
 from upl_mlir.hw.core.alu import Code
 from upl_mlir.hw.core.code.functions import FUNCTIONS, lines_of
 from upl_mlir.hw.machine import Execution
 from upl_mlir.hw.microcode import Op
-from upl_mlir.interp.engine import Engine
 from upl_mlir.observe.replay import Index, Recorder
 from upl_mlir.ops import BY_OP, expansion
 

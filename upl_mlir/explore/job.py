@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Program, load
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.engines.interp.engine import Engine
+from upl_mlir.engines.rtl.engine import RtlEngine
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.hw.engine import RtlEngine
 from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.results import HostToken
-from upl_mlir.interp.engine import Engine
 
 Array = NDArray[Any]
 
@@ -51,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 class Task(msgspec.Struct, frozen=True):
     """A point as a worker gets it; `audit`: its outputs are also compared, bit for bit, with the additions that the machine
-    made, made again (`hw/trees.py`)."""
+    made, made again (`engines/rtl/trees.py`)."""
 
     define: dict[str, Any]
     machine: Machine

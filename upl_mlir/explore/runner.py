@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import msgspec
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.prepare import build_of, prepare_machine
 from upl_mlir.explore.inputs import job_of
 from upl_mlir.explore.job import Job, Outcome, Task, run_tasks
 from upl_mlir.explore.records import Records
 from upl_mlir.explore.sweep import Point, Sweep
 from upl_mlir.hw.machine import Energy, Machine
-from upl_mlir.hw.prepare import build_of, prepare_machine
 from upl_mlir.hw.synth.ecp5 import Clock
 from upl_mlir.hw.synth.figures import figures
 

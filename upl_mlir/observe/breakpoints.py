@@ -19,9 +19,9 @@ from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import NodeOp, OutputOp
 from upl_mlir.dialects.upl.query import endpoints, span_of
+from upl_mlir.engines.interp.engine import Engine, Event, RunResult
+from upl_mlir.engines.interp.errors import tag, unify
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine, Event, RunResult
-from upl_mlir.interp.errors import tag, unify
 
 Index = tuple[int | None, ...]
 _PLACE = re.compile(r"\s*(?P<name>[^\W\d]\w*)(\.(?P<input>[^\W\d]\w*))?\s*([<⟨](?P<index>[^<>⟨⟩]*)[>⟩])?\s*")

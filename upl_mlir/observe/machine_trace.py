@@ -10,15 +10,15 @@ import numpy as np
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
+from upl_mlir.engines.rtl.observe.names import UNITS, named, shown
+from upl_mlir.engines.rtl.observe.watch import Recorded
+from upl_mlir.engines.rtl.observe.waves import write_waves
+from upl_mlir.engines.rtl.trees import Observer, repeat
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.hw.engine import RtlEngine, RtlResult
 from upl_mlir.hw.execute import Scalar
 from upl_mlir.hw.image import ProgramImage
 from upl_mlir.hw.microcode import ToHost, ToNode
-from upl_mlir.hw.observe.names import UNITS, named, shown
-from upl_mlir.hw.observe.watch import Recorded
-from upl_mlir.hw.observe.waves import write_waves
-from upl_mlir.hw.trees import Observer, repeat
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 
 

@@ -23,8 +23,8 @@ from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import NodeOp, SendOp, Special
 from upl_mlir.dialects.upl.query import arrows, endpoints, poly_context, source_of
+from upl_mlir.engines.interp.engine import Engine, Event, RunResult
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine, Event, RunResult
 from upl_mlir.poly.expr import IndexExpr
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, did_you_mean, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port
 from upl_mlir.dialects.upl.query import Endpoint, span_of, target_port
+from upl_mlir.engines.interp.engine import Engine, Event
+from upl_mlir.engines.interp.errors import tag, unify
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.interp.engine import Engine, Event
-from upl_mlir.interp.errors import tag, unify
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.poly.expr import Formula, IndexExpr
 

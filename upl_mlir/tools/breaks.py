@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from upl_mlir.api.engines import EngineName
+from upl_mlir.engines.protocol import EngineName
 from upl_mlir.tools.boundary import UsageError
 
 if TYPE_CHECKING:

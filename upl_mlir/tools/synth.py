@@ -63,7 +63,7 @@ def _fits(args: argparse.Namespace) -> None:
     from pathlib import Path
 
     from upl_mlir.api.programs import load
-    from upl_mlir.hw.engine import RtlEngine
+    from upl_mlir.engines.rtl.engine import RtlEngine
 
     program = load(Path(args.file), **definitions(args.define)).expanded()
     with program.errors():

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
-from upl_mlir.api.engines import EngineName
 from upl_mlir.diagnostics import error
+from upl_mlir.engines.protocol import EngineName
 from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upl_mlir.api.engines import EngineName
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.protocol import EngineName
 from upl_mlir.tools.boundary import UsageError, write_whole
 from upl_mlir.tools.draw import derivative_arguments
 

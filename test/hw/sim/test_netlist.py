@@ -122,8 +122,8 @@ def test_a_defect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chan
     """A netlist with one thing in it that is another."""
     read = build.read
 
-    def changed(text: str, top: str) -> Any:
-        net = read(text, top)
+    def changed(text: str, top: str, units: Any) -> Any:
+        net = read(text, top, units)
         change(net)
         return net
 

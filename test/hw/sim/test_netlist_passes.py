@@ -15,13 +15,13 @@ import circuits
 from circuits import Circuit
 
 from upl_mlir.hw.sim import build
-from upl_mlir.hw.sim.netlist import expression, lower, vector
-from upl_mlir.hw.sim.netlist import read as reader
-from upl_mlir.hw.sim.netlist.linear import join_parities, tables
-from upl_mlir.hw.sim.netlist.read import Netlist, width
-from upl_mlir.hw.sim.netlist.simplify import simplify
-from upl_mlir.hw.sim.netlist.split import split
 from upl_mlir.hw.verilog import netlist
+from upl_mlir.netsim import expression, lower, vector
+from upl_mlir.netsim import read as reader
+from upl_mlir.netsim.linear import join_parities, tables
+from upl_mlir.netsim.read import Netlist, width
+from upl_mlir.netsim.simplify import simplify
+from upl_mlir.netsim.split import split
 
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 CYCLES = 100
@@ -58,7 +58,7 @@ def twins(m: Module, inputs: list[Any]) -> list[Any]:
 
 def passed(circuit: Circuit) -> Netlist:
     """The netlist after all passes."""
-    net = reader.read(netlist(circuit, "circuit"), "circuit")
+    net = reader.read(netlist(circuit, "circuit"), "circuit", {})
     join_parities(net)
     split(net)
     simplify(net)

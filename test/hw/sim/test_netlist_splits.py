@@ -20,9 +20,9 @@ from circuits import Circuit
 from test_netlist import complaints
 
 from upl_mlir.hw.sim import build
-from upl_mlir.hw.sim.netlist import split, variables
-from upl_mlir.hw.sim.netlist.read import WORD, Word
 from upl_mlir.hw.verilog import netlist
+from upl_mlir.netsim import split, variables
+from upl_mlir.netsim.read import WORD, Word
 
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 Spans = Callable[[Word, int], list[tuple[int, int]]]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.rtl.run import NO_STREAM, _encoded, placement_writes  # pyright: ignore[reportPrivateUsage]
 from upl_mlir.explore.job import Job, prepare
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.machine import Machine, Matching
-from upl_mlir.hw.run import NO_STREAM, _encoded, placement_writes  # pyright: ignore[reportPrivateUsage]
 from upl_mlir.hw.sim import build, compiled
 from upl_mlir.hw.sim.compiled import CompiledSimulation
 from upl_mlir.hw.sim.interface import Ended, Report

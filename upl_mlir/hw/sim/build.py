@@ -1,4 +1,4 @@
-"""Builds models: netlists by Amaranth's yosys, C++ by `netlist/`, a shared library by the C++ compiler, kept in the cache.
+"""Builds models: netlists by Amaranth's yosys, C++ by `netsim`, a shared library by the C++ compiler, kept in the cache.
 
 A machine's library has one model of a core, whatever the number of cores, and one of the fabric. The core's is compiled
 once for all machines that have it; where there are several cores it may be of several at once (*lanes*). What is built
@@ -25,14 +25,15 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.host.processes import run
 from upl_mlir.hw.core.core import Event, configuration_ports, core_ports
 from upl_mlir.hw.core.layouts import token_layout, watch_layout
-from upl_mlir.hw.sim.netlist.classes import Model
-from upl_mlir.hw.sim.netlist.emit import emit
-from upl_mlir.hw.sim.netlist.lanes import emit_lanes
-from upl_mlir.hw.sim.netlist.lower import lower
-from upl_mlir.hw.sim.netlist.read import read
 from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.verilog import core_netlist, fabric_netlist
+from upl_mlir.netsim.classes import Model
+from upl_mlir.netsim.emit import emit
+from upl_mlir.netsim.lanes import emit_lanes
+from upl_mlir.netsim.lower import lower
+from upl_mlir.netsim.read import read
+from upl_mlir.netsim.units import Kind
 
 FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
@@ -43,8 +44,22 @@ STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "l
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))
 """Outputs of a core that are seldom looked at."""
-HEADERS = ("sim/netlist/model.h", "sim/netlist/lanes.h", "matching_unit/upl_cam.h")
-"""Below `hw`: what the sources of models include."""
+HEADERS = ("netsim/model.h", "netsim/lanes.h", "hw/matching_unit/upl_cam.h")
+"""Below the package: what the sources of models include."""
+UNITS = {
+    "upl_cam": Kind(
+        "UplCam", "upl_cam.h",
+        ("BANKS", "BANK", "BANK_BITS", "EXACT_BITS", "TAG_BITS", "LEVELS"),
+        {
+            "picked": (("found", "partner"), ("pick", "level")),
+            "sought": (("vacant", "vacancy"), ("seek", "last_entry")),
+            "looked": (("looked",), ("look",)),
+        },
+        ("key_exact", "key_tag", "key_wild", "level", "search", "pick", "drop", "write", "free", "entry"),
+        ("search", "drop", "write", "free"),
+    ),
+}  # fmt: skip
+"""The units of our machines, by the names of their modules."""
 
 
 def compiler() -> str | None:
@@ -69,7 +84,7 @@ def machine_library(s: System, lanes: int) -> Path:
     path = cache.file(found.decode()) if found is not None else None
     if path is not None:
         return path
-    harness = _source("sim/harness.cpp")
+    harness = _source("hw/sim/harness.cpp")
     core, fabric, joined = core_netlist(s.core), fabric_netlist(s), wires(s)
     name = f"machine-{digest(core, fabric, joined, harness, str(lanes), *tools())}.so"
     cache.write(known, name.encode())
@@ -102,7 +117,7 @@ def model(
     `TOP.h`, and those that it includes stay there. It has the functions `settle`, `edge`, `ports` and `probe` (`emit.py`).
     `steady`, `probes`: see `Model`."""
     _headers(folder)
-    made = Model(lower(read(netlist, top)), steady, probes)
+    made = Model(lower(read(netlist, top, UNITS)), steady, probes)
     header, source = (emit_lanes if lanes > 1 else emit)(made, top.capitalize())
     (folder / f"{top}.h").write_text(header, encoding="utf-8")
     text = folder / f"{top}.cpp"
@@ -119,7 +134,7 @@ def link(objects: Sequence[Path], library: Path) -> Path:
 @cache
 def tools() -> tuple[str, ...]:
     """What, beside a netlist, a model follows from: the sources that make C++, the compiler, its flags."""
-    folder = resources.files("upl_mlir.hw.sim").joinpath("netlist")
+    folder = resources.files("upl_mlir.netsim")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     own = Path(__file__).read_text(encoding="utf-8")
@@ -157,8 +172,8 @@ def vectors() -> tuple[str, ...]:
 
 
 def _source(path: str) -> str:
-    """The text of a file below `hw`."""
-    return resources.files("upl_mlir.hw").joinpath(path).read_text(encoding="utf-8")
+    """The text of a file below the package."""
+    return resources.files("upl_mlir").joinpath(path).read_text(encoding="utf-8")
 
 
 def _headers(folder: Path) -> None:

@@ -1,0 +1,221 @@
+"""A lowered module as one readable C99 file and its header: `emit`; `emit_one_file` is the same without a header.
+
+The same operations as `emit.py` turns into LLVM IR, as C: loops are `for`, sums are variables, values used once are
+written where they are used, arrays are flat with their open sizes beside them.  Nothing but libm is needed.  Products of
+matrices are computed in squares (`c_products.py`), in the order of plain loops: the file is meant to be read, and compiled
+by whatever compiler is at hand (`-std=c99`, so that products and sums are not fused; `-O3 -march=native` for speed).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+)
+from xdsl.ir import Attribute
+
+from upl_mlir.diagnostics import error
+from upl_mlir.engines.native.c.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
+from upl_mlir.engines.native.c.c_statements import STATEMENTS
+from upl_mlir.engines.native.c.c_writer import Array, Writer, is_reserved
+from upl_mlir.engines.native.llvm.values import Argument
+from upl_mlir.engines.native.signature import arguments_of, function_of, layouts_of
+from upl_mlir.passes.analysis.proved import ASSUMED
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """An argument in C: its declarations, and what its comment says."""
+
+    argument: Argument
+    name: str
+    sizes: tuple[str, ...]
+    declarations: tuple[str, ...]
+    layout: str = ""
+    """Which elements the array holds, such as ``Y<i> in 0<=i<n``."""
+    status: bool = False
+    """Whether this is the function's last one, which says if the run failed."""
+
+    @property
+    def comment(self) -> str:
+        a = self.argument
+        if a.rank is None:
+            return f"{self.name}: a parameter of the program"
+        shape = " x ".join(self.sizes) if self.sizes else "one"
+        what = "set to 0 by the caller; not 0 afterwards: the run failed" if self.status else ""
+        holds = f"; {self.layout}" if self.sizes and self.layout else ""
+        return f"{self.name}: {what or ('result, ' if a.written else 'input, ') + shape}{holds}"
+
+
+def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
+    """C source and header of a lowered module with one function; `name` replaces the function's.
+
+    The source includes ``NAME.h``.  Raises UplError (UPL1820) for what C code lacks.
+    """
+    name, prototype, parameters, parts = _written(module, name)
+    head = f'/* {name}: generated C; see {name}.h. */\n\n#include "{name}.h"'
+    return "\n\n".join([head, *parts]) + "\n", _header(name, prototype, parameters, _taken(module))
+
+
+def emit_one_file(module: ModuleOp, name: str | None = None) -> str:
+    """As `emit`, as one file that includes no header of its own."""
+    name, _, parameters, parts = _written(module, name)
+    head = f"{_comment(name, parameters, _taken(module))}\n\n#include <stdbool.h>\n#include <stdint.h>"
+    return "\n".join([head, "\n\n".join(parts)]) + "\n"
+
+
+def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parameter], list[str]]:
+    """The function's name, its prototype, its parameters, and the parts of the source behind the first include."""
+    function = function_of(module)
+    name = _identifier(name or function.sym_name.data, set())
+    w = Writer(STATEMENTS)
+    w.taken[0].add(name)
+    parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
+    layouts = dict(zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(function), strict=False))
+    parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
+    tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
+    for arg, p in zip(function.body.block.args, parameters, strict=True):
+        if p.argument.rank is None:
+            w.values[arg] = Expr(p.name)
+        else:
+            element = c_type(cast(MemRefType[Attribute], arg.type).element_type)
+            w.values[arg] = Array(p.name, element, tuple(Expr(s) for s in p.sizes))
+    w.body(function.body.block)
+    for scratch in reversed(w.heap[0]):
+        w.line(f"free({scratch});")
+    body = "\n".join(w.lines)
+    names = [d.split()[-1].lstrip("*") for p in parameters for d in p.declarations]
+    unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
+    silent = "".join(f"    (void){n};\n" for n in unused)
+    prototype = _prototype(name, parameters)
+    helpers = [text for key, text in HELPERS.items() if key in w.helpers]
+    parts = [
+        "#include <math.h>\n#include <stdlib.h>",
+        "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
+        *tables, *helpers,
+        f"{prototype}\n{{\n{silent}{body}\n}}",
+    ]  # fmt: skip
+    return name, prototype, parameters, parts
+
+
+def _comment(name: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
+    comments = "\n".join(f"   {p.comment}" for p in parameters)
+    return f"""/* {name}: generated from a UPL program.
+
+{comments}
+
+   Arrays are dense, row by row, from the least indices; no two of them may overlap.{_assumed(assumed)} */"""
+
+
+def _assumed(inputs: Sequence[str]) -> str:
+    """What nobody has proved for all sizes, for the comment."""
+    if not inputs:
+        return ""
+    return f"""
+
+   Not proved for all sizes, and not looked at here: that every instance gets its tokens on
+   {", ".join(inputs)}.
+   The other engines of upl-mlir look at it for the sizes that they are given."""
+
+
+def _taken(module: ModuleOp) -> list[str]:
+    """The inputs whose numbers of tokens the function takes for granted."""
+    names = function_of(module).attributes.get(ASSUMED)
+    if not isinstance(names, ArrayAttr):
+        return []
+    return [n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr)]
+
+
+def _header(name: str, prototype: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
+    guard = f"{name.upper()}_H"
+    return f"""{_comment(name, parameters, assumed)}
+#ifndef {guard}
+#define {guard}
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define restrict __restrict
+extern "C" {{
+#endif
+
+{prototype};
+
+#ifdef __cplusplus
+}}
+#undef restrict
+#endif
+
+#endif
+"""
+
+
+def _prototype(name: str, parameters: Sequence[_Parameter]) -> str:
+    listed = [d for p in parameters for d in p.declarations]
+    lines, line = list[str](), f"void {name}("
+    for i, d in enumerate(listed):
+        piece = d + (")" if i == len(listed) - 1 else ", ")
+        if len(line) + len(piece) > 110:
+            lines.append(line.rstrip())
+            line = "    "
+        line += piece
+    return "\n".join([*lines, line])
+
+
+def _identifier(text: str, taken: set[str]) -> str:
+    """A C name like the text that is not taken."""
+    base = re.sub(r"\W", "_", text, flags=re.ASCII)
+    base = base if base[:1].isalpha() else f"x{base}"
+    found, n = base, 2
+    while found in taken or is_reserved(found):
+        found, n = f"{base}_{n}", n + 1
+    return found
+
+
+def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attribute]) -> list[_Parameter]:
+    out: list[_Parameter] = []
+    taken = w.taken[0]
+    for a, t in zip(arguments, types, strict=True):
+        last = a is arguments[-1]
+        name = "status" if last else _identifier(a.name, taken)  # a word that no other thing has: it is reserved
+        taken.add(name)
+        if a.rank is None:
+            out.append(_Parameter(a, name, (), (f"{c_type(t)} {name}",)))
+            continue
+        sizes: list[str] = []
+        for d, n in enumerate(a.shape):
+            sizes.append(_identifier(f"{name}_size{d}", taken) if n == DYNAMIC_INDEX else str(n))
+            taken.add(sizes[-1])
+        element = c_type(cast(MemRefType[Attribute], t).element_type)
+        pointer = f"{'' if a.written else 'const '}{element} *restrict {name}"
+        declared = [f"int64_t {s}" for s in sizes if not s.isdigit()]
+        out.append(_Parameter(a, name, tuple(sizes), (pointer, *declared), status=last))
+    return out
+
+
+def _table(w: Writer, op: memref.GlobalOp) -> str:
+    """A constant array."""
+    t = op.type
+    if not isinstance(op.initial_value, DenseIntOrFPElementsAttr):
+        raise error("UPL1820", f"the global `{op.sym_name.data}` has no values")
+    element, count = c_type(t.element_type), t.element_count()
+    values = cast(list[float | int], list(op.initial_value.get_values()))
+    values = values * count if len(values) == 1 else values
+    single = isinstance(t.element_type, Float32Type)
+    texts = [real_text(v, single) if isinstance(v, float) else integer_text(int(v)) for v in values]
+    name = _identifier(op.sym_name.data, w.taken[0])
+    w.taken[0].add(name)
+    w.tables[op.sym_name.data] = Array(name, element, tuple(Expr(str(n)) for n in t.get_shape()))
+    return f"static const {element} {name}[{count}] = {{{', '.join(texts)}}};"

@@ -1,0 +1,155 @@
+"""The writer of one LLVM function: values, texts and the module around it; `emit.py` says how each operation is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from upl_mlir.diagnostics import error
+from upl_mlir.engines.native.llvm.scalar_ops import EXTENDED, ROWS, extended
+from upl_mlir.engines.native.llvm.scratch import ScratchPlan
+from upl_mlir.engines.native.llvm.text import Code
+from upl_mlir.engines.native.llvm.values import View
+from upl_mlir.engines.native.products.tiles import TileFormat
+
+Statement = Callable[["Emitter", Any], None]
+
+
+@dataclass
+class Library:
+    """The functions and globals of the LLVM module under construction, besides the program's own."""
+
+    statements: Mapping[type[Operation], Statement]
+    """How operations that are no scalar values are written: `emit.STATEMENTS`."""
+    threads: int
+    vector_bytes: int
+    registers: int
+    ordered: bool = False
+    """Elementary functions are libm's, as the interpreter's are."""
+    shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
+    """The functions of `library.py` that the module calls."""
+    functions: dict[str, str] = field(default_factory=dict[str, str])
+    """Definitions and declarations by name; the order is that of the first use."""
+    globals: list[str] = field(default_factory=list[str])
+    metadata: list[str] = field(default_factory=list[str])
+    tables: dict[str, View] = field(default_factory=dict[str, View])
+
+    def math(self, name: str, type_: str) -> str:
+        """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
+        from upl_mlir.engines.native.llvm import libm, vector_math
+
+        if self.ordered:
+            full, texts = libm.definition(name, type_)
+        else:
+            full, texts = vector_math.definition(name, type_, self.vector_bytes)
+        for key, body in texts.items():
+            self.functions.setdefault(key, body)
+        return full
+
+    def independent(self, more: str) -> tuple[str, str]:
+        """Metadata for a loop whose iterations touch no common memory: for accesses, and (with `more`) for its jump back."""
+        group = len(self.metadata)
+        loop = f'!{group + 1} = distinct !{{!{group + 1}, !{{!"llvm.loop.parallel_accesses", !{group}}}{more}}}'
+        self.metadata += [f"!{group} = distinct !{{}}", loop]
+        return f", !llvm.access.group !{group}", f", !llvm.loop !{group + 1}"
+
+    def known(self, parts: str) -> str:
+        """Metadata for the jump back of a loop, of which there is more to say; nothing where there is not."""
+        if not parts:
+            return ""
+        at = len(self.metadata)
+        self.metadata.append(f"!{at} = distinct !{{!{at}{parts}}}")
+        return f", !llvm.loop !{at}"
+
+    def rare(self) -> str:
+        """Metadata for a conditional jump whose second way is hardly ever taken."""
+        at = len(self.metadata)
+        self.metadata.append(f'!{at} = !{{!"branch_weights", i32 4096, i32 1}}')
+        return f", !prof !{at}"
+
+    def uses(self, name: str, f: TileFormat) -> None:
+        """Declare a function of `library.py`."""
+        from upl_mlir.engines.native.products.library import SHARED, symbol
+
+        full = f"@{symbol(name, f)}"
+        if full not in self.functions:
+            self.shared.append((name, f))
+            self.functions[full] = f"declare void {full}({SHARED[name].params})"
+
+
+@dataclass
+class Emitter:
+    """Writes one LLVM function."""
+
+    library: Library
+    scratch: ScratchPlan
+    code: Code = field(default_factory=Code)
+    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+    parallel: bool = True
+    """Whether an `scf.parallel` met here may be given to several threads."""
+    heap: list[str] = field(default_factory=list[str])
+    """What the block being written has from the heap."""
+
+    # -- the scope that rows see ---------------------------------------------------------------------------------
+    def text(self, value: SSAValue) -> str:
+        """The text of a scalar."""
+        found = self.values[value]
+        assert isinstance(found, str), value
+        return found
+
+    def view(self, value: SSAValue) -> View:
+        """The view that a memref value is."""
+        found = self.values[value]
+        assert isinstance(found, View), value
+        return found
+
+    def texts(self, values: Iterable[SSAValue]) -> list[str]:
+        """The texts of scalars."""
+        return [self.text(v) for v in values]
+
+    @property
+    def ordered(self) -> bool:
+        """As in `Library`."""
+        return self.library.ordered
+
+    def function(self, name: str, type_: str) -> str:
+        """As `Library.math`."""
+        return self.library.math(name, type_)
+
+    # -- operations ----------------------------------------------------------------------------------------------
+    def run(self, ops: Iterable[Operation]) -> None:
+        """Write operations in order.  Raises UplError (UPL1820) for one that is not known."""
+        for op in ops:
+            row = ROWS.get(type(op))
+            if row is not None:
+                self.values[op.results[0]] = row(self, op)
+            elif type(op) in self.library.statements:
+                self.library.statements[type(op)](self, op)
+            elif isinstance(op, EXTENDED):
+                self.values[op.results[0]], self.values[op.results[1]] = extended(self, op)
+            else:
+                raise unknown(op)
+
+    def stack(self, words: int) -> str:
+        """Memory for 64-bit words on the stack of the function being written."""
+        name = self.code.name("stack")
+        self.code.entry.append(f"  {name} = alloca [{words} x i64], align 64")
+        return name
+
+    def body(self, block: Block) -> Sequence[SSAValue]:
+        """Write the operations of a block; returns what its terminator hands on."""
+        *ops, last = block.ops
+        around, self.heap = self.heap, []
+        self.run(ops)
+        for pointer in self.heap:
+            self.code.do(f"call void @free(ptr {pointer})")
+        self.heap = around
+        return last.operands
+
+
+def unknown(op: Operation) -> Exception:
+    """The error for an operation that native code does not know."""
+    return error("UPL1820", f"native code does not know the operation `{op.name}`")

@@ -1,0 +1,171 @@
+"""Whole programs compiled: from a checked program to its machine code with what its caller must know, each made once.
+
+Made programs are kept in memory and, as text, on disk (`host/cache.py`), under a name that follows from the program, the
+options, the processor and this package's files.  A program that is found is not proved, scheduled and lowered again.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from upl_mlir.dialects.upl import Gather, ProgramOp, UplType
+from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.dialects.upl.query import nodes
+from upl_mlir.engines.native import call, target
+from upl_mlir.engines.native.backend import Ahead, Kernel, compile_emitted
+from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
+from upl_mlir.engines.native.products.tiles import TileFormat
+from upl_mlir.host.cache import digest, open_cache, package_key
+from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.poly.parse import parse_index
+
+
+class Source(Protocol):
+    """A program to be compiled, which need not be made for it if that has been done before.
+
+    `key` is the key of its content, None if it has none; `keep` tells later processes of it.
+    """
+
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def facts(self) -> Facts: ...
+
+    def read(self) -> ProgramOp:
+        """The program with its `adjoint of` expanded, its domains and the values of its arrays known.  Raises UplError."""
+        ...
+
+    def keep(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
+
+    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.  `key`
+    is of the program's content and the options.  `again`: neither the program nor its code was worked out, both were found.
+    """
+
+    key: str
+    kernel: Kernel
+    layouts: dict[str, Layout]
+    scratch: tuple[Scratch, ...]
+    open: tuple[tuple[str, str], ...]
+    again: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What a compilation needs no program for."""
+
+    emitted: EmittedModule
+    layouts: dict[str, Layout]
+    scratch: tuple[Scratch, ...]
+    open: tuple[tuple[str, str], ...]
+
+
+_in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
+
+
+def compile_program(source: Source, *, real: str, gather: str, threads: int, fixed: Mapping[str, int]) -> Whole:
+    """Compile a program; options as for `schedule`.  The code takes all parameters but the `fixed` ones.
+
+    Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
+    """
+    call.prepare()
+    machine = target.host()
+    threads = threads if threads == 1 or call.extension().module is not None else 1
+    options = f"{real} {gather} {threads} {sorted(fixed.items())}"
+    store = open_cache()
+    alias = None if source.key is None else f"{digest(source.key, options, machine.key, package_key())}.native"
+    given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
+    key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
+    found = _find(key, machine, threads)
+    if found is None:
+        program = source.read()
+        ahead = _ahead(program, machine, real, gather)
+        names: set[str] = set()
+        try:
+            from upl_mlir.engines.native.llvm.entry import (
+                emit_module,  # a process that finds its code needs none of this
+            )
+            from upl_mlir.passes.analysis.proved import require_proved
+            from upl_mlir.passes.lower_to_loops import lower_to_loops
+
+            open_ = require_proved(program)
+            lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
+            emitted = emit_module(lowered.module, machine, threads)
+            names = {name for name, _ in emitted.shared}
+        finally:
+            if ahead is not None:
+                ahead.only(names)
+        made = _Made(emitted, lowered.layouts, lowered.scratch, open_)
+        store.write(f"{key}.json", _text(made))
+        found = _compiled(key, made, machine, threads, found=False)
+    if alias is not None and given is None:
+        store.write(alias, key.encode())
+    source.keep()
+    return found
+
+
+def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) -> Ahead | None:
+    """The library's functions on their way, if the program adds up reals and multiplies some: products may be among it."""
+    from xdsl.dialects import arith
+
+    sums = any(p.gather is Gather.SUM and p.type not in (UplType.INT, UplType.BOOL) for n in nodes(program) for p in n.ports)
+    if not sums or not any(isinstance(op, arith.MulfOp) for op in program.walk()):
+        return None
+    number, size = ("float", 4) if real == "f32" else ("double", 8)
+    return Ahead(TileFormat(number, machine.vector_bytes // size, machine.registers, gather == "relaxed"), machine)
+
+
+def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
+    """A program that was compiled before."""
+    whole = _in_memory.get(key)
+    if whole is not None:
+        return whole if whole.again else replace(whole, again=True)
+    made = _read(open_cache().read(f"{key}.json"))
+    return None if made is None else _compiled(key, made, machine, threads, found=True)
+
+
+def _compiled(key: str, made: _Made, machine: target.Machine, threads: int, *, found: bool) -> Whole:
+    kernel = compile_emitted(made.emitted, machine, threads)
+    whole = Whole(key, kernel, made.layouts, made.scratch, made.open, again=found and kernel.cached)
+    _in_memory[key] = whole
+    return whole
+
+
+def _text(made: _Made) -> bytes:
+    """As JSON: index expressions as their texts."""
+    e = made.emitted
+    data: dict[str, Any] = {
+        "name": e.name, "ir": e.ir, "arguments": [asdict(a) for a in e.arguments],
+        "shared": [[name, asdict(f)] for name, f in e.shared],
+        "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
+        "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
+        "open": made.open,
+    }  # fmt: skip
+    return json.dumps(data).encode()
+
+
+def _read(data: bytes | None) -> _Made | None:
+    """What `_text` wrote; the cache has made sure that it is whole."""
+    if data is None:
+        return None
+    d: dict[str, Any] = json.loads(data)
+
+    def expressions(texts: list[str]) -> tuple[Any, ...]:
+        return tuple(map(parse_index, texts))
+
+    arguments = tuple(
+        Argument(a["name"], a["dtype"], a["rank"], tuple(a["shape"]), a["written"]) for a in d["arguments"]
+    )
+    shared = tuple((str(name), TileFormat(**f)) for name, f in d["shared"])
+    layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
+    scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
+    open_ = tuple((str(name), str(port)) for name, port in d["open"])
+    return _Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch, open_)

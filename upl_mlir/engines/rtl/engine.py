@@ -1,0 +1,154 @@
+"""The engine "rtl": a program with its sizes fixed, on the simulated matching unit, arrays in and arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.ttm import ProgramOp
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.engines.rtl.host_order import field_order
+from upl_mlir.engines.rtl.host_ports import machine_ports
+from upl_mlir.engines.rtl.lowered import lowered, machine_of
+from upl_mlir.engines.rtl.observe.watch import Recorded
+from upl_mlir.engines.rtl.run import run_machine
+from upl_mlir.host.arrays import HostPort, dense_arrays
+from upl_mlir.hw.assemble import assemble
+from upl_mlir.hw.direct.domains import domains_of
+from upl_mlir.hw.execute import Scalar, run_activation
+from upl_mlir.hw.image import Node, ProgramImage
+from upl_mlir.hw.machine import Machine, Organisation, load_machine
+from upl_mlir.hw.microcode import ToNode
+from upl_mlir.hw.results import HostToken, OutputElement, Stats
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RtlResult:
+    """Outputs as dense arrays, and the figures of the run."""
+
+    outputs: dict[str, Array]
+    stats: Stats
+
+
+class _Loaded:
+    """A machine program, assembled: what engines on several machines share."""
+
+    def __init__(self, program: ProgramOp):
+        self.program = program
+        self.ports = machine_ports(program)
+        self.image, self.hosts = assemble(program)
+
+    @cached_property
+    def with_domains(self) -> ProgramImage:
+        """The image with the instances of its nodes, point by point."""
+        return replace(self.image, domains=domains_of(self.program))
+
+
+class RtlEngine:
+    """A machine program, or a UPL program lowered to one, on a machine.  Raises UplError (UPL17xx) if it does not fit."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        params: Mapping[str, int],
+        *,
+        machine: Machine | str | Path | None = None,
+    ):
+        name = None if machine is None or isinstance(machine, Machine) else str(machine)
+        if not isinstance(machine, Machine):
+            machine = load_machine(name) if name else machine_of(module)
+        self.machine = machine
+        self._loaded = _Loaded(lowered(module, params, machine, name))
+        self.ports, self.hosts = self._loaded.ports, self._loaded.hosts
+        self.image = self._fitting()
+
+    def on(self, machine: Machine) -> RtlEngine:
+        """The same program on another machine; what lowering made is shared.  Raises UplError if it does not fit."""
+        other = copy(self)
+        other.machine = machine
+        other.image = other._fitting()
+        return other
+
+    def _fitting(self) -> ProgramImage:
+        """The image for this machine."""
+        loaded = self._loaded
+        loaded.image.validate(self.machine)
+        return loaded.with_domains if self.machine.matching.organisation is Organisation.DIRECT else loaded.image
+
+    def bind(self, arrays: Mapping[str, object]) -> dict[str, Array]:
+        """What a caller passes for the host inputs as dense arrays.  Raises UplError (UPL1501–UPL1504)."""
+        for name in arrays:
+            if name not in self.hosts:
+                help_ = did_you_mean(name, self.hosts)
+                raise error("UPL1502", f"`{name}` is not an input of the program", span_of(self._loaded.program), help=help_)
+        return dense_arrays([self.ports[name] for name in self.hosts], arrays)
+
+    def run(self, inputs: Mapping[str, Array]) -> RtlResult:
+        """Run once; `inputs` are dense arrays as the host ports have them."""
+        return self.run_tokens(self.inject(inputs))
+
+    def run_tokens(
+        self, tokens: Sequence[HostToken], watch: Callable[[Recorded], None] | None = None, *, audit: bool = False
+    ) -> RtlResult:  # fmt: skip
+        """Run once with tokens that `inject` made; a tuple of them is put into words once for all machines of one make.
+        `watch` is given what the cores did; `audit`: the outputs are compared with those of the recorded additions."""
+        given = tokens if isinstance(tokens, tuple) else tuple(map(HostToken._make, tokens))
+        if audit:
+            result = run_machine(self.image, self.machine, given, watch=watch, audit=True)
+        else:  # whether runs are audited that do not ask for it is a default, which tests change
+            result = run_machine(self.image, self.machine, given, watch=watch)
+        return RtlResult(self.collect(result.outputs), result.stats)
+
+    def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
+        """The tokens that the host sends for dense arrays, in its order."""
+        return [t for name, node in self.hosts.items() for t in self._inject(self.ports[name], node, inputs[name])]
+
+    def _inject(self, port: HostPort, node: Node, values: Array) -> list[HostToken]:
+        """The tokens that a host input sends: its code, run for every element of its domain."""
+        out: list[HostToken] = []
+        order = field_order(self.image, node)
+        for point in sorted(port.points(), key=lambda point: [point[f] for f in order]):
+            element = values[port.box.place(point)]
+            value: Scalar = element if values.dtype == np.float32 else element.item()
+            for sent in run_activation(self.image, node, point, (value,)):
+                assert isinstance(sent.target, ToNode)  # `lower-hw` puts a node between
+                out.append(HostToken(sent.target.node, sent.target.input, sent.index, sent.value, sent.multiplicity))
+        return out
+
+    def collect(self, elements: list[OutputElement]) -> dict[str, Array]:
+        """Dense arrays of what came out.  Raises UplError: UPL1602 an element that is none, or came twice; UPL1603 one that
+        did not come."""
+        outputs = {o.name: self.ports[o.name].zeros() for o in self.image.outputs}
+        seen = {name: np.zeros(a.shape, np.bool_) for name, a in outputs.items()}
+        for name, index, value in elements:
+            port = self.ports[name]
+            if not port.box.contains(index) or not port.inside[port.box.place(index)]:
+                raise error("UPL1602", f"{name}<{_text(index)}> is outside the domain of `{name}`", port.span)
+            place = port.box.place(index)
+            if seen[name][place]:
+                raise error("UPL1602", f"{name}<{_text(index)}> was sent twice", port.span)
+            seen[name][place] = True
+            outputs[name][place] = value
+        for name, there in seen.items():
+            port = self.ports[name]
+            missing = np.argwhere(port.inside & ~there)
+            if len(missing):
+                first = tuple(int(i + o) for i, o in zip(missing[0], port.origin, strict=True))
+                more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+                raise error("UPL1603", f"the output `{name}` got no token at <{_text(first)}>{more}", port.span)
+        return outputs
+
+
+def _text(index: tuple[int, ...]) -> str:
+    return ",".join(map(str, index))
