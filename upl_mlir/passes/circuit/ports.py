@@ -23,8 +23,8 @@ from upl_mlir.passes.loops.program import Host
 from upl_mlir.poly.counts.dense import bounding_box, mask
 from upl_mlir.poly.expr import Formula
 
-LEAD = 5
-"""Slots from an instance's own slot to its stage 0: counters, conditions and addresses, windows (two), the way to a lane."""
+LEAD = 3
+"""Slots from an instance's own slot, in which the counters have its index, to its stage 0: two registers for conditions."""
 MOST_RUNS = 4
 """Runs of equal numbers of words that the counters of a port follow."""
 
@@ -185,13 +185,18 @@ def _inputs(
         lanes = tuple(n for n in range(nest.lanes) if m[..., n].any())
         reads.append(Read(s, lanes, affine[0], affine[1][:-1], affine[1][-1]))
     wanted = _wanted([(w, m) for _, w, m in words], nest, total)
-    late = LEAD + max((s.stage for s in sites), default=0) + (0 if shared else nest.skew * (nest.lanes - 1)) + 2
+    after = late(nest, shared, sites)
     for need in _needs(wanted, nest, total):
         for free in _frees(wanted, nest, total):
-            fill, window = _window(nest, total, need, free, late)
+            fill, window = _window(nest, total, need, free, after)
             size = 1 << max(1, (-(-window // nest.lanes) if dealt else window) - 1).bit_length()
             ext = extents(dims, order, nest.lanes)
             yield fill + window, Input(h, order, ext, shared, dealt, size, need, free, tuple(reads))
+
+
+def late(nest: Nest, shared: bool, sites: Sequence[Site]) -> int:
+    """Slots after which what a group has read is free: until its last lane has read it at its last stage."""
+    return LEAD + max((s.stage for s in sites), default=0) + (0 if shared else nest.skew * (nest.lanes - 1)) + 2
 
 
 def _same(w: Ints, m: Bools) -> bool:
@@ -274,9 +279,10 @@ def _frees(wanted: _Wanted, nest: Nest, total: int) -> Iterator[Runs]:
 
 
 def group_slots(nest: Nest, level: int) -> tuple[Ints, Ints]:
-    """The first and the last slot of each group of a loop."""
+    """The slot before each group of a loop starts, and that in which it ends, those that are waited included."""
     slot = np.broadcast_to(nest.slot, nest.extents).reshape(prod(nest.extents[:level]), -1)
-    return slot[:, 0], slot[:, -1]
+    before = slot[:, 0] - 1
+    return before, np.append(before[1:], nest.slots - 1)
 
 
 def steps(nest: Nest, runs: Runs) -> Ints:
@@ -285,7 +291,7 @@ def steps(nest: Nest, runs: Runs) -> Ints:
 
 
 def deadlines(nest: Nest, need: Runs) -> Ints:
-    """The slot before which each word must have come."""
+    """The slot in which each word must have come: the one before its group, as the next iteration is prepared there."""
     return np.repeat(group_slots(nest, need.level)[0], steps(nest, need))
 
 
@@ -295,7 +301,7 @@ def _window(nest: Nest, total: int, need: Runs, free: Runs, late: int) -> tuple[
     Words come as late as they may; one that comes earlier waits until there is room.
     """
     due = deadlines(nest, need)
-    slots = max(nest.slots, total)
+    slots = nest.slots
     all_due = np.concatenate([due + n * slots for n in range(3)])
     n = np.arange(len(all_due))
     comes = np.minimum.accumulate((all_due - n)[::-1])[::-1] + n
@@ -371,7 +377,7 @@ def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, i
     """From which slot on the lanes take turns, and how many words wait in a lane, run upon run."""
     sent = turn * nest.lanes + who
     wait = int((time - sent).max()) + 1
-    slots = max(nest.slots, (int(turn.max()) + 1) * nest.lanes)
+    slots = max(nest.slots, (int(turn.max()) + 1) * nest.lanes)  # as `padded` has it
     depth = 0
     for lane in np.unique(who):
         mine = who == lane
@@ -381,11 +387,13 @@ def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, i
     return wait, depth
 
 
-def padded(nest: Nest, ins: Sequence[Input], outs: Sequence[Output]) -> Nest:
+def padded(p: Process, nest: Nest, outs: Sequence[Output]) -> Nest:
     """The schedule with as many slots a run as its ports have words."""
-    least = [i.words for i in ins] + [o.words if len(o.lanes) == 1 else _turns_of(nest, o) for o in outs]
-    return replace(nest, slots=max(nest.slots, *least))
+    words = [prod(d.extent for d in elements(p, h)) for h in p.inputs.values()]
+    words += [o.words if len(o.lanes) == 1 else turns(o) * nest.lanes for o in outs]
+    return replace(nest, slots=max(nest.slots, *words))
 
 
-def _turns_of(nest: Nest, o: Output) -> int:
-    return int(o.when.any(axis=-1).sum()) * nest.lanes
+def turns(o: Output) -> int:
+    """How often the lanes take turns in a run."""
+    return int(o.when.any(axis=-1).sum())

@@ -1,0 +1,171 @@
+"""Static control: numbers of words by group, addresses along a loop nest, conditions over its counters."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false, reportUnknownMemberType=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from upl_mlir.hw.circuit.loops import LoopNest
+from upl_mlir.passes.circuit.nest import Bools, Box, Nest, boxes
+from upl_mlir.passes.circuit.ports import Runs
+
+MOST_BOXES = 24
+"""Boxes of a condition: each is a few comparisons."""
+
+
+class Tally(wiring.Component):
+    """`words` is the number of the current group; `event` goes on to the next one, and after the last to the first."""
+
+    def __init__(self, runs: Runs):
+        self.runs = runs.runs
+        super().__init__({"event": In(1), "words": Out(range(max(w for _, w in self.runs) + 1))})
+
+    def elaborate(self, platform: object) -> Module:
+        """The number of the run, and how many of its groups come after this one."""
+        m = Module()
+        if len(self.runs) == 1:
+            m.d.comb += self.words.eq(self.runs[0][1])
+            return m
+        longest = max(n for n, _ in self.runs)
+        number, left = Signal(range(len(self.runs))), Signal(range(longest), init=self.runs[0][0] - 1)
+        final = Signal(init=self.runs[0][0] == 1)
+        with m.Switch(number):
+            for k, (_, words) in enumerate(self.runs):
+                with m.Case(k):
+                    m.d.comb += self.words.eq(words)
+        with m.If(self.event):
+            m.d.sync += [left.eq(left - 1), final.eq(left == 1)]
+            with m.If(final):
+                with m.Switch(number):
+                    for k in range(len(self.runs)):
+                        then = (k + 1) % len(self.runs)
+                        groups = self.runs[then][0]
+                        with m.Case(k):
+                            m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
+        return m
+
+
+class Walk(wiring.Component):
+    """An address along a loop nest, modulo a power of two: ``first + sum(steps * counters)``, `words` more in each run."""
+
+    def __init__(self, depth: int, extents: Sequence[int], first: int, steps: Sequence[int], words: int):
+        self.depth, self.first = depth, first % depth
+        inner = [k * (n - 1) for k, n in zip(steps, extents, strict=True)]
+        self.changes = [(k - sum(inner[n + 1 :])) % depth for n, k in enumerate(steps)]
+        self.changes.append((words - sum(inner)) % depth)
+        super().__init__(
+            {"steps": In(1), "carry": In(len(extents) + 1), "enable": In(1), "address": Out(range(depth), init=self.first)}
+        )  # fmt: skip
+
+    def elaborate(self, platform: object) -> Module:
+        """One adder: what it adds depends on the loop that goes on."""
+        m = Module()
+        change = Signal.like(self.address, init=0)
+        for k, n in enumerate(self.changes):
+            with m.If(self.carry[k]):
+                m.d.comb += change.eq(n)
+        with m.If(self.enable & self.steps):
+            m.d.sync += self.address.eq(self.address + change)
+        return m
+
+
+def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
+    """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last iteration."""
+    extents, every = [*nest.extents, 1], [*nest.every, 1]
+    idle = [every[k] - extents[k + 1] * every[k + 1] for k in range(len(every) - 1)]
+    whole = every[0] * extents[0]
+    after = 0 if slots is None else slots - whole
+    if not idle[-1]:
+        extents.pop()
+        return LoopNest(extents, [after, *idle[:-1]])
+    return LoopNest(extents, [after, *idle])
+
+
+class Conditions:
+    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made once."""
+
+    LATENCY = 2
+
+    def __init__(self, m: Module, counters: Sequence[Value], extents: Sequence[int], enable: Value):
+        self.m, self.counters, self.extents, self.enable = m, counters, extents, enable
+        self._made: dict[object, Signal] = {}
+
+    def of(self, yes: Bools, no: Bools) -> Any:
+        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small one."""
+        if not no.any():
+            return Const(1)
+        if not yes.any():
+            return Const(0)
+        found = _along_one(yes, no)
+        if found is None:
+            found = boxes(yes)
+        return self._any(found) if len(found) <= MOST_BOXES else None
+
+    def _any(self, found: Sequence[Box]) -> Signal:
+        key = tuple(found)
+        if key not in self._made:
+            self._made[key] = self._register(reduce(or_, [self._box(b) for b in found]))
+        return self._made[key]
+
+    def _box(self, box: Box) -> Signal:
+        if box not in self._made:
+            ranges = zip(self.counters, self.extents, box, strict=True)
+            self._made[box] = self._register(reduce(and_, [_between(c, n, *span) for c, n, span in ranges], Const(1)))
+        return self._made[box]
+
+    def _register(self, value: Value) -> Signal:
+        out = Signal(name=f"condition_{len(self._made)}")
+        with self.m.If(self.enable):
+            self.m.d.sync += out.eq(value)
+        return out
+
+
+def _between(counter: Value, extent: int, low: int, high: int) -> Any:
+    if low == high and extent > 1:
+        return counter == low
+    above = Const(1) if low <= 0 else counter >= low
+    return above if high >= extent - 1 else above & (counter <= high)
+
+
+def _along_one(yes: Bools, no: Bools) -> list[Box] | None:
+    """Ranges of one counter that decide, with the others free; None if one alone does not."""
+    for axis in range(yes.ndim):
+        others = tuple(a for a in range(yes.ndim) if a != axis)
+        wanted, banned = yes.any(axis=others), no.any(axis=others)
+        if (wanted & banned).any():
+            continue
+        spans: list[list[int]] = []
+        for n in np.flatnonzero(wanted).tolist():
+            if spans and not banned[spans[-1][1] : n].any():
+                spans[-1][1] = n
+            else:
+                spans.append([n, n])
+        full = [(0, e - 1) for e in yes.shape]
+        return [tuple((low, high) if a == axis else f for a, f in enumerate(full)) for low, high in spans]
+    return None
+
+
+def delayed(m: Module, value: Value, slots: int, enable: Value, name: str) -> Any:
+    """A bit or a few, some slots later, by registers that begin with 0."""
+    value = Value.cast(value)
+    for n in range(slots):
+        register = Signal(value.shape(), name=f"{name}_{n}")
+        with m.If(enable):
+            m.d.sync += register.eq(value)
+        value = register
+    return value
+
+
