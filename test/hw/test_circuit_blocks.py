@@ -12,13 +12,13 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
+from upl_mlir.hw.circuit.blocks import BANK, Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import LUT_WORDS
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
 
 WIDTH = 9
-LENGTHS = [0, 1, 2, 3, 4, 5, 17, 18, LUT_WORDS, LUT_WORDS + 1, LUT_WORDS + 2, LUT_WORDS + 3, 65, 100]
+LENGTHS = [0, 1, 2, 3, 4, 5, BANK, BANK + 1, BANK + 5, LUT_WORDS, LUT_WORDS + 1, LUT_WORDS + 2, LUT_WORDS + 3, 65, 100]
 
 Clock = dict[str, int]
 
@@ -69,7 +69,8 @@ def test_a_delay_counts_slots(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "lag"), [(3, 1), (4, 2), (9, 1), (20, 17), (33, 31), (34, 1), (35, 32), (80, 3), (90, 80)]
+    ("length", "lag"),
+    [(3, 1), (4, 2), (9, 1), (20, 17), (25, 15), (18, 2), (33, 31), (34, 1), (35, 32), (80, 3), (90, 80)],
 )
 def test_a_crossing_goes_back_to_an_earlier_lane(length: int, lag: int) -> None:
     rng = random.Random(length)

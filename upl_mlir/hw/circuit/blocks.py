@@ -20,6 +20,14 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram, Target
 
+REGISTERS = 3
+"""The longest delay that is registers: with a memory instead, one of 4 slots and 32 bits has 92 flip-flops less, and 50
+LUTs more."""
+BANK = 17
+"""The slots of one bank of memory in LUTs with its register: 54 LUTs for 32 bits. A memory of 32 words takes 143."""
+BANKED = 2 * BANK
+"""Longer delays are in block RAM: two of them and 28 LUTs for 32 bits."""
+
 
 class Delay(wiring.Component):
     """data_out in slot s is data_in of slot s-length; 0 before that. A length of 0 is a wire."""
@@ -31,9 +39,13 @@ class Delay(wiring.Component):
         super().__init__({"data_in": In(width), "data_out": Out(width), "enable": In(1)})
 
     def elaborate(self, platform: object) -> Module:
-        """Registers, or a memory."""
+        """Registers, a memory, or a bank and what is left."""
         m = Module()
-        if self.length > 2:
+        if BANK < self.length <= BANKED:
+            m.submodules.first = first = Delay(self.width, BANK, self.target)
+            m.d.comb += [first.data_in.eq(self.data_in), first.enable.eq(self.enable)]
+            return _rest(m, self, first.data_out, self.enable)
+        if self.length > REGISTERS:
             line = _Line(self.width, self.length, self.target)
             return line.between(m, self.data_in, self.enable, self.data_out, self.enable)
         value = self.data_in
@@ -56,7 +68,7 @@ class Crossing(wiring.Component):
     def __init__(self, width: int, length: int, lag: int, target: Target = "generic"):
         if lag < 1 or length < self.least(lag):
             raise ValueError(f"length={length}, lag={lag}: expected a lag of 1 and more, `least(lag)` slots and more")
-        self.width, self.length, self.target = width, length, target
+        self.width, self.length, self.lag, self.target = width, length, lag, target
         super().__init__({"data_in": In(width), "write_enable": In(1), "data_out": Out(width), "read_enable": In(1)})
 
     @staticmethod
@@ -65,9 +77,24 @@ class Crossing(wiring.Component):
         return lag + 2 if lag + 1 <= LUT_WORDS else lag + 3
 
     def elaborate(self, platform: object) -> Module:
-        """A memory."""
+        """A memory, or a bank and what is left, in the reader's lane."""
+        if BANK < self.length <= BANKED and self.least(self.lag) <= BANK:
+            m = Module()
+            m.submodules.first = first = Crossing(self.width, BANK, self.lag, self.target)
+            m.d.comb += [
+                first.data_in.eq(self.data_in), first.write_enable.eq(self.write_enable),
+                first.read_enable.eq(self.read_enable),
+            ]  # fmt: skip
+            return _rest(m, self, first.data_out, self.read_enable)
         line = _Line(self.width, self.length, self.target)
         return line.between(Module(), self.data_in, self.write_enable, self.data_out, self.read_enable)
+
+
+def _rest(m: Module, unit: Delay | Crossing, data: Value, enable: Value) -> Module:
+    """What comes out of the first bank goes through the rest of the slots."""
+    m.submodules.rest = rest = Delay(unit.width, unit.length - BANK, unit.target)
+    m.d.comb += [rest.data_in.eq(data), rest.enable.eq(enable), unit.data_out.eq(rest.data_out)]
+    return m
 
 
 class _Line:

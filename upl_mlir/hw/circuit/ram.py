@@ -23,7 +23,8 @@ Target = Literal["generic", "ecp5"]
 """What the hardware is made of: `generic` can be simulated, `ecp5` has the device's own blocks."""
 
 LUT_WORDS = 32
-"""Memories of more words are in block RAM: in LUTs they would need two sites a bit and more, and multiplexers."""
+"""Memories of more words are in block RAM. From 17 words on those in LUTs have multiplexers: 32 words of 32 bits take 137
+LUTs, a block RAM 11."""
 BLOCK_WORDS = {18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
 """The words of one block RAM, by their width."""
 
