@@ -24,7 +24,7 @@ from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.units import BITS, unit
 from upl_mlir.passes.circuit.body import Node
-from upl_mlir.passes.circuit.links import Link
+from upl_mlir.passes.circuit.links import VARYING, Link
 from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, turns
@@ -86,8 +86,10 @@ class Lane:
         return self.m
 
     def _pass_on(self) -> None:
-        """Start, and what lanes share, to the next lane: `skew` slots later, and over a register that always goes on."""
+        """To the next lane: the enable; start and what lanes share `skew` slots later; all over a register that always goes on."""
         n, m = self.number, self.m
+        if n + 1 < len(self.wires.enable):
+            m.d.sync += self.wires.enable[n + 1].eq(self.enable)
         for name, wire in [("start", self.wires.start), *((f"word_{k}", w) for k, w in enumerate(self.wires.shared.values()))]:
             if n + 1 < len(wire):
                 later = wire[n]
@@ -232,19 +234,18 @@ class Lane:
 
     def _varying(self, what: str, link: Link, s: Site) -> Value:
         """A line whose length depends on the block."""
-        lengths = [n if n is not None else 2 for n in link.lengths]
-        shortest = min(n for n in link.lengths if n is not None)
+        lengths = [n if n is not None else link.shortest for n in link.lengths]
         value, less = self._from(what, link.source), 0
         if link.source > self.number:
             lag = link.source - self.number
-            less = shortest - 2
+            less = link.shortest - VARYING
             self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, less, lag, self.target)
             self.m.d.comb += [
                 back.data_in.eq(value), back.write_enable.eq(self.wires.enable[link.source]),
                 back.read_enable.eq(self.enable),
             ]  # fmt: skip
             value = back.data_out
-        rest = [max(2, n - less) for n in lengths]
+        rest = [n - less for n in lengths]
         self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(BITS, max(rest), self.target)
         block = self.nest.counters[self.plan.nest.block]
         length = Signal(range(max(rest) + 1), name=f"length_{self._number()}")

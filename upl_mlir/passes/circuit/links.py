@@ -17,6 +17,10 @@ from upl_mlir.passes.circuit.process import Process
 from upl_mlir.passes.circuit.stages import Site
 
 
+VARYING = 2
+"""The least length of a link whose length varies (`VariableDelay`), behind what leads back to an earlier lane."""
+
+
 @dataclass(frozen=True)
 class Link:
     """Into `lane`, from lane `source`: the length in each block, None where nothing is read."""
@@ -30,6 +34,12 @@ class Link:
         """The one length, or None if there are several."""
         found = {n for n in self.lengths if n is not None}
         return found.pop() if len(found) == 1 else None
+
+
+    @property
+    def shortest(self) -> int:
+        """The least length."""
+        return min(n for n in self.lengths if n is not None)
 
 
 class NoLink(Exception):
@@ -111,13 +121,14 @@ def rules(dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, fou
     for each in found:
         s = each.site
         assert s.written is not None
+        more = VARYING if len(np.unique(each.rows[:, :-1], axis=0)) > 1 else 0
         for row in each.rows.tolist():
             *delta, place = row
             by_name = dict(zip(names, delta, strict=True))
             lane, source = place % lanes, (place - by_name[along]) % lanes
             block = place // lanes - (place - by_name[along]) // lanes
             loops = tuple(block if f == along else by_name[f] for f in order)
-            out.add(Rule(loops, lane - source, s.written - s.stage + least(lane, source)))
+            out.add(Rule(loops, lane - source, s.written - s.stage + least(lane, source) + more))
     return out
 
 
@@ -145,9 +156,9 @@ def links(p: Process, nest: Nest, s: Site) -> list[Link]:
             if len(found) > 1:
                 raise NoLink(f"the distance varies from {found[0]} to {found[-1]} slots within a block")
             lengths.append(int(found[0]) if len(found) else None)
-        origin = int(origins[0])
-        short = min(n for n in lengths if n is not None)
-        if short < least(lane, origin):
-            raise NoLink(f"a value is read {least(lane, origin) - short} slots before it is there")
-        out.append(Link(lane, origin, tuple(lengths)))
+        link = Link(lane, int(origins[0]), tuple(lengths))
+        early = least(lane, link.source) + (0 if link.constant is not None else VARYING) - link.shortest
+        if early > 0:
+            raise NoLink(f"a value is read {early} slots before it is there")
+        out.append(link)
     return out
