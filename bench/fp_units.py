@@ -22,6 +22,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from upl_mlir.hw.fp import units
+from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
+from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.synth.ecp5 import DEVICE, Clock, area, timing
@@ -35,10 +38,16 @@ WANTED_MHZ = 200
 UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Adder": ("a + b", lambda: Adder(BINARY32)),
     "Multiplier": ("a * b", lambda: Multiplier(BINARY32, target="ecp5")),
+    "Divider": ("a / b", lambda: Divider(BINARY32)),
+    "SquareRoot": ("square root", lambda: SquareRoot(BINARY32)),
+    "Comparer": ("<, =, least, greatest", lambda: Comparer(BINARY32)),
+    "FromInteger": ("i32 to binary32", lambda: FromInteger(BINARY32)),
+    "ToInteger": ("binary32 to i32", lambda: ToInteger(BINARY32)),
     "core adder": ("a + b, of the token core", lambda: units.Adder(BINARY32, 4)),
     "core multiplier": ("a * b, of the token core", lambda: units.Multiplier(BINARY32, 4)),
-    "Adder of 4": ("a + b, 4 registers", lambda: Adder(BINARY32, 4)),
-    "Multiplier of 4": ("a * b, 4 registers", lambda: Multiplier(BINARY32, 4)),
+    "Adder, 4": ("a + b", lambda: Adder(BINARY32, 4)),
+    "Multiplier, 4": ("a * b", lambda: Multiplier(BINARY32, 4)),
+    "fma, 4": ("a * b + c, of the token core", lambda: FusedMultiplyAdd(BINARY32, 4)),
 }
 
 
@@ -70,8 +79,7 @@ def row(name: str, say: Callable[[str], None]) -> list[str]:
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     what, make = UNITS[name]
     unit = make()
-    frame = sum(m.width for m in (Signal(x.shape) for x in unit.signature.members.values() if x.flow == In)) \
-        if False else sum(Signal(x.shape).shape().width for x in unit.signature.members.values() if x.flow == In)
+    frame = sum(len(getattr(unit, name)) for name, port in unit.signature.members.items() if port.flow == In)
     text = rtlil.convert(cast(Any, Frame(unit)), name="top", emit_src=False)
     cost = area(text, "top", say)
     routed = [timing(text, "top", WANTED_MHZ, Clock.ROUTED, say, seed) for seed in SEEDS]
