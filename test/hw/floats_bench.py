@@ -82,8 +82,12 @@ class Floats(wiring.Component):
 
 @cache
 def _library() -> ctypes.CDLL:
-    text = netlist(Floats(), "floats")
-    harness = f"#define LATENCY {LATENCY}\n{HARNESS}"
+    return library(Floats(), f"#define LATENCY {LATENCY}\n{HARNESS}")
+
+
+def library(units: wiring.Component, harness: str) -> ctypes.CDLL:
+    """A component as machine code, which the harness includes as `floats.h`; kept in the cache."""
+    text = netlist(units, "floats")
     kept = open_cache()
     name = f"floats-{digest(text, harness, *build.tools())}.so"
     path = kept.file(name)

@@ -12,6 +12,7 @@ import sys
 import time
 
 import numpy as np
+import pipelined_bench
 from floats_bench import UNITS, compute, operands, wanted
 
 LEAST = 1_000_000
@@ -35,8 +36,12 @@ def main() -> int:
             for n in np.flatnonzero(got != right)[:1]:
                 print(f"{unit} of {a[n]:08x} {b[n]:08x} {c[n]:08x}: {got[n]:08x}, not {right[n]:08x} (seed {seed})")
                 return 1
+        if found := pipelined_bench.wrong(a, b):
+            print(*found, f"(seed {seed})", sep="\n")
+            return 1
         tried += AT_ONCE
-    print(f"floating-point units: {tried} operands for each of {', '.join(UNITS)} (seed {seed})")
+    pipelined = ", ".join(kind.__name__ for kind in pipelined_bench.KINDS)
+    print(f"floating-point units: {tried} operands for each of {', '.join(UNITS)}; pipelined {pipelined} (seed {seed})")
     return 0
 
 

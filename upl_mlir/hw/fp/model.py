@@ -147,3 +147,51 @@ def sqrt(f: Format, a: int) -> int:
     root = math.isqrt(scaled)
     sticky = 0 if root * root == scaled else 1
     return rounded(f, Fraction(2 * root + sticky, 2 << shift), negative=False)
+
+
+def less(f: Format, a: int, b: int) -> bool:
+    """Whether a is below b; never if one is a NaN."""
+    return not is_nan(f, a) and not is_nan(f, b) and _key(f, a) < _key(f, b)
+
+
+def equal(f: Format, a: int, b: int) -> bool:
+    """Whether a is b; never if one is a NaN."""
+    return not is_nan(f, a) and not is_nan(f, b) and _key(f, a) == _key(f, b)
+
+
+def least(f: Format, a: int, b: int) -> int:
+    """The lesser one; -0 is below +0, and a NaN is what comes out."""
+    if is_nan(f, a) or is_nan(f, b):
+        return f.nan
+    return min(a, b, key=lambda x: (_key(f, x), not x & f.sign))
+
+
+def greatest(f: Format, a: int, b: int) -> int:
+    """The greater one; likewise."""
+    return f.nan if is_nan(f, a) or is_nan(f, b) else negated(f, least(f, negated(f, a), negated(f, b)))
+
+
+def negated(f: Format, a: int) -> int:
+    """-a, with a NaN's sign turned, too."""
+    return a ^ f.sign
+
+
+def from_integer(f: Format, value: int) -> int:
+    """The nearest number."""
+    return rounded(f, Fraction(value), negative=value < 0)
+
+
+def to_integer(f: Format, a: int) -> int | None:
+    """a without its fraction; None if that is no integer of 32 bits with sign."""
+    if is_nan(f, a) or is_infinite(f, a):
+        return None
+    whole = math.trunc(exact(f, a))
+    return whole if -(2**31) <= whole < 2**31 else None
+
+
+def _key(f: Format, a: int) -> Fraction:
+    """Orders all that is no NaN."""
+    if is_infinite(f, a):
+        beyond = Fraction(2) ** (2 << f.exponent)
+        return -beyond if a & f.sign else beyond
+    return exact(f, a)

@@ -24,7 +24,7 @@ from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 DEVICE = "LFE5U-85F"
 _YOSYS = "read_rtlil in.il; synth_ecp5 -top {top} -json net.json"
 _INSTANCES = "read_verilog in.v; "
-_NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context", "--timing-allow-fail", "--seed", "1")
+_NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context", "--timing-allow-fail")
 """Out of context: a core has more ports than the package has pins, and in a machine none of them leaves the chip."""
 
 _PASS = re.compile(r"^\d+(?:\.\d+){0,2}\. Executing (.*?)\.?$")
@@ -87,9 +87,11 @@ def area(rtlil: str, top: str, say: Say) -> Area:
     return msgspec.json.decode(found, type=Area)
 
 
-def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say) -> Timing:
-    """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`."""
-    options = [*_NEXTPNR, *(["--no-route"] if clock is Clock.PLACED else []), "--freq", f"{clock_mhz:g}"]
+def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say, seed: int = 1) -> Timing:
+    """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`.  `seed` is
+    that of the placement, which is random."""
+    options = [*_NEXTPNR, "--seed", str(seed), *(["--no-route"] if clock is Clock.PLACED else [])]
+    options += ["--freq", f"{clock_mhz:g}"]
     name = f"clock-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
     found = open_cache().read(name)
     if found is not None:

@@ -1,0 +1,103 @@
+"""The floating-point units on an ECP5, routed: docs/fp_table.md.
+
+make fp-table                                      # all units, three placements each; finished ones are in the cache
+.venv/bin/python bench/fp_units.py --only Adder    # prints the row of one unit, writes nothing
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportInconsistentConstructor=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from upl_mlir.hw.fp import units
+from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
+from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.fma import FusedMultiplyAdd
+from upl_mlir.hw.fp.model import BINARY32
+from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.synth.ecp5 import DEVICE, Clock, area, timing
+from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "docs" / "fp_table.md"
+SEEDS = (1, 2, 3)
+WANTED_MHZ = 200
+
+UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "Adder": ("a + b", lambda: Adder(BINARY32)),
+    "Multiplier": ("a * b", lambda: Multiplier(BINARY32, target="ecp5")),
+    "Divider": ("a / b", lambda: Divider(BINARY32)),
+    "SquareRoot": ("square root", lambda: SquareRoot(BINARY32)),
+    "Comparer": ("<, =, least, greatest", lambda: Comparer(BINARY32)),
+    "FromInteger": ("i32 to binary32", lambda: FromInteger(BINARY32)),
+    "ToInteger": ("binary32 to i32", lambda: ToInteger(BINARY32)),
+    "core adder": ("a + b, of the token core", lambda: units.Adder(BINARY32, 4)),
+    "core multiplier": ("a * b, of the token core", lambda: units.Multiplier(BINARY32, 4)),
+    "Adder, 4": ("a + b", lambda: Adder(BINARY32, 4)),
+    "Multiplier, 4": ("a * b", lambda: Multiplier(BINARY32, 4)),
+    "fma, 4": ("a * b + c, of the token core", lambda: FusedMultiplyAdd(BINARY32, 4)),
+}
+
+
+class Frame(wiring.Component):
+    """A unit behind registers for its inputs, so that its first step has a clock to keep; its last step ends with one."""
+
+    def __init__(self, unit: Any):
+        self.unit = unit
+        super().__init__(unit.signature)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = self.unit
+        for name, member in self.unit.signature.members.items():
+            outer, inner = getattr(self, name), getattr(self.unit, name)
+            if member.flow == In:
+                held = Signal.like(outer, reset_less=True)
+                m.d.sync += held.eq(outer)
+                m.d.comb += inner.eq(held)
+            else:
+                m.d.comb += outer.eq(inner)
+        return m
+
+
+def row(name: str, say: Callable[[str], None]) -> list[str]:
+    """The cells of a unit's row."""
+    from amaranth.back import rtlil
+
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    what, make = UNITS[name]
+    unit = make()
+    frame = sum(len(getattr(unit, name)) for name, port in unit.signature.members.items() if port.flow == In)
+    text = rtlil.convert(cast(Any, Frame(unit)), name="top", emit_src=False)
+    cost = area(text, "top", say)
+    routed = [timing(text, "top", WANTED_MHZ, Clock.ROUTED, say, seed) for seed in SEEDS]
+    sites = max(t.used["TRELLIS_COMB"] for t in routed)
+    clocks = [t.fmax_mhz for t in routed]
+    return [f"`{name}`", what, str(unit.latency), str(sites), str(cost.ff - frame), str(cost.dsp), f"{min(clocks):.0f}",
+            ", ".join(f"{c:.0f}" for c in clocks)]  # fmt: skip
+
+
+def main() -> int:
+    """Write the page, or print some rows."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--only", choices=list(UNITS), nargs="+")
+    args = p.parse_args()
+    for name in args.only or UNITS:
+        print(" | ".join(row(name, lambda what: None)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

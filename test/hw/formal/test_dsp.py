@@ -1,0 +1,65 @@
+"""The multiplier block of ECP5 and its behavioural twin are equal: the block as `mult18x18d.v` has it.
+
+Multiplication itself is abstracted: in both, the product is replaced by the pair of its operands. If the pairs are equal in
+every cycle, so is any function of them; and both have the operator of their language for numbers without sign, of 18 by 18
+bits, there. (To a solver two such multiplications, bit by bit, are too hard.) `test_pipelined.py` runs both with products.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Assert, Module
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from prove import drive, fails, holds, with_defect
+
+from upl_mlir.hw.fp import blocks
+
+DEPTH = 4
+TWIN = with_defect(blocks, "x * y))", "Cat(x, y)))")
+BOTH = (True, True)
+
+
+def verilog() -> str:
+    """The model of the block, without multiplication."""
+    text = blocks.block_verilog()
+    assert text.count("= x * y;") == 1
+    return text.replace("= x * y;", "= {y, x};")
+
+
+def equal(a: int, b: int, registers: tuple[bool, bool]) -> Callable[[Module], None]:
+    """Both get the same inputs, whatever they are, and have the same operands and the same product in every cycle."""
+
+    def build(m: Module) -> None:
+        m.submodules.one = one = TWIN.Block(a, b, "generic", registers)
+        m.submodules.two = two = TWIN.Block(a, b, "ecp5", registers)
+        drive(m, one.a, one.b, one.enable)
+        m.d.comb += [getattr(two, name).eq(getattr(one, name)) for name in ("a", "b", "enable")]
+        m.d.comb += [Assert(getattr(one, name) == getattr(two, name)) for name in ("x", "y", "product")]
+
+    return build
+
+
+@pytest.mark.parametrize("registers", [BOTH, (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(("a", "b"), [(18, 18), (18, 6)])
+def test_block_and_twin_are_equal(tmp_path: Path, a: int, b: int, registers: tuple[bool, bool]) -> None:
+    holds(tmp_path, equal(a, b, registers), DEPTH, "prove", verilog=verilog())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("else if (CE0)", "else"),
+        ("a_held <= a;", "a_held <= b;"),
+        ("= {y, x};", "= {x, y};"),
+        ("? product :", "? product_held :"),
+    ],
+)
+def test_a_defect_is_found(tmp_path: Path, old: str, new: str) -> None:
+    assert verilog().count(old) == 1
+    registers = (True, False) if "product_held" in new else BOTH
+    fails(tmp_path, equal(18, 18, registers), DEPTH, verilog=verilog().replace(old, new))
