@@ -24,7 +24,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.fp.model import Format
-from upl_mlir.hw.fp.pipelined import Pipe, Step, _picked, _powers, _spread
+from upl_mlir.hw.fp.pipe import Pipe, Step, picked, powers_of_shift, spread
 
 DIGIT = 2
 """Bits of the quotient that come from one table."""
@@ -40,7 +40,7 @@ class Unary(wiring.Component):
     def __init__(self, f: Format, steps: int, latency: int | None, passed: int):
         self.format, self.steps = f, steps
         self.latency = steps if latency is None else latency
-        self.kept = _spread(steps, self.latency)
+        self.kept = spread(steps, self.latency)
         super().__init__(
             {
                 "a": In(f.bits), "pass_in": In(passed), "result": Out(f.bits), "pass_out": Out(passed),
@@ -91,12 +91,12 @@ class Unary(wiring.Component):
         left = ~s["x"][-1] & s["ample"]
         width = len(s["x"])
         x = pipe.named(Mux(left, Cat(Const(0, 1), s["x"])[:width], s["x"]), "x")
-        first, last = _powers(width)
+        first, last = powers_of_shift(width)
         distance = s["distance"]
         far = distance[(width - 1).bit_length() :].any()
-        near = pipe.right(x, _picked(distance, first), first, "aligned")
+        near = pipe.right(x, picked(distance, first), first, "aligned")
         s = pipe.cut(
-            s, ("x", "distance", "ample"), x=Mux(far, x.any(), near)[:width], rest=Mux(far, 0, _picked(distance, last)),
+            s, ("x", "distance", "ample"), x=Mux(far, x.any(), near)[:width], rest=Mux(far, 0, picked(distance, last)),
             field=Mux(s["tiny"], 0, s["field"] - ~s["x"][-1])[: f.exponent],
         )  # fmt: skip
         s = pipe.cut(s, ("rest", "tiny"), x=pipe.right(s["x"], s["rest"], last, "aligned"))
@@ -185,10 +185,10 @@ class ScaleByPowerOfTwo(Unary):
         size = len(s["zeros"])
         left = Mux(s["zeros"] > self.exponent, self.exponent, s["zeros"])[:size]
         s = pipe.cut(s, ("zeros",), left=left, field=s["field"] + self.exponent)
-        first, last = _powers(1 << size)
+        first, last = powers_of_shift(1 << size)
         s = pipe.cut(
-            s, ("left", "significand"), rest=_picked(s["left"], last), field=(s["field"] - s["left"])[: len(s["field"])],
-            x=pipe.left(s["significand"], _picked(s["left"], first), first, "normal"),
+            s, ("left", "significand"), rest=picked(s["left"], last), field=(s["field"] - s["left"])[: len(s["field"])],
+            x=pipe.left(s["significand"], picked(s["left"], first), first, "normal"),
         )  # fmt: skip
         x = pipe.left(s["x"], s["rest"], last, "normal")
         s = pipe.cut(s, ("rest",), x=x, field=Mux(x[-1], s["field"], 0))

@@ -108,7 +108,7 @@ def picked(distance: Value, powers: Collection[int]) -> Any:
     return Cat(*(distance[k] for k in powers))
 
 
-def _spread(steps: int, latency: int) -> frozenset[int]:
+def spread(steps: int, latency: int) -> frozenset[int]:
     """The steps that end with a register: `latency` of them, evenly, the last one among them."""
     if not 1 <= latency <= steps:
         raise ValueError(f"latency={latency}: expected 1 to {steps}")
@@ -128,7 +128,7 @@ class Pipelined(wiring.Component):
     ):
         self.format, self.target = f, target
         self.latency = self.steps(f) if latency is None else latency
-        self.kept = _spread(self.steps(f), self.latency)
+        self.kept = spread(self.steps(f), self.latency)
         ports = {name: In(shape) for name, shape in self.operands(f).items()}
         self.outputs = self.results(f)
         ports |= {name: Out(shape) for name, shape in self.outputs.items()}

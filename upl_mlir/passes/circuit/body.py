@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import frexp
 
 from xdsl.dialects import arith
 
@@ -46,9 +47,16 @@ class Body:
 
 
 NEGATIVE_ZERO = -0.0
-OPERATIONS: Mapping[type, str] = {arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul"}
-LATENCY: dict[str, int] = {"add": 12, "sub": 12, "mul": 15, "select": 1, "neg": 0}
-"""Registers of the units (`hw/fp/pipelined.py`)."""
+MOST_PLACES = 24
+"""Powers of two by which a shift multiplies: as many as a significand has bits."""
+OPERATIONS: Mapping[type, str] = {arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div"}
+LATENCY: Mapping[str, int] = {
+    "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0,
+}  # fmt: skip
+"""Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up", "down":
+multiplication by a power of two."""
+GREATEST_ODD = 15
+"""The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
 
 
 def latency(node: Node, units: Mapping[str, int]) -> int:
@@ -113,15 +121,34 @@ class Builder:
                 raise self.refuse("an index as a value")
 
     def apply(self, op: object, args: Sequence[Term]) -> Node:
-        """An operation; one with a constant that has a unit of its own becomes that."""
+        """An operation; by a constant that has a unit of its own it is that unit's."""
         if isinstance(op, arith.NegfOp):
             return self.node("neg", (self.term(args[0]),))
-        if isinstance(op, arith.DivfOp) and isinstance(args[1], Number):
-            return self.node(f"div {args[1].value!r}", (self.term(args[0]),))
         kind = OPERATIONS.get(type(op))
         if kind is None:
             raise self.refuse(f"`{getattr(op, 'name', op)}`")
+        if kind == "mul" and isinstance(args[0], Number):
+            args = (args[1], args[0])  # the product is the same, of NaNs, too: there is one
+        if kind in ("mul", "div") and isinstance(args[1], Number):
+            special = self.by_constant(kind, args[0], float(args[1].value))
+            if special is not None:
+                return special
         return self.node(kind, tuple(map(self.term, args)))
+
+    def by_constant(self, kind: str, arg: Term, constant: float) -> Node | None:
+        """A product or quotient by a power of two, or a quotient by a small integer."""
+        fraction, exponent = frexp(constant)
+        if abs(fraction) == 0.5 and abs(exponent) <= MOST_PLACES:
+            places = exponent - 1 if kind == "mul" else 1 - exponent
+            node = self.term(arg)
+            if places:
+                node = self.node(f"up {places}" if places > 0 else f"down {-places}", (node,))
+            return node if constant > 0 else self.node("neg", (node,))
+        if kind == "div" and constant.is_integer() and 0 < abs(constant) < 1 << MOST_PLACES:
+            n = abs(int(constant))
+            if n // (n & -n) <= GREATEST_ODD:
+                return self.node(f"by {int(constant)}", (self.term(arg),))
+        return None
 
     def fold(self, t: Fold) -> Node:
         """A gather: its summands one after the other, or a running sum."""
