@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.passes.circuit.body import LATENCY
 from upl_mlir.passes.circuit.choose import Wish, candidates
 from upl_mlir.passes.circuit.links import Link, NoLink, links
 from upl_mlir.passes.circuit.nest import Nest
-from upl_mlir.passes.circuit.ports import Input, Order, Output, inputs, outputs, padded
+from upl_mlir.passes.circuit.ports import LEAD, Input, Order, Output, deadlines, inputs, outputs, padded, turns
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Process
 from upl_mlir.passes.circuit.stages import Site, Stages, sites, stages
 
@@ -88,3 +90,45 @@ def _small_enough(p: Process) -> None:
         n *= d.extent
     if n > MOST_INSTANCES:
         raise error("UPL2005", f"`{p.name}` has {n} instances; circuits are made of at most {MOST_INSTANCES}", p.span)
+
+
+ARRIVES = 2
+"""Clocks from the one in which a word is taken to that in which it counts."""
+LEAVES = 4
+"""Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
+QUEUED = 2
+"""Slots from a lane's turn to its word."""
+
+
+def stalls(plan_: Plan, runs: int = 1) -> int:
+    """Clocks in which no slot passes: the slot in which the last awaited word is due comes so much later.
+
+    For ports that always have words, from the first clock on: word n comes in clock n.
+    """
+    found = [-1]
+    for i in plan_.inputs:
+        due = deadlines(plan_.nest, i.need)
+        due = np.concatenate([due + n * plan_.nest.slots for n in range(runs)])
+        found.append(int((np.arange(len(due)) + ARRIVES - due).max()))
+    return max(found)
+
+
+def leaves(plan_: Plan, o: Output) -> int:
+    """The slot in which the last word of a run leaves its lane; the first iteration is slot 0."""
+    nest = plan_.nest
+    lane_starts = nest.skew * np.arange(nest.lanes)
+    if len(o.lanes) > 1:
+        at_once = o.when.reshape(-1, nest.lanes)
+        final = int(np.flatnonzero(at_once[np.flatnonzero(at_once.any(axis=-1))[-1]])[-1])
+        return LEAD + plan_.at.result + o.wait + (turns(o) - 1) * nest.lanes + final + QUEUED
+    at = np.broadcast_to(nest.slot[..., None] + lane_starts, nest.shape)
+    return LEAD + plan_.at.result + int(at[o.when].max())
+
+
+def cycles(plan_: Plan, runs: int = 1) -> int:
+    """Clocks from the first word of an input to the last word of the last output, both included, for ports that never wait.
+
+    The first run takes as long as its last word is under way; each further one `nest.slots` more.
+    """
+    last = max(leaves(plan_, o) for o in plan_.outputs)
+    return last + (runs - 1) * plan_.nest.slots + stalls(plan_, runs) + plan_.nest.lanes + LEAVES + 1
