@@ -44,6 +44,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("unroll-loops", "loops.passes", "UnrollLoopsPass"),
         ("forward-copies", "loops.passes", "ForwardCopiesPass"),
         ("lower-loops", "lower_to_loops", "LowerLoopsPass"),
+        ("lower-circuit", "lower_to_circuit", "LowerCircuitPass"),
         ("batch", "batch", "BatchPass"),
         ("checkpoint", "checkpoint.checkpoint", "CheckpointPass"),
         ("lower-hw", "hardware.lower_hw", "LowerHwPass"),
@@ -55,6 +56,7 @@ UPL_UNIVERSE = Universe(
     all_dialects={
         "upl": _lazy("upl_mlir.dialects.upl", "UPL", Dialect),
         "upl_loops": _lazy("upl_mlir.dialects.loops.ops", "UPL_LOOPS", Dialect),
+        "ppn": _lazy("upl_mlir.dialects.ppn", "PPN", Dialect),
         "ttm": _lazy("upl_mlir.dialects.ttm", "TTM", Dialect),
     },
     all_passes=dict(PASSES),

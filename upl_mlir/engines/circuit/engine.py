@@ -13,10 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan, cycles, plan
+from upl_mlir.passes.circuit.plan import Plan, cycles
 from upl_mlir.passes.circuit.ports import Input, Output, elements, number
-from upl_mlir.passes.circuit.process import process_of
-from upl_mlir.passes.schedule import prepared, raised
+from upl_mlir.passes.lower_to_circuit import planned_circuit
 
 Array = NDArray[Any]
 
@@ -52,19 +51,13 @@ class CircuitEngine:
     """A program with its sizes as a circuit.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit."""
 
     def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish):
-        self.plan = planned_module(module, params, wish)
+        _, self.plan = planned_circuit(module.clone(), params, wish)
         self.simulation = Simulation(Circuit(self.plan))
 
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
         (outputs,), streamed = run(self.simulation, [arrays])
         return CircuitResult(outputs, figures(self.plan, streamed))
-
-
-def planned_module(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> Plan:
-    """The plan of a program with these sizes.  Raises UplError."""
-    program = prepared(module.clone(), "f32", "ordered")
-    return plan(process_of(raised(program, real="f32", gather="ordered", fixed=params)), wish)
 
 
 def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:

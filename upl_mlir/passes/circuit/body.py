@@ -70,10 +70,12 @@ def latency(node: Node, units: Mapping[str, int]) -> int:
 class Builder:
     """Makes the nodes of a process of the pieces of its equation.
 
-    `refuse` makes the error for what has no circuit yet; `first` holds at the first summand of a running sum.
+    `refuse` makes the error for what has no circuit yet; `always` says of a condition whether it holds at all instances;
+    `first` holds at the first summand of a running sum.
     """
 
     refuse: Callable[[str], UplError]
+    always: Callable[[Formula], bool]
     first: Formula = TRUE
     nodes: dict[object, Node] = field(default_factory=dict[object, Node])
     total: Node | None = None
@@ -175,7 +177,7 @@ class Builder:
         if part.guards:
             when = when & Formula.any(map(formula, part.guards))
         value = self.term(part.body)
-        return value if when.is_true else self.node("select", (value, self.zero), when=(when, TRUE))
+        return value if self.always(when) else self.node("select", (value, self.zero), when=(when, TRUE))
 
     def chain(self, parts: Sequence[Part]) -> Node:
         """A sum of a few summands, in their order."""

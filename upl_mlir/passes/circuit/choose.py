@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.passes.circuit.links import Distances, Rule, distances, rules
 from upl_mlir.passes.circuit.nest import Nest, tight
 from upl_mlir.passes.circuit.process import Process
@@ -33,6 +34,11 @@ def candidates(p: Process, wish: Wish, sites: Sequence[Site]) -> list[Nest]:
     """Schedules that keep the dependences of a process on itself, the best first."""
     found: list[tuple[tuple[int, ...], int, Nest]] = []
     own = [s for s in sites if s.written is not None]
+    names = [d.name for d in p.dims]
+    if wish.along is not None and wish.along not in names:
+        raise error("UPL2004", f"along={wish.along}: expected one of {', '.join(names)}", help=did_you_mean(wish.along, names))
+    if wish.order is not None and sorted(wish.order) != sorted(names):
+        raise error("UPL2004", f"order={','.join(wish.order)}: expected {', '.join(names)} in some order")
     for d in p.dims:
         if wish.along not in (None, d.name):
             continue

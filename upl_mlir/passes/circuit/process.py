@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from upl_mlir.diagnostics import Span, UplError, error
 from upl_mlir.passes.circuit.body import Body, Builder, formula
 from upl_mlir.passes.circuit.nest import Dim
@@ -72,13 +74,21 @@ def process_of(p: LoopProgram) -> Process:
     low, shape = (*box.lower, *inner.lower[len(eq.fields) :]), (*box.shape, *inner.shape[len(eq.fields) :])
     dims = tuple(map(Dim, (*eq.fields, *sums), low, shape))
     first = Formula.all(Formula.compare(d.name, "==", d.low) for d in dims[len(eq.fields) :])
-    body = Builder(refuse, first).body([(formula(c), t) for c, t in eq.pieces])
+    sizes = Evaluator.of(ctx)
+    grid = np.meshgrid(*(np.arange(d.low, d.low + d.extent) for d in dims), indexing="ij", sparse=True)
+    known = sizes.given(dict(zip((d.name for d in dims), grid, strict=True)))
+    outside = np.logical_not(known.formula(whole))
+
+    def always(when: Formula) -> bool:
+        return bool(np.all(np.logical_or(known.formula(when), outside)))
+
+    body = Builder(refuse, always, first).body([(formula(c), t) for c, t in eq.pieces])
     outputs = {h.name: (h, _shown(p, eq, h)) for h in p.hosts if h.output}
     inputs = {h.name: h for h in p.hosts if not h.output}
     for h in p.hosts:
         if h.kind.value != "f32":
             raise error("UPL2002", f"`{h.name}` is {h.kind.value}: circuits compute in f32", p.places.get(h.name), help=OTHER_ENGINES)
-    return Process(eq.name, span, eq.fields, sums, dims, whole, body, inputs, outputs, Evaluator.of(ctx))
+    return Process(eq.name, span, eq.fields, sums, dims, whole, body, inputs, outputs, sizes)
 
 
 def _statement(p: LoopProgram) -> Equation:

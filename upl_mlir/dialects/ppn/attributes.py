@@ -1,0 +1,116 @@
+"""Attributes of the `ppn` dialect: ranges of numbers, numbers, orders of streams, words by group; all as text."""
+
+from __future__ import annotations
+
+import re
+
+from xdsl.irdl import irdl_attr_definition
+
+from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
+from upl_mlir.poly.parse import PolySyntaxError
+
+Ranges = tuple[tuple[str, int, int], ...]
+"""Names with their least and greatest values."""
+Runs = tuple[int, tuple[tuple[int, int], ...]]
+"""The loop whose iterations are groups, by number; so many groups with so many words each."""
+
+Order = tuple[tuple[str, str], ...]
+"""Fields with the part that a loop goes over: "" (all), "block" or "lane"."""
+PARTS = ("block", "lane")
+
+_RANGE = re.compile(r"(\w+) in (-?\d+)\.\.(-?\d+)")
+_RUNS = re.compile(r"loop (\d+): *(.+)")
+_RUN = re.compile(r"(\d+) x (\d+)")
+
+
+@irdl_attr_definition
+class RangesAttr(TextAttr[Ranges]):
+    """Fields with their values: ``#ppn.ranges<"i in 0..15, j in 1..7">``."""
+
+    name = "ppn.ranges"
+
+    @classmethod
+    def _read(cls, text: str) -> Ranges:
+        return tuple(map(cls._range, split_commas(text)))
+
+    @staticmethod
+    def _range(text: str) -> tuple[str, int, int]:
+        found = _RANGE.fullmatch(text.strip())
+        if found is None:
+            raise PolySyntaxError(f"expected `FIELD in FIRST..LAST`, found `{text.strip()}`", 0)
+        name, first, last = found.groups()
+        if int(last) < int(first):
+            raise PolySyntaxError(f"`{name}` has no value in {first}..{last}", 0)
+        return name, int(first), int(last)
+
+    def _write(self) -> str:
+        return ", ".join(f"{name} in {first}..{last}" for name, first, last in self.data)
+
+
+@irdl_attr_definition
+class NumbersAttr(TextAttr[tuple[int, ...]]):
+    """Numbers: ``#ppn.numbers<"16, 16, 1">``."""
+
+    name = "ppn.numbers"
+
+    @classmethod
+    def _read(cls, text: str) -> tuple[int, ...]:
+        parts = [p.strip() for p in split_commas(text)]
+        for p in parts:
+            if not (p.isascii() and p.isdigit()):
+                raise PolySyntaxError(f"expected a number, found `{p}`", 0)
+        return tuple(map(int, parts))
+
+    def _write(self) -> str:
+        return ", ".join(map(str, self.data))
+
+
+@irdl_attr_definition
+class OrderAttr(TextAttr[Order]):
+    """Nested loops over fields, outermost first: ``#ppn.order<"i block, j, i lane">``.
+
+    ``i block`` and ``i lane`` are quotient and remainder of field i by the number of lanes.
+    """
+
+    name = "ppn.order"
+
+    @classmethod
+    def _read(cls, text: str) -> Order:
+        return tuple(map(cls._loop, split_commas(text)))
+
+    @staticmethod
+    def _loop(text: str) -> tuple[str, str]:
+        name, _, part = text.strip().partition(" ")
+        if part and part not in PARTS:
+            raise PolySyntaxError(f"expected `{name}`, `{name} block` or `{name} lane`, found `{text.strip()}`", 0)
+        return name, part
+
+    def _write(self) -> str:
+        return ", ".join(f"{name} {part}".rstrip() for name, part in self.data)
+
+
+@irdl_attr_definition
+class RunsAttr(TextAttr[Runs]):
+    """Words by group: ``#ppn.runs<"loop 2: 240 x 0, 16 x 16">`` says 240 groups with none and 16 with 16 each.
+
+    A group is an iteration of the loops outside of loop 2; with ``loop 0`` a whole run is one group.
+    """
+
+    name = "ppn.runs"
+
+    @classmethod
+    def _read(cls, text: str) -> Runs:
+        found = _RUNS.fullmatch(text.strip())
+        if found is None:
+            raise PolySyntaxError(f"expected `loop NUMBER: GROUPS x WORDS, …`, found `{text.strip()}`", 0)
+        runs: list[tuple[int, int]] = []
+        for part in split_commas(found[2]):
+            one = _RUN.fullmatch(part.strip())
+            if one is None:
+                raise PolySyntaxError(f"expected `GROUPS x WORDS`, found `{part.strip()}`", 0)
+            runs.append((int(one[1]), int(one[2])))
+        return int(found[1]), tuple(runs)
+
+    def _write(self) -> str:
+        level, runs = self.data
+        return f"loop {level}: " + ", ".join(f"{n} x {words}" for n, words in runs)

@@ -1,0 +1,72 @@
+"""`lower-circuit`: a program with its sizes as a circuit of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.ppn import CircuitOp
+from upl_mlir.dialects.upl import ParamOp
+from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.passes.circuit.choose import Wish
+from upl_mlir.passes.circuit.ir import write
+from upl_mlir.passes.circuit.plan import Plan, plan
+from upl_mlir.passes.circuit.process import process_of
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.schedule import prepared, raised
+
+
+def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
+    """The equations of a program with these sizes, and its plan; the module is changed.  Raises UplError: UPL13xx if the
+    program is wrong, UPL20xx if it has no circuit."""
+    program = prepared(module, "f32", "ordered")
+    for op in program.body.block.ops:
+        if isinstance(op, ParamOp) and op.symbol not in params:
+            raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
+    loops = raised(program, real="f32", gather="ordered", fixed=params)
+    return loops, plan(process_of(loops), wish)
+
+
+@dataclass(frozen=True)
+class LowerCircuitPass(ModulePass):
+    """Replace a program by the circuit that computes it: one process with its units, channels and ports (`ppn`).
+
+    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted (each is seen to); one
+    statement on f32; no arrow decided by data.
+    Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
+    that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
+    along the best one), with loops in the `order` that is given (else in the best one).
+    Source: systolic arrays (Quinton 1984), polyhedral process networks (Verdoolaege 2010).
+
+        upl.program @matmul { ... }
+        ->
+        ppn.circuit @matmul { ... ppn.process @C over <...> lanes 16 along "i" order <"k_1,i,j"> ... }
+    """
+
+    name = "lower-circuit"
+    lanes: int = 1
+    along: str | None = None
+    order: tuple[str, ...] | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        old = program_of(op)
+        location = old.location
+        loops, found = planned_circuit(op, {}, self.wish)
+        old = program_of(op)
+        new: CircuitOp = write(loops, found)
+        new.location = location
+        op.body.block.insert_op_before(new, old)
+        old.detach()
+        old.erase()
+
+    @property
+    def wish(self) -> Wish:
+        """The options.  Raises UplError UPL2004 for a number of lanes below 1."""
+        if self.lanes < 1:
+            raise error("UPL2004", f"lanes={self.lanes}: expected 1 or more")
+        return Wish(self.lanes, self.along, self.order)
