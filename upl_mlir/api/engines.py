@@ -71,6 +71,13 @@ def _rtl(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     return RtlEngine(program.module, bound, machine=s.machine)
 
 
+def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
+    from upl_mlir.engines.circuit.engine import CircuitEngine
+    from upl_mlir.passes.lower_to_circuit import wish
+
+    return CircuitEngine(program.module, bound, wish(s.lanes, s.along))
+
+
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
     from upl_mlir.engines.native.engine import NativeEngine
 
@@ -111,6 +118,10 @@ ENGINES: Mapping[EngineName, EngineRow] = {
             ("real", "f64"): ("the machine computes in f32", "compare with the interpreter under --real f32"),
             ("gather", "ordered"): ("the machine adds summands in arrival order", "use gather=relaxed"),
         },
+    ),
+    EngineName.CIRCUIT: EngineRow(
+        _circuit, real="f32",
+        refuses={("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered")},
     ),
     EngineName.REFERENCE: EngineRow(_reference),
 }  # fmt: skip

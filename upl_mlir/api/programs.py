@@ -289,7 +289,7 @@ class Compiled:
 def compile(
     p: Program,
     /,
-    engine: Literal["interp", "token", "native", "rtl", "reference"] = "interp",
+    engine: Literal["interp", "token", "native", "rtl", "circuit", "reference"] = "interp",
     *,
     real: Literal["f32", "f64"] | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",
@@ -297,13 +297,16 @@ def compile(
     seed: int = 0,
     machine: str | Path | None = None,
     threads: int = 1,
+    lanes: int = 1,
+    along: str | None = None,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
 
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
-    the engine "native" may use; `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
+    the engine "native" may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field;
+    `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
     if engine not in names:
@@ -324,5 +327,5 @@ def compile(
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    setting = Setting(real or row.real, gather, order, seed, machine, threads)
+    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along)
     return Compiled(program, engine=name, setting=setting, given=params)

@@ -19,6 +19,7 @@ class EngineName(StrEnum):
     TOKEN = "token"
     NATIVE = "native"
     RTL = "rtl"
+    CIRCUIT = "circuit"
     REFERENCE = "reference"
 
 
@@ -32,6 +33,8 @@ class Setting:
     seed: int
     machine: str | Path | None
     threads: int
+    lanes: int
+    along: str | None
 
 
 class _Figures(Protocol):

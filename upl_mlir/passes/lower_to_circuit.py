@@ -21,6 +21,13 @@ from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.schedule import prepared, raised
 
 
+def wish(lanes: int, along: str | None = None, order: tuple[str, ...] | None = None) -> Wish:
+    """What the user asks for.  Raises UplError UPL2004 for a number of lanes below 1."""
+    if lanes < 1:
+        raise error("UPL2004", f"lanes={lanes}: expected 1 or more")
+    return Wish(lanes, along, order)
+
+
 def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
     """The equations of a program with these sizes, and its plan; the module is changed.  Raises UplError: UPL13xx if the
     program is wrong, UPL20xx if it has no circuit."""
@@ -56,17 +63,10 @@ class LowerCircuitPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         old = program_of(op)
         location = old.location
-        loops, found = planned_circuit(op, {}, self.wish)
+        loops, found = planned_circuit(op, {}, wish(self.lanes, self.along, self.order))
         old = program_of(op)
         new: CircuitOp = write(loops, found)
         new.location = location
         op.body.block.insert_op_before(new, old)
         old.detach()
         old.erase()
-
-    @property
-    def wish(self) -> Wish:
-        """The options.  Raises UplError UPL2004 for a number of lanes below 1."""
-        if self.lanes < 1:
-            raise error("UPL2004", f"lanes={self.lanes}: expected 1 or more")
-        return Wish(self.lanes, self.along, self.order)

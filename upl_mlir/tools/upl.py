@@ -88,7 +88,7 @@ class _PrintSchema(argparse.Action):
 
 def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp",
-                   help="interpreter, the same compiled, machine code, simulated hardware, or the reference")  # fmt: skip
+                   help="interpreter, the same compiled, machine code, a simulated machine, a simulated circuit, or the reference")  # fmt: skip
     p.add_argument("--force", action="store_true", help="run a program of which something is refuted, too: the interpreter, "
                    "the token engine and the machine check each token, and stop where it goes wrong")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",
@@ -103,6 +103,8 @@ def _run_options(p: argparse.ArgumentParser) -> None:
         "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"
     )
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
+    p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
+    p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl: waveforms of what the units do, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
@@ -227,7 +229,7 @@ def _run(args: argparse.Namespace) -> int:
     else:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
-            machine=args.machine, threads=args.threads,
+            machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats
     with ExitStack() as files:  # all of them, or none
