@@ -302,11 +302,12 @@ def _window(nest: Nest, total: int, need: Runs, free: Runs, late: int) -> tuple[
     """
     due = deadlines(nest, need)
     slots = nest.slots
-    all_due = np.concatenate([due + n * slots for n in range(3)])
+    runs = 3 + late // slots  # so many are under way at once, and one before and behind them
+    all_due = np.concatenate([due + n * slots for n in range(runs)])
     n = np.arange(len(all_due))
     comes = np.minimum.accumulate((all_due - n)[::-1])[::-1] + n
     gone = np.repeat(group_slots(nest, free.level)[1], steps(nest, free)) + late
-    all_gone = np.sort(np.concatenate([gone + k * slots for k in range(3)]))
+    all_gone = np.sort(np.concatenate([gone + k * slots for k in range(runs)]))
     kept = n + 1 - np.searchsorted(all_gone, comes)
     return max(0, int((np.arange(total) + 1 - due).max())), int(kept.max()) + 1
 
@@ -378,11 +379,12 @@ def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, i
     sent = turn * nest.lanes + who
     wait = int((time - sent).max()) + 1
     slots = max(nest.slots, (int(turn.max()) + 1) * nest.lanes)  # as `padded` has it
+    runs = 3 + wait // slots
     depth = 0
     for lane in np.unique(who):
         mine = who == lane
-        comes = np.concatenate([time[mine] + k * slots for k in range(3)])
-        goes = np.sort(np.concatenate([sent[mine] + wait + k * slots for k in range(3)]))
+        comes = np.concatenate([time[mine] + k * slots for k in range(runs)])
+        goes = np.sort(np.concatenate([sent[mine] + wait + k * slots for k in range(runs)]))
         depth = max(depth, int((np.arange(len(comes)) + 1 - np.searchsorted(goes, comes)).max()))
     return wait, depth
 

@@ -1,0 +1,60 @@
+"""Circuits against the interpreter: every output bit, every value that every site reads, every clock.
+
+Each program has three sizes and 1, 2, 4 and 16 lanes, as far as there are so many; `make test` runs some of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from circuit.circuits import CASES, Case, data, plain, seen
+from upl_mlir.engines.circuit.engine import run
+from upl_mlir.engines.circuit.simulation import Simulation
+from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.passes.circuit.plan import cycles
+
+LANES = (1, 2, 4, 16)
+
+
+def bits(a: object) -> np.ndarray:
+    """The bits of float32 numbers; all NaNs are one."""
+    values = np.asarray(a, np.float32)
+    return np.where(np.isnan(values), np.uint32(0x7FC00000), values.view(np.uint32))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_circuit_computes_as_the_interpreter(case: Case, lanes: int) -> None:
+    """Four runs without a reset: outputs, reads, clocks; then the same with ports that wait at random."""
+    loops, plan = case.planned(lanes)
+    simulation = Simulation(Circuit(plan, watched=True))
+    inputs = [data(plan, seed) for seed in range(4)]
+    interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
+    wanted = [interpreter(**arrays, **case.params) for arrays in inputs]
+
+    room = 4 * plan.nest.instances
+    found, streamed = run(simulation, inputs, watched=room)
+    for f, w in zip(found, wanted, strict=True):
+        for name, array in f.items():
+            np.testing.assert_array_equal(bits(array), bits(w[name]).reshape(array.shape), err_msg=name)
+    assert streamed.cycles == cycles(plan, 4)
+    for o in plan.outputs:
+        marks = np.flatnonzero(streamed.last[o.host.name])
+        assert marks.tolist() == [n * o.words - 1 for n in range(1, 5)]
+
+    for probe, words in zip(simulation.circuit.probes, streamed.watched, strict=True):
+        reads = [w for arrays in inputs for w in seen(plan, plain(loops, plan, arrays), probe.site, probe.lane)]
+        np.testing.assert_array_equal(bits(words.view(np.float32)), bits(np.array(reads, np.uint32).view(np.float32)),
+                                      err_msg=f"{probe.site.array} in lane {probe.lane}")  # fmt: skip
+
+    (one,), alone = run(simulation, inputs[:1])
+    assert alone.cycles == cycles(plan)
+    for hold_in, hold_out in ((120, 0), (0, 120), (60, 60)):
+        held, slow = run(simulation, inputs, hold_in=hold_in, hold_out=hold_out, seed=lanes + hold_in)
+        assert slow.cycles >= streamed.cycles
+        for f, h in zip(found, held, strict=True):
+            for name, array in f.items():
+                np.testing.assert_array_equal(bits(array), bits(h[name]))
+    assert one.keys() == found[0].keys()
