@@ -28,13 +28,24 @@ class UplTarget(Target):
 
 @dataclass(frozen=True)
 class VerilogTarget(Target):
-    """The matching unit of the machine that the module was lowered for, as Verilog; lowers it first if it was not."""
+    """A circuit (`lower-circuit`), or the machine that a module was lowered for (`lower-hw`), as Verilog; a module that was
+    not lowered is lowered for the machine first.
+
+    `device` is what a circuit is made of: "generic" for any device and for simulation, "ecp5" for that family.
+    """
 
     name = "verilog"
+    device: str = "generic"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.hw.circuit.verilog import circuit_of, circuit_verilog
         from upl_mlir.hw.verilog import verilog_of
         from upl_mlir.passes.hardware.lower_hw import LowerHwPass
+
+        circuit = circuit_of(module)
+        if circuit is not None:
+            output.write(circuit_verilog(circuit, self.device))
+            return
 
         if any(isinstance(op, ProgramOp) for op in module.body.block.ops):
             module = module.clone()

@@ -50,26 +50,30 @@ _WAIVERS = {
 }
 
 
+def waivers() -> str:
+    """The warnings of Verilator that do not apply, each with its reason, for the top of a file."""
+    return "".join(f"/* verilator lint_off {name} */  // {reason}\n" for name, reason in _WAIVERS.items())
+
+
 def machine_verilog(s: System) -> str:
     """Verilog of a whole machine: modules `core`, `fabric`, `machine`, and, if the host has one port, `board`, the machine
     behind AXI-stream ports. It passes Verilator's -Wall; waived warnings are listed at its top.
     """
-    waivers = "".join(f"/* verilator lint_off {name} */  // {reason}\n" for name, reason in _WAIVERS.items())
-    parts = [waivers, core_verilog(s.core), fabric_verilog(s), _convert(SystemMachine(s, apart=True), "machine")]
+    parts = [waivers(), core_verilog(s.core), fabric_verilog(s), convert(SystemMachine(s, apart=True), "machine")]
     if s.ports == 1:
-        parts.append(_convert(Board(s, apart=True), "board"))
+        parts.append(convert(Board(s, apart=True), "board"))
     return "\n".join(parts)
 
 
 def core_verilog(d: Dimensions) -> str:
     """Verilog of one core, module `core`."""
-    text = _convert(Core(d), "core")
+    text = convert(Core(d), "core")
     return text + cam_verilog() if d.organisation is Organisation.CAM else text
 
 
 def fabric_verilog(s: System) -> str:
     """Verilog of what joins the cores of a machine, module `fabric`."""
-    return _convert(Fabric(s), "fabric")
+    return convert(Fabric(s), "fabric")
 
 
 def core_netlist(d: Dimensions) -> str:
@@ -82,7 +86,8 @@ def fabric_netlist(s: System) -> str:
     return netlist(Fabric(s), "fabric")
 
 
-def _convert(component: object, name: str) -> str:
+def convert(component: object, name: str) -> str:
+    """The Verilog of a component, whose own module has this name."""
     # A yosys found on the PATH may be of another version than the one that Amaranth was tested with.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import verilog

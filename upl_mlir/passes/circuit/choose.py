@@ -49,7 +49,7 @@ def candidates(p: Process, wish: Wish, sites: Sequence[Site]) -> list[Nest]:
                 nest = _scheduled(p, d.name, lanes, order, apart, by_skew)
                 if nest is not None:
                     found.append((_cost(nest), len(found), nest))
-    return [nest for _, _, nest in sorted(found, key=lambda f: f[:2])]
+    return list(dict.fromkeys(nest for _, _, nest in sorted(found, key=lambda f: f[:2])))
 
 
 def _orders(p: Process, wish: Wish) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from upl_mlir.passes.circuit.stages import Site, Stages, sites, stages
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
-MOST_TRIED = 24
+MOST_TRIED = 200
 """Schedules whose ports are looked at before the first reason is given."""
 
 

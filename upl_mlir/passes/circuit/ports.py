@@ -375,18 +375,20 @@ def _turn(time: Ints, who: Ints, lanes: int) -> Ints | None:
 
 
 def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, int]:
-    """From which slot on the lanes take turns, and how many words wait in a lane, run upon run."""
+    """From which slot on the lanes take turns, and how many words wait in a lane, run upon run.
+
+    A lane that has no word for a turn keeps a gap for it.
+    """
     sent = turn * nest.lanes + who
     wait = int((time - sent).max()) + 1
-    slots = max(nest.slots, (int(turn.max()) + 1) * nest.lanes)  # as `padded` has it
+    comes = time[np.flatnonzero(np.diff(turn, prepend=-1))]
+    slots = max(nest.slots, len(comes) * nest.lanes)  # as `padded` has it
     runs = 3 + wait // slots
-    depth = 0
-    for lane in np.unique(who):
-        mine = who == lane
-        comes = np.concatenate([time[mine] + k * slots for k in range(runs)])
-        goes = np.sort(np.concatenate([sent[mine] + wait + k * slots for k in range(runs)]))
-        depth = max(depth, int((np.arange(len(comes)) + 1 - np.searchsorted(goes, comes)).max()))
-    return wait, depth
+    goes = np.arange(len(comes)) * nest.lanes + wait + nest.lanes - 1  # of the last lane, whose words wait longest
+    all_comes = np.concatenate([comes + k * slots for k in range(runs)])
+    all_goes = np.concatenate([goes + k * slots for k in range(runs)])
+    kept = np.arange(len(all_comes)) + 1 - np.searchsorted(all_goes, all_comes)
+    return wait, int(kept.max())
 
 
 def padded(p: Process, nest: Nest, outs: Sequence[Output]) -> Nest:

@@ -1,0 +1,30 @@
+"""A circuit as Verilog text."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+from xdsl.dialects.builtin import ModuleOp
+
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.ppn import CircuitOp
+from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.verilog import convert, waivers
+from upl_mlir.passes.circuit.ir import read
+from upl_mlir.passes.circuit.plan import Plan
+
+
+def circuit_of(module: ModuleOp) -> Plan | None:
+    """The plan of the circuit that a module holds, None if it holds none.  Raises UplError UPL2003, UPL2010."""
+    ops = [op for op in module.body.block.ops if isinstance(op, CircuitOp)]
+    return read(ops[0])[1] if ops else None
+
+
+def circuit_verilog(plan: Plan, device: str = "generic") -> str:
+    """Module `circuit`, and what it consists of.  Raises UplError UPL2004 for a device that there is not."""
+    devices = get_args(Target)
+    if device not in devices:
+        names = ", ".join(devices)
+        raise error("UPL2004", f"device={device}: expected one of {names}", help=did_you_mean(device, devices))
+    return waivers() + convert(Circuit(plan, cast(Target, device)), "circuit")
