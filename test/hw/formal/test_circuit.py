@@ -137,7 +137,7 @@ def lanes(module: ModuleType, length: int, lag: int, linked: bool = True) -> Bui
 
 @pytest.mark.parametrize(("length", "lag"), [(3, 1), (5, 1), (6, 3), (7, 1)])
 def test_lanes_stay_in_step(tmp_path: Path, length: int, lag: int) -> None:
-    holds(tmp_path, lanes(blocks, length, lag), 2 * length + 8)
+    holds(tmp_path, lanes(blocks, length, lag), 2 * length + 4)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_lanes_stay_in_step(tmp_path: Path, length: int, lag: int) -> None:
     ],
 )
 def test_lanes_with_a_defect_do_not(tmp_path: Path, length: int, lag: int, old: str, new: str) -> None:
-    fails(tmp_path, lanes(changed(blocks, old, new), length, lag), 2 * length + 8)
+    fails(tmp_path, lanes(changed(blocks, old, new), length, lag), 2 * length + 4)
 
 
 def test_lanes_without_registers_between_them_do_not(tmp_path: Path) -> None:
