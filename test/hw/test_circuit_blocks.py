@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "formal"))
+from prove import with_defect
+
+from upl_mlir.hw.circuit import blocks, ram, streams
 from upl_mlir.hw.circuit.blocks import BANK, Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import LUT_WORDS
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
+from upl_mlir.hw.synth import ecp5
 
 WIDTH = 9
 LENGTHS = [0, 1, 2, 3, 4, 5, BANK, BANK + 1, BANK + 5, LUT_WORDS, LUT_WORDS + 1, LUT_WORDS + 2, LUT_WORDS + 3, 65, 100]
 
 Clock = dict[str, int]
+
+
+@pytest.fixture(autouse=True)
+def hazy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From block RAM a word that is being written is read with all bits wrong: nobody may use it."""
+    wrong = with_defect(
+        ram, "value = read.data\n",
+        "value = read.data ^ (self.write_enable & (self.write_address == self.read_address)"
+        " & (self.depth > LUT_WORDS)).replicate(self.width)\n",
+    )  # fmt: skip
+    for module in (blocks, streams):
+        monkeypatch.setattr(module, "Ram", wrong.Ram)
 
 
 def clocks(unit: Any, drive: Callable[[Clock], Clock], count: int, outputs: Iterable[str]) -> Iterator[Clock]:
@@ -291,3 +311,23 @@ def test_a_stream_out_gives_a_word_in_each_clock() -> None:
     seen = [*clocks(StreamOut(WIDTH, 8, 4), drive, 60, ["tvalid", "room"])]
     assert all(now["room"] for now in seen)
     assert [now["tvalid"] for now in seen] == [0] * 3 + [1] * 57
+
+
+# ---------------------------------------------------------------------------------------------------------------- memories
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+def test_the_device_has_its_own_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In LUTs 16 words of 4 bits each; in block RAM nothing is left to flip-flops but the counters."""
+    for module in (blocks, streams):
+        monkeypatch.setattr(module, "Ram", ram.Ram)
+    for unit, lut_ram, block_ram, flip_flops in (
+        (Delay(8, BANK, "ecp5"), 2, 0, 8 + 5), (Window(4, 32, "ecp5"), 2, 0, 4 + 4 + 5), (Delay(18, 600, "ecp5"), 0, 1, 22),
+        (Crossing(20, 1500, 4, "ecp5"), 0, 3, 24), (StreamOut(17, 512, 9, "ecp5"), 0, 1, 42),
+    ):  # fmt: skip
+        text = rtlil.convert(unit, ports=[getattr(unit, name) for name in unit.signature.members])
+        area = ecp5.area(text, "top", lambda _: None)
+        assert (area.lut_ram, area.block_ram) == (lut_ram, block_ram), unit
+        assert area.ff <= flip_flops, unit
+    refused(lambda: ram.Ram(8, 33, 1), "block RAM has two registers")
+    refused(lambda: ram.Ram(8, 16385, 2), "at most 16384 words")

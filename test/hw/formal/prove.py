@@ -50,16 +50,19 @@ class _Top(Elaboratable):
         return m
 
 
-def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> Outcome:
+def run(
+    folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "", registers: bool = False
+) -> Outcome:
     """Prove what `build` asserts in the module that it is given; `mode` is "bmc" or "prove". Modules in `verilog` may be
-    instances in it."""
+    instances in it. `registers`: memories are made of registers, which is faster if they are small."""
     top = _Top(build)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "design.il").write_text(rtlil.convert(top, ports=[top.domain.clk]), encoding="utf-8")
     (folder / "instances.v").write_text(verilog, encoding="utf-8")
     (folder / "proof.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\n[engines]\nsmtbmc {SOLVER}\n"
-        "[script]\nread_rtlil design.il\nread_verilog instances.v\nprep -top top\n[files]\ndesign.il\ninstances.v\n",
+        f"[script]\nread_rtlil design.il\nread_verilog instances.v\nprep -top top\n{'memory_map' if registers else ''}\n"
+        "[files]\ndesign.il\ninstances.v\n",
         encoding="utf-8",
     )
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -77,15 +80,19 @@ def run(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "
     return Outcome(status[1] == "PASS", text)
 
 
-def holds(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> None:
+def holds(
+    folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "", registers: bool = False
+) -> None:
     """The proof goes through."""
-    outcome = run(folder, build, depth, mode, verilog)
+    outcome = run(folder, build, depth, mode, verilog, registers)
     assert outcome.proved, outcome.log
 
 
-def fails(folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "") -> None:
+def fails(
+    folder: Path, build: Callable[[Module], None], depth: int, mode: str = "bmc", verilog: str = "", registers: bool = False
+) -> None:
     """With a defect built in there is a run from reset that violates an assertion."""
-    outcome = run(folder, build, depth, mode, verilog)
+    outcome = run(folder, build, depth, mode, verilog, registers)
     assert not outcome.proved, "the defect is not noticed"
     assert re.search(r"Assert failed in|BMC failed!", outcome.log), outcome.log
 
