@@ -44,6 +44,7 @@ from upl_mlir.dialects.upl.query import (
 )
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import BY_OP, Body, expansion
+from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.analysis.streams import streams
 from upl_mlir.passes.arrows import connect, here, new_node
@@ -66,7 +67,7 @@ class LowerHwPass(ModulePass):
     """Replace the UPL program by one for the machine.
 
     Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
-    domains), no declared f64.
+    domains), no declared f64; nothing that `check` refutes (`upl run --force` runs even that, and the machine finds out).
     Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
     and the fields along which the program streams.
     Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
@@ -84,6 +85,7 @@ class LowerHwPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
         expand(program)
+        require_proved(program)
         new = lower_hw(program, self.machine)
         op.body.block.insert_op_before(new, program)
         program.detach()
