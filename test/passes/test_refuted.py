@@ -100,7 +100,8 @@ FORGED = {"a count of summands": (MEAN, 11), "copies, and every mark": (SPREAD, 
 """With the line at fault."""
 GIVEN = ("--input", "X=[1,2,3,4]")
 WAYS = (
-    ("upl-opt", "--check"), ("upl-opt", "--schedule"), ("upl-opt", "--lower-loops"), ("upl-opt", "-t", "c"), ("upl-opt", "--lower-hw"),
+    ("upl-opt", "--check"), ("upl-opt", "--schedule"), ("upl-opt", "--lower-loops"), ("upl-opt", "-t", "c"),
+    ("upl-opt", "--lower-hw"),
     *(("upl", "run", *GIVEN, "--engine", e) for e in ("native", "interp", "token", "rtl", "reference")),
 )  # fmt: skip
 
@@ -120,7 +121,7 @@ def test_every_way_refutes_a_forgery_where_it_stands(forgery: str, way: tuple[st
 
 
 @pytest.mark.parametrize("forgery", FORGED)
-def test_the_mark_is_what_the_forgery_is_about(forgery: str, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_is_trusted_lets_them_through(forgery: str, tmp_path: Path, capsys, monkeypatch) -> None:
     """A compiler that trusts the mark in a text writes C that reads what nobody sent."""
     monkeypatch.setattr(proved, "is_made", lambda op: PRIMAL in op.attributes)
     file = tmp_path / "forged.mlir"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import SymbolRefAttr, f32, f64, i1, i64
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from upl_mlir.dialects.loops.attributes import Range
@@ -161,20 +161,23 @@ class _Verifier:
         if array.role.data == "input":
             raise LoopVerifyError(f"`{array.symbol}` is an input: nothing writes it", op)
         self._cons(op.where.data, array.fields, op)
-        found = self._body(op.body.block, frozenset(array.fields), op)
+        found = self._body(op.body.block, frozenset(array.fields), frozenset(), op)
         if found != array.element:
             raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}, found {found}", op)
 
-    def _body(self, block: Block, names: frozenset[str], op: Operation) -> Attribute:
-        """The type that a body yields."""
+    def _body(self, block: Block, names: frozenset[str], known: frozenset[SSAValue], op: Operation) -> Attribute:
+        """The type that a body yields; `known` are the values that the bodies around it have computed."""
         last = block.last_op
         if not isinstance(last, YieldOp):
             raise LoopVerifyError("a body ends with `upl_loops.yield`", op)
         for o in block.ops:
-            self._value(o, names)
+            if not known.issuperset(o.operands):
+                raise LoopVerifyError(f"`{o.name}` uses a value that is not computed before it", o)
+            self._value(o, names, known)
+            known = known.union(o.results)
         return last.value.type
 
-    def _value(self, op: Operation, names: frozenset[str]) -> None:
+    def _value(self, op: Operation, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         match op:
             case YieldOp():
                 if op.next_op is not None:
@@ -191,7 +194,7 @@ class _Verifier:
                 if op.symbol.root_reference.data not in self.tables:
                     raise LoopVerifyError(f"there is no table `{op.symbol.root_reference.data}`", op)
             case FoldOp():
-                self._fold(op, names)
+                self._fold(op, names, known)
             case ChooseOp():
                 cases = list(op.cases.block.ops)
                 if not cases:
@@ -200,7 +203,7 @@ class _Verifier:
                     if not isinstance(case, CaseOp):
                         raise LoopVerifyError("a choice has cases only", case)
                     self._cons(case.where.data, names, case)
-                    self._same(self._body(case.body.block, names, case), op.result.type, case)
+                    self._same(self._body(case.body.block, names, known, case), op.result.type, case)
             case _:
                 plain = op.name.startswith(("arith.", "math.")) or isinstance(op, ModOp | SigmoidOp)
                 if not plain or len(op.results) != 1 or op.regions:
@@ -210,7 +213,7 @@ class _Verifier:
         if isinstance(op, arith.ConstantOp) and op.result.type not in TYPES:
             raise LoopVerifyError(f"there are no values of type {op.result.type}", op)
 
-    def _fold(self, op: FoldOp, names: frozenset[str]) -> None:
+    def _fold(self, op: FoldOp, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         if op.count is not None:
             self._known(op.count.data, names, op)
         for part in op.parts.block.ops:
@@ -219,7 +222,7 @@ class _Verifier:
             inside = self._new(part.over.data, names, part)
             for cons in (part.where.data, *(g.data for g in part.guards)):
                 self._cons(cons, inside, part)
-            self._same(self._body(part.body.block, inside, part), op.result.type, part)
+            self._same(self._body(part.body.block, inside, known, part), op.result.type, part)
 
     def _same(self, found: Attribute, wanted: Attribute, op: Operation) -> None:
         if found != wanted:
