@@ -1,4 +1,4 @@
-"""`lower-hw`: from a UPL program to a program of the tagged-token machine (MACHINE sections 1 and 2)."""
+"""`lower-hw`: from a UPL program to a program of the tagged-token machine (docs/machine.md, "Program")."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LowerHwPass(ModulePass):
     domains), no declared f64; nothing that `check` refutes (`upl run --force` runs even that, and the machine finds out).
     Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
     and the fields along which the program streams.
-    Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
+    Source: docs/machine.md, "Program"; Klimov's PPVS as the model of the machine.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
         ->
@@ -309,7 +309,7 @@ class _Lowering:
         code.body.emit(ttm.SendOp(neutral, upl.port_ref(node.symbol, port.name), tag, total, unbounded=False))
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (MACHINE section 1), `##` if an
+        """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"), `##` if an
         input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)
