@@ -26,7 +26,8 @@ def texts(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docs = [n.value for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
     others = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and not any(n is d for d in docs)]
-    return tuple(d.value for d in docs if isinstance(d.value, str)), tuple(o.value for o in others if isinstance(o.value, str))
+    said, used = ([n.value for n in nodes if isinstance(n.value, str)] for nodes in (docs, others))
+    return tuple(said), tuple(used)
 
 
 def raised() -> set[str]:
@@ -46,8 +47,8 @@ def written() -> Iterator[tuple[Path, str]]:
 def test_codes_that_are_named_are_raised() -> None:
     """A text about a code that is gone says so."""
     there = raised() | {EXAMPLE}
-    wrong = [(str(p.relative_to(ROOT)), c) for p, t in written() if "is gone" not in t for c in CODE.findall(t) if c not in there]
-    assert not wrong
+    named = {(str(p.relative_to(ROOT)), c) for p, t in written() if "is gone" not in t for c in CODE.findall(t)}
+    assert not [(path, code) for path, code in named if code not in there]
 
 
 def test_the_page_of_diagnostics_has_every_code_and_no_other() -> None:
@@ -72,7 +73,8 @@ def sections(page: str) -> set[str]:
 
 
 NUMBERED = {"LANGUAGE": "language.md", "AUTODIFF": "autodiff.md"}
-REFERENCE = re.compile(r"\b([A-Z]{4,})(?:\]\([a-z.]+\))?,? (?:sections? )?(\d+(?:\.\d+)?(?:(?:,| to|,? and) \d+(?:\.\d+)?)*)\b")
+_NUMBER = r"\d+(?:\.\d+)?"
+REFERENCE = re.compile(rf"\b([A-Z]{{4,}})(?:\]\([a-z.]+\))?,? (?:sections? )?({_NUMBER}(?:(?:,| to|,? and) {_NUMBER})*)\b")
 PAGE = re.compile(r'docs/(\w+\.md), "([^"]+)"')
 
 

@@ -309,8 +309,8 @@ class _Lowering:
         code.body.emit(ttm.SendOp(neutral, upl.port_ref(node.symbol, port.name), tag, total, unbounded=False))
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"), `##` if an
-        input tells it."""
+        """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"); it is
+        `##` if an input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)
         if port.gather is None or not isinstance(port.count, IndexExpr):
