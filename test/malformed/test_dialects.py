@@ -112,6 +112,9 @@ LOOPS = [
     ('@A <"i"> f64', '@A <"n"> f64', "`n` has a meaning here already"),
     ('read @A <"i">', 'read @A <"j">', "`j` in `j` is no name here"),
     ('in <"0<=i<n">', 'in <"0<=i<k">', "`k` in `.*` is no name here"),
+    ('where <"n>=2">', 'where <"at>=2">', "`at` in `.*` is no name here"),
+    ('where <"n>=2">', 'where <"N[1]>=2">', "there is no table `N`"),
+    ('in <"0<=i<n">', 'in <"0<=i<N[1]">', "there is no table `N`"),
     # types and values
     ('@S <"i"> f64', '@S <"i"> f16', "`S` has elements of type f16"),
     ("%1 = upl_loops.read @A", "%1 = arith.addf %2, %2 : f64\n%3 = upl_loops.read @A",
@@ -160,6 +163,7 @@ CONTRACTIONS = [
 """The same of the matrix product."""
 
 BODY = "^bb0(%i: i32, %s: f32, %n: i32):"
+REALS = 'upl.array @c <"0"> to <"1"> from 0 : i64 = array<f64: 0.5, 1.5>'
 NO_SUM = """writes @C where <""> {
     %9 = upl_loops.read @A <"i,0"> : f64
     upl_loops.yield %9 : f64
@@ -176,6 +180,8 @@ ELSEWHERE = [
     (SCAN, 'read @S <"n-1"> : f64', 'index <"n">', "used with type f64, but .* i64", 19),
     (SCAN, "upl_loops.yield %2 : f64", "", "arith.addf terminates block", 14),
     (SCAN, "%0, %1 : f64", "%0, %9 : f64", r"values used but not defined: \[%9\]", 0),
+    (SCAN.replace('read @S <"n-1">', 'read @S <"c">'), "upl_loops.array @A", "upl.const @c = 0.5 : f64\nupl_loops.array @A", "`c` in `c` is no name", 19),
+    (SCAN.replace('read @S <"n-1">', 'read @S <"c[0]">'), "upl_loops.array @A", f"{REALS}\nupl_loops.array @A", "entries that are no integers", 19),
     (SCAN, "upl_loops.schedule {", "upl_loops.schedule", "Expected region", 22),
     (PRODUCT, FACTORS, "", "Region 'products' .* expected a single block", 22),
     (PRODUCT, "writes @C where", NO_SUM, "`S0` is no sum of products", 26),
@@ -186,6 +192,8 @@ LATER = [
     ('upl_loops.run @S2 at <"">', "", "UPL1830", ""),
     ('to <"n-1"> {', 'to <"n-2"> {', "UPL1830", ""),
     ('from <"1">', 'from <"0">', "UPL1830", ""),
+    ('where <"n>=2">', "", "UPL1830", "was not written before"),
+    ('where <"n>=2">', 'where <"n<=5">', "UPL1830", "was not written before"),
     ('upl_loops.run @S1 at <"L1">', 'upl_loops.run @S1 at <"n-L1">', "UPL1830", ""),
     ('read @A <"i"> : f64\n    %2', 'read @A <"i+1"> : f64\n    %2', "UPL1830", ""),
     ('where <"i >= 1 && n >= i+1"> {', 'where <"i >= 2 && n >= i+1"> {', "UPL1830", ""),

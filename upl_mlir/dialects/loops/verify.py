@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, f32, f64, i1, i64
+from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr, f32, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -35,8 +35,9 @@ from upl_mlir.dialects.loops.ops import (
 )
 from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
+from upl_mlir.dialects.upl.query import is_integer_array
 from upl_mlir.dialects.upl.values import LookupOp, ModOp, SigmoidOp
-from upl_mlir.poly.expr import IndexExpr, Lookup
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
 
 TYPES: tuple[Attribute, ...] = (f64, f32, i64, i1)
@@ -63,7 +64,9 @@ class _Verifier:
         self.arrays = {o.symbol: o for o in ops if isinstance(o, ArrayOp)}
         self.statements = {o.symbol: o for o in ops if isinstance(o, StatementOp)}
         self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
-        self.values = {o.symbol for o in ops if isinstance(o, ParamOp | ConstOp)}
+        self.values = {
+            o.symbol for o in ops if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
+        }
 
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:
@@ -78,7 +81,7 @@ class _Verifier:
                 case ScheduleOp():
                     schedules.append(o)
                 case ParamOp() | ConstOp() | TableOp():
-                    pass
+                    self._declared(o)
                 case _:
                     raise LoopVerifyError(f"`{o.name}` cannot stand in a program of loops", o)
         if len(schedules) > 1:
@@ -90,15 +93,24 @@ class _Verifier:
             if a.private is not None and (a.private.data not in loops or a.kept is None):
                 raise LoopVerifyError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
 
+    def _declared(self, op: ParamOp | ConstOp | TableOp) -> None:
+        """What a declaration says of its values names values."""
+        of_table = (op.lower, op.upper) if isinstance(op, TableOp) else ()
+        local = (op.symbol,) if isinstance(op, TableOp) else ()
+        for e in (*of_table, op.expr if isinstance(op, ConstOp) else op.condition):
+            if e is not None:
+                self._known(e.data, local, op)
+
     # -- names ----------------------------------------------------------------------------------------------------------
-    def _known(self, e: IndexExpr, names: Iterable[str], op: Operation) -> None:
-        """Names of an expression must be these, parameters, constants or tables."""
+    def _known(self, e: IndexExpr | Formula, names: Iterable[str], op: Operation) -> None:
+        """Names of an expression must be these, parameters, constants or tables, all of integers."""
         for name in sorted(e.names - self.values - {*names}):
+            raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
+        for name in sorted({lookup.array for lookup in e.lookups()}):
             if name not in self.tables:
-                raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
-        tables = {a.array for m, _ in e.terms for a in m if isinstance(a, Lookup)}
-        for name in sorted(tables - self.tables.keys()):
-            raise LoopVerifyError(f"there is no table `{name}`", op)
+                raise LoopVerifyError(f"there is no table `{name}`", op)
+            if not is_integer_array(self.tables[name]):
+                raise LoopVerifyError(f"the table `{name}` in `{e}` has entries that are no integers", op)
 
     def _cons(self, cons: Cons, names: Iterable[str], op: Operation) -> None:
         for c in cons:
@@ -135,8 +147,7 @@ class _Verifier:
         for case in op.domain:
             self._cons(case.data, fields, op)
         if op.declared is not None:
-            for name in sorted(op.declared.data.names - fields - self.values - self.tables.keys()):
-                raise LoopVerifyError(f"`{name}` in `{op.declared.data}` is no name here", op)
+            self._known(op.declared.data, fields, op)
         if op.kept is None:
             return
         if op.role.data != "local":
