@@ -52,6 +52,9 @@ class LocatingParser(Parser):
         except Exception:
             self.failed_at = start if self.failed_at is None else self.failed_at
             raise
+        for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+            if value.name_hint == "":  # xDSL's parser makes it of `%_7`, and no copy of it can be made
+                value.name_hint = None
         if isinstance(op.location, UnknownLoc):
             before = bisect_left(self._newlines, start)
             column = start - (self._newlines[before - 1] if before else -1)
