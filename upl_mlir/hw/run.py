@@ -104,6 +104,7 @@ def run_machine(
 
 
 _KEPT = 8
+"""Programs in words that are remembered. Chosen, not measured."""
 _Key = tuple[int, int, Dimensions, Spread, frozenset[tuple[str, int]]]
 _last: OrderedDict[_Key, tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
 """Programs in words, of the last runs: a sweep runs the same one on many machines of one make."""

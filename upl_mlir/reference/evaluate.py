@@ -38,6 +38,7 @@ from upl_mlir.reference.reports import Waiting, left_of, unified
 from upl_mlir.reference.values import Form, Value, folded, form_of, identity
 
 MAX_FIRINGS = 10**9
+"""Firings after which a run is taken to be endless; as the interpreter's."""
 _DTYPES = {Form.BOOL: np.bool_, Form.INT: np.int64, Form.F32: np.float32, Form.F64: np.float64}
 
 

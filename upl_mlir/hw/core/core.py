@@ -94,6 +94,7 @@ MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in 
 """The events that show that a machine goes on."""
 
 CHECKSUM_BITS = 32
+"""Bits of the sum over all ports of a unit, by which two simulations are compared."""
 BUFFER = 2
 """Depth of the queues at the ports of the host."""
 NETWORK_BUFFER = 16

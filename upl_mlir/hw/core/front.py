@@ -23,6 +23,7 @@ from upl_mlir.hw.core.layouts import FIRST_GATHER, MODE_BITS, Dimensions, Kind, 
 COMPLETED_DEPTH = 16
 """Completed gathers that can wait to be joined."""
 ENOUGH_WALKERS = 16
+"""Tokens that may fire many times, and wait, from which on none of the host is wanted. Chosen, not measured."""
 ENOUGH_JOINING = 256
 """With so many tokens that may fire many times, or that wait for others mostly, none of the host is wanted."""
 SOLO_DEPTH = 64

@@ -39,6 +39,7 @@ VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
 MATRICES = ("-mgfni",)
 """An instruction for linear maps, which not all processors with these vectors have."""
 MOST_LANES = 8
+"""Cores in the lanes of a vector: AVX-512 has eight of 64 bits."""
 STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "look_spilled"))
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))

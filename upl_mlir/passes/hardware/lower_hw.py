@@ -56,6 +56,7 @@ from upl_mlir.poly.expr import TRUE, Atom, Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp
 
 MAX_BOOT_TOKENS = 1 << 20
+"""Gathers that are complete from the start, at most: each is a line of the program. Chosen, not measured."""
 MAX_EXPANDED = 1 << 16
 """Tokens that an arrow with `*` may become at most."""
 OPEN_RUNS = 2

@@ -27,12 +27,15 @@ from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear
 
 MANY = 1000
+"""Evaluations of one value that are counted, at most; an unknown number counts as so many. Chosen, not measured."""
 SUM = 1_000_000
+"""Cost that is counted, at most, in additions; a sum of unknown length has it. Chosen, not measured."""
 WORTH = 8
-"""Recomputing up to this much (in additions) for each element is cheaper than an array."""
+"""Recomputing up to this much (in additions) for each element is cheaper than an array. Chosen, not measured."""
 
 DEEPEST = 32
-"""Through so many nodes a value is computed where it is used, if each of them uses it once."""
+"""Through so many nodes a value is computed where it is used, if each of them uses it once. Chosen: it bounds the
+length of a statement."""
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
