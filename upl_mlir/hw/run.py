@@ -17,7 +17,7 @@ import numpy as np
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.hw.core.code.encode import Encoded, encode
 from upl_mlir.hw.core.core import Event
-from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
+from upl_mlir.hw.core.layouts import Dimensions, Failure, Mode, TokenKind
 from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.late import LATE_FRONT
@@ -138,7 +138,7 @@ def _tokens(
         node = image.nodes[boot.node]
         tag, _ = pack(node.fields, boot.index, f"a gather of {place(node, boot.input, boot.index)}")
         value = to_bits(boot.value, node.inputs[boot.input].type)
-        out[n] = (tag, int(Kind.COMPLETE), boot.node, boot.input, 1, value, 0)
+        out[n] = (tag, int(TokenKind.COMPLETE), boot.node, boot.input, 1, value, 0)
     for n, token in enumerate(tokens, len(image.boot)):
         node = image.nodes[token.node]
         what = f"a token to {place(node, token.input, token.index)}"
@@ -152,7 +152,7 @@ def _tokens(
         if d.organisation is Organisation.CAM:
             tag |= wild << d.index_bits
         times = d.unbounded if token.multiplicity is None else token.multiplicity
-        out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
+        out[n] = (tag, int(TokenKind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
     stream = stream if program.ranks is None else program.ranks.stream
     return out[by_stage(image, stream, tokens)] if stream else out
 

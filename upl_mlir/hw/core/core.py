@@ -23,8 +23,8 @@ from upl_mlir.hw.core.layouts import (
     CORE_BITS,
     Dimensions,
     Failure,
-    Kind,
     Memory,
+    TokenKind,
     activation_layout,
     flit_layout,
     token_layout,
@@ -223,7 +223,7 @@ class Core(wiring.Component):
         outward = Signal()
         inward, inward_ready = Signal(), Signal()
         m.d.comb += [
-            outward.eq(sent.kind == Kind.HOST),
+            outward.eq(sent.kind == TokenKind.HOST),
             inward.eq(execution.token.valid & ~outward),
             execution.token.ready.eq(Mux(outward, outputs.w_rdy, inward_ready)),
             outputs.w_en.eq(execution.token.valid & outward),

@@ -89,7 +89,7 @@ class Failure(enum.IntEnum):
     """An activation whose tokens leave a field of its index open."""
 
 
-class Kind(enum.IntEnum):
+class TokenKind(enum.IntEnum):
     """What a token is: 2 bits."""
 
     DATA = 0

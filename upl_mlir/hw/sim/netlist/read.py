@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upl_mlir.hw.sim.netlist.units import KINDS, Kind
+from upl_mlir.hw.sim.netlist.units import KINDS, UnitKind
 
 WORD = 64
 """Bits of a machine word."""
@@ -98,7 +98,7 @@ class Memory:
 class Unit:
     """An instance of a module that is described in C++; what it shows are cells of their own."""
 
-    kind: Kind
+    kind: UnitKind
     number: int
     parameters: tuple[int, ...]
     inputs: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -252,7 +252,7 @@ class _Reader:
                 Cell(kind[1:], name.rpartition(".")[0], inputs, words[0], signed=bool(signed) and all(signed))
             )
 
-    def _unit(self, kind: Kind, name: str, p: Any, joined: Any, words: list[Word]) -> None:
+    def _unit(self, kind: UnitKind, name: str, p: Any, joined: Any, words: list[Word]) -> None:
         unit = Unit(kind, len(self.netlist.units), tuple(_number(p[key]) for key in kind.parameters))
         unit.inputs = {port: self._value(joined[port]) for port in kind.edge}
         self.netlist.units.append(unit)

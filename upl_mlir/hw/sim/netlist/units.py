@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kind:
+class UnitKind:
     """A module that is described by the class template `name` of `header` with the module's `parameters`.
 
     `shows`: methods that give some outputs in one word, the first one lowest, from some inputs and the state.
@@ -27,7 +27,7 @@ class Kind:
 
 
 KINDS = {
-    "upl_cam": Kind(
+    "upl_cam": UnitKind(
         "UplCam", "upl_cam.h",
         ("BANKS", "BANK", "BANK_BITS", "EXACT_BITS", "TAG_BITS", "LEVELS"),
         {
