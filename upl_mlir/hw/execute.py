@@ -38,6 +38,7 @@ Scalar = np.float32 | int | bool
 
 _I32_MIN, _I32_MAX = -(1 << 31), (1 << 31) - 1
 _CANONICAL_NAN = 0x7FC00000
+"""The one NaN, as bits of binary32, that the units of the machine make."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, f32, f64, i1, i64
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr, f32, f64, i1, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from upl_mlir.dialects.loops.attributes import Range
@@ -35,8 +35,9 @@ from upl_mlir.dialects.loops.ops import (
 )
 from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
+from upl_mlir.dialects.upl.query import is_integer_array
 from upl_mlir.dialects.upl.values import LookupOp, ModOp, SigmoidOp
-from upl_mlir.poly.expr import IndexExpr, Lookup
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
 
 TYPES: tuple[Attribute, ...] = (f64, f32, i64, i1)
@@ -63,7 +64,9 @@ class _Verifier:
         self.arrays = {o.symbol: o for o in ops if isinstance(o, ArrayOp)}
         self.statements = {o.symbol: o for o in ops if isinstance(o, StatementOp)}
         self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
-        self.values = {o.symbol for o in ops if isinstance(o, ParamOp | ConstOp)}
+        self.values = {
+            o.symbol for o in ops if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
+        }
 
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:
@@ -78,7 +81,7 @@ class _Verifier:
                 case ScheduleOp():
                     schedules.append(o)
                 case ParamOp() | ConstOp() | TableOp():
-                    pass
+                    self._declared(o)
                 case _:
                     raise LoopVerifyError(f"`{o.name}` cannot stand in a program of loops", o)
         if len(schedules) > 1:
@@ -90,15 +93,24 @@ class _Verifier:
             if a.private is not None and (a.private.data not in loops or a.kept is None):
                 raise LoopVerifyError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
 
+    def _declared(self, op: ParamOp | ConstOp | TableOp) -> None:
+        """What a declaration says of its values names values."""
+        of_table = (op.lower, op.upper) if isinstance(op, TableOp) else ()
+        local = (op.symbol,) if isinstance(op, TableOp) else ()
+        for e in (*of_table, op.expr if isinstance(op, ConstOp) else op.condition):
+            if e is not None:
+                self._known(e.data, local, op)
+
     # -- names ----------------------------------------------------------------------------------------------------------
-    def _known(self, e: IndexExpr, names: Iterable[str], op: Operation) -> None:
-        """Names of an expression must be these, parameters, constants or tables."""
+    def _known(self, e: IndexExpr | Formula, names: Iterable[str], op: Operation) -> None:
+        """Names of an expression must be these, parameters, constants or tables, all of integers."""
         for name in sorted(e.names - self.values - {*names}):
+            raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
+        for name in sorted({lookup.array for lookup in e.lookups()}):
             if name not in self.tables:
-                raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
-        tables = {a.array for m, _ in e.terms for a in m if isinstance(a, Lookup)}
-        for name in sorted(tables - self.tables.keys()):
-            raise LoopVerifyError(f"there is no table `{name}`", op)
+                raise LoopVerifyError(f"there is no table `{name}`", op)
+            if not is_integer_array(self.tables[name]):
+                raise LoopVerifyError(f"the table `{name}` in `{e}` has entries that are no integers", op)
 
     def _cons(self, cons: Cons, names: Iterable[str], op: Operation) -> None:
         for c in cons:
@@ -135,8 +147,7 @@ class _Verifier:
         for case in op.domain:
             self._cons(case.data, fields, op)
         if op.declared is not None:
-            for name in sorted(op.declared.data.names - fields - self.values - self.tables.keys()):
-                raise LoopVerifyError(f"`{name}` in `{op.declared.data}` is no name here", op)
+            self._known(op.declared.data, fields, op)
         if op.kept is None:
             return
         if op.role.data != "local":
@@ -161,20 +172,23 @@ class _Verifier:
         if array.role.data == "input":
             raise LoopVerifyError(f"`{array.symbol}` is an input: nothing writes it", op)
         self._cons(op.where.data, array.fields, op)
-        found = self._body(op.body.block, frozenset(array.fields), op)
+        found = self._body(op.body.block, frozenset(array.fields), frozenset(), op)
         if found != array.element:
             raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}, found {found}", op)
 
-    def _body(self, block: Block, names: frozenset[str], op: Operation) -> Attribute:
-        """The type that a body yields."""
+    def _body(self, block: Block, names: frozenset[str], known: frozenset[SSAValue], op: Operation) -> Attribute:
+        """The type that a body yields; `known` are the values that the bodies around it have computed."""
         last = block.last_op
         if not isinstance(last, YieldOp):
             raise LoopVerifyError("a body ends with `upl_loops.yield`", op)
         for o in block.ops:
-            self._value(o, names)
+            if not known.issuperset(o.operands):
+                raise LoopVerifyError(f"`{o.name}` uses a value that is not computed before it", o)
+            self._value(o, names, known)
+            known = known.union(o.results)
         return last.value.type
 
-    def _value(self, op: Operation, names: frozenset[str]) -> None:
+    def _value(self, op: Operation, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         match op:
             case YieldOp():
                 if op.next_op is not None:
@@ -191,7 +205,7 @@ class _Verifier:
                 if op.symbol.root_reference.data not in self.tables:
                     raise LoopVerifyError(f"there is no table `{op.symbol.root_reference.data}`", op)
             case FoldOp():
-                self._fold(op, names)
+                self._fold(op, names, known)
             case ChooseOp():
                 cases = list(op.cases.block.ops)
                 if not cases:
@@ -200,7 +214,7 @@ class _Verifier:
                     if not isinstance(case, CaseOp):
                         raise LoopVerifyError("a choice has cases only", case)
                     self._cons(case.where.data, names, case)
-                    self._same(self._body(case.body.block, names, case), op.result.type, case)
+                    self._same(self._body(case.body.block, names, known, case), op.result.type, case)
             case _:
                 plain = op.name.startswith(("arith.", "math.")) or isinstance(op, ModOp | SigmoidOp)
                 if not plain or len(op.results) != 1 or op.regions:
@@ -210,7 +224,7 @@ class _Verifier:
         if isinstance(op, arith.ConstantOp) and op.result.type not in TYPES:
             raise LoopVerifyError(f"there are no values of type {op.result.type}", op)
 
-    def _fold(self, op: FoldOp, names: frozenset[str]) -> None:
+    def _fold(self, op: FoldOp, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         if op.count is not None:
             self._known(op.count.data, names, op)
         for part in op.parts.block.ops:
@@ -219,7 +233,7 @@ class _Verifier:
             inside = self._new(part.over.data, names, part)
             for cons in (part.where.data, *(g.data for g in part.guards)):
                 self._cons(cons, inside, part)
-            self._same(self._body(part.body.block, inside, part), op.result.type, part)
+            self._same(self._body(part.body.block, inside, known, part), op.result.type, part)
 
     def _same(self, found: Attribute, wanted: Attribute, op: Operation) -> None:
         if found != wanted:

@@ -24,7 +24,7 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.core.layouts import (
     Dimensions,
     Failure,
-    Kind,
+    TokenKind,
     activation_layout,
     key_layout,
     node_layout,
@@ -325,7 +325,7 @@ class Joins(wiring.Component):
         m.d.comb += partners.eq(Mux(s.counted_token | (mine == s.row.plain), 0, s.row.counted))
         with m.If((present & mine) != 0):
             m.d.comb += s.failing.eq(Failure.DUPLICATE)
-        with m.Elif((s.current.kind != Kind.COMPLETE) & (mine != 0) & (s.current.multiplicity != 1)):
+        with m.Elif((s.current.kind != TokenKind.COMPLETE) & (mine != 0) & (s.current.multiplicity != 1)):
             m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
         with m.Elif(whole & (partners == 0)):
             for i in range(d.max_inputs):

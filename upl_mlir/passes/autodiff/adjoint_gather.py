@@ -45,7 +45,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import answer, copy_along, free_names, here, new_node
-from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, Plan, total
+from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.build import unused
 from upl_mlir.poly.describe import describe
@@ -116,7 +116,7 @@ def _key(a: Arrow) -> tuple[str, str]:
     return a.target.symbol, a.port.name
 
 
-def gather_ports(plan: Plan, port: Port) -> list[Port]:
+def gather_ports(plan: AdjointPlan, port: Port) -> list[Port]:
     """The further inputs of an adjoint node that a selecting gather asks for."""
     name = port.name
     if port.gather in EXTREMA:
@@ -133,7 +133,7 @@ class SelectingGather:
     """One `@(max)`, `@(min)` or `@(*)` input of an active node: makes what stands between its adjoint node and those of
     its sources."""
 
-    def __init__(self, d: Derivation, plan: Plan, port: Port, ports: Sequence[Port]):
+    def __init__(self, d: Derivation, plan: AdjointPlan, port: Port, ports: Sequence[Port]):
         assert isinstance(plan.primal, NodeOp)
         self.d = d
         self.plan = plan

@@ -13,7 +13,7 @@ from upl_mlir.dialects.upl.query import ports_and_fields
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.arrows import connect
 from upl_mlir.passes.autodiff.activity import Activity, PortKey
-from upl_mlir.passes.autodiff.adjoint_plan import Plan, Planner
+from upl_mlir.passes.autodiff.adjoint_plan import AdjointPlan, Planner
 from upl_mlir.passes.autodiff.dynamic import Dynamics
 from upl_mlir.passes.autodiff.reverse import Inverse
 from upl_mlir.passes.build import unused
@@ -29,7 +29,7 @@ class Derivation:
     dynamics: Dynamics
     activity: Activity
     planner: Planner
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    plans: dict[str, AdjointPlan] = field(default_factory=dict[str, AdjointPlan])
     seed: tuple[InputOp | NodeOp, SSAValue] | None = None  # None: the number 1, sent by whoever sends the objective
     result: dict[PortKey, SymbolRefAttr] = field(default_factory=dict[PortKey, SymbolRefAttr])
     taken: set[str] = field(default_factory=set[str])

@@ -43,7 +43,7 @@ from upl_mlir.passes.autodiff.adjoint_gather import (
     check_gather,
     gather_ports,
 )
-from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, Plan, Planner, moved, total
+from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, Planner, moved, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.autodiff.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.autodiff.dynamic import Dynamics, Trace
@@ -126,14 +126,14 @@ class _Differentiator:
                 check_gather(sets, a)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
-    def _direct(self, plan: Plan) -> bool:
+    def _direct(self, plan: AdjointPlan) -> bool:
         """Whether the derivative by a host input needs no node: one token for each element, sent as it came in."""
         op = plan.primal
         return isinstance(op, InputOp) and all(
             v.ordinary and v.mask is None and v.ssa is op.value for v in plan.values
         ) and len(plan.values) == 1  # fmt: skip
 
-    def _build(self, plan: Plan) -> None:
+    def _build(self, plan: AdjointPlan) -> None:
         """Write the adjoint node: inputs, stashes, body."""
         op, d = plan.primal, self.d
         plan.name = d.fresh(plan.name)
@@ -179,11 +179,11 @@ class _Differentiator:
             elif p.name in plan.traces:
                 self._identify(plan, p.name, plan.traces[p.name])
 
-    def _trace(self, plan: Plan, port: str) -> Trace | None:
+    def _trace(self, plan: AdjointPlan, port: str) -> Trace | None:
         assert isinstance(plan.primal, NodeOp)
         return self.d.dynamics.trace(plan.primal, port, plan.domain, plan.used)
 
-    def _tally(self, plan: Plan, value: ActiveValue) -> SSAValue:
+    def _tally(self, plan: AdjointPlan, value: ActiveValue) -> SSAValue:
         """The number of tokens by which a value was really sent, in the primal's body."""
         op = plan.primal
         body = Body(op.block, op.location)
@@ -205,7 +205,7 @@ class _Differentiator:
                 sum_ = term if sum_ is None else body.add(arith.AddiOp(sum_, term))
         return body.constant(0, i64) if sum_ is None else sum_  # no arrow ever sends it
 
-    def _identify(self, plan: Plan, port: str, trace: Trace) -> None:
+    def _identify(self, plan: AdjointPlan, port: str, trace: Trace) -> None:
         """Send along each arrow into an input which arrow it is, and the source indices that the target's does not tell."""
         d = self.d
         for n, a in enumerate(trace.arrows):
@@ -228,7 +228,7 @@ class _Differentiator:
                            rule="which arrow came")  # fmt: skip
 
     # -- arrows --------------------------------------------------------------------------------------------------
-    def _reverse(self, plan: Plan, value: ActiveValue, a: Arrow) -> None:
+    def _reverse(self, plan: AdjointPlan, value: ActiveValue, a: Arrow) -> None:
         """Rule 2: the arrow, from its target's adjoint to its source's."""
         d = self.d
         relation = d.planner.pruned(a)
@@ -283,7 +283,7 @@ class _Differentiator:
         return total(moved(value.terms, known, when), when)
 
     def _reverse_traced(
-        self, trace: Trace, a: Arrow, relation: PSet, target: Plan, delta: SSAValue, ref: SymbolRefAttr
+        self, trace: Trace, a: Arrow, relation: PSet, target: AdjointPlan, delta: SSAValue, ref: SymbolRefAttr
     ) -> None:
         """The arrow back to the instance that really sent: where the identifier names the arrow."""
         assert target.node is not None

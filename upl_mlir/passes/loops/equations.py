@@ -28,14 +28,14 @@ from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
 from upl_mlir.passes.loops.graph import Graph, resolve
-from upl_mlir.passes.loops.pull import Arrow, Inverse, disjoint, invert, subtract, union
+from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import Extremum
 
 MAX_PIECES = 16
-"""Into so many pieces a domain is cut; conditions left then are tested inside."""
+"""Into so many pieces a domain is cut; conditions left then are tested inside. Chosen, not measured."""
 
 Env = Mapping[str, IndexExpr]
 
@@ -125,7 +125,7 @@ class Builder:
             self._domains[op.symbol] = tuple(disjoint(self.lin, cases))
         return self._domains[op.symbol]
 
-    def inverses(self, a: Arrow) -> list[Inverse]:
+    def inverses(self, a: PulledArrow) -> list[Inverse]:
         """The arrow turned round; a gather's is one."""
         if a.at not in self._inverses:
             self._inverses[a.at] = invert(
@@ -133,7 +133,7 @@ class Builder:
             )
         return self._inverses[a.at]
 
-    def _express(self, a: Arrow, unknown: str) -> IndexExpr | None:
+    def _express(self, a: PulledArrow, unknown: str) -> IndexExpr | None:
         """A source field over the target's fields by exact sets, for arrows that elimination alone cannot turn round."""
         sets = self._exact_sets()
         arrow = sets.arrows[a.at]

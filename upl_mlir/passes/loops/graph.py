@@ -22,17 +22,20 @@ from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, t
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
 from upl_mlir.passes.analysis.components import components
-from upl_mlir.passes.loops.pull import Arrow
+from upl_mlir.passes.loops.pull import PulledArrow
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear
 
 MANY = 1000
+"""Evaluations of one value that are counted, at most; an unknown number counts as so many. Chosen, not measured."""
 SUM = 1_000_000
+"""Cost that is counted, at most, in additions; a sum of unknown length has it. Chosen, not measured."""
 WORTH = 8
-"""Recomputing up to this much (in additions) for each element is cheaper than an array."""
+"""Recomputing up to this much (in additions) for each element is cheaper than an array. Chosen, not measured."""
 
 DEEPEST = 32
-"""Through so many nodes a value is computed where it is used, if each of them uses it once."""
+"""Through so many nodes a value is computed where it is used, if each of them uses it once. Chosen: it bounds the
+length of a statement."""
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
@@ -69,19 +72,19 @@ class Graph:
 
     def __post_init__(self) -> None:
         self.ends = endpoints(self.program)
-        self.into: dict[Port, list[Arrow]] = {}
-        self.out_of: dict[SSAValue, list[Arrow]] = {}
+        self.into: dict[Port, list[PulledArrow]] = {}
+        self.out_of: dict[SSAValue, list[PulledArrow]] = {}
         for at, send in enumerate(arrows(self.program)):
             target = self.ends[send.target_name]
             port = target_port(target, send.target_port)
-            a = Arrow(at, send, source_of(send), target, port)
+            a = PulledArrow(at, send, source_of(send), target, port)
             self._static(a)
             self.into.setdefault((target.symbol, port.name), []).append(a)
             self.out_of.setdefault(resolve(send.value), []).append(a)
         self._evals: dict[object, int] = {}
         self._costs: dict[object, int] = {}
 
-    def _static(self, a: Arrow) -> None:
+    def _static(self, a: PulledArrow) -> None:
         """Refuse an arrow that data decide.  Raises UplError (UPL1821)."""
         send = a.send
         known = {*a.source.fields, *self.lin.ctx.params, *self.lin.ctx.constants, *(it.name for it in send.loops)}
@@ -223,7 +226,7 @@ class Graph:
         """How often a sent value is evaluated for each instance of its source, at most MANY."""
         if v not in self._evals:
             self._evals[v] = 1
-            always, sometimes = 0, list[tuple[Arrow, int]]()
+            always, sometimes = 0, list[tuple[PulledArrow, int]]()
             for a in self.out_of.get(v, ()):
                 stars = any(e is None for e in a.send.index.data)
                 fan = MANY if stars or a.send.loops else 1
@@ -237,7 +240,7 @@ class Graph:
             self._evals[v] = min(MANY, always + total)
         return self._evals[v]
 
-    def _together(self, a: Arrow, b: Arrow) -> bool:
+    def _together(self, a: PulledArrow, b: PulledArrow) -> bool:
         """Whether two arrows of one source may both be taken."""
         domain = a.source.domain or a.source.declared
         where: Formula = Formula.all((domain.data if domain else TRUE, a.send.when, b.send.when))

@@ -26,7 +26,7 @@ MAX_NESTED = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Arrow:
+class PulledArrow:
     """An arrow with its ends; `at` is its place in text order, host inputs first."""
 
     at: int
@@ -55,7 +55,7 @@ class Inverse:
     the fold: source index, iterators); `cases` say, over the same names, where there is a token: in one of them.
     """
 
-    arrow: Arrow
+    arrow: PulledArrow
     values: dict[str, IndexExpr]
     free: tuple[str, ...]
     cases: tuple[Cons, ...]
@@ -64,7 +64,7 @@ class Inverse:
 class Solver:
     """Solves the index equations of one arrow."""
 
-    def __init__(self, lin: Linear, arrow: Arrow, *, ordered: bool):
+    def __init__(self, lin: Linear, arrow: PulledArrow, *, ordered: bool):
         self.lin = lin
         self.arrow = arrow
         self.ordered = ordered
@@ -219,7 +219,8 @@ class Solver:
 
 
 def invert(
-    lin: Linear, arrow: Arrow, *, ordered: bool, express: Callable[[Arrow, str], IndexExpr | None], context: Sequence[Cons]
+    lin: Linear, arrow: PulledArrow, *, ordered: bool, express: Callable[[PulledArrow, str], IndexExpr | None],
+    context: Sequence[Cons],
 ) -> list[Inverse]:
     """The arrow solved for its source: once, or an ordinary input's for each case of the source's conditions that is
     solved by what holds there.  `context` are the cases of the target's domain.
@@ -253,7 +254,7 @@ def invert(
     return each
 
 
-def _by_case(lin: Linear, arrow: Arrow, context: Sequence[Cons]) -> list[Inverse] | None:
+def _by_case(lin: Linear, arrow: PulledArrow, context: Sequence[Cons]) -> list[Inverse] | None:
     """An ordinary input's arrow solved for its source in each case by itself, with the equations that hold there; None if
     one is left open."""
     out: list[Inverse] = []
@@ -281,7 +282,7 @@ def _possible(lin: Linear, cases: Sequence[Cons], context: Sequence[Cons]) -> li
     return kept
 
 
-def _inverse(lin: Linear, arrow: Arrow, solver: Solver, free: Sequence[str], cases: Sequence[Cons]) -> Inverse:
+def _inverse(lin: Linear, arrow: PulledArrow, solver: Solver, free: Sequence[str], cases: Sequence[Cons]) -> Inverse:
     names = (*arrow.source.fields, *(it.name for it in arrow.send.loops))
     values = {f: solver.solved.get(u, IndexExpr.of(u)) for f, u in zip(names, arrow.unknowns, strict=True)}
     return Inverse(arrow, values, tuple(free), tuple(disjoint(lin, cases)))

@@ -26,9 +26,9 @@ from upl_mlir.engines.native.products.gemm import NC, Panels
 FORK_WORK = 200_000
 """Least work of a loop, in operations, that is shared: some 100 microseconds, as waking a thread may take half of that."""
 FORK_PRODUCTS = 20 * FORK_WORK
-"""The same for products, which are that much faster than other operations."""
+"""The same for products, which are that much faster than other operations. The factor was estimated."""
 UNKNOWN_TRIPS = 16
-"""How often a loop is taken to run whose bounds are not known outside."""
+"""How often a loop is taken to run whose bounds are not known outside. A guess."""
 
 
 @dataclass

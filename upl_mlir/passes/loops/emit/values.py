@@ -321,9 +321,10 @@ def identity(gather: Gather, kind: Kind) -> float:
 
 
 FEW = 4
-"""Folds of so many summands are written out where loops round them are to become vectors."""
+"""Folds of so many summands are written out where loops round them are to become vectors. Chosen, not measured."""
 SOME = 8
-"""Sums of `FEW` to so many summands are written out as two, which LLVM may reassociate, but not with each other."""
+"""Sums of `FEW` to so many summands are written out as two, which LLVM may reassociate, but not with each other.
+Chosen, not measured."""
 
 
 def _few(lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], most: int) -> range | None:

@@ -39,9 +39,9 @@ from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
 
 COSTLY = 25
-"""Operations of this cost (in additions) are worth a read."""
+"""Operations of this cost (in additions) are worth a read. Chosen, not measured: about an elementary function."""
 LONGEST = 400
-"""Terms of more parts are left as they are."""
+"""Terms of more parts are left as they are. Chosen, not measured."""
 
 _SMALLER = {"sge": (0, 1), "sgt": (0, 1), "sle": (1, 0), "slt": (1, 0)}
 """Which argument of a comparison is the larger one, and which the smaller."""
