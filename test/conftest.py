@@ -49,6 +49,8 @@ SLOW = (
     "hw/formal/test_blocks.py::test_backing_memory", "hw/formal/test_blocks.py::test_send_engine",
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
+    "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
+    "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
     "hw/test_board.py", "hw/test_verilog.py", "hw/sim/test_netlist.py::test_more",
     "hw/sim/test_netlist.py::test_a_", "hw/sim/test_netlist_splits.py::test_more", "hw/sim/test_netlist.py::test_lanes[2]",
     "hw/sim/test_netlist.py::test_lanes[8]", "hw/sim/test_upl_cam.py::test_a_defect",

@@ -48,13 +48,12 @@ class Tally(wiring.Component):
                     m.d.comb += self.words.eq(words)
         with m.If(self.event):
             m.d.sync += [left.eq(left - 1), final.eq(left == 1)]
-            with m.If(final):
-                with m.Switch(number):
-                    for k in range(len(self.runs)):
-                        then = (k + 1) % len(self.runs)
-                        groups = self.runs[then][0]
-                        with m.Case(k):
-                            m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
+            with m.If(final), m.Switch(number):
+                for k in range(len(self.runs)):
+                    then = (k + 1) % len(self.runs)
+                    groups = self.runs[then][0]
+                    with m.Case(k):
+                        m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
         return m
 
 

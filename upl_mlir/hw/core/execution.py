@@ -38,7 +38,7 @@ from upl_mlir.hw.core.slices import Forward
 from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
-from upl_mlir.hw.fp.units import Adder, Multiplier
+from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:

@@ -21,7 +21,7 @@ from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, Failure, TokenKind
 from upl_mlir.hw.core.matching import matching_ports
 from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.fp.model import BINARY32
-from upl_mlir.hw.fp.units import Adder
+from upl_mlir.hw.fp.pipelined import Adder
 from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
 from upl_mlir.hw.matching_unit.interface import MatchingError, node_row_layout
 from upl_mlir.hw.matching_unit.unit import MatchingUnit

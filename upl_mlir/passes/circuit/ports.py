@@ -8,14 +8,14 @@ so many of the oldest are not read any more (`free`); both are runs of equal num
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import error
 from upl_mlir.passes.circuit.nest import Bools, Dim, Ints, Nest
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Process, Shown, formula
 from upl_mlir.passes.circuit.stages import Site, Stages
