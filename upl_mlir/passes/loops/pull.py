@@ -142,6 +142,11 @@ class Solver:
         names = self._names()
         return [tuple(c.substitute(names) for c in case) for case in lin.cases(whole)]
 
+    def divided(self, cases: Sequence[Cons]) -> list[IndexExpr]:
+        """The equations ``e == 0`` of all cases that give a quotient or a remainder: the index may give the other part."""
+        found = dict.fromkeys(c.e for case in cases for c in case if c.eq and all(c in other for other in cases))
+        return [e for e in found if self._division(e) and sum(isinstance(a, Div) for a in e.atoms()) == 1]
+
     def solve(self, more: Sequence[IndexExpr] = ()) -> tuple[list[Con], list[str]]:
         """Solve for as many unknowns as there are equations, `more` (``e == 0``) among them.
 
@@ -227,8 +232,9 @@ def invert(
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
     solver = Solver(lin, arrow, ordered=ordered and arrow.port.gather is not None)  # one token has no order
-    left, free = solver.solve()
-    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in solver.conditions()]
+    conditions = solver.conditions()
+    left, free = solver.solve(solver.divided(conditions))
+    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in conditions]
     solver.determine(cases, free)
     if arrow.port.gather is not None or not free:
         return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
