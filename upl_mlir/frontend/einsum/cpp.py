@@ -18,6 +18,7 @@ from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
 from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
+from upl_mlir.native.c.c_expressions import real_text
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.operators import Connective, DivKind
 
@@ -257,10 +258,7 @@ class _Function:
         return f"{helper}({self._value(a)[0]}, {self._value(b)[0]})", _PRIMARY
 
     def _literal(self, value: float) -> tuple[str, int]:
-        if self.ctype == "int":
-            text = str(int(value))
-        else:
-            text = f"{np.float32(value)!s}f"
+        text = str(int(value)) if self.ctype == "int" else real_text(value, single=True)
         return text, _UNARY if value < 0 else _PRIMARY
 
     def _sum(self, parts: Sequence[Sum]) -> str:

@@ -20,10 +20,9 @@ from upl_mlir.frontend.einsum.scalars import SAME, operation
 from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.passes.analysis.relations import ProgramSets
-from upl_mlir.passes.autodiff.reverse import tidy
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System, equations
-from upl_mlir.poly.describe import describe
+from upl_mlir.poly.describe import describe, tidy
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
 from upl_mlir.poly.sets import PSet

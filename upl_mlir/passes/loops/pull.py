@@ -6,6 +6,10 @@
 
 The relation of an arrow (LANGUAGE 3.9) is solved for the source's fields and iterators.  For an ordinary input all of them
 follow from the target's index; for a gather some stay free, and are what the sum runs over.
+
+The question is about expressions: which element is read.  Elimination finds them in microseconds, and may err on the safe
+side, as what is left open becomes a guard or a loop that runs in vain.  Only where it leaves a source open, exact sets are
+asked (`express`).  An adjoint's arrows must be exact sets throughout: `passes/autodiff/reverse.py`.
 """
 
 from __future__ import annotations
@@ -231,9 +235,15 @@ def invert(
 
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
-    solver = Solver(lin, arrow, ordered=ordered and arrow.port.gather is not None)  # one token has no order
+    ordered = ordered and arrow.port.gather is not None  # one token has no order
+    solver = Solver(lin, arrow, ordered=ordered)
+    left, free = solver.solve()
     conditions = solver.conditions()
-    left, free = solver.solve(solver.divided(conditions))
+    if free and (more := solver.divided(conditions)):
+        again = Solver(lin, arrow, ordered=ordered)
+        found, fewer = again.solve(more)
+        if len(fewer) < len(free):
+            solver, left, free = again, found, fewer
     cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in conditions]
     solver.determine(cases, free)
     if arrow.port.gather is not None or not free:
