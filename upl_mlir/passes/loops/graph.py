@@ -67,6 +67,7 @@ class Graph:
 
     program: ProgramOp
     lin: Linear
+    worth: int = WORTH
     stored_ports: set[Port] = field(default_factory=set[Port])
     stored_values: set[SSAValue] = field(default_factory=set[SSAValue])
 
@@ -204,7 +205,7 @@ class Graph:
             if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
                 continue
             n = self.value_evals(v)
-            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > WORTH:
+            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth:
                 self.stored_values.add(v)
                 self._evals.clear()
 

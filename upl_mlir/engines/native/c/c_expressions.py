@@ -30,6 +30,9 @@ class Expr:
     level: int = ATOM
     reads: bool = False
 
+    def __str__(self) -> str:
+        return self.text
+
     def at(self, level: int) -> str:
         """The text as an operand of an operator that binds so tightly."""
         return self.text if self.level >= level else f"({self.text})"

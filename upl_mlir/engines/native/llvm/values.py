@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, Float32Type, Float64Type, IndexType, IntegerType, MemRefType, i1
+from xdsl.dialects.builtin import DYNAMIC_INDEX, Float32Type, Float64Type, IndexType, IntegerType, i1
 from xdsl.ir import Attribute
 
 from upl_mlir.engines.native.llvm.text import Code, byte_size, memory_type
@@ -78,12 +78,6 @@ def row_major(code: Code, sizes: Sequence[str]) -> tuple[str, ...]:
     for size in reversed(sizes[1:]):
         strides.append(code.mul(strides[-1], size))
     return tuple(reversed(strides)) if sizes else ()
-
-
-def shape_of(t: MemRefType[Attribute], dynamic: Sequence[str]) -> tuple[str, ...]:
-    """The sizes of a memref type, the open ones taken from `dynamic`."""
-    rest = iter(dynamic)
-    return tuple(next(rest) if n == DYNAMIC_INDEX else str(n) for n in t.get_shape())
 
 
 @dataclass(frozen=True)
