@@ -13,26 +13,9 @@ from xdsl.dialects.builtin import SymbolRefAttr, f32, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.loops import ops as loops
 from upl_mlir.dialects.loops.attributes import Range
-from upl_mlir.dialects.loops.ops import (
-    ROLES,
-    ArrayOp,
-    CaseOp,
-    ChooseOp,
-    ContractOp,
-    FoldOp,
-    ForOp,
-    IfOp,
-    IndexOp,
-    LoopProgramOp,
-    PartOp,
-    ProductOp,
-    ReadOp,
-    RunOp,
-    ScheduleOp,
-    StatementOp,
-    YieldOp,
-)
+from upl_mlir.dialects.loops.ops import ROLES
 from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.values import LookupOp, ModOp, SigmoidOp
@@ -51,31 +34,31 @@ class LoopVerifyError(VerifyException):
         self.culprit = culprit
 
 
-def verify_program(op: LoopProgramOp) -> None:
+def verify_program(op: loops.LoopProgramOp) -> None:
     """Raise LoopVerifyError for the first fault."""
     _Verifier(op).run()
 
 
 class _Verifier:
-    def __init__(self, op: LoopProgramOp):
+    def __init__(self, op: loops.LoopProgramOp):
         self.op = op
         ops = list(op.body.block.ops)
-        self.arrays = {o.symbol: o for o in ops if isinstance(o, ArrayOp)}
-        self.statements = {o.symbol: o for o in ops if isinstance(o, StatementOp)}
+        self.arrays = {o.symbol: o for o in ops if isinstance(o, loops.ArrayOp)}
+        self.statements = {o.symbol: o for o in ops if isinstance(o, loops.StatementOp)}
         self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
         self.values = {o.symbol for o in ops if isinstance(o, ParamOp | ConstOp)}
 
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:
             raise LoopVerifyError(f"expected one of {', '.join(GATHERS)}, found `{self.op.gather.data}`", self.op)
-        schedules: list[ScheduleOp] = []
+        schedules: list[loops.ScheduleOp] = []
         for o in self.op.body.block.ops:
             match o:
-                case ArrayOp():
+                case loops.ArrayOp():
                     self._array(o)
-                case StatementOp():
+                case loops.StatementOp():
                     self._statement(o)
-                case ScheduleOp():
+                case loops.ScheduleOp():
                     schedules.append(o)
                 case ParamOp() | ConstOp() | TableOp():
                     pass
@@ -83,11 +66,11 @@ class _Verifier:
                     raise LoopVerifyError(f"`{o.name}` cannot stand in a program of loops", o)
         if len(schedules) > 1:
             raise LoopVerifyError("a program has one schedule at most", schedules[1])
-        loops: dict[str, ForOp] = {}
+        by_var: dict[str, loops.ForOp] = {}
         for o in schedules:
-            self._trees(o.body.block, frozenset(), loops)
+            self._trees(o.body.block, frozenset(), by_var)
         for a in self.arrays.values():
-            if a.private is not None and (a.private.data not in loops or a.kept is None):
+            if a.private is not None and (a.private.data not in by_var or a.kept is None):
                 raise LoopVerifyError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
 
     # -- names ----------------------------------------------------------------------------------------------------------
@@ -113,20 +96,20 @@ class _Verifier:
             out.add(n)
         return frozenset(out)
 
-    def _ref(self, ref: SymbolRefAttr, op: Operation) -> ArrayOp:
+    def _ref(self, ref: SymbolRefAttr, op: Operation) -> loops.ArrayOp:
         found = self.arrays.get(ref.root_reference.data)
         if found is None:
             raise LoopVerifyError(f"there is no array `{ref.root_reference.data}`", op)
         return found
 
-    def _stated(self, ref: SymbolRefAttr, op: Operation) -> StatementOp:
+    def _stated(self, ref: SymbolRefAttr, op: Operation) -> loops.StatementOp:
         found = self.statements.get(ref.root_reference.data)
         if found is None:
             raise LoopVerifyError(f"there is no statement `{ref.root_reference.data}`", op)
         return found
 
     # -- arrays and statements --------------------------------------------------------------------------------------------
-    def _array(self, op: ArrayOp) -> None:
+    def _array(self, op: loops.ArrayOp) -> None:
         if op.role.data not in ROLES:
             raise LoopVerifyError(f"expected one of {', '.join(ROLES)}, found `{op.role.data}`", op)
         if op.element not in TYPES:
@@ -156,7 +139,7 @@ class _Verifier:
             for e in (a.lower, a.extent):
                 self._known(e, (), op)
 
-    def _statement(self, op: StatementOp) -> None:
+    def _statement(self, op: loops.StatementOp) -> None:
         array = self._ref(op.array, op)
         if array.role.data == "input":
             raise LoopVerifyError(f"`{array.symbol}` is an input: nothing writes it", op)
@@ -168,7 +151,7 @@ class _Verifier:
     def _body(self, block: Block, names: frozenset[str], op: Operation) -> Attribute:
         """The type that a body yields."""
         last = block.last_op
-        if not isinstance(last, YieldOp):
+        if not isinstance(last, loops.YieldOp):
             raise LoopVerifyError("a body ends with `upl_loops.yield`", op)
         for o in block.ops:
             self._value(o, names)
@@ -176,28 +159,28 @@ class _Verifier:
 
     def _value(self, op: Operation, names: frozenset[str]) -> None:
         match op:
-            case YieldOp():
+            case loops.YieldOp():
                 if op.next_op is not None:
                     raise LoopVerifyError("`upl_loops.yield` ends a body", op)
                 return
-            case ReadOp():
+            case loops.ReadOp():
                 array = self._ref(op.array, op)
                 self._index(op.index.data, len(array.fields), names, op, array.symbol)
                 if op.result.type != array.element:
                     raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}", op)
-            case IndexOp():
+            case loops.IndexOp():
                 self._known(op.value.data, names, op)
             case LookupOp():
                 if op.symbol.root_reference.data not in self.tables:
                     raise LoopVerifyError(f"there is no table `{op.symbol.root_reference.data}`", op)
-            case FoldOp():
+            case loops.FoldOp():
                 self._fold(op, names)
-            case ChooseOp():
+            case loops.ChooseOp():
                 cases = list(op.cases.block.ops)
                 if not cases:
                     raise LoopVerifyError("a choice has a case at least", op)
                 for case in cases:
-                    if not isinstance(case, CaseOp):
+                    if not isinstance(case, loops.CaseOp):
                         raise LoopVerifyError("a choice has cases only", case)
                     self._cons(case.where.data, names, case)
                     self._same(self._body(case.body.block, names, case), op.result.type, case)
@@ -210,11 +193,11 @@ class _Verifier:
         if isinstance(op, arith.ConstantOp) and op.result.type not in TYPES:
             raise LoopVerifyError(f"there are no values of type {op.result.type}", op)
 
-    def _fold(self, op: FoldOp, names: frozenset[str]) -> None:
+    def _fold(self, op: loops.FoldOp, names: frozenset[str]) -> None:
         if op.count is not None:
             self._known(op.count.data, names, op)
         for part in op.parts.block.ops:
-            if not isinstance(part, PartOp):
+            if not isinstance(part, loops.PartOp):
                 raise LoopVerifyError("a fold has parts only", part)
             inside = self._new(part.over.data, names, part)
             for cons in (part.where.data, *(g.data for g in part.guards)):
@@ -238,35 +221,35 @@ class _Verifier:
                 self._known(e, names, op)
 
     # -- schedules --------------------------------------------------------------------------------------------------------
-    def _trees(self, block: Block, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+    def _trees(self, block: Block, scope: frozenset[str], by_var: dict[str, loops.ForOp]) -> None:
         for op in block.ops:
             match op:
-                case ForOp():
+                case loops.ForOp():
                     inside = self._new([op.var.data], scope, op)
                     for bounds in (op.lows, op.highs):
                         if not bounds.data:
                             raise LoopVerifyError(f"the loop `{op.var.data}` has a bound on each side at least", op)
                         self._index(bounds.data, len(bounds.data), scope, op, op.var.data)
-                    loops[op.var.data] = op
-                    self._trees(op.body.block, inside, loops)
-                case IfOp():
+                    by_var[op.var.data] = op
+                    self._trees(op.body.block, inside, by_var)
+                case loops.IfOp():
                     self._cons(op.where.data, scope, op)
-                    self._trees(op.then.block, scope, loops)
+                    self._trees(op.then.block, scope, by_var)
                     if op.other is not None:
-                        self._trees(op.other.block, scope, loops)
-                case RunOp():
+                        self._trees(op.other.block, scope, by_var)
+                case loops.RunOp():
                     array = self._ref(self._stated(op.statement, op).array, op)
                     self._index(op.at.data, len(array.fields), scope, op, array.symbol)
-                case ContractOp():
-                    self._contract(op, scope, loops)
+                case loops.ContractOp():
+                    self._contract(op, scope, by_var)
                 case _:
                     raise LoopVerifyError(f"`{op.name}` cannot stand in a schedule", op)
 
-    def _contract(self, op: ContractOp, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+    def _contract(self, op: loops.ContractOp, scope: frozenset[str], by_var: dict[str, loops.ForOp]) -> None:
         stated = self._stated(op.statement, op)
         array = self._ref(stated.array, op)
-        folds = [o for o in stated.body.block.ops if not isinstance(o, YieldOp)]
-        if not folds or not isinstance(folds[-1], FoldOp):
+        folds = [o for o in stated.body.block.ops if not isinstance(o, loops.YieldOp)]
+        if not folds or not isinstance(folds[-1], loops.FoldOp):
             raise LoopVerifyError(f"`{stated.symbol}` is no sum of products", op)
         self._index(op.at.data, len(array.fields), scope, op, array.symbol, stars=True)
         inside = self._ranges(op.around.data, scope, op)
@@ -274,15 +257,15 @@ class _Verifier:
         self._index(op.index.data, len(array.fields), whole, op, array.symbol)
         padded = 0
         for o in op.products.block.ops:
-            if not isinstance(o, ProductOp):
+            if not isinstance(o, loops.ProductOp):
                 raise LoopVerifyError("expected products", o)
             padded += o.padded is not None
             self._product(o, scope if o.padded is not None else inside, array)
         if padded > 1 or padded == len(list(op.products.block.ops)):
             raise LoopVerifyError("a contraction has products, and one padded form at most", op)
-        self._trees(op.plain.block, scope, loops)
+        self._trees(op.plain.block, scope, by_var)
 
-    def _product(self, op: ProductOp, scope: frozenset[str], array: ArrayOp) -> None:
+    def _product(self, op: loops.ProductOp, scope: frozenset[str], array: loops.ArrayOp) -> None:
         if len(op.of) != 2 or len(op.reads) != 2 or len(op.indices) != 3:
             raise LoopVerifyError("a product has two factors, and three indices with that of the result", op)
         inside = self._ranges(op.around.data, scope, op)

@@ -28,20 +28,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.ttm import ops as ttm
 from upl_mlir.dialects.ttm.attributes import TYPES, Field, Input
-from upl_mlir.dialects.ttm.ops import (
-    BootOp,
-    ForOp,
-    LoadOp,
-    ModOp,
-    NodeOp,
-    OutputOp,
-    ProgramOp,
-    SendOp,
-    SigmoidOp,
-    TableOp,
-    WhenOp,
-)
 from upl_mlir.dialects.upl.attributes import FormulaAttr
 
 _INTEGERS = (
@@ -63,31 +51,31 @@ class TtmVerifyError(VerifyException):
         self.culprit = culprit
 
 
-def verify_program(op: ProgramOp) -> None:
+def verify_program(op: ttm.ProgramOp) -> None:
     """Raise TtmVerifyError for the first fault."""
     _Verifier(op).run()
 
 
 class _Verifier:
-    def __init__(self, op: ProgramOp):
+    def __init__(self, op: ttm.ProgramOp):
         self.op = op
         ops = list(op.body.block.ops)
-        self.nodes = {o.symbol: o for o in ops if isinstance(o, NodeOp)}
-        self.outputs = {o.symbol: o for o in ops if isinstance(o, OutputOp)}
-        self.tables = {o.sym_name.data: o for o in ops if isinstance(o, TableOp)}
+        self.nodes = {o.symbol: o for o in ops if isinstance(o, ttm.NodeOp)}
+        self.outputs = {o.symbol: o for o in ops if isinstance(o, ttm.OutputOp)}
+        self.tables = {o.sym_name.data: o for o in ops if isinstance(o, ttm.TableOp)}
 
     def run(self) -> None:
         for o in self.op.body.block.ops:
             match o:
-                case TableOp():
+                case ttm.TableOp():
                     self._table(o)
-                case OutputOp():
+                case ttm.OutputOp():
                     self._fields(o.fields, o)
                     self._type(o.element, f"the output `{o.symbol}`", o)
                     self._domain(o.domain, o.fields, o)
-                case NodeOp():
+                case ttm.NodeOp():
                     self._node(o)
-                case BootOp():
+                case ttm.BootOp():
                     self._boot(o)
                 case _:
                     raise TtmVerifyError(f"`{o.name}` cannot stand in a program of the machine", o)
@@ -103,7 +91,7 @@ class _Verifier:
                 raise TtmVerifyError(f"the program streams along `{name}`, which no node has as a field", self.op)
 
     # -- declarations ---------------------------------------------------------------------------------------------------
-    def _table(self, op: TableOp) -> None:
+    def _table(self, op: ttm.TableOp) -> None:
         name = op.sym_name.data
         if op.element not in (i32, f32):
             raise TtmVerifyError(f"the table `{name}` has entries of type {op.element}: expected i32 or f32", op)
@@ -142,7 +130,7 @@ class _Verifier:
             if table.element != i32:
                 raise TtmVerifyError(f"the domain reads the table `{entry.array}`, whose entries are no integers", op)
 
-    def _node(self, op: NodeOp) -> None:
+    def _node(self, op: ttm.NodeOp) -> None:
         self._fields(op.fields, op)
         self._once((i.name for i in op.ports), "input", op)
         if not op.ports:
@@ -157,7 +145,7 @@ class _Verifier:
         _arguments(op.body.block, wanted, f"`{op.symbol}`: its block has an argument for each field and input", op)
 
     # -- references -----------------------------------------------------------------------------------------------------
-    def port(self, target: SymbolRefAttr, op: Operation) -> tuple[NodeOp, Input]:
+    def port(self, target: SymbolRefAttr, op: Operation) -> tuple[ttm.NodeOp, Input]:
         """The input of a node that `@node::@input` means."""
         name = target.root_reference.data
         node = self.nodes.get(name)
@@ -173,7 +161,7 @@ class _Verifier:
             raise TtmVerifyError(f"`{name}` has no input `{given}`: it has {have}", op)
         return node, found
 
-    def _boot(self, op: BootOp) -> None:
+    def _boot(self, op: ttm.BootOp) -> None:
         node, port = self.port(op.target, op)
         if port.gather is None:
             raise TtmVerifyError(f"`{node.symbol}.{port.name}` is no gather, and cannot be complete from the start", op)
@@ -190,7 +178,7 @@ class _Verifier:
 class _Body:
     """The code of one node."""
 
-    def __init__(self, verifier: _Verifier, node: NodeOp):
+    def __init__(self, verifier: _Verifier, node: ttm.NodeOp):
         self.verifier = verifier
         self.node = node
         self.known: set[SSAValue] = set()
@@ -203,14 +191,14 @@ class _Body:
                 if value not in self.known:
                     raise TtmVerifyError("a value is used before it is computed", op)
             match op:
-                case SendOp():
+                case ttm.SendOp():
                     self._send(op)
-                case WhenOp():
-                    if isinstance(around, WhenOp) or (isinstance(around, ForOp) and _loops(op)):
+                case ttm.WhenOp():
+                    if isinstance(around, ttm.WhenOp) or (isinstance(around, ttm.ForOp) and _loops(op)):
                         message = "the machine has one guard outside of all loops, and one inside"
                         raise TtmVerifyError(f"{message}: join conditions by `arith.andi`", op)
                     self._nested(op, op.body.block, ())
-                case ForOp():
+                case ttm.ForOp():
                     self._nested(op, op.body.block, (i32,))
                 case _:
                     self._value(op)
@@ -222,7 +210,7 @@ class _Body:
         self.block(block, op)
 
     def _value(self, op: Operation) -> None:
-        plain = op.name.startswith(("arith.", "math.")) or isinstance(op, LoadOp | ModOp | SigmoidOp)
+        plain = op.name.startswith(("arith.", "math.")) or isinstance(op, ttm.LoadOp | ttm.ModOp | ttm.SigmoidOp)
         if not plain or len(op.results) != 1 or op.regions:
             raise TtmVerifyError(f"`{op.name}` cannot stand in a node", op)
         for value in (*op.operands, *op.results):
@@ -233,21 +221,21 @@ class _Body:
             raise TtmVerifyError(f"`{op.name}` is of {wanted} on the machine, found {op.operands[0].type}", op)
         result = op.results[0]
         match op:
-            case LoadOp():
+            case ttm.LoadOp():
                 name = op.table.root_reference.data
                 table = self.verifier.tables.get(name)
                 if table is None or len(op.table.nested_references):
                     raise TtmVerifyError(f"there is no table `{name}`", op)
                 if result.type != table.element:
                     raise TtmVerifyError(f"entries of `{name}` are of type {table.element}, found {result.type}", op)
-            case SigmoidOp() if result.type != f32:
+            case ttm.SigmoidOp() if result.type != f32:
                 raise TtmVerifyError(f"`{op.name}` is of f32, found {result.type}", op)
             case arith.ConstantOp() if not isinstance(op.value, IntegerAttr | FloatAttr):
                 raise TtmVerifyError("a constant is a number", op)
             case _:
                 pass
 
-    def _send(self, op: SendOp) -> None:
+    def _send(self, op: ttm.SendOp) -> None:
         name, pattern = op.target.root_reference.data, op.pattern.data
         output = self.verifier.outputs.get(name)
         if output is not None:
@@ -285,9 +273,9 @@ def _arguments(block: Block, wanted: Sequence[Attribute], what: str, op: Operati
         raise TtmVerifyError(f"{what}: expected ({_list(wanted)}), found ({_list(found)})", op)
 
 
-def _loops(op: WhenOp) -> bool:
+def _loops(op: ttm.WhenOp) -> bool:
     """Whether a guard has loops in it."""
-    return any(isinstance(o, ForOp) for o in op.body.block.ops)
+    return any(isinstance(o, ttm.ForOp) for o in op.body.block.ops)
 
 
 def _is_array(values: Attribute, element: Attribute) -> bool:

@@ -11,18 +11,9 @@ from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, SymbolR
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.upl import ops as upl
 from upl_mlir.dialects.upl.attributes import Port, Special, UplType, count_text
-from upl_mlir.dialects.upl.ops import (
-    AdjointOp,
-    ArrayOp,
-    ConstOp,
-    InputOp,
-    NodeOp,
-    OutputOp,
-    ParamOp,
-    ProgramOp,
-    SendOp,
-)
+from upl_mlir.dialects.upl.ops import ProgramOp
 from upl_mlir.dialects.upl.query import is_integer_array
 from upl_mlir.dialects.upl.values import LetOp, LookupOp, RefOp
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -50,39 +41,39 @@ class _Verifier:
 
     def run(self) -> None:
         for op in self.program.body.block.ops:
-            if isinstance(op, AdjointOp):
+            if isinstance(op, upl.AdjointOp):
                 continue
-            if not isinstance(op, ParamOp | ConstOp | ArrayOp | InputOp | OutputOp | NodeOp):
+            if not isinstance(op, upl.ParamOp | upl.ConstOp | upl.ArrayOp | upl.InputOp | upl.OutputOp | upl.NodeOp):
                 raise ProgramVerifyError(f"`{op.name}` does not belong in a program", op)
             if op.symbol in self.symbols:
                 raise ProgramVerifyError(f"`{op.symbol}` is declared twice", op)
             self.symbols[op.symbol] = op
-            if isinstance(op, ParamOp) or (isinstance(op, ConstOp) and isinstance(op.value, IntegerAttr)):
+            if isinstance(op, upl.ParamOp) or (isinstance(op, upl.ConstOp) and isinstance(op.value, IntegerAttr)):
                 self.integers.add(op.symbol)
-            elif isinstance(op, ArrayOp) and is_integer_array(op):
+            elif isinstance(op, upl.ArrayOp) and is_integer_array(op):
                 self.arrays.add(op.symbol)
         for op in self.program.body.block.ops:
             match op:
-                case ParamOp() if op.condition:
+                case upl.ParamOp() if op.condition:
                     self._names(op.condition.data, (), f"the condition of `{op.symbol}`", op)
-                case ConstOp() if op.expr:
+                case upl.ConstOp() if op.expr:
                     self._names(op.expr.data, (), f"the expression of `{op.symbol}`", op)
-                case ArrayOp():
+                case upl.ArrayOp():
                     self._names(op.lower.data, (), f"a bound of `{op.symbol}`", op)
                     self._names(op.upper.data, (), f"a bound of `{op.symbol}`", op)
                     if op.condition:
                         self._names(op.condition.data, (op.symbol,), f"the condition of `{op.symbol}`", op)
-                case OutputOp():
+                case upl.OutputOp():
                     self._fields(op, ())
-                case InputOp():
+                case upl.InputOp():
                     self._fields(op, (op.symbol,))
                     self._body(op, [Port(op.symbol, UplType(op.dtype.data))])
-                case NodeOp():
+                case upl.NodeOp():
                     self._fields(op, [p.name for p in op.ports])
                     self._body(op, op.ports)
                     for port in op.ports:
                         self._port(op, port)
-                case AdjointOp():
+                case upl.AdjointOp():
                     self._adjoint(op)
                 case _:
                     pass
@@ -97,10 +88,10 @@ class _Verifier:
             if lookup.array not in self.arrays:
                 raise ProgramVerifyError(f"unknown integer array `{lookup.array}` in {what}", op)
 
-    def _fields(self, op: InputOp | OutputOp | NodeOp, inputs: Iterable[str]) -> None:
-        if not isinstance(op, NodeOp) and op.dtype.data not in {t.value for t in UplType}:
+    def _fields(self, op: upl.InputOp | upl.OutputOp | upl.NodeOp, inputs: Iterable[str]) -> None:
+        if not isinstance(op, upl.NodeOp) and op.dtype.data not in {t.value for t in UplType}:
             raise ProgramVerifyError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
-        values = {n for n, s in self.symbols.items() if isinstance(s, ParamOp | ConstOp | ArrayOp)}
+        values = {n for n, s in self.symbols.items() if isinstance(s, upl.ParamOp | upl.ConstOp | upl.ArrayOp)}
         seen: set[str] = set()
         for kind, names in (("index field", op.fields), ("input", inputs)):
             for name in names:
@@ -114,7 +105,7 @@ class _Verifier:
                 self._names(attr.data, op.fields, f"the {what} of `{op.symbol}`", op)
 
     # -- nodes and arrows --------------------------------------------------------------------------------------
-    def _port(self, op: NodeOp, port: Port) -> None:
+    def _port(self, op: upl.NodeOp, port: Port) -> None:
         if port.gather is None:
             if port.count is not None:
                 raise ProgramVerifyError(f"ordinary input `{port.name}` has a count", op)
@@ -133,7 +124,7 @@ class _Verifier:
             return
         self._names(port.count, op.fields, f"the count of `{port.name}`", op)
 
-    def _body(self, op: InputOp | NodeOp, ports: Iterable[Port]) -> None:
+    def _body(self, op: upl.InputOp | upl.NodeOp, ports: Iterable[Port]) -> None:
         args = [a.type for a in op.block.args]
         types = [UplType.INT] * len(op.fields) + [p.type for p in ports]
         if len(args) != len(types) or not all(_fits(a, t) for a, t in zip(args, types, strict=True)):
@@ -153,7 +144,7 @@ class _Verifier:
                         data.add(name)
                 case RefOp() | LookupOp():
                     self._reference(inner)
-                case SendOp():
+                case upl.SendOp():
                     self._send(op, inner, data)
                 case _:
                     pass
@@ -163,7 +154,7 @@ class _Verifier:
         assert isinstance(op, RefOp | LookupOp)
         name = op.symbol.string_value()
         found = self.symbols.get(name)
-        wanted = (ArrayOp,) if isinstance(op, LookupOp) else (ConstOp, ParamOp)
+        wanted = (upl.ArrayOp,) if isinstance(op, LookupOp) else (upl.ConstOp, upl.ParamOp)
         if not isinstance(found, wanted):
             kind = "constant array" if isinstance(op, LookupOp) else "constant or parameter"
             raise ProgramVerifyError(f"unknown {kind} `{name}`", op)
@@ -171,7 +162,7 @@ class _Verifier:
         if not _fits(op.result.type, UplType.INT if whole else UplType.REAL):
             raise ProgramVerifyError(f"`{name}` is {'an integer' if whole else 'real'}", op)
 
-    def _send(self, source: InputOp | NodeOp, op: SendOp, data: set[str]) -> None:
+    def _send(self, source: upl.InputOp | upl.NodeOp, op: upl.SendOp, data: set[str]) -> None:
         fields, port = self._target(op)
         text = op.target.string_value()
         if len(op.index.data) != len(fields):
@@ -202,15 +193,15 @@ class _Verifier:
         """Names that iterators must not hide."""
         return self.integers | self.arrays
 
-    def _target(self, op: SendOp) -> tuple[tuple[str, ...], Port]:
+    def _target(self, op: upl.SendOp) -> tuple[tuple[str, ...], Port]:
         found = self.symbols.get(op.target_name)
         match found:
-            case NodeOp():
+            case upl.NodeOp():
                 port = found.port(op.target_port or "")
                 if port is None:
                     raise ProgramVerifyError(f"node `{found.symbol}` has no input `{op.target_port or ''}`", op)
                 return found.fields, port
-            case OutputOp():
+            case upl.OutputOp():
                 if op.target_port is not None:
                     raise ProgramVerifyError(f"host output `{found.symbol}` has no inputs of its own", op)
                 return found.fields, Port(found.symbol, UplType(found.dtype.data))
@@ -218,10 +209,10 @@ class _Verifier:
                 raise ProgramVerifyError(f"unknown target `{op.target_name}`", op)
 
     # -- directives --------------------------------------------------------------------------------------------
-    def _adjoint(self, op: AdjointOp) -> None:
-        self._port_of(op, op.of, OutputOp, "of")
+    def _adjoint(self, op: upl.AdjointOp) -> None:
+        self._port_of(op, op.of, upl.OutputOp, "of")
         for ref in op.wrt:
-            self._port_of(op, ref, InputOp, "wrt")
+            self._port_of(op, ref, upl.InputOp, "wrt")
         into = list(op.into) if op.into else []
         if into and len(into) != len(op.wrt):
             raise ProgramVerifyError("`into` must name one input for each port of `wrt`", op)
@@ -229,16 +220,16 @@ class _Verifier:
             self._port_of(op, ref, None, "into")
         if op.seed is not None:
             node, variable = self.symbols.get(op.seed.root_reference.data), _member(op.seed)
-            body = node.block.ops if isinstance(node, NodeOp) else ()
+            body = node.block.ops if isinstance(node, upl.NodeOp) else ()
             lets = [x.var.data for x in body if isinstance(x, LetOp)]
             if variable not in lets:
                 raise ProgramVerifyError(f"the seed `{op.seed.string_value()}` is not a variable of a node", op)
 
-    def _port_of(self, op: AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
+    def _port_of(self, op: upl.AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
         """A reference of a directive: a node's input, or a host port of the given kind."""
         found = self.symbols.get(ref.root_reference.data)
         member = _member(ref)
-        if isinstance(found, NodeOp):
+        if isinstance(found, upl.NodeOp):
             good = member is not None and found.port(member) is not None
         else:
             good = host is not None and isinstance(found, host) and member is None

@@ -14,20 +14,8 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error, placed
-from upl_mlir.dialects.upl import (
-    AdjointOp,
-    Gather,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    Special,
-    UplType,
-    port_ref,
-    upl_type,
-)
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, UplType, port_ref
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
@@ -75,7 +63,7 @@ class _Differentiator:
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Differentiate."""
-        inside = isinstance(self.asked_at, AdjointOp)
+        inside = isinstance(self.asked_at, upl.AdjointOp)
         span = span_of(self.asked_at) if inside else None
         sets = ProgramSets(self.program, directives=inside)  # those that this one does not go through
         of = port_key(sets, self.request.of, "of", span)
@@ -140,12 +128,13 @@ class _Differentiator:
         active = [p for p in input_ports(op) if (op.symbol, p) in d.activity.active]
         masks = [v.mask for v in plan.values if v.mask is not None]
         body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, masks)
-        ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
+        ports: list[upl.Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
         tallies = [v for v in plan.values if v.tally is not None]
         ports += [v.tally for v in tallies if v.tally is not None]
-        stash = [(v, Port(unused(_stash_name(v, op, n), plan.used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        names = (unused(_stash_name(v, op, n), plan.used) for n, v in enumerate(body.stash))
+        stash = [(v, upl.Port(name, upl.upl_type(v.type))) for v, name in zip(body.stash, names, strict=True)]
         ports += [p for _, p in stash]
-        selecting: dict[str, list[Port]] = {}
+        selecting: dict[str, list[upl.Port]] = {}
         for p in op.ports if isinstance(op, NodeOp) else ():
             if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
                 if p.gather in SELECTING:
@@ -155,7 +144,7 @@ class _Differentiator:
                     plan.traces[p.name] = t
                     ports += t.ports
         if not ports:  # nothing reaches this input: its derivative is 0 everywhere
-            ports.append(Port(unused("d_none", plan.used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+            ports.append(upl.Port(unused("d_none", plan.used), UplType.REAL, upl.Gather.SUM, IndexExpr.of(0)))
         domain = (op.fields, plan.formula)
         plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
         arrivals = [
@@ -263,7 +252,7 @@ class _Differentiator:
             count: IndexExpr | None = inverse.multiplicity
             if value.port.gather is not None:
                 count = None
-                if value.port.count is Special.CARRIED:
+                if value.port.count is upl.Special.CARRIED:
                     count = self._carried(value, relation, a, inverse, context)
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
@@ -311,7 +300,7 @@ class _Differentiator:
 def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
     """A stash keeps its name: the variable's, the input's, else a number."""
     lets = [v.owner, *(use.operation for use in v.uses)]
-    name = next((o.var.data for o in lets if isinstance(o, LetOp)), None)
+    name = next((o.var.data for o in lets if isinstance(o, upl.LetOp)), None)
     if name is not None:
         return name
     if not isinstance(v.owner, Operation):
