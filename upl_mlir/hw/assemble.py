@@ -89,7 +89,7 @@ class _Assembler:
         self.boots = [op for op in program.body.block.ops if isinstance(op, ttm.BootOp)]
         self.node_number = {op.symbol: n for n, op in enumerate(self.nodes)}
         self.output_number = {op.symbol: n for n, op in enumerate(self.outputs)}
-        self.table_number = {op.sym_name.data: n for n, op in enumerate(self.tables)}
+        self.table_number = {op.symbol: n for n, op in enumerate(self.tables)}
 
     def image(self) -> ProgramImage:
         return ProgramImage(
@@ -118,7 +118,7 @@ class _Assembler:
     @staticmethod
     def _table(op: ttm.TableOp) -> Table:
         values = table_values(op)
-        return Table(op.sym_name.data, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
+        return Table(op.symbol, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
 
     def _boot(self, op: ttm.BootOp) -> BootToken:
         node = self.node_number[op.target.root_reference.data]
@@ -240,7 +240,7 @@ class _Code:
                     raise error("UPL1735", "the machine has no such comparison of reals", span_of(op))
                 self.register(result, predicate, None, *operands)
             case ttm.LoadOp():
-                table = self.assembler.table_number[op.table.root_reference.data]
+                table = self.assembler.table_number[op.symbol.root_reference.data]
                 self.register(result, Op.LDTAB, table, *operands)
             case _:
                 if type(op) not in OPERATIONS:
