@@ -96,10 +96,7 @@ class TableOp(Named):
 
 
 class _Indexed(Named):
-    """What has index fields.
-
-    `domain` are its elements or instances, over the fields; without it, all that the fields can hold.
-    """
+    """What has index fields, and a domain over them."""
 
     layout = prop_def(FieldsAttr)
     domain = opt_prop_def(FormulaAttr)
@@ -113,7 +110,10 @@ class _Indexed(Named):
 
 @irdl_op_definition
 class OutputOp(_Indexed):
-    """A place where tokens leave the machine."""
+    """A place where tokens leave the machine.
+
+    `domain` are the elements of the output, over the fields; without it, all that the fields can hold.
+    """
 
     name = "ttm.output"
     element = prop_def(AnyAttr())
@@ -131,8 +131,8 @@ class OutputOp(_Indexed):
 class NodeOp(_Indexed):
     """A node: tag layout, inputs, microcode.  Fields and inputs are the arguments of its block.
 
-    With `host` it is a host input: the domain is that of the array, and the code runs outside of the machine, once for each
-    of its elements.
+    `domain` are its instances, over the fields; without it, all that the fields can hold.  With `host` it is a host input:
+    the domain is that of the array, and the code runs outside of the machine, once for each of them.
     """
 
     name = "ttm.node"

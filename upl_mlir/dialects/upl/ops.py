@@ -161,7 +161,7 @@ class ArrayOp(Named):
 
 
 class _Indexed(Named):
-    """What has index fields and instances: `declared` is the domain in the text, `domain` what `infer-domains` found."""
+    """What has index fields, and a domain over them."""
 
     index = prop_def(NamesAttr)
     declared = opt_prop_def(FormulaAttr)
@@ -220,7 +220,9 @@ def _body_region(fields: Sequence[str], values: Sequence[tuple[str, Attribute]])
 
 @irdl_op_definition
 class InputOp(_HostPort, _Body):
-    """A host input; its body sends each element, the last block argument, to where it is used."""
+    """A host input; its body sends each element, the last block argument, to where it is used.
+
+    `declared` is the domain in the text, `domain` the one that `infer-domains` found."""
 
     name = "upl.input"
     assembly_format = "$sym_name $index $dtype (`in` $declared^)? (`domain` $domain^)? $body attr-dict"

@@ -67,7 +67,7 @@ class LookupOp(Entry):
 
 @irdl_op_definition
 class ModOp(Remainder):
-    """``a mod b``, never negative for positive `b`, as MLIR's affine `mod`."""
+    """``a mod b``: the remainder that `floordiv` leaves; never negative for positive `b`, as MLIR's affine `mod`."""
 
     name = "upl.mod"
     lhs = operand_def(i64)
