@@ -15,14 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from upl_mlir.hw.image import IndexField, layout_fields, pack, unpack
-from upl_mlir.hw.matching_unit.gold import (
-    CountError,
-    Firing,
-    GoldToken,
-    GoldUnit,
-    UndeterminedError,
-    unify,
-)
+from upl_mlir.hw.matching_unit.gold import CountError, Firing, GoldToken, GoldUnit, UndeterminedError, unify
 from upl_mlir.hw.matching_unit.interface import (
     Dimensions,
     Fault,

@@ -17,16 +17,7 @@ from upl_mlir.dialects import ttm
 from upl_mlir.dialects.ttm.query import host_inputs, machine_program, nodes, outputs, table_values, tables
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.hw.image import (
-    BootToken,
-    HostOutput,
-    IndexField,
-    Input,
-    Node,
-    ProgramImage,
-    Table,
-    layout_fields,
-)
+from upl_mlir.hw.image import BootToken, HostOutput, IndexField, Input, Node, ProgramImage, Table, layout_fields
 from upl_mlir.hw.microcode import (
     Constant,
     FromRegister,
