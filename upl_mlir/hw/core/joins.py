@@ -37,6 +37,7 @@ from upl_mlir.hw.core.stores.hash import set_of
 from upl_mlir.hw.core.stores.presence import Presence, row_of
 from upl_mlir.hw.core.stores.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stores.store import join_shape
+from upl_mlir.hw.ports import writes
 
 
 @dataclass
@@ -65,12 +66,8 @@ class Joins(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node_layout(d)),
-                "walk_en": In(1),
-                "walk_address": In(d.node_bits + d.input_bits),
-                "walk_data": In(walk_layout(d)),
+                **writes("node", d.node_bits, node_layout(d)),
+                **writes("walk", d.node_bits + d.input_bits, walk_layout(d)),
                 "failure": Out(Failure),
                 "failing": Out(token_layout(d)),
                 "stopped": In(1),

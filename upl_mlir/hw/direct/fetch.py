@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.direct.layouts import row_bits
 from upl_mlir.hw.direct.rank import find_row
+from upl_mlir.hw.ports import writes
 
 
 class Fetch(wiring.Component):
@@ -32,12 +33,8 @@ class Fetch(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "found": Out(stream.Signature(found)),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node),
-                "rank_en": In(1),
-                "rank_address": In(row_bits(d)),
-                "rank_data": In(ranks),
+                **writes("node", d.node_bits, node),
+                **writes("rank", row_bits(d), ranks),
                 "idle": Out(1),
             }
         )

@@ -41,12 +41,16 @@ class _Iterative(wiring.Component):
         )
 
 
-class Divider(_Iterative):
-    """a / b in a floating-point format, by restoring division."""
+class _Floating(_Iterative):
+    """An operation on numbers of a format."""
 
     def __init__(self, f: Format, cycles: int):
         self.format = f
         super().__init__(f.bits, cycles)
+
+
+class Divider(_Floating):
+    """a / b in a floating-point format, by restoring division."""
 
     def elaborate(self, platform: object) -> Module:
         """The quotient of normalised significands lies in (1/2, 2): mantissa + 3 bits of it, and whether a rest is left."""
@@ -98,12 +102,8 @@ class Divider(_Iterative):
         return m
 
 
-class SquareRoot(_Iterative):
+class SquareRoot(_Floating):
     """The square root of a (b is not used), bit by bit."""
-
-    def __init__(self, f: Format, cycles: int):
-        self.format = f
-        super().__init__(f.bits, cycles)
 
     def elaborate(self, platform: object) -> Module:
         """The root of a significand in [1, 4) lies in [1, 2): mantissa + 2 bits of it, and whether a rest is left."""
