@@ -13,7 +13,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import COMMENT, here, host_port
+from upl_mlir.passes.arrows import COMMENT, connect, here, host_port
 from upl_mlir.passes.autodiff.activity import PortKey
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.autodiff.derivation import Derivation
@@ -108,8 +108,8 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
             d.result[key] = port_ref(name)
         plan = d.plans[key[0]]
         if plan.node is not None:
-            d.send(
-                plan.node, plan.deltas[key[1]], d.result[key], here(op.fields), rule="result", origin=op,
+            connect(
+                d.program, plan.node, plan.deltas[key[1]], d.result[key], here(op.fields), rule="result", origin=op,
                 condition=describe(d.sets.domain(key[0]), plan.domain),
             )  # fmt: skip
     plan = d.plans.get(d.activity.of[0])
@@ -118,7 +118,7 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         assert d.seed is not None, "`of` is a node input: there is a seed"
         source, value = d.seed
         when = describe(plan.domain, seed_domain(d, request, source, asked_at))
-        d.send(source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
+        connect(d.program, source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
     return made
 
 
@@ -164,5 +164,7 @@ def send_unit_seed(d: Derivation, value: ActiveValue, a: Arrow, ref: SymbolRefAt
     if value.port.count is upl.Special.CARRIED:
         count = total(value.terms, d.planner.pruned(a).project(a.src))
     predicate = a.send.predicate if d.dynamics.flow(a) is Flow.COUNTED else None
-    d.send(a.source, one, ref, here(a.src), rule="seed", origin=a.send, condition=a.send.when, predicate=predicate,
-           count=count)  # fmt: skip
+    connect(
+        d.program, a.source, one, ref, here(a.src), rule="seed", origin=a.send, condition=a.send.when,
+        predicate=predicate, count=count,
+    )  # fmt: skip

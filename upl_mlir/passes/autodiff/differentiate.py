@@ -20,7 +20,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import WHY, copy_along, here, new_node, not_inverted
+from upl_mlir.passes.arrows import WHY, connect, copy_along, here, new_node, not_inverted
 from upl_mlir.passes.autodiff.activity import analyse, input_ports
 from upl_mlir.passes.autodiff.adjoint_body import AdjointBody, Arrival
 from upl_mlir.passes.autodiff.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
@@ -155,13 +155,14 @@ class _Differentiator:
         plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
         when = describe(plan.domain, d.sets.domain(op.symbol))
         for v, p in stash:
-            kept = d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+            target = port_ref(plan.name, p.name)
+            kept = connect(d.program, op, v, target, here(op.fields), condition=when, rule="stash", origin=op)
             kept.attributes[WHY] = StringAttr(body.why(v))
         for v in tallies:
             assert v.tally is not None
             sent = self._tally(plan, v)
-            d.send(op, sent, port_ref(plan.name, v.tally.name), here(op.fields), condition=when,
-                   rule="number of tokens sent", origin=op)  # fmt: skip
+            target = port_ref(plan.name, v.tally.name)
+            connect(d.program, op, sent, target, here(op.fields), condition=when, rule="number of tokens sent", origin=op)
         for p in op.ports if isinstance(op, NodeOp) else ():
             if p.name in selecting:
                 self.gathers[op.symbol, p.name] = SelectingGather(d, plan, p, selecting[p.name])
@@ -257,8 +258,8 @@ class _Differentiator:
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
                 rule = "reversed arrow, gather to multicast"
-            d.send(
-                sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
+            connect(
+                d.program, sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
                 count=count, inverse=inverse,
             )  # fmt: skip
 
@@ -291,9 +292,9 @@ class _Differentiator:
             body = Body(target.node.block, a.send.location)
             which = target.arg(trace.which.name)
             predicate = body.add(arith.CmpiOp(which, body.constant(n, which.type), "eq"))
-        self.d.send(
-            target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send, predicate=predicate,
-            condition=describe(known.project(fields), target.domain),
+        connect(
+            self.d.program, target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send,
+            predicate=predicate, condition=describe(known.project(fields), target.domain),
         )  # fmt: skip
 
 
