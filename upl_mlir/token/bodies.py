@@ -82,20 +82,17 @@ class CBody(Body):
         rule = self._rule(op)
         if rule is None:
             return
-        result = op.results[0]
-        kind = self.kind(result)
-        wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
-        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
-        if kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact):
+        value, kind, rounded = self._computed(op, rule)
+        if rounded:
             value = f"round_f32({value})"
-        w.line(f"const {C_TYPES[kind]} {self._texts[result]} = {value};")
+        w.line(f"const {C_TYPES[kind]} {self._texts[op.results[0]]} = {value};")
 
     # -- the function ----------------------------------------------------------------------------------------------
     def write(self, w: Writer) -> None:
         """Write the member function ``fire<number>(key, a0, ...)``."""
         first, values, tests = self.needs()
         assert isinstance(w, CWriter)
-        args = [f"{C_TYPES[self._kinds[a]]} a{i}" for i, a in enumerate(self.op.block.args[len(self.op.fields) :])]
+        args = [f"{C_TYPES[self.kind(a)]} a{i}" for i, a in enumerate(self.op.block.args[len(self.op.fields) :])]
         with w.block(f"inline void fire{self.number}({', '.join(['Key key', *args])})"):
             w.line(f"fired[{self.number}]++;")
             unpack(w, self._layout, "key")
