@@ -17,3 +17,10 @@ def queue_ends(width: int) -> dict[str, Any]:
     return {
         "w_valid": In(1), "w_ready": Out(1), "w_data": In(width), "r_valid": Out(1), "r_ready": In(1), "r_data": Out(width),
     }  # fmt: skip
+
+
+def written(m: Any, memory: Any, unit: Any, name: str) -> None:
+    """Connect a memory to what `writes` made of that name among the ports of a unit."""
+    port = memory.write_port()
+    enable, address, data = (getattr(unit, f"{name}_{part}") for part in ("en", "address", "data"))
+    m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(data)]

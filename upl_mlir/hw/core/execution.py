@@ -39,7 +39,7 @@ from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.units import Adder, Multiplier
-from upl_mlir.hw.ports import writes
+from upl_mlir.hw.ports import writes, written
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:
@@ -177,15 +177,14 @@ class Execution(wiring.Component):
         """Read ports of entries, code and tables; what is read comes a cycle later."""
         d = self.d
         memories = {
-            "entries": (entry_layout(d), 1 << d.node_bits, self.entry_en, self.entry_address, self.entry_data),
-            "codes": (instruction_layout(), d.code_words, self.code_en, self.code_address, self.code_data),
-            "tables": (32, d.table_words, self.table_en, self.table_address, self.table_data),
+            "entries": (entry_layout(d), 1 << d.node_bits, "entry"),
+            "codes": (instruction_layout(), d.code_words, "code"),
+            "tables": (32, d.table_words, "table"),
         }
         made = []
-        for name, (shape, depth, enable, address, written) in memories.items():
+        for name, (shape, depth, ports) in memories.items():
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[])
-            port = memory.write_port()
-            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+            written(m, memory, self, ports)
             made.append(memory.read_port())
         return made
 

@@ -26,7 +26,7 @@ from upl_mlir.hw.core.layouts import CORE_BITS, OFFSET_BITS, Dimensions, flit_la
 from upl_mlir.hw.core.stages import stage_layout
 from upl_mlir.hw.direct.lanes import LANE
 from upl_mlir.hw.machine import Organisation
-from upl_mlir.hw.ports import writes
+from upl_mlir.hw.ports import writes, written
 
 PLACE_BITS = 16
 """Precision of the hash that chooses the core of a token."""
@@ -101,12 +101,8 @@ class Placer(wiring.Component):
         d = self.d
         m = Module()
         m.submodules.rows = rows = Memory(shape=place_layout(d), depth=1 << d.node_bits, init=[])
-        write, read = rows.write_port(), rows.read_port()
-        m.d.comb += [
-            write.en.eq(self.place_en),
-            write.addr.eq(self.place_address),
-            write.data.eq(self.place_data),
-        ]
+        written(m, rows, self, "place")
+        read = rows.read_port()
         first_valid, second_valid = Signal(), Signal()
         first, second = Signal(token_layout(d)), Signal(token_layout(d))
         first_moves, second_moves = Signal(), Signal()

@@ -29,7 +29,7 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
 )
 from upl_mlir.hw.machine import Organisation
-from upl_mlir.hw.ports import writes
+from upl_mlir.hw.ports import writes, written
 
 
 def request_layout(d: Dimensions) -> data.StructLayout:
@@ -119,8 +119,7 @@ class SendEngine(wiring.Component):
         """Read ports of the descriptors and of the tables of multiplicities; what is read comes a cycle later."""
         d = self.d
         m.submodules.sends = sends = Memory(shape=send_layout(d), depth=d.send_words, init=[])
-        port = sends.write_port()
-        m.d.comb += [port.en.eq(self.send_en), port.addr.eq(self.send_address), port.data.eq(self.send_data)]
+        written(m, sends, self, "send")
         read = sends.read_port()
         m.submodules.table = table = Memory(shape=d.multiplicity_bits, depth=d.table_words, init=[])
         table_write, table_read = table.write_port(), table.read_port()

@@ -18,7 +18,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Member, Out
 
 from upl_mlir.hw.core.layouts import OFFSET_BITS, Dimensions, key_layout
-from upl_mlir.hw.ports import writes
+from upl_mlir.hw.ports import writes, written
 
 STAGE_BITS = 16
 """Width of the number of a stage."""
@@ -78,8 +78,7 @@ class Stages(wiring.Component):
         d = self.d
         m = Module()
         m.submodules.rows = rows = Memory(shape=stage_layout(d), depth=1 << d.node_bits, init=[])
-        write = rows.write_port()
-        m.d.comb += [write.en.eq(self.row_en), write.addr.eq(self.row_address), write.data.eq(self.row_data)]
+        written(m, rows, self, "row")
         more, fewer, busy = [], [], []
         for n in range(2):
             change = self.changes[n]

@@ -18,11 +18,6 @@ from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.parts import normalised, round_normal, unpack
 
 
-def _bits_per_cycle(steps: int, cycles: int) -> int:
-    """How many steps must be done in a cycle so that, with one cycle to begin and one to end, `cycles` are enough."""
-    return -(-steps // max(1, cycles - 2))
-
-
 class _Iterative(wiring.Component):
     """start (in, 1), while not busy: take a, b (in). busy (out, 1). done (out, 1): for one cycle, result (out) is there."""
 
@@ -39,6 +34,12 @@ class _Iterative(wiring.Component):
                 **(extra or {}),
             }
         )
+
+    def rounds(self, steps: int) -> tuple[int, int]:
+        """How many steps must be done in a cycle so that, with one cycle to begin and one to end, `cycles` are enough; and
+        how many cycles these are."""
+        at_once = -(-steps // max(1, self.cycles - 2))
+        return at_once, -(-steps // at_once)
 
 
 class _Floating(_Iterative):
@@ -57,8 +58,7 @@ class Divider(_Floating):
         f = self.format
         m = Module()
         steps = f.mantissa + 3
-        at_once = _bits_per_cycle(steps, self.cycles)
-        rounds = -(-steps // at_once)
+        at_once, rounds = self.rounds(steps)
         a, b = unpack(m, f, self.a, "a"), unpack(m, f, self.b, "b")
         exponent_a, significand_a = normalised(m, f, a, "a_normal")
         exponent_b, significand_b = normalised(m, f, b, "b_normal")
@@ -110,8 +110,7 @@ class SquareRoot(_Floating):
         f = self.format
         m = Module()
         steps = f.mantissa + 3
-        at_once = _bits_per_cycle(steps, self.cycles)
-        rounds = -(-steps // at_once)
+        at_once, rounds = self.rounds(steps)
         steps = rounds * at_once
         a = unpack(m, f, self.a, "a")
         exponent_a, significand_a = normalised(m, f, a, "a_normal")
@@ -161,8 +160,7 @@ class IntegerDivider(_Iterative):
         """Division of magnitudes, then one step down if the signs differ and a rest is left."""
         m = Module()
         width = self.width
-        at_once = _bits_per_cycle(width, self.cycles)
-        rounds = -(-width // at_once)
+        at_once, rounds = self.rounds(width)
         total = rounds * at_once
         dividend, divisor = Signal(total), Signal(width)
         rest = Signal(width + 1)
