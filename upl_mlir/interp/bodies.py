@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
@@ -151,6 +152,7 @@ class Body:
     scope: Scope
     tables: Mapping[str, str]
     traced: bool
+    UNBOUNDED: ClassVar = "INF"
 
     def __post_init__(self) -> None:
         self.kind = Kinds(self.plan.real)
@@ -390,13 +392,17 @@ class Body:
     def _count(self, w: Writer, a: Arrow, scope: Scope) -> str:
         n = a.op.multiplicity
         if isinstance(n, Special):
-            return "INF"
+            return self.UNBOUNDED
         text = scope.expr(n)
         if scope.positive(n):
             return text
+        self._checked_count(w, a, text)
+        return "n"
+
+    def _checked_count(self, w: Writer, a: Arrow, text: str) -> None:
+        """Write the computation of a count `n`, which must be at least 1."""
         w.line(f"n = {text}")
         w.line(f"if n < 1: few(ARROWS[{a.at}], key, n)")
-        return "n"
 
     def _converted(self, s: SendOp, a: Arrow) -> str:
         """The value in the type of the input that it goes to.  Raises UplError (UPL1607)."""

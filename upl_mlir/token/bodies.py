@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
-from upl_mlir.dialects.upl import LookupOp, RefOp, Special
+from upl_mlir.dialects.upl import LookupOp, RefOp
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.interp.bodies import Body, Rule
 from upl_mlir.interp.exprs import Writer
@@ -50,6 +50,7 @@ class CBody(Body):
     order: int | None
     receivers: dict[str, int]
     counts: bool  # tokens carry a multiplicity
+    UNBOUNDED = "FOREVER"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,17 +176,9 @@ class CBody(Body):
         assert a.output is not None
         return kind_of(self.plan.outputs[a.output].type, self.plan.real)
 
-    def _count(self, w: Writer, a: Arrow, scope: object) -> str:
-        assert isinstance(scope, CScope)
-        n = a.op.multiplicity
-        if isinstance(n, Special):
-            return "FOREVER"
-        text = scope.expr(n)
-        if scope.positive(n):
-            return text
+    def _checked_count(self, w: Writer, a: Arrow, text: str) -> None:
         w.line(f"const i64 n = {text};")
         w.line("if (UNLIKELY(n < 1)) trap();")
-        return "n"
 
 
 def pack(layout: Layout, pattern: Sequence[int], parts: Sequence[str]) -> str:
