@@ -53,22 +53,9 @@ ROWS = (INPUTS / "rows.upl").read_text(encoding="utf-8")
 
 NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8").replace("1e-9", "1e-12").replace("Nmax = 20", "Nmax = 30")
 
-HEAT = """program heat
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-input K { #T*(n-2) -> Upd.k<*,*> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r, k; c + k*(l - 2*c*c + r) -> U.u<t,i> }
-"""
+HEAT = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
+HEAT = HEAT.replace("output Y", "input K { #T*(n-2) -> Upd.k<*,*> }\noutput Y")
+HEAT = HEAT.replace("in l, c, r; (l+c*c+r)/3", "in l, c, r, k; c + k*(l - 2*c*c + r)")
 
 PERCEPTRON = "perceptron"
 
