@@ -15,7 +15,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from upl_mlir.dialects.loops import ops as loops
 from upl_mlir.dialects.loops.attributes import AxesAttr, ConsAttr, Range, RangesAttr
 from upl_mlir.dialects.upl import ArrayOp as TableOp
-from upl_mlir.dialects.upl import ExprAttr, FormulaAttr, Gather, IndexAttr, LookupOp, NamesAttr
+from upl_mlir.dialects.upl import FormulaAttr, Gather, LookupOp
+from upl_mlir.dialects.upl.attributes import ExprAttr, IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
