@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FIT = (Path(__file__).resolve().parents[1] / "Inputs" / "fit.upl").read_text(encoding="utf-8")
-FIT = FIT.replace("input a { a #n", "input a { a #MANY")
+FIT = "\n" + FIT.replace("input a { a #n", "input a { a #MANY")
 ARRAYS = ("--input", "X=[1,2,3]", "--input", "a=2")
 NEWTON = ("--input", "M=[1.0,2.0]", "--input", "e=[0.1,0.3]")
 
