@@ -14,11 +14,11 @@ import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import UplType
+from upl_mlir.engines.native.c.c_expressions import real_text
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
 from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.native.c.c_expressions import real_text
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.operators import Connective, DivKind
 

@@ -23,11 +23,12 @@ from xdsl.ir import BlockArgument, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
+from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
 from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
-from upl_mlir.passes.loops.graph import WORTH, Graph, resolve
+from upl_mlir.passes.loops.graph import WORTH, Graph
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum

@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
+from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
@@ -40,13 +41,6 @@ length of a statement."""
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
 _FUNCTIONS = (math.PowFOp, *BY_OP)
-
-
-def resolve(v: SSAValue) -> SSAValue:
-    """The value itself, through the names that `upl.let` gives it."""
-    while not isinstance(v, BlockArgument) and isinstance(v.owner, LetOp):
-        v = v.owner.value
-    return v
 
 
 def op_cost(op: Operation) -> int:
