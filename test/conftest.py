@@ -74,7 +74,7 @@ SLOW = (
     "hw/formal/test_cam.py",
     "token/test_random_programs.py::test_mistakes", "token/test_interpreter_tests.py",
     "token/test_examples.py::test_gradients", "native/test_c_programs.py",
-    "native/test_gradients.py::test_the_gradients_of_an_example",
+    "native/test_gradients.py::test_the_gradients_of_an_example", "circuit/test_circuits.py::test_more_circuits",
     "native/test_schedules.py::test_a_loop_over_time_runs_as_a_wavefront[reaction]",
     "examples/test_gradients.py::test_the_derivative_is_proved_for_all_sizes[digits]",
     "examples/test_gradients.py::test_both_modes_by_each_input", "autodiff/test_every_program.py::test_every_derivative",
