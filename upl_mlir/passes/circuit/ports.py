@@ -208,7 +208,7 @@ def places(r: Read, nest: Nest) -> Ints:
 
 
 def _one_by_one(r: Read, nest: Nest, words: int) -> bool:
-    """Whether the words of a lane are read in their order, none again after the next one, and all lanes read the same places."""
+    """Whether a lane reads its words in order, none again after the next one, and all lanes read the same places."""
     at = places(r, nest)
     steps_ = np.diff(at)
     whole = r.lane_step == 0 and at[0] == 0 and at[-1] == words - 1
