@@ -18,7 +18,9 @@ from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from upl_mlir.hw.circuit.blocks import Delay
 from upl_mlir.hw.circuit.loops import LoopNest
+from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.passes.circuit.nest import Bools, Box, Nest, boxes
 from upl_mlir.passes.circuit.ports import Runs
 
@@ -61,6 +63,33 @@ class Tally(wiring.Component):
                     groups = self.runs[then][0]
                     with m.Case(k):
                         m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
+        return m
+
+
+MARKS_IN_REGISTERS = 16
+"""Slots by which a mark is delayed by registers; a memory in LUTs with what masks it takes as many LUTs. Chosen."""
+
+
+class Marks(wiring.Component):
+    """`later` is `mark` a number of slots later, and 0 for what came before a reset: memories keep their words."""
+
+    def __init__(self, slots: int, target: Target):
+        self.slots, self.target = slots, target
+        super().__init__({"mark": In(1), "later": Out(1), "enable": In(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        """Registers, or a memory that is not believed before all its words were written anew."""
+        m = Module()
+        if self.slots <= MARKS_IN_REGISTERS:
+            m.d.comb += self.later.eq(delayed(m, self.mark, self.slots, self.enable, "mark"))
+            return m
+        m.submodules.line = line = Delay(1, self.slots, self.target)
+        left, clean = Signal(range(self.slots + 1), init=self.slots - 1), Signal()
+        with m.If(self.enable & ~clean):
+            m.d.sync += [left.eq(left - 1), clean.eq(left == 0)]
+        m.d.comb += [
+            line.data_in.eq(self.mark), line.enable.eq(self.enable), self.later.eq(line.data_out & clean),
+        ]  # fmt: skip
         return m
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from amaranth.hdl import Const, Module, Signal, Value
 
-from upl_mlir.hw.circuit.blocks import Delay, Window
-from upl_mlir.hw.circuit.control import Tally, loop_nest
+from upl_mlir.hw.circuit.blocks import Window
+from upl_mlir.hw.circuit.control import Marks, Tally, loop_nest
 from upl_mlir.hw.circuit.lane import Wires, walked
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
@@ -78,11 +78,11 @@ class Head:
         more = Signal(range(-most, size + 1), init=-i.need.runs[0][1], name=f"more_{n}")
         room, take = Signal(range(-1, size), init=size - 1, name=f"room_{n}"), Signal(name=f"take_{n}")
         needs, ends = self._boundary(i.need.level), self._boundary(i.free.level) | nest.steps & nest.carry[-1]
-        m.submodules[f"late_{n}"] = gone = Delay(1, late(self.plan.nest, i.shared, [r.site for r in i.reads]), self.target)
+        m.submodules[f"late_{n}"] = gone = Marks(late(self.plan.nest, i.shared, [r.site for r in i.reads]), self.target)
         m.d.comb += [
             take.eq(stream.valid & ~room[-1]), stream.take.eq(take),
             need.event.eq(self.go & (needs | self.start)),
-            gone.data_in.eq(ends), gone.enable.eq(self.go), freed.event.eq(self.go & gone.data_out),
+            gone.mark.eq(ends), gone.enable.eq(self.go), freed.event.eq(self.go & gone.later),
         ]  # fmt: skip
         takes, frees = Signal.like(need.words, name=f"takes_{n}"), Signal.like(freed.words, name=f"frees_{n}")
         with m.If(need.event):

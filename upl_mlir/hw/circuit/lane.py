@@ -21,7 +21,7 @@ import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
-from upl_mlir.hw.circuit.control import Conditions, Walk, delayed, loop_nest
+from upl_mlir.hw.circuit.control import Conditions, Marks, Walk, delayed, loop_nest
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.units import BITS, unit
@@ -103,13 +103,12 @@ class Lane:
         n, m = self.number, self.m
         if n + 1 < len(self.wires.enable):
             m.d.sync += self.wires.enable[n + 1].eq(self.enable)
-        words = [(f"word_{k}", w) for k, w in enumerate(self.wires.shared.values())]
-        for name, wire in [("start", self.wires.start), *words]:
+        skew = self.plan.nest.skew
+        if n + 1 < len(self.wires.start):
+            m.d.sync += self.wires.start[n + 1].eq(self._marks(self.wires.start[n], skew, "start_skewed"))
+        for k, wire in enumerate(self.wires.shared.values()):
             if n + 1 < len(wire):
-                later = wire[n]
-                if self.plan.nest.skew:
-                    later = self._delay(wire[n], self.plan.nest.skew, f"{name}_skewed")
-                m.d.sync += wire[n + 1].eq(later)
+                m.d.sync += wire[n + 1].eq(self._delay(wire[n], skew, f"word_{k}_skewed"))
         for wire in self.wires.own.values():
             if n + 1 < len(wire):
                 m.d.sync += [to.eq(what) for to, what in zip(wire[n + 1], wire[n], strict=True)]
@@ -399,7 +398,7 @@ class Lane:
         if self.before is not None and (o, "turn") in self.before.control:
             return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
         self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), self.plan.nest.lanes], [0, 0])
-        wait = self._delay(self.wires.start[self.number], LEAD + self.plan.at.result + o.wait, f"wait_{n}")
+        wait = self._marks(self.wires.start[self.number], LEAD + self.plan.at.result + o.wait, f"wait_{n}")
         self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
         return nest.running & (nest.c1 == self.number)
 
@@ -410,6 +409,13 @@ class Lane:
         self.m.submodules[name] = made = Delay(len(value), slots, self.target)
         self.m.d.comb += [made.data_in.eq(value), made.enable.eq(self.enable)]
         return made.data_out
+
+    def _marks(self, mark: Value, slots: int, name: str) -> Value:
+        if not slots:
+            return mark
+        self.m.submodules[name] = made = Marks(slots, self.target)
+        self.m.d.comb += [made.mark.eq(mark), made.enable.eq(self.enable)]
+        return made.later
 
     def _number(self) -> int:
         self._count += 1
