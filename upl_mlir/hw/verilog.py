@@ -152,17 +152,21 @@ def _new_enough(version: tuple[int, ...]) -> bool:
     return version >= (0, 40)
 
 
-_CONSTANT = re.compile(r"(?m)^( *)always @\*(\n +\S+(?: ?\[[\d:]+\])? = \d+'[hbd][0-9a-fxz]+;\n)")
+_TRIGGER = re.compile(r"(?m)^ *(?:reg \\\$auto\$verilog_backend\S+  = 0;|if \(\\\$auto\$verilog_backend\S+ \) begin end)\n")
 _ZEROS = re.compile(r"(?m)^ *(?P<name>\\?\S+?) ?\[0\] = \d+'h0+;\n(?:^ *(?P=name) ?\[\d+\] = \d+'h0+;\n)+")
+_NO_BITS = re.compile(r"(?m)^ *(?:wire|reg) \[-1:0\] .*;\n")
 
 
 def _short(text: str) -> str:
-    """Memories that begin with 0 in every row, row by row, become loops: Verilator takes a third of the time then. What is
-    always assigned a constant is assigned it at once, not when something changes: nothing would.
+    """Memories that begin with 0 in every row, row by row, become loops: Verilator takes a third of the time then. `always @*`
+    waits for a change, which constants and what has an initial value need not have: `always_comb` does not, and needs none of
+    yosys' signals that should be such a change and in SystemVerilog are not. Signals without bits go: nothing has them, and
+    `[-1:0]` would be two bits.
     """
 
     def loop(found: re.Match[str]) -> str:
         rows = found[0].count("\n")
         return f"    for (integer i = 0; i < {rows}; i = i + 1) {found['name']} [i] = 0;\n"
 
-    return _CONSTANT.sub(r"\1always_comb\2", _ZEROS.sub(loop, text))
+    text = _TRIGGER.sub("", _NO_BITS.sub("", text)).replace("always @*", "always_comb")
+    return _ZEROS.sub(loop, text)
