@@ -7,7 +7,7 @@ that this model and the twin are equal (`test/hw/formal/test_dsp.py`).
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportMissingParameterType=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportInconsistentConstructor=false, reportUnknownMemberType=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportInconsistentConstructor=false, reportUnknownMemberType=false
 # Amaranth's values and components are untyped.
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-WIDTH = 18
+WIDTH = 18  # bits of the factors of a block, as the device has them
 
 
 def block_verilog() -> str:
