@@ -105,7 +105,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "lower-hw": ["--lower-hw"],
     **{name: [f"--{p}" for p in SCHEDULE.passes[: k + 1]] for k, name in enumerate(SCHEDULE.passes)},
 }
-TARGETS = ["upl", "c", "svg", "dot", "verilog"]
+TARGETS = ["upl", "c", "svg", "dot", "verilog", "hw"]
 
 
 def cases() -> list[Case]:

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from hw.verilated import root, verilator
+
 from upl_mlir.engines.circuit.simulation import Simulation, _pins
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.sim import build
@@ -61,8 +62,13 @@ def _library(folder: Path, circuit: Circuit, text: str, reset: bool) -> Path:
     harness = resources.files("upl_mlir.engines.circuit").joinpath("harness.cpp").read_text()
     for name, content in {"circuit.v": text, "circuit.h": adapter, "pins.h": _pins(circuit), "harness.cpp": harness}.items():
         (folder / name).write_text(content)
-    done = verilator("--cc", "-sv", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--top-module", "circuit", "--prefix", "Vcircuit",
-                     "-Mdir", folder, folder / "circuit.v")  # fmt: skip
+    return compiled(folder)
+
+
+def compiled(folder: Path) -> Path:
+    """The library of `circuit.v`, by Verilator, and of the C++ files in a folder."""
+    done = verilator("--cc", "-sv", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--top-module", "circuit", "--prefix",
+                     "Vcircuit", "-Mdir", folder, folder / "circuit.v")  # fmt: skip
     assert not done.returncode, done.stderr
     include = root() / "include"
     files = [*folder.glob("*.cpp"), include / "verilated.cpp", include / "verilated_threads.cpp"]

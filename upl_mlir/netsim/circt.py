@@ -20,8 +20,8 @@ _PLAIN = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 
 
 def circt_text(netlist: Netlist, name: str) -> str:
-    """The text of a netlist whose clock is its input `clk`.  Raises ValueError for what it cannot say: a kind of cell that is
-    not known, a memory with registers at its read port or that does not begin with zeros, a unit.
+    """The text of a netlist whose clock is its input `clk`.  Raises ValueError for what it cannot say: a kind of cell that
+    is not known, a memory with registers at its read port or that does not begin with zeros, a unit.
     """
     return _Writer(netlist).text(name)
 
@@ -192,7 +192,7 @@ class _Writer:
             self._op(f"comb.concat {self._constant(0, zeros)}, {name}", f"i{zeros}, i1", self.of[cell.out])
 
     def _memory(self, m: Memory) -> None:
-        """A memory with its ports; `undefined` is what is read in the clock after that in which it is written, never here."""
+        """A memory with its ports. `undefined` is what a read with registers sees of a write at the same edge."""
         if m.initial:
             raise ValueError(f"{m.name}: a memory that does not begin with zeros")
         if any(r.clocked for r in m.reads):
@@ -206,14 +206,15 @@ class _Writer:
         address = max(1, (m.size - 1).bit_length())
         memory = self._op("seq.firmem 0, 1, undefined, undefined", kind, self._fresh(m.name))
         for r in m.reads:
-            self._op(f"seq.firmem.read_port {memory}[{self._wide(r.address, address, False)}], clock %clk", kind, self.of[r.word])
+            place = f"{memory}[{self._wide(r.address, address, False)}]"
+            self._op(f"seq.firmem.read_port {place}, clock %clk", kind, self.of[r.word])
         if enables:
-            enable = f"enable {self._value(enables[0])}"
+            enable, masked = f"enable {self._value(enables[0])}", ""
             if grain < m.width:
                 bits: Value = tuple(c for e in enables[::grain] for c in e)
-                enable = f"mask {self._value(bits)}"
+                enable, masked = f"enable {self._constant(1, 1)} mask {self._value(bits)}", f", i{m.width // grain}"
             place = f"{memory}[{self._wide(m.address, address, False)}]"
-            self._line(f"seq.firmem.write_port {place} = {self._value(m.data)}, clock %clk {enable} : {kind}")
+            self._line(f"seq.firmem.write_port {place} = {self._value(m.data)}, clock %clk {enable} : {kind}{masked}")
 
 
 def _quoted(name: str) -> str:

@@ -17,14 +17,13 @@ Words = Mapping[str, NDArray[Any]]
 
 
 def write_bench(folder: Path, circuit: Circuit, inputs: Words, outputs: Words) -> None:
-    """`circuit.v`, `streams.json` and `cocotb_bench.py`; the words of inputs and outputs are given by the program's names."""
+    """`circuit.v`, `streams.json` and `cocotb_bench.py`; words are given by the names that ports have in the program."""
     folder.mkdir(parents=True, exist_ok=True)
     streams = {
         kind: {circuit.names[name]: words.tolist() for name, words in ports.items()}
         for kind, ports in (("inputs", inputs), ("outputs", outputs))
     }
     bench = resources.files("upl_mlir.hw.circuit").joinpath("cocotb_bench.py").read_text(encoding="utf-8")
-    for name, text in (
-        ("circuit.v", circuit_verilog(circuit.plan)), ("streams.json", json.dumps(streams) + "\n"), ("cocotb_bench.py", bench)
-    ):  # fmt: skip
+    texts = {"circuit.v": circuit_verilog(circuit.plan), "streams.json": json.dumps(streams), "cocotb_bench.py": bench}
+    for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -1,9 +1,9 @@
-"""A bench for a circuit's Verilog in cocotb: AXI4-Stream drivers and monitors with random pauses; it needs nothing else of us.
+"""A bench for a circuit's Verilog in cocotb: AXI4-Stream drivers and monitors with random pauses.
 
-`upl run F --engine circuit ... --bench DIR` writes it beside `circuit.v` and `streams.json`, the words of all ports. To run it:
-`python cocotb_bench.py icarus` or `python cocotb_bench.py verilator`, or in a flow of your own as the cocotb module of the
-top level `circuit`. Environment: `BENCH_STREAMS` is the file of words, `BENCH_RUNS` how often they pass without a reset in
-between (default 3), `BENCH_SEED` that of the pauses.
+`upl run F --engine circuit ... --bench DIR` writes it beside `circuit.v` and `streams.json`, the words of all ports. It needs
+nothing else of this package. `python cocotb_bench.py icarus` or `python cocotb_bench.py verilator` runs it; in a flow of
+your own it is the cocotb module for the top level `circuit`. Environment: `BENCH_STREAMS` is the file of words, `BENCH_RUNS`
+how often they pass without a reset in between (default 3), `BENCH_SEED` that of the pauses.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -126,7 +126,9 @@ def main() -> None:
     runner = get_runner(simulator)
     options = ["-Wno-fatal"] if simulator == "verilator" else []
     build = here / f"build_{simulator}"
-    runner.build(sources=[here / "circuit.v"], hdl_toplevel="circuit", build_dir=build, build_args=options, timescale=("1ns", "1ps"))
+    scale = ("1ns", "1ps")
+    sources = [here / "circuit.v"]
+    runner.build(sources=sources, hdl_toplevel="circuit", build_dir=build, build_args=options, timescale=scale)
     results = runner.test(hdl_toplevel="circuit", test_module=Path(__file__).stem, build_dir=build, test_dir=here)
     tests, failures = get_results(results)
     print(f"{simulator}: {tests} tests, {failures} failures")

@@ -33,5 +33,5 @@ def circuit_verilog(plan: Plan, device: str = "generic") -> str:
 
 
 def circuit_hw(plan: Plan) -> str:
-    """The module `circuit` of CIRCT's dialects `hw`, `comb` and `seq`; it has no reset, its registers have initial values."""
+    """The module `circuit` in CIRCT's dialects `hw`, `comb` and `seq`, without a reset: registers have initial values."""
     return circt_text(read_netlist(netlist(Circuit(plan), "circuit"), "circuit", {}), "circuit")
