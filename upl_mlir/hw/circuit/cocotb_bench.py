@@ -1,9 +1,9 @@
 """A bench for a circuit's Verilog in cocotb: AXI4-Stream drivers and monitors with random pauses.
 
-`upl run F --engine circuit ... --bench DIR` writes it beside `circuit.v` and `streams.json`, the words of all ports. It needs
-nothing else of this package. `python cocotb_bench.py icarus` or `python cocotb_bench.py verilator` runs it; in a flow of
-your own it is the cocotb module for the top level `circuit`. Environment: `BENCH_STREAMS` is the file of words, `BENCH_RUNS`
-how often they pass without a reset in between (default 3), `BENCH_SEED` that of the pauses.
+`upl run F --engine circuit ... --bench DIR` writes it beside `circuit.v` and `streams.json`, the words of all ports. It
+needs nothing else of this package. `python cocotb_bench.py icarus` or `python cocotb_bench.py verilator` runs it; in a
+flow of your own it is the cocotb module for the top level `circuit`. Environment: `BENCH_STREAMS` is the file of words,
+`BENCH_RUNS` how often they pass without a reset in between (default 3), `BENCH_SEED` that of the pauses.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
