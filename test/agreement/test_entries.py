@@ -100,6 +100,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "simplify": ["--autodiff=of=OF,wrt=WRT", "--simplify"],
     "schedule": ["--schedule"],
     "lower-loops": ["--lower-loops"],
+    "lower-circuit": ["--lower-circuit"],
     "batch": ["--batch=ports=WRT,field=example"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],
