@@ -55,6 +55,8 @@ SLOW = (
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
     "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
     "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
+    "circuit/test_verilator.py", "circuit/test_cocotb.py", "circuit/test_circt.py::test_what_circt",
+    "circuit/test_circt.py::test_every",
     "hw/test_board.py", "hw/test_verilog.py", "hw/sim/test_netlist.py::test_more",
     "hw/sim/test_netlist.py::test_a_", "hw/sim/test_netlist_splits.py::test_more", "hw/sim/test_netlist.py::test_lanes[2]",
     "hw/sim/test_netlist.py::test_lanes[8]", "hw/sim/test_upl_cam.py::test_a_defect",

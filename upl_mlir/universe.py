@@ -66,6 +66,7 @@ UPL_UNIVERSE = Universe(
         "svg": _lazy("upl_mlir.api.targets", "SvgTarget", type[Target]),
         "dot": _lazy("upl_mlir.api.targets", "DotTarget", type[Target]),
         "verilog": _lazy("upl_mlir.api.targets", "VerilogTarget", type[Target]),
+        "hw": _lazy("upl_mlir.api.targets", "HwTarget", type[Target]),
     },
 )
 """What xDSL discovers."""

@@ -100,12 +100,13 @@ PIPELINES: Mapping[str, list[str]] = {
     "simplify": ["--autodiff=of=OF,wrt=WRT", "--simplify"],
     "schedule": ["--schedule"],
     "lower-loops": ["--lower-loops"],
+    "lower-circuit": ["--lower-circuit"],
     "batch": ["--batch=ports=WRT,field=example"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],
     **{name: [f"--{p}" for p in SCHEDULE.passes[: k + 1]] for k, name in enumerate(SCHEDULE.passes)},
 }
-TARGETS = ["upl", "c", "svg", "dot", "verilog"]
+TARGETS = ["upl", "c", "svg", "dot", "verilog", "hw"]
 
 
 def cases() -> list[Case]:

@@ -43,11 +43,11 @@ def verilator(*options: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def lint(folder: Path, text: str) -> set[str]:
-    """The names of the warnings that Verilator has for a text with the module `board`."""
+def lint(folder: Path, text: str, top: str = "board") -> set[str]:
+    """The names of the warnings that Verilator has for a text with the module `top`."""
     path = folder / "machine.v"
     path.write_text(text)
-    done = verilator("--lint-only", "-Wall", "--top-module", "board", path)
+    done = verilator("--lint-only", "-Wall", "--top-module", top, path)
     lines = [line for line in done.stderr.splitlines() if line.startswith("%")]
     names = {line.split(":")[0].removeprefix("%Warning-").removeprefix("%Error-") for line in lines}
     assert bool(names) == bool(done.returncode), done.stderr

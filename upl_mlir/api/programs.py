@@ -299,13 +299,15 @@ def compile(
     threads: int = 1,
     lanes: int = 1,
     along: str | None = None,
+    bench: str | Path | None = None,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
 
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
-    the engine "native" may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field;
+    the engine "native" may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field,
+    `bench` a folder to which its Verilog, a bench and the words of the last call go;
     `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
@@ -327,5 +329,5 @@ def compile(
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along)
+    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench)
     return Compiled(program, engine=name, setting=setting, given=params)

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
+from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of
 from upl_mlir.passes.expand import expand
@@ -51,6 +52,23 @@ class VerilogTarget(Target):
             module = module.clone()
             LowerHwPass().apply(ctx, module)
         output.write(verilog_of(module))
+
+
+@dataclass(frozen=True)
+class HwTarget(Target):
+    """A circuit (`lower-circuit`) in the dialects `hw`, `comb` and `seq` of CIRCT.  Raises UplError UPL2011 for another
+    module."""
+
+    name = "hw"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from upl_mlir.hw.circuit.verilog import circuit_hw, circuit_of
+
+        circuit = circuit_of(module)
+        if circuit is None:
+            message = "`-t hw` writes circuits, and this module has none"
+            raise error("UPL2011", message, help="put `--lower-circuit` before it")
+        output.write(circuit_hw(circuit))
 
 
 @dataclass(frozen=True)

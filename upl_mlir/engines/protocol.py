@@ -35,6 +35,7 @@ class Setting:
     threads: int
     lanes: int
     along: str | None
+    bench: str | Path | None = None
 
 
 class _Figures(Protocol):

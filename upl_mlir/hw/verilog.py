@@ -46,6 +46,7 @@ _WAIVERS = {
     "PROCASSINIT": "registers begin with the value that a reset gives them",
     "WIDTHEXPAND": "constants are written without leading zeros; the language extends them",
     "WIDTHTRUNC": "`!x` stands for `x == 0`; right shifts of extended operands are cut",
+    "INITIALDLY": "what starts the `always @*` must change after they wait for it",
     "VARHIDDEN": "a unit and a register inside may have the same name",
 }
 
@@ -153,16 +154,21 @@ def _new_enough(version: tuple[int, ...]) -> bool:
 
 
 _CONSTANT = re.compile(r"(?m)^( *)always @\*(\n +\S+(?: ?\[[\d:]+\])? = \d+'[hbd][0-9a-fxz]+;\n)")
+_CHANGE = re.compile(r"(?m)^( *)reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
 _ZEROS = re.compile(r"(?m)^ *(?P<name>\\?\S+?) ?\[0\] = \d+'h0+;\n(?:^ *(?P=name) ?\[\d+\] = \d+'h0+;\n)+")
+_NO_BITS = re.compile(r"(?m)^ *(?:wire|reg) \[-1:0\] .*;\n")
 
 
 def _short(text: str) -> str:
     """Memories that begin with 0 in every row, row by row, become loops: Verilator takes a third of the time then. What is
-    always assigned a constant is assigned it at once, not when something changes: nothing would.
+    always assigned a constant is assigned it at once, not when something changes: nothing would. All other assignments wait
+    for a signal of yosys' that changes at the beginning; in SystemVerilog it does only if it is assigned after that, not
+    with its declaration. Signals without bits go: nothing has them, and `[-1:0]` would be two bits.
     """
 
     def loop(found: re.Match[str]) -> str:
         rows = found[0].count("\n")
         return f"    for (integer i = 0; i < {rows}; i = i + 1) {found['name']} [i] = 0;\n"
 
+    text = _CHANGE.sub(r"\1reg \2;\n\1initial \2 <= 0;\n", _NO_BITS.sub("", text))
     return _CONSTANT.sub(r"\1always_comb\2", _ZEROS.sub(loop, text))

@@ -106,6 +106,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
     p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
+    p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl: waveforms of what the units do, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
@@ -231,6 +232,7 @@ def _run(args: argparse.Namespace) -> int:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
             machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along,
+            bench=args.bench,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats
     with ExitStack() as files:  # all of them, or none

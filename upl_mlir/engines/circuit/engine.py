@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.passes.circuit.choose import Wish
@@ -48,15 +50,22 @@ class CircuitResult:
 
 
 class CircuitEngine:
-    """A program with its sizes as a circuit.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit."""
+    """A program with its sizes as a circuit.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit.
 
-    def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish):
+    `bench`: a folder to which Verilog, a bench and the words of the last run go.
+    """
+
+    def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish, bench: str | Path | None = None):
         _, self.plan = planned_circuit(module.clone(), params, wish)
         self.simulation = Simulation(Circuit(self.plan))
+        self.bench = bench
 
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
         (outputs,), streamed = run(self.simulation, [arrays])
+        if self.bench is not None:
+            given = {i.host.name: to_stream(self.plan, i, arrays[i.host.name]) for i in self.plan.inputs}
+            write_bench(Path(self.bench), self.simulation.circuit, given, streamed.words)
         return CircuitResult(outputs, figures(self.plan, streamed))
 
 

@@ -1,4 +1,4 @@
-"""A circuit as Verilog text."""
+"""A circuit as Verilog text, and as text of CIRCT's dialects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.ppn import CircuitOp
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.circuit.ram import Target
-from upl_mlir.hw.verilog import convert, waivers
+from upl_mlir.hw.verilog import convert, netlist, waivers
+from upl_mlir.netsim.circt import circt_text
+from upl_mlir.netsim.read import read as read_netlist
 from upl_mlir.passes.circuit.ir import read
 from upl_mlir.passes.circuit.plan import Plan
 
@@ -28,3 +30,8 @@ def circuit_verilog(plan: Plan, device: str = "generic") -> str:
         names = ", ".join(devices)
         raise error("UPL2004", f"device={device}: expected one of {names}", help=did_you_mean(device, devices))
     return waivers() + convert(Circuit(plan, cast(Target, device)), "circuit")
+
+
+def circuit_hw(plan: Plan) -> str:
+    """The module `circuit` in CIRCT's dialects `hw`, `comb` and `seq`, without a reset: registers have initial values."""
+    return circt_text(read_netlist(netlist(Circuit(plan), "circuit"), "circuit", {}), "circuit")
