@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
-
 from circuit.circuits import CASES, data
+
 from upl_mlir.engines.circuit.engine import to_stream
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.passes.circuit.plan import cycles
