@@ -1,4 +1,4 @@
-"""The floating-point units on an ECP5, routed: docs/fp_table.md.
+"""The floating-point units on an ECP5, routed: the table in docs/fp.md.
 
 make fp-table                                      # all units, three placements each; finished ones are in the cache
 .venv/bin/python bench/fp_units.py --only Adder    # prints the row of one unit, writes nothing
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,6 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from upl_mlir.hw.fp import units
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
@@ -30,10 +30,12 @@ from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.synth.ecp5 import DEVICE, Clock, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
 
-ROOT = Path(__file__).resolve().parent.parent
-PLACE = ROOT / "docs" / "fp_table.md"
+PLACE = Path(__file__).resolve().parent.parent / "docs" / "fp.md"
+TABLE = re.compile(r"(?<=<!-- made by `make fp-table` -->\n).*?(?=<!-- end -->)", re.DOTALL)
 SEEDS = (1, 2, 3)
 WANTED_MHZ = 200
+"""What the tools try to reach: more than there is, so that they do not stop."""
+HEAD = ["unit", "computes", "registers", "LUT sites", "flip-flops", "multipliers", "MHz", "of seeds"]
 
 UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Adder": ("a + b", lambda: Adder(BINARY32)),
@@ -43,11 +45,9 @@ UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Comparer": ("<, =, least, greatest", lambda: Comparer(BINARY32)),
     "FromInteger": ("i32 to binary32", lambda: FromInteger(BINARY32)),
     "ToInteger": ("binary32 to i32", lambda: ToInteger(BINARY32)),
-    "core adder": ("a + b, of the token core", lambda: units.Adder(BINARY32, 4)),
-    "core multiplier": ("a * b, of the token core", lambda: units.Multiplier(BINARY32, 4)),
-    "Adder, 4": ("a + b", lambda: Adder(BINARY32, 4)),
-    "Multiplier, 4": ("a * b", lambda: Multiplier(BINARY32, 4)),
-    "fma, 4": ("a * b + c, of the token core", lambda: FusedMultiplyAdd(BINARY32, 4)),
+    "Adder-4": ("a + b, in the core", lambda: Adder(BINARY32, 4)),
+    "Multiplier-4": ("a * b, in the core", lambda: Multiplier(BINARY32, 4)),
+    "FusedMultiplyAdd-4": ("a * b + c, in the core", lambda: FusedMultiplyAdd(BINARY32, 4)),
 }
 
 
@@ -72,30 +72,42 @@ class Frame(wiring.Component):
         return m
 
 
-def row(name: str, say: Callable[[str], None]) -> list[str]:
-    """The cells of a unit's row."""
+def row(name: str) -> list[str]:
+    """The cells of a unit's row; flip-flops without those of the frame."""
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import rtlil
 
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    def say(what: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{name}: {what:.60}\033[K", end="", file=sys.stderr, flush=True)
+
     what, make = UNITS[name]
     unit = make()
-    frame = sum(len(getattr(unit, name)) for name, port in unit.signature.members.items() if port.flow == In)
+    frame = sum(len(getattr(unit, port)) for port, member in unit.signature.members.items() if member.flow == In)
     text = rtlil.convert(cast(Any, Frame(unit)), name="top", emit_src=False)
     cost = area(text, "top", say)
     routed = [timing(text, "top", WANTED_MHZ, Clock.ROUTED, say, seed) for seed in SEEDS]
     sites = max(t.used["TRELLIS_COMB"] for t in routed)
     clocks = [t.fmax_mhz for t in routed]
-    return [f"`{name}`", what, str(unit.latency), str(sites), str(cost.ff - frame), str(cost.dsp), f"{min(clocks):.0f}",
+    return [f"`{name}`", what, str(unit.latency), f"{sites:,}", f"{cost.ff - frame:,}", str(cost.dsp), f"{min(clocks):.0f}",
             ", ".join(f"{c:.0f}" for c in clocks)]  # fmt: skip
 
 
 def main() -> int:
-    """Write the page, or print some rows."""
+    """Write the table into the page, or print some rows."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--only", choices=list(UNITS), nargs="+")
+    p.add_argument("--only", choices=list(UNITS), nargs="+", help="print the rows of these")
     args = p.parse_args()
+    rows: list[list[str]] = []
     for name in args.only or UNITS:
-        print(" | ".join(row(name, lambda what: None)), flush=True)
+        rows.append(row(name))
+        print(" | ".join(rows[-1]), flush=True)
+    if not args.only:
+        lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *(f"| {' | '.join(cells)} |" for cells in rows)]
+        said = f"\n{DEVICE}, speed 6; {YOSYS.version()}, {NEXTPNR.version()}.\n\n" + "\n".join(lines) + "\n\n"
+        text, count = TABLE.subn(lambda _: said, PLACE.read_text(encoding="utf-8"))
+        assert count == 1, f"no place for the table in {PLACE}"
+        PLACE.write_text(text, encoding="utf-8")
     return 0
 
 

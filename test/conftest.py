@@ -6,10 +6,14 @@ run that passed here passes everywhere.  `HYPOTHESIS_PROFILE=explore make test` 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -49,6 +53,8 @@ SLOW = (
     "hw/formal/test_blocks.py::test_backing_memory", "hw/formal/test_blocks.py::test_send_engine",
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
+    "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
+    "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
     "hw/test_board.py", "hw/test_verilog.py", "hw/sim/test_netlist.py::test_more",
     "hw/sim/test_netlist.py::test_a_", "hw/sim/test_netlist_splits.py::test_more", "hw/sim/test_netlist.py::test_lanes[2]",
     "hw/sim/test_netlist.py::test_lanes[8]", "hw/sim/test_upl_cam.py::test_a_defect",
@@ -98,6 +104,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for this run, so that no code of another version is found."""
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UPL_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def example_data() -> ModuleType:
+    """`examples/data.py`, which is a script and belongs to no package."""
+    spec = importlib.util.spec_from_file_location("examples_data", ROOT / "examples" / "data.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

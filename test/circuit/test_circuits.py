@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from circuit.circuits import CASES, Case, data, plain, seen
 
 import upl_mlir as upl
-from circuit.circuits import CASES, Case, data, plain, seen
 from upl_mlir.engines.circuit.engine import run
 from upl_mlir.engines.circuit.simulation import Simulation
 from upl_mlir.hw.circuit.circuit import Circuit

@@ -23,7 +23,7 @@ from upl_mlir.hw.core.code.evaluate import fma
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.iterative import Divider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32
-from upl_mlir.hw.fp.units import Adder, Multiplier
+from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.sim import build
 from upl_mlir.hw.verilog import netlist
 

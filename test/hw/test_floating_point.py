@@ -19,7 +19,7 @@ from upl_mlir.hw.fp import model
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.iterative import Divider, IntegerDivider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32, Format
-from upl_mlir.hw.fp.units import Adder, Multiplier
+from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.sim import build
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -27,6 +27,10 @@ import floats_bench
 
 MINI = Format(3, 2)
 PAIRS = [(a, b) for a in range(1 << MINI.bits) for b in range(1 << MINI.bits)]
+LONG = Format(4, 2)
+"""The multiplier wants an exponent that is long beside the mantissa."""
+LONG_PAIRS = [(a | a * b % 3 % 2 * LONG.sign, b | (a + b) % 3 % 2 * LONG.sign)
+              for a in range(LONG.sign) for b in range(LONG.sign)]  # fmt: skip
 POSITIVE = [0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001,
            0x34000000, 0x33FFFFFF, 0x00FFFFFF, 0x4B800000, 0x3EAAAAAB]  # fmt: skip
 CORNERS = [*POSITIVE, *(c | 1 << 31 for c in POSITIVE)]
@@ -121,7 +125,7 @@ def test_addition_of_mini_floats(latency: int) -> None:
 
 @pytest.mark.parametrize("latency", [1, 4])
 def test_multiplication_of_mini_floats(latency: int) -> None:
-    assert not wrong(MINI, PAIRS, piped(Multiplier(MINI, latency), PAIRS), model.mul)
+    assert not wrong(LONG, LONG_PAIRS, piped(Multiplier(LONG, latency), LONG_PAIRS), model.mul)
 
 
 def test_division_of_mini_floats() -> None:
@@ -209,4 +213,4 @@ def _bits(values: np.ndarray) -> list[int]:
 
 def test_a_wrong_unit_is_noticed() -> None:
     """The comparison itself: a multiplier is no adder."""
-    assert wrong(MINI, PAIRS[:500], piped(Multiplier(MINI, 1), PAIRS[:500]), model.add)
+    assert wrong(LONG, LONG_PAIRS[:500], piped(Multiplier(LONG, 1), LONG_PAIRS[:500]), model.add)

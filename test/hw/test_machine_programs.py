@@ -16,42 +16,7 @@ from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine
 from upl_mlir.observe.machine_trace import record_machine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ROWS = """// The rows of a triangular matrix times a vector, and the number of positive products in each.
-ttm.program @rows streams <"i"> {
-  ttm.table @N from 1 : i64 = array<i64: 1, 3, 2, 5> : i32
-  ttm.table @scale from 0 : i64 = array<f64: 0.5, 2.0> : f32
-  ttm.node @A host <"i from 1 bits 2, j from 1 bits 3"> <"A: f32"> in <"1<=i<=4 && 1<=j<=N[i]"> {
-  ^bb0(%i: i32, %j: i32, %A: f32):
-    ttm.send %A -> @Mul::@a tag %i, %j as "xx" : f32
-  }
-  ttm.node @V host <"j from 1 bits 3"> <"V: i32"> in <"1<=j<=5"> {
-  ^bb0(%j: i32, %V: i32):
-    ttm.send %V -> @Mul::@v tag %j as "*x" unbounded : i32
-  }
-  ttm.output @Y <"i from 1 bits 2"> f32
-  ttm.output @Count <"i from 1 bits 2"> i32 in <"1<=i<=4">
-  ttm.node @Mul <"i from 1 bits 2, j from 1 bits 3"> <"a: f32, v: i32"> in <"1<=i<=4 && 1<=j<=N[i]"> {
-  ^bb0(%i: i32, %j: i32, %a: f32, %v: i32):
-    %w = arith.sitofp %v : i32 to f32
-    %product = arith.mulf %a, %w : f32
-    %n = ttm.load @N[%i] : i32
-    ttm.send %product -> @Sum::@s tag %i as "x" times %n : f32
-    %zero = arith.constant 0.0 : f32
-    %positive = arith.cmpf ogt, %product, %zero : f32
-    %one = arith.extui %positive : i1 to i32
-    ttm.send %one -> @Sum::@n tag %i as "x" times %n : i32
-  }
-  ttm.node @Sum <"i from 1 bits 2"> <"@(+) s: f32, @(+) n: i32"> in <"1<=i<=4"> {
-  ^bb0(%i: i32, %s: f32, %n: i32):
-    %two = arith.constant 2 : i32
-    %odd = ttm.mod %i, %two
-    %factor = ttm.load @scale[%odd] : f32
-    %scaled = arith.mulf %s, %factor : f32
-    ttm.send %scaled -> @Y tag %i as "x" : f32
-    ttm.send %n -> @Count tag %i as "x" : i32
-  }
-}
-"""
+ROWS = (Path(__file__).parents[1] / "Inputs" / "rows.mlir").read_text()
 ORGANISATIONS = ["hashed", "direct"]
 DIRECT = Machine(matching=Matching(organisation=Organisation.DIRECT))
 
@@ -181,80 +146,6 @@ def test_wrong_arrays_for_a_program_by_hand(arrays: dict[str, object], message: 
 def test_a_parameter_of_a_program_by_hand() -> None:
     with pytest.raises(upl.UplError, match=r"UPL1505.*no parameter `D`"):
         upl.compile(upl.load(ROWS), "rtl", D=3)(**data()[0])
-
-
-MUL = '<"i from 1 bits 2, j from 1 bits 3"> <"a: f32, v: i32">'
-SUM = '<"@(+) s: f32, @(+) n: i32">'
-SEND = 'ttm.send %product -> @Sum::@s tag %i as "x" times %n : f32'
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        # fields and inputs
-        (MUL, '<"i from 1, j from 1 bits 3"> <"a: f32, v: i32">', "expected `NAME from BIAS bits WIDTH`, found `i from 1`"),
-        (MUL, '<"i from 1 bits 99, j from 1 bits 3"> <"a: f32, v: i32">', "the field `i` has 99 bits"),
-        (MUL, '<"i from 1 bits 2, i from 1 bits 3"> <"a: f32, v: i32">', "there are two fields `i`"),
-        (MUL, '<"i from 1 bits 2, j from 1 bits 3"> <"a: f32, a: i32">', "there are two inputs `a`"),
-        (MUL, '<"i from 1 bits 2, j from 1 bits 3"> <"a, v: i32">', r"expected `NAME: TYPE` or `@\(OPERATOR\) NAME: TYPE`"),
-        (MUL, '<"i from 1 bits 2, j from 1 bits 3"> <"a: f64, v: i32">', "unknown type `f64`"),
-        (MUL, '<"i from 1 bits 2, j from 1 bits 3"> <"">', "`Mul` has no input"),
-        (SUM, '<"@(+) s: f32">', r"each field and input: expected \(i32, f32\), found \(i32, f32, i32\)"),
-        (SUM, '<"@(avg) s: f32, @(+) n: i32">', r"unknown gather operator `avg`: expected one of \+, \*, min"),
-        (SUM, '<"@(&&) s: f32, @(+) n: i32">', "`Sum.s` cannot gather f32 by `&&`"),
-        ('<"A: f32">', '<"@(+) A: f32">', "the host input `A` has one input"),
-        # domains, streams, tables
-        ('<"V: i32"> in <"1<=j<=5">', '<"V: i32"> in <"1<=k<=5">', "`k` in `1<=k<=5` is no field here"),
-        ('<"V: i32"> in <"1<=j<=5">', '<"V: i32"> in <"1<=j<=M[1]">', "there is no table `M`"),
-        ('<"V: i32"> in <"1<=j<=5">', '<"V: i32"> in <"1<=j<=scale[1]">', "`scale`, whose entries are no integers"),
-        ('streams <"i">', 'streams <"t">', "streams along `t`, which no node has"),
-        ("array<f64: 0.5, 2.0> : f32", "array<i64: 1, 2> : f32", "the table `scale` of f32 is written as an array of f64"),
-        ("array<i64: 1, 3, 2, 5>", "array<i64: 1, 3, 2, 5000000000>", "does not fit the machine's 32-bit integers"),
-        # arrows
-        (SEND, SEND.replace("@Sum::@s", "@Total::@s"), "there is no node `Total`"),
-        (SEND, SEND.replace("@Sum::@s", "@Sum::@t"), "`Sum` has no input `t`: it has `s`, `n`"),
-        (SEND, SEND.replace("@Sum::@s", "@Sum"), "`Sum` has no input ``"),
-        (SEND, SEND.replace("@Sum::@s", "@A::@A"), "`A` is a host input"),
-        (SEND, SEND.replace("@Sum::@s", "@Y::@s"), "`Y` is an output and has no inputs"),
-        (SEND, SEND.replace('"x"', '"y"'), "the pattern `y` is of `x` and"),
-        (SEND, SEND.replace('tag %i as "x"', 'tag %i, %j as "xx"'), "`Sum` has 1 fields, the pattern `xx` has 2"),
-        (SEND, SEND.replace("tag %i", "tag %i, %j"), "the pattern `x` takes 1 from the tag, found 2 values"),
-        (SEND, SEND.replace('tag %i as "x"', 'as "*"'), r"`Sum` takes no `\*`: its input gathers"),
-        (SEND, SEND.replace("@Sum::@s", "@Sum::@n"), "`Sum` takes a value of type i32, found f32"),
-        (SEND, SEND.replace("times %n", "times %n unbounded"), "a token that is unbounded has no multiplicity"),
-        (SEND, SEND.replace("%n :", "%later :") + "\n%later = arith.constant 1 : i32", "used before it is computed"),
-        ("ttm.send %A -> @Mul::@a tag %i, %j", "ttm.send %A -> @Y tag %i, %j", "sends to nodes only, `Y` is an output"),
-        # code
-        ("ttm.load @N[%i] : i32", "ttm.load @M[%i] : i32", "there is no table `M`"),
-        ("ttm.load @scale[%odd] : f32\n", "ttm.load @N[%odd] : f32\n", "entries of `N` are of type i32, found f32"),
-        ("ttm.send %n ->", "%x = arith.constant 2 : i64\nttm.send %n ->", "no values of type i64"),
-        (SEND, "%bad = arith.andi %i, %j : i32\n" + SEND, "`arith.andi` is of i1 on the machine, found i32"),
-        (SEND, "builtin.module {\n}\n" + SEND, "`builtin.module` cannot stand in a node"),
-        (SEND, f'"ttm.for"(%i, %j) ({{\n^bb1():\n{SEND}\n}}) : (i32, i32) -> ()', "a loop has one iterator"),
-        (
-            "ttm.send %one -> @Sum::@n", "ttm.when %positive {\nttm.when %positive {\nttm.send %one -> @Sum::@n",
-            "the machine has one guard outside of all loops",
-        ),
-        # the program
-        ("ttm.output @Count", "ttm.boot @Mul::@a at array<i64: 1, 1>\nttm.output @Count", "`Mul.a` is no gather"),
-        ("ttm.output @Count", "ttm.boot @Sum::@s at array<i64: 1, 1>\nttm.output @Count", "`Sum` has 1 fields, found 2"),
-        ("ttm.output @Count", "ttm.boot @Sum::@s at array<i64: 9>\nttm.output @Count", "i = 9 does not fit in its 2 bits"),
-        ("ttm.output @Count", "%c = arith.constant 1 : i32\nttm.output @Count", "`arith.constant` cannot stand"),
-        ("@Y <\"i from 1 bits 2\"> f32", "@Y <\"i from 1 bits 2\"> f64", "the output `Y` is of type f64"),
-    ],
-)  # fmt: skip
-def test_malformed_programs(old: str, new: str, message: str) -> None:
-    """An error with a place for each, never an exception of another kind."""
-    assert old in ROWS
-    text = ROWS.replace(old, new, 1)
-    if "ttm.when" in new:
-        text = text.replace('as "x" times %n : i32', 'as "x" times %n : i32\n}\n}', 1)
-    with pytest.raises(upl.UplError, match=message) as e:
-        upl.load(text)
-    span = e.value.diagnostics[0].span
-    assert span is not None
-    first = text[: text.index(new)].count("\n") + 1
-    assert first <= span.line <= first + new.count("\n")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from malformed.mutations import by_bytes, cut, from_grammar, mutated
+from malformed.mutations import by_bytes, cut, from_grammar, mutated, one_word
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVED = Path(__file__).resolve().with_name("saved")
@@ -110,10 +110,17 @@ def texts(kind: str) -> tuple[bytes, ...]:
         case "mlir":
             written = (p.read_bytes() for p in sorted(ROOT.glob("test/filecheck/dialects/*.mlir")))
             return (*written, *map(_mlir, texts("upl")[:6]))
+        case "loops":
+            written = tuple((ROOT / "test" / "Inputs" / f"{name}.mlir").read_bytes() for name in ("scan", "product"))
+            return (*written, *(_opt(n, way) for n in _SMALL for way in ("--raise-to-loops", "--schedule")))
+        case "machine program":
+            rows = (ROOT / "test" / "Inputs" / "rows.mlir").read_bytes()
+            bound = {n: [w for p in sizes for w in ("-D", f"{p}=3")] for n, sizes in _SMALL.items()}
+            return (rows, *(_opt(n, *sizes, "--lower-hw") for n, sizes in bound.items()))
         case "json":
             return tuple(p.read_bytes() for p in sorted(ROOT.glob("examples/einsum/*.json")))
         case "machine":
-            return (_MACHINE,)
+            return ((ROOT / "test" / "Inputs" / "machine.toml").read_bytes(),)
         case "sweep":
             return (_SWEEP,)
         case "trace":
@@ -142,6 +149,19 @@ def _mlir(text: bytes) -> bytes:
     return upl.load(text.decode()).to_mlir().encode()
 
 
+_SMALL = {"matmul": "mnr", "jacobi1d": "Tn", "cholesky": "n", "perceptron": "D"}
+"""Examples that are lowered, with their parameters."""
+
+
+def _opt(name: str, *options: str) -> bytes:
+    from upl_mlir.tools.upl_opt import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([str(ROOT / "examples" / f"{name}.upl"), *options]) == 0
+    return out.getvalue().encode()
+
+
 def _trace() -> bytes:
     from upl_mlir.tools.upl import main
 
@@ -153,29 +173,6 @@ def _trace() -> bytes:
         return place.read_bytes()
 
 
-_MACHINE = b"""name = "small"
-cores = 1
-clock_mhz = 50.0
-[token]
-tag_bits = 40
-max_fields = 6
-max_inputs = 4
-node_bits = 6
-multiplicity_bits = 16
-[matching]
-organisation = "hashed"
-capacity = 1024
-ways = 4
-spill_capacity = 4096
-parity = false
-[execution]
-add_cycles = 4
-[network]
-topology = "ring"
-queue_depth = 4
-[placement]
-policy = "hash"
-"""
 _SWEEP = b"""program = "p.upl"
 [define]
 D = 2
@@ -225,6 +222,22 @@ def _random(rng: random.Random) -> Input:
 def _mlir_input(rng: random.Random) -> Input:
     commands = (("upl-opt", "FILE"), ("upl-opt", "FILE", "--check", "-t", "upl"), ("upl", "check", "FILE"))
     return Input("mlir", ".mlir", mutated(texts("mlir"), rng), rng.choice(commands))
+
+
+def _lowered(kind: str, rng: random.Random) -> bytes:
+    """Half of them get past the parser."""
+    return one_word(rng.choice(texts(kind)), rng) if rng.random() < 0.6 else mutated(texts(kind), rng)
+
+
+def _loops(rng: random.Random) -> Input:
+    commands = (("upl-opt", "FILE"), ("upl-opt", "FILE", "--lower-loops", "-t", "c"), ("upl-opt", "FILE", "--order-loops"))
+    return Input("mlir, loops", ".mlir", _lowered("loops", rng), rng.choice(commands))
+
+
+def _machine_program(rng: random.Random) -> Input:
+    """One input is not given: the file is read, verified and assembled, and nothing is simulated."""
+    commands = (("upl-opt", "FILE"), ("upl", "run", "FILE", "--engine", "rtl", "--input", "V=[3,-1,2,1,-2]"))
+    return Input("mlir, machine", ".mlir", _lowered("machine program", rng), rng.choice(commands))
 
 
 def _json(rng: random.Random) -> Input:
@@ -281,6 +294,8 @@ KINDS: tuple[tuple[Callable[[random.Random], Input], int], ...] = (
     (_trace_input, 2),
     (_arrays, 2),
     (_line, 2),
+    (_loops, 4),
+    (_machine_program, 3),
 )
 """With their weights."""
 

@@ -136,6 +136,16 @@ def by_tokens(text: bytes, rng: random.Random) -> bytes:
     return b"".join(tokens)
 
 
+def one_word(text: bytes, rng: random.Random) -> bytes:
+    """A word or a number replaced by another one of the text: what the grammar has nothing against, as a rule."""
+    words = list(re.finditer(rb"\w+", text))
+    if not words:
+        return text
+    at = rng.choice(words)
+    others = [w[0] for w in words if w[0].isdigit() == at[0].isdigit() and w[0] != at[0]] or [at[0]]
+    return text[: at.start()] + rng.choice(others) + text[at.end() :]
+
+
 def by_lines(text: bytes, rng: random.Random) -> bytes:
     """Lines left out, doubled, moved."""
     lines = text.split(b"\n")

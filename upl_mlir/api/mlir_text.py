@@ -37,6 +37,9 @@ _TOKEN = re.compile(
 class LocatingParser(Parser):
     """xDSL's parser, which leaves the location of parsed operations open: here each gets its file, line and column."""
 
+    failed_at: int | None = None
+    """Where the innermost operation begins that could not be made."""
+
     @cached_property
     def _newlines(self) -> list[int]:
         return [m.start() for m in re.finditer("\n", self.lexer.input.content)]
@@ -44,7 +47,14 @@ class LocatingParser(Parser):
     def parse_operation(self) -> Operation:
         """Parse one operation and note where it began."""
         start = self.pos
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except Exception:
+            self.failed_at = start if self.failed_at is None else self.failed_at
+            raise
+        for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+            if value.name_hint == "":  # xDSL's parser makes it of `%_7`, and no copy of it can be made
+                value.name_hint = None
         if isinstance(op.location, UnknownLoc):
             before = bisect_left(self._newlines, start)
             column = start - (self._newlines[before - 1] if before else -1)
@@ -64,12 +74,14 @@ def read_module(text: str, name: str, ctx: Context, *, implicit_module: bool = T
         raise parse_error(e) from None
     except RecursionError:
         raise _at(text, name, deepest, "UPL1009", "the input is nested too deeply; this is its deepest place") from None
-    except (UplError, DiagnosticException, MemoryError):
+    except (UplError, MemoryError):
         raise
     except Exception as e:
         what = (str(e).strip().splitlines() or [""])[0]
-        message = f"xDSL's parser fails here: {type(e).__name__}: {what[:200]}"
+        if reader is not None and reader.failed_at is not None and isinstance(e, DiagnosticException):
+            raise _at(text, name, reader.failed_at, "UPL1100", what) from None  # what an operation says while it is made
         at = min(reader.pos, len(text)) if reader is not None else 0
+        message = f"xDSL's parser fails here: {type(e).__name__}: {what[:200]}"
         raise _at(text, name, at, "UPL1002", message) from e
 
 

@@ -108,6 +108,7 @@ class Prepared:
 
 
 _KEPT = 4
+"""Jobs that a worker has prepared and remembers. Chosen, not measured."""
 _prepared: OrderedDict[str, Prepared] = OrderedDict()
 
 

@@ -47,6 +47,8 @@ from upl_mlir.poly.expr import Formula
 from upl_mlir.poly.sets import PolyContext
 
 MAX_ARRAY_BYTES = 8 * 2**30
+"""Bytes of an input or output as a dense array; a larger one is refused before memory is asked for. Chosen: a mistake
+in a size is likelier than such an array."""
 LISTED = 10  # how many missing elements a message lists
 
 

@@ -17,7 +17,8 @@ from upl_mlir.netsim.schedule import Readers, Region, Stage, schedule
 from upl_mlir.netsim.vector import Unknown, statement
 
 LIMIT = 300
-"""Cost of the steps of a function: much longer ones keep too many vectors in memory."""
+"""Cost of the steps of a function: much longer ones keep too many vectors in memory. No table of trials is on
+record."""
 
 
 def emit_lanes(model: Model, name: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from upl_mlir.netsim.rewrite import Replacement, in_order, joined, uses
 FEWEST = 3
 """Parities of the same words below which tables are not worth while."""
 BYTE = 8
+"""Bits that choose a row of a table."""
 _Bit = tuple[Word | None, int]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upl_mlir.netsim.units import Kind
+from upl_mlir.netsim.units import UnitKind
 
 WORD = 64
 """Bits of a machine word."""
@@ -98,7 +98,7 @@ class Memory:
 class Unit:
     """An instance of a module that is described in C++; what it shows are cells of their own."""
 
-    kind: Kind
+    kind: UnitKind
     number: int
     parameters: tuple[int, ...]
     inputs: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -144,7 +144,7 @@ def constant(value: Value) -> int | None:
     return number
 
 
-def read(text: str, top: str, units: Mapping[str, Kind]) -> Netlist:
+def read(text: str, top: str, units: Mapping[str, UnitKind]) -> Netlist:
     """The netlist of module `top`. Bits that are undefined are 0, as they are for Amaranth. `units`: by names of modules.
 
     Raises ValueError if there is something in it that the models of our machines do not have."""
@@ -159,7 +159,7 @@ def _number(bits: str) -> int:
 class _Reader:
     """Gives each bit its word, then makes values of the lists of bits."""
 
-    def __init__(self, module: Any, units: Mapping[str, Kind]):
+    def __init__(self, module: Any, units: Mapping[str, UnitKind]):
         self.units = units
         self.at: dict[int, tuple[Word, int]] = {}
         self.netlist = Netlist({}, {}, [], [], [])
@@ -253,7 +253,7 @@ class _Reader:
                 Cell(kind[1:], name.rpartition(".")[0], inputs, words[0], signed=bool(signed) and all(signed))
             )
 
-    def _unit(self, kind: Kind, name: str, p: Any, joined: Any, words: list[Word]) -> None:
+    def _unit(self, kind: UnitKind, name: str, p: Any, joined: Any, words: list[Word]) -> None:
         unit = Unit(kind, len(self.netlist.units), tuple(_number(p[key]) for key in kind.parameters))
         unit.inputs = {port: self._value(joined[port]) for port in kind.edge}
         self.netlist.units.append(unit)

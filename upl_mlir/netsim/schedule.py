@@ -17,7 +17,8 @@ from upl_mlir.netsim.expression import Variable
 from upl_mlir.netsim.program import Program, Step
 
 LIMIT = 130
-"""Cost of the steps of a region: smaller ones are looked at too often, larger ones have too much in them that is not due."""
+"""Cost of the steps of a region: smaller ones are looked at too often, larger ones have too much in them that is not
+due. No table of trials is on record."""
 
 
 class Stage(IntEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kind:
+class UnitKind:
     """A module that is described by the class template `name` of `header` with the module's `parameters`.
 
     `shows`: methods that give some outputs in one word, the first one lowest, from some inputs and the state.

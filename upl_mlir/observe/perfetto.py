@@ -16,6 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, Track
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 SEQUENCE = 1
+"""The number of the one sequence of packets that a trace has."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import Extremum
 
 MAX_WINDOW = 8
+"""Values that an array keeps along a field, at most: of a field that needs more, all are kept. Chosen, not measured; a
+stencil needs as many as it reaches back, and one."""
 FEW = 4
-"""Axes of at most so many values come first in planar arrays."""
+"""Axes of at most so many values come first in planar arrays. Chosen, not measured."""
 
 
 @dataclass(eq=False)

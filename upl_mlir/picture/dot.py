@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upl_mlir.picture.model import Arrow, Box, Kind, Picture
+from upl_mlir.picture.model import Arrow, Box, BoxKind, Picture
 from upl_mlir.picture.style import LIGHT
 from upl_mlir.picture.text import cut, escape
 
@@ -34,15 +34,15 @@ def dot_of(picture: Picture) -> str:
 
 
 def _box(b: Box) -> str:
-    colors = {Kind.NODE: (LIGHT.node, LIGHT.node_line), Kind.LONE: (LIGHT.port, LIGHT.port_line)}
+    colors = {BoxKind.NODE: (LIGHT.node, LIGHT.node_line), BoxKind.LONE: (LIGHT.port, LIGHT.port_line)}
     fill, line = colors.get(b.kind, (LIGHT.host, LIGHT.host_line))
     style = "filled,dashed" if b.glued else "filled"
     facts = {"tooltip": _quoted(b.title), "fillcolor": f'"{fill}"', "color": f'"{line}"', "style": f'"{style}"'}
     index = f"<{b.fields}>" if b.fields is not None else ""
-    if b.kind is Kind.NODE:
+    if b.kind is BoxKind.NODE:
         facts |= {"shape": "plain", "label": _table(b, index, line), "style": '""'}
     else:
-        shape = {Kind.LONE: "ellipse", Kind.INPUT: "cds", Kind.OUTPUT: "note"}[b.kind]
+        shape = {BoxKind.LONE: "ellipse", BoxKind.INPUT: "cds", BoxKind.OUTPUT: "note"}[b.kind]
         gathers = [p.text for p in b.ports if p.gathers]
         name = f"{b.name}: {b.type}" if b.type else b.name
         facts |= {"shape": shape, "label": _quoted("\n".join(t for t in (name, *gathers, index) if t))}
@@ -75,7 +75,7 @@ def _arrow(a: Arrow, target: Box) -> str:
     if a.keeps:
         facts["style"] = "dashed"
     facts["color"] = f'"{LIGHT.arrow}"'
-    names = [p.name for p in target.ports] if target.kind is Kind.NODE else []
+    names = [p.name for p in target.ports] if target.kind is BoxKind.NODE else []
     port = f":p{names.index(a.port)}" if a.port in names else ""
     return f"{a.source} -> {a.target}{port} [{_join(facts.items())}];"
 

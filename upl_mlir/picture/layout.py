@@ -67,7 +67,7 @@ class PlacedArrow:
 
 
 @dataclass
-class Plan:
+class LayoutPlan:
     """A band, or several, with every place known."""
 
     boxes: list[PlacedBox] = field(default_factory=list[PlacedBox])
@@ -76,14 +76,14 @@ class Plan:
     width: float = 0.0
     height: float = 0.0
 
-    def moved(self, dx: float, dy: float) -> Plan:
+    def moved(self, dx: float, dy: float) -> LayoutPlan:
         """The plan somewhere else."""
         def by(x: float) -> float:
             return x + dx
 
         return self.stretched(by, dy)
 
-    def stretched(self, where: Map, dy: float = 0.0) -> Plan:
+    def stretched(self, where: Map, dy: float = 0.0) -> LayoutPlan:
         """The plan with every x mapped by a function, which keeps boxes and labels rigid, and moved down by `dy`."""
 
         def shape(at: PlacedShape) -> PlacedShape:
@@ -93,7 +93,7 @@ class Plan:
             line = tuple((where(x), y + dy) for x, y in a.line)
             return PlacedArrow(a.arrow, line, a.label and shape(a.label), a.base and shape(a.base))
 
-        return Plan(
+        return LayoutPlan(
             [PlacedBox(b.box, shape(b.at), b.domain and shape(b.domain)) for b in self.boxes],
             [arrow(a) for a in self.arrows], [(band, y + dy, h) for band, y, h in self.bands],
             where(self.width), self.height,
@@ -103,16 +103,16 @@ class Plan:
 BAND_GAP, CAPTION = 22.0, 26.0
 
 
-def lay_out(picture: Picture) -> Plan:
+def lay_out(picture: Picture) -> LayoutPlan:
     """Places for the whole picture.  Raises UplError (UPL1804) without the JavaScript engine."""
     plans = [(band, _band(picture, band)) for band in picture.bands]
     if len(plans) < 2:
-        return plans[0][1] if plans else Plan()
+        return plans[0][1] if plans else LayoutPlan()
     first, second = plans[0][1], plans[1][1]
     pairs = _pairs(first, second)
     maps = stretches([_spans(first), _spans(second)], pairs)
     plans = [(band, plan.stretched(f)) for (band, plan), f in zip(plans, maps, strict=True)]
-    out = Plan(width=max(p.width for _, p in plans))
+    out = LayoutPlan(width=max(p.width for _, p in plans))
     for band, plan in plans:
         top = out.height + (BAND_GAP if out.bands else 0.0)
         placed = plan.moved(0.0, top + CAPTION)
@@ -123,7 +123,7 @@ def lay_out(picture: Picture) -> Plan:
     return out
 
 
-def _pairs(first: Plan, second: Plan) -> list[tuple[float, float]]:
+def _pairs(first: LayoutPlan, second: LayoutPlan) -> list[tuple[float, float]]:
     """The middles of nodes of the first band, and of what belongs to them in the second."""
     middles = {b.box.name: b.at.x + b.at.shape.width / 2 for b in first.boxes}
     return [
@@ -133,7 +133,7 @@ def _pairs(first: Plan, second: Plan) -> list[tuple[float, float]]:
     ]
 
 
-def _spans(plan: Plan) -> list[tuple[float, float]]:
+def _spans(plan: LayoutPlan) -> list[tuple[float, float]]:
     """The intervals of x that must keep their length: of boxes and of texts."""
     shapes = [b.at for b in plan.boxes]
     shapes += [b.domain for b in plan.boxes if b.domain is not None]
@@ -141,7 +141,7 @@ def _spans(plan: Plan) -> list[tuple[float, float]]:
     return [(s.x, s.x + s.shape.width) for s in shapes]
 
 
-def _band(picture: Picture, band: Band) -> Plan:
+def _band(picture: Picture, band: Band) -> LayoutPlan:
     boxes = [b for b in picture.boxes if b.band is band]
     ids = {b.id for b in boxes}
     arrows = [a for a in picture.arrows if a.source in ids]
@@ -241,9 +241,9 @@ class _Graph:
         target = f"to {a.id}" if loop else f"in {a.target} {a.port}"
         return {"id": a.id, "sources": [f"out {a.id}"], "targets": [target], "labels": labels}
 
-    def plan(self, answer: dict[str, Any]) -> Plan:
+    def plan(self, answer: dict[str, Any]) -> LayoutPlan:
         """The places that ELK has found."""
-        out = Plan(width=answer["width"], height=answer["height"])
+        out = LayoutPlan(width=answer["width"], height=answer["height"])
         at: dict[str, PlacedShape] = {}
         domains: dict[str, PlacedShape] = {}
         children = {c["id"]: c for c in cast("list[dict[str, Any]]", answer["children"])}

@@ -29,7 +29,7 @@ KEPT = ("stash", "kept", "handed on")
 """Rules of arrows that keep a value for the derivative."""
 
 
-class Kind(Enum):
+class BoxKind(Enum):
     """What a box is; each kind has a shape of its own."""
 
     NODE = "node"
@@ -59,7 +59,7 @@ class Box:
     """A node or a host port at one of its places; texts are empty where there is nothing to say."""
 
     id: str
-    kind: Kind
+    kind: BoxKind
     name: str
     type: str  # of a host port, if it is not `real`
     fields: str | None  # `d,k,i`; None without index fields
@@ -77,7 +77,7 @@ class Box:
     def title(self) -> str:
         """The whole text of the box, for the tooltip."""
         index = f"<{self.fields}>" if self.fields is not None else ""
-        what = {Kind.INPUT: "host input", Kind.OUTPUT: "host output"}.get(self.kind, "node")
+        what = {BoxKind.INPUT: "host input", BoxKind.OUTPUT: "host output"}.get(self.kind, "node")
         head = f"{what} {self.name}{index}" + (f": {self.type}" if self.type else "")
         second = ["second place of the node"] if self.glued else []
         inputs = [f"in {', '.join(p.text for p in self.ports)}"] if self.ports else []
@@ -169,14 +169,14 @@ def _bands(program: ProgramOp, ends: dict[str, Endpoint]) -> dict[str, Band]:
 
 def _box(id_: str, op: Endpoint, lines: tuple[str, ...], texts: dict[SendOp, ArrowText], band: Band) -> Box:
     ports: tuple[PortText, ...] = ()
-    kind, type_ = Kind.NODE, ""
+    kind, type_ = BoxKind.NODE, ""
     if isinstance(op, NodeOp):
         ports = tuple(PortText(p.name, str(p), p.gather is not None) for p in op.ports)
         plain = all(texts[s].value in [p.name for p in ports] for s in op.sends)
         if len(ports) == 1 and not lines and plain:
-            kind = Kind.LONE
+            kind = BoxKind.LONE
     else:
-        kind = Kind.INPUT if isinstance(op, InputOp) else Kind.OUTPUT
+        kind = BoxKind.INPUT if isinstance(op, InputOp) else BoxKind.OUTPUT
         type_ = "" if op.type is UplType.REAL else op.type.value
     domain, primal = domain_of(op), op.attributes.get(PRIMAL)
     return Box(
@@ -206,7 +206,7 @@ class _Places:
         """The second place of a box, with the inputs that it receives on there."""
         old = self.second.get(box.name)
         if old is None:
-            kind = Kind.NODE if box.kind is Kind.LONE else box.kind
+            kind = BoxKind.NODE if box.kind is BoxKind.LONE else box.kind
             old = replace(
                 box, id=f"{box.id}g", kind=kind, glued=True, ports=(), lines=(), domain="", band=Band.DERIVATIVE,
             )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from upl_mlir.picture.model import Arrow, Box, Kind
+from upl_mlir.picture.model import Arrow, Box, BoxKind
 from upl_mlir.picture.text import SIZE, SMALL, cut, widest, width, wrap
 
 OVERHANG = 13.0  # how far the ovals of inputs stand out of their box
@@ -97,7 +97,7 @@ def box_shape(box: Box, leaving: Sequence[Arrow], *, mirrored: bool) -> Shape:
     """The shape of a box that these arrows leave; between them there is room for what stands at their base."""
     bases = [base_shape(a) for a in leaving]
     apart = max((b.height + 8.0 for b in bases if b is not None), default=OUT)
-    shape = {Kind.NODE: _node, Kind.LONE: _lone}.get(box.kind, _host)
+    shape = {BoxKind.NODE: _node, BoxKind.LONE: _lone}.get(box.kind, _host)
     return shape(box, len(leaving), max(apart, OUT), mirrored)
 
 
@@ -182,7 +182,7 @@ def _host(box: Box, exits: int, apart: float, mirrored: bool) -> Shape:
     total = max(w + 2 * gap, badge)
     x = (total - w) / 2
     shape = Shape(total, h + gap + (BADGE - 6.0 if badge else gap))
-    outline = Outline.FLAG if box.kind is Kind.INPUT else Outline.NOTCH
+    outline = Outline.FLAG if box.kind is BoxKind.INPUT else Outline.NOTCH
     if box.glued:
         around = Form(outline, "u-host", x - 4, gap - 4, w + 8, h + 8, mirrored, dashed=True)
         shape.marks.append(around)
@@ -190,7 +190,7 @@ def _host(box: Box, exits: int, apart: float, mirrored: bool) -> Shape:
     shape.marks.append(Words(text, "u-text", x + (w - width(text)) / 2, gap + h / 2 - (2 if badge else 0), bold=True))
     if box.fields is not None:
         shape.marks += hexagon(cut(box.fields), (total - badge) / 2, gap + h - 6.0, "fields")
-    if box.kind is Kind.OUTPUT:
+    if box.kind is BoxKind.OUTPUT:
         y = gap + h / 2
         shape.entries[box.name] = ((total, y), (x + w - point, y)) if mirrored else ((0.0, y), (x + point, y))
     for i in range(exits):

@@ -69,6 +69,7 @@ def _by_values(p: PSet, over: Sequence[str]) -> Terms | None:
 
 
 FEW_VALUES = 9
+"""Values of a dimension that are looked at one by one, at most. Chosen, not measured."""
 
 
 def _one_by_one(p: PSet, over: Sequence[str]) -> list[PSet] | None:

@@ -20,7 +20,8 @@ def least(s: isl.Set) -> isl.Point:
     """The lexicographically least point, parameters first, of a set that is not empty; any point if there is none."""
     n = s.dim(PARAM)
     flat = s.move_dims(DIM, 0, PARAM, 0, n)
-    if not all(flat.dim_has_lower_bound(DIM, i) for i in range(flat.dim(DIM))):
+    dims = range(flat.dim(DIM))  # a bound may be another dimension, which has none: `dim_min_val` knows
+    if not all(flat.dim_has_lower_bound(DIM, i) for i in dims) or any(flat.dim_min_val(i).is_neginfty() for i in dims):
         return s.sample_point()
     point = flat.lexmin().sample_point()
     for i in range(n):

@@ -86,6 +86,7 @@ def is_defect(e: BaseException) -> bool:
 
 
 MAX_COPIED_BYTES = 16 << 20
+"""The largest file that a reproducer copies. Chosen: it is to be sent in a report."""
 
 
 def write_reproducer(args: Sequence[str], e: BaseException) -> Path | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from upl_mlir.explore.runner import Run, Runner
 
 SHOWN = 20
+"""Rows of the table that is printed; all are in the files."""
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:

@@ -249,7 +249,7 @@ def test_backing_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def reducer_answers(module: ModuleType) -> Build:
     """The n-th operation gives the n-th result, with its place, in time; integer products are right."""
-    format_ = Format(2, 1)
+    format_ = Format(3, 1)
     module.VALUE_BITS, module.BINARY32 = format_.bits, format_
 
     def build(m: Module) -> None:

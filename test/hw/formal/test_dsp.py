@@ -44,8 +44,10 @@ def equal(a: int, b: int, registers: tuple[bool, bool]) -> Callable[[Module], No
     return build
 
 
-@pytest.mark.parametrize("registers", [BOTH, (True, False), (False, True), (False, False)])
-@pytest.mark.parametrize(("a", "b"), [(18, 18), (18, 6)])
+@pytest.mark.parametrize(
+    ("a", "b", "registers"),
+    [(18, 18, BOTH), (18, 18, (True, False)), (18, 18, (False, True)), (18, 18, (False, False)), (18, 6, BOTH)],
+)
 def test_block_and_twin_are_equal(tmp_path: Path, a: int, b: int, registers: tuple[bool, bool]) -> None:
     holds(tmp_path, equal(a, b, registers), DEPTH, "prove", verilog=verilog())
 

@@ -38,6 +38,7 @@ from upl_mlir.poly.counts.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
+"""Firings after which a run is taken to be endless, unless one says otherwise. Chosen, not measured."""
 CHECK_EVERY = 10_000  # tokens between two looks at the number of firings
 
 

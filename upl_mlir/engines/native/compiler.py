@@ -16,6 +16,7 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.host.processes import run
 
 TIMEOUT_S = 300
+"""Seconds for a compiler. Chosen: far beyond what a program of the examples takes."""
 T = TypeVar("T")
 
 

@@ -38,6 +38,7 @@ from upl_mlir.engines.reference.values import Form, Value, folded, form_of, iden
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
+"""Firings after which a run is taken to be endless; as the interpreter's."""
 _DTYPES = {Form.BOOL: np.bool_, Form.INT: np.int64, Form.F32: np.float32, Form.F64: np.float64}
 
 

@@ -23,7 +23,7 @@ from upl_mlir.engines.rtl.prepare import adjustable_system, setting_writes
 from upl_mlir.engines.rtl.trees import check_run
 from upl_mlir.hw.core.code.encode import Encoded, encode
 from upl_mlir.hw.core.core import Event
-from upl_mlir.hw.core.layouts import Dimensions, Failure, Kind, Mode
+from upl_mlir.hw.core.layouts import Dimensions, Failure, Mode, TokenKind
 from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.late import LATE_FRONT
@@ -104,6 +104,7 @@ def run_machine(
 
 
 _KEPT = 8
+"""Programs in words that are remembered. Chosen, not measured."""
 _Key = tuple[int, int, Dimensions, Spread, frozenset[tuple[str, int]]]
 _last: OrderedDict[_Key, tuple[object, tuple[ProgramImage, Encoded, Tokens]]] = OrderedDict()
 """Programs in words, of the last runs: a sweep runs the same one on many machines of one make."""
@@ -137,7 +138,7 @@ def _tokens(
         node = image.nodes[boot.node]
         tag, _ = pack(node.fields, boot.index, f"a gather of {place(node, boot.input, boot.index)}")
         value = to_bits(boot.value, node.inputs[boot.input].type)
-        out[n] = (tag, int(Kind.COMPLETE), boot.node, boot.input, 1, value, 0)
+        out[n] = (tag, int(TokenKind.COMPLETE), boot.node, boot.input, 1, value, 0)
     for n, token in enumerate(tokens, len(image.boot)):
         node = image.nodes[token.node]
         what = f"a token to {place(node, token.input, token.index)}"
@@ -151,7 +152,7 @@ def _tokens(
         if d.organisation is Organisation.CAM:
             tag |= wild << d.index_bits
         times = d.unbounded if token.multiplicity is None else token.multiplicity
-        out[n] = (tag, int(Kind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
+        out[n] = (tag, int(TokenKind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
     stream = stream if program.ranks is None else program.ranks.stream
     return out[by_stage(image, stream, tokens)] if stream else out
 

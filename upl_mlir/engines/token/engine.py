@@ -46,6 +46,7 @@ Array = NDArray[Any]
 _SLICE = 1 << 21
 """Tokens between two looks at what Python has to do, such as Ctrl-C."""
 _FOREVER = 2**63 - 1
+"""A number of firings that no run reaches."""
 _DONE, _MORE = 0, 1
 
 

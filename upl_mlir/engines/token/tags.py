@@ -19,9 +19,11 @@ from upl_mlir.poly.convert import NotAffine
 from upl_mlir.poly.counts.dense import Box, Contradiction, Unbounded, bounding_box
 
 WIDTHS = (64, 128)
+"""Bits of a tag: a word of the processor, or two."""
 MOST_BITS = 62  # of one field: all arithmetic on it stays within 64 bits
 LEAST_OPEN = {64: 40, 128: 24}  # a field without known bounds gets at least so many bits
 _SLACK = 16
+"""Bits to spare, at most, of a field whose domain has bounds. Chosen, not measured."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.operators import DivKind
 
 MAX_DEPTH = 200
+"""Brackets inside one another: the parser takes a few Python frames for each."""
 MAX_DIGITS = 400  # of a number; the greatest double has 309
 MAX_EXTENT = 2**31 - 1
+"""The greatest extent of an index: indices are `int` in the C++ that is written."""
 
 
 @dataclass(frozen=True)

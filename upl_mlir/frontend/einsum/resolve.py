@@ -32,6 +32,7 @@ from upl_mlir.frontend.einsum.ranges import find_ranges
 from upl_mlir.frontend.tensor import Apply, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 
 MAX_INT = 2**31 - 1
+"""The greatest constant: integers are `int` in the C++ that is written."""
 MAX_FLOAT = float(np.finfo(np.float32).max)
 MAX_TERMS = 200  # operations of a statement along one path: bodies are translated by recursion
 

@@ -30,6 +30,7 @@ _OTHER_WORDS = frozenset({"in", "if", "for", "of", "wrt", "seed"})
 RESERVED = frozenset(ITEM_WORDS) | _OTHER_WORDS | WORD_OPERATORS | TYPE_WORDS | LITERAL_WORDS
 
 INT_MAX = 2**63 - 1
+"""The greatest integer: `int` has 64 bits."""
 
 _TOKEN = re.compile(
     r"""

@@ -13,7 +13,9 @@ from upl_mlir.poly.expr import FALSE, TRUE, Formula, IndexExpr, Lookup, Select, 
 from upl_mlir.poly.operators import DivKind, Extremum
 
 MAX_POWER = 16
+"""The greatest exponent of a power of names in an index: its terms are written out. Chosen, not measured."""
 MAX_TERMS = 1000
+"""Terms of an index expression that is written out. Chosen, not measured."""
 
 _DIVISIONS = {ast.BinaryOp.FLOORDIV, ast.BinaryOp.CEILDIV, ast.BinaryOp.MOD}
 

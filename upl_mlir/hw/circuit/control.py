@@ -48,18 +48,18 @@ class Tally(wiring.Component):
                     m.d.comb += self.words.eq(words)
         with m.If(self.event):
             m.d.sync += [left.eq(left - 1), final.eq(left == 1)]
-            with m.If(final):
-                with m.Switch(number):
-                    for k in range(len(self.runs)):
-                        then = (k + 1) % len(self.runs)
-                        groups = self.runs[then][0]
-                        with m.Case(k):
-                            m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
+            with m.If(final), m.Switch(number):
+                for k in range(len(self.runs)):
+                    then = (k + 1) % len(self.runs)
+                    groups = self.runs[then][0]
+                    with m.Case(k):
+                        m.d.sync += [number.eq(then), left.eq(groups - 1), final.eq(groups == 1)]
         return m
 
 
 class Walk(wiring.Component):
-    """An address along a loop nest, modulo a power of two: ``first + sum(steps * counters)``, `words` more in each run."""
+    """An address along a loop nest, modulo a power of two: ``first + sum(steps * counters)``, `words` more in each
+    run."""
 
     def __init__(self, depth: int, extents: Sequence[int], first: int, steps: Sequence[int], words: int):
         self.depth, self.first = depth, first % depth
@@ -83,7 +83,8 @@ class Walk(wiring.Component):
 
 
 def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
-    """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last iteration."""
+    """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last
+    iteration."""
     extents, every = [*nest.extents, 1], [*nest.every, 1]
     idle = [every[k] - extents[k + 1] * every[k + 1] for k in range(len(every) - 1)]
     whole = every[0] * extents[0]
@@ -95,7 +96,8 @@ def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
 
 
 class Conditions:
-    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made once."""
+    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made
+    once."""
 
     LATENCY = 2
 
@@ -104,7 +106,8 @@ class Conditions:
         self._made: dict[object, Signal] = {}
 
     def of(self, yes: Bools, no: Bools) -> Any:
-        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small one."""
+        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small
+        one."""
         if not no.any():
             return Const(1)
         if not yes.any():
@@ -140,7 +143,7 @@ def _between(counter: Value, extent: int, low: int, high: int) -> Any:
     return above if high >= extent - 1 else above & (counter <= high)
 
 
-def _along_one(yes: Bools, no: Bools) -> list[Box] | None:
+def _along_one(yes: Any, no: Any) -> list[Box] | None:
     """Ranges of one counter that decide, with the others free; None if one alone does not."""
     for axis in range(yes.ndim):
         others = tuple(a for a in range(yes.ndim) if a != axis)

@@ -18,12 +18,11 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Delay, Window
 from upl_mlir.hw.circuit.control import Tally, loop_nest
 from upl_mlir.hw.circuit.lane import Wires, walked
-from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
 from upl_mlir.hw.circuit.units import BITS

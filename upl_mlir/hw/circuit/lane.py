@@ -1,7 +1,7 @@
 """A lane of a process: counters, conditions, what is read of ports and of earlier instances, units, what is sent.
 
-All registers of a lane are gated by its enable but those that bring something from the lane before: a lane does in each clock
-what the lane before did one clock earlier.
+All registers of a lane are gated by its enable but those that bring something from the lane before: a lane does in
+each clock what the lane before did one clock earlier.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -86,11 +86,13 @@ class Lane:
         return self.m
 
     def _pass_on(self) -> None:
-        """To the next lane: the enable; start and what lanes share `skew` slots later; all over a register that always goes on."""
+        """To the next lane: the enable; start and what lanes share `skew` slots later; all over a register that
+        always goes on."""
         n, m = self.number, self.m
         if n + 1 < len(self.wires.enable):
             m.d.sync += self.wires.enable[n + 1].eq(self.enable)
-        for name, wire in [("start", self.wires.start), *((f"word_{k}", w) for k, w in enumerate(self.wires.shared.values()))]:
+        words = [(f"word_{k}", w) for k, w in enumerate(self.wires.shared.values())]
+        for name, wire in [("start", self.wires.start), *words]:
             if n + 1 < len(wire):
                 later = wire[n]
                 if self.plan.nest.skew:
@@ -121,8 +123,8 @@ class Lane:
             return self._of_port(node)
         return self._select(node) if node.kind == "select" else self._unit(node)
 
-    def _unit(self, node: Node) -> Value:
-        args = [self.value(a, self.plan.at.start[node]) for a in node.args]
+    def _unit(self, node: Node) -> Any:
+        args: list[Any] = [self.value(a, self.plan.at.start[node]) for a in node.args]
         if node.kind == "neg":
             return Cat(args[0][:-1], ~args[0][-1])
         made = unit(node.kind, self.plan.units, self.target)
@@ -288,7 +290,9 @@ class Lane:
         """The words of this lane to the last lane and the port."""
         n, m = self.number, self.m
         strobe, word = self.wires.sent[o][n]
-        mine, value = (self._turns(o) if len(o.lanes) > 1 else self._at_once(o)) if n in o.lanes else (Const(0), Const(0, BITS))
+        mine, value = Const(0), Const(0, BITS)
+        if n in o.lanes:
+            mine, value = self._turns(o) if len(o.lanes) > 1 else self._at_once(o)
         before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, BITS))
         goes = mine & self.enable
         m.d.sync += [strobe.eq(goes | before), word.eq(Mux(goes, value, came) if n in o.lanes else came)]

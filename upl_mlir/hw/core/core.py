@@ -23,8 +23,8 @@ from upl_mlir.hw.core.layouts import (
     CORE_BITS,
     Dimensions,
     Failure,
-    Kind,
     Memory,
+    TokenKind,
     activation_layout,
     flit_layout,
     token_layout,
@@ -94,6 +94,7 @@ MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in 
 """The events that show that a machine goes on."""
 
 CHECKSUM_BITS = 32
+"""Bits of the sum over all ports of a unit, by which two simulations are compared."""
 BUFFER = 2
 """Depth of the queues at the ports of the host."""
 NETWORK_BUFFER = 16
@@ -222,7 +223,7 @@ class Core(wiring.Component):
         outward = Signal()
         inward, inward_ready = Signal(), Signal()
         m.d.comb += [
-            outward.eq(sent.kind == Kind.HOST),
+            outward.eq(sent.kind == TokenKind.HOST),
             inward.eq(execution.token.valid & ~outward),
             execution.token.ready.eq(Mux(outward, outputs.w_rdy, inward_ready)),
             outputs.w_en.eq(execution.token.valid & outward),

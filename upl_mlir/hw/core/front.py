@@ -18,11 +18,20 @@ from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.layouts import FIRST_GATHER, MODE_BITS, Dimensions, Kind, Mode, activation_layout, token_layout
+from upl_mlir.hw.core.layouts import (
+    FIRST_GATHER,
+    MODE_BITS,
+    Dimensions,
+    Mode,
+    TokenKind,
+    activation_layout,
+    token_layout,
+)
 
 COMPLETED_DEPTH = 16
 """Completed gathers that can wait to be joined."""
 ENOUGH_WALKERS = 16
+"""Tokens that may fire many times, and wait, from which on none of the host is wanted. Chosen, not measured."""
 ENOUGH_JOINING = 256
 """With so many tokens that may fire many times, or that wait for others mostly, none of the host is wanted."""
 SOLO_DEPTH = 64
@@ -98,7 +107,7 @@ class Front(wiring.Component):
         moves, solo_takes_token = Signal(), Signal()
         mode = Signal(MODE_BITS)
         m.d.comb += mode.eq(mode_read.data[waiting.input])
-        summand = (mode >= FIRST_GATHER) & (waiting.kind != Kind.COMPLETE)
+        summand = (mode >= FIRST_GATHER) & (waiting.kind != TokenKind.COMPLETE)
         walker = mode == Mode.COUNTED
         alone = Signal()  # with another multiplicity than 1 it is left to the join pipe
         m.d.comb += [lonely_token.addr.eq(waiting.node), alone.eq(lonely_token.data & ~walker & (waiting.multiplicity == 1))]

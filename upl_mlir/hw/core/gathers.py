@@ -33,7 +33,7 @@ from upl_mlir.hw.core.layouts import (
     VALUE_BITS,
     Dimensions,
     Failure,
-    Kind,
+    TokenKind,
     added_layout,
     token_layout,
 )
@@ -353,7 +353,7 @@ class Gathers(wiring.Component):
         name, result, records = parts.name_of_result.data, parts.reducer.result, self.records
         done_token = self.complete.payload
         m.d.comb += [
-            self.complete.valid.eq(s.completes | (s.settles & s.at_end)), done_token.kind.eq(Kind.COMPLETE),
+            self.complete.valid.eq(s.completes | (s.settles & s.at_end)), done_token.kind.eq(TokenKind.COMPLETE),
             done_token.multiplicity.eq(1),
         ]  # fmt: skip
         with m.If(s.completes):

@@ -24,7 +24,7 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.core.layouts import (
     Dimensions,
     Failure,
-    Kind,
+    TokenKind,
     activation_layout,
     key_layout,
     node_layout,
@@ -37,6 +37,7 @@ from upl_mlir.hw.core.stores.hash import set_of
 from upl_mlir.hw.core.stores.presence import Presence, row_of
 from upl_mlir.hw.core.stores.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stores.store import join_shape
+from upl_mlir.hw.ports import writes, written
 
 
 @dataclass
@@ -65,12 +66,8 @@ class Joins(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node_layout(d)),
-                "walk_en": In(1),
-                "walk_address": In(d.node_bits + d.input_bits),
-                "walk_data": In(walk_layout(d)),
+                **writes("node", d.node_bits, node_layout(d)),
+                **writes("walk", d.node_bits + d.input_bits, walk_layout(d)),
                 "failure": Out(Failure),
                 "failing": Out(token_layout(d)),
                 "stopped": In(1),
@@ -119,12 +116,8 @@ class Joins(wiring.Component):
         d = self.d
         m.submodules.nodes = nodes = Memory(shape=node_layout(d), depth=1 << d.node_bits, init=[])
         m.submodules.walks = walks = Memory(shape=walk_layout(d), depth=1 << (d.node_bits + d.input_bits), init=[])
-        for memory, enable, address, written in (
-            (nodes, self.node_en, self.node_address, self.node_data),
-            (walks, self.walk_en, self.walk_address, self.walk_data),
-        ):
-            port = memory.write_port()
-            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+        written(m, nodes, self, "node")
+        written(m, walks, self, "walk")
         node_read, walk_read = nodes.read_port(), walks.read_port()
         return node_read, walk_read
 
@@ -325,7 +318,7 @@ class Joins(wiring.Component):
         m.d.comb += partners.eq(Mux(s.counted_token | (mine == s.row.plain), 0, s.row.counted))
         with m.If((present & mine) != 0):
             m.d.comb += s.failing.eq(Failure.DUPLICATE)
-        with m.Elif((s.current.kind != Kind.COMPLETE) & (mine != 0) & (s.current.multiplicity != 1)):
+        with m.Elif((s.current.kind != TokenKind.COMPLETE) & (mine != 0) & (s.current.multiplicity != 1)):
             m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
         with m.Elif(whole & (partners == 0)):
             for i in range(d.max_inputs):

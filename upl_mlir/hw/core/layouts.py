@@ -19,11 +19,15 @@ from upl_mlir.hw.core.dimensions import Dimensions
 VALUE_BITS = 32
 """Width of every value: IEEE binary32, two's complement, or 0/1 for a bool."""
 MODE_BITS = 4
+"""Bits of the mode of an input."""
 REGISTER_BITS = 5
+"""Bits of the number of a register of an activation."""
 OPERAND_BITS = 6
 """An operand: a register, or from 32 on an input of the activation."""
 FIRST_INPUT = 1 << REGISTER_BITS
+"""The number of the first input among operands: registers stand before it."""
 MAX_REGISTERS = 1 << REGISTER_BITS
+"""Registers of an activation."""
 OFFSET_BITS = 6
 """Width of a place in a tag, and of the width of a field."""
 
@@ -85,7 +89,7 @@ class Failure(enum.IntEnum):
     """An activation whose tokens leave a field of its index open."""
 
 
-class Kind(enum.IntEnum):
+class TokenKind(enum.IntEnum):
     """What a token is: 2 bits."""
 
     DATA = 0
@@ -222,7 +226,9 @@ def instruction_layout() -> data.StructLayout:
 
 
 COUNT_PLACE = 16
+"""The bit at which the number of sends stands in an outcome's word."""
 COUNT_BITS = 3
+"""Bits of that number."""
 MOST_SENDS = (1 << COUNT_BITS) - 1
 """Descriptors that an instruction may send."""
 

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.layouts import MODE_BITS, VALUE_BITS, Dimensions, Mode
 from upl_mlir.hw.fp.model import BINARY32
-from upl_mlir.hw.fp.units import Adder, Multiplier
+from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 
 
 def operation_layout(d: Dimensions) -> data.StructLayout:

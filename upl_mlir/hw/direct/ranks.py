@@ -23,7 +23,8 @@ from upl_mlir.hw.direct.lanes import LANE, Digit, NotRanked, digits
 from upl_mlir.hw.image import Node, ProgramImage
 
 WORTH = 0.8
-"""Windows are used if they leave at most this part of the places: tokens that are put off cost time."""
+"""Windows are used if they leave at most this part of the places: tokens that are put off cost time. Chosen, not
+measured."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ that this model and the twin are equal (`test/hw/formal/test_dsp.py`).
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportMissingParameterType=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportInconsistentConstructor=false, reportUnknownMemberType=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportInconsistentConstructor=false, reportUnknownMemberType=false
 # Amaranth's values and components are untyped.
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Divider(Pipelined):
         return self._finish(pipe, s, s["quotient"], s["lost"].any())
 
     def _order(self, pipe: Pipe) -> Step:
-        """What the result is if it is no quotient of two numbers; the exponent is that of a quotient of 1 at least, less 1."""
+        """What the result is if it is no quotient of two numbers; the exponent is that of a quotient below 1."""
         s = self._classes(pipe)
         (a, field_a, sign_a), (b, field_b, sign_b) = self._parts(s, "a"), self._parts(s, "b")
         zero_a, zero_b = self._zero(s, "a"), self._zero(s, "b")
@@ -52,8 +52,7 @@ class Divider(Pipelined):
         )  # fmt: skip
 
     def _digits(self, pipe: Pipe, s: Step) -> Step:
-        """The first step ends with the operands normalised; from then on the rest is that of `a`, and below `b` on both sides
-        of 0."""
+        """The first step ends with the operands normalised; from then on there is a rest, between -b and b."""
         f = self.format
         exponents = [Signal(signed(f.exponent + 3), name=f"exponent_{n}") for n in range(3)]
         self._m.d.comb += exponents[0].eq(s["exponent"] + s["b_zeros"])

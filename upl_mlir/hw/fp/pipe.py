@@ -109,9 +109,11 @@ def picked(distance: Value, powers: Collection[int]) -> Any:
 
 
 def spread(steps: int, latency: int) -> frozenset[int]:
-    """The steps that end with a register: `latency` of them, evenly, the last one among them."""
-    if not 1 <= latency <= steps:
-        raise ValueError(f"latency={latency}: expected 1 to {steps}")
+    """The steps that end with a register: `latency` of them, evenly, the last one among them; or all, and empty ones."""
+    if latency < 1:
+        raise ValueError(f"latency={latency}: expected 1 at least")
+    if latency >= steps:
+        return frozenset(range(1, latency + 1))
     return frozenset(n for n in range(1, steps + 1) if n * latency // steps > (n - 1) * latency // steps)
 
 
@@ -136,7 +138,7 @@ class Pipelined(wiring.Component):
 
     @classmethod
     def steps(cls, f: Format) -> int:
-        """The greatest latency, which is that of the highest clock."""
+        """The latency of the highest clock; more is registers at the end."""
         raise NotImplementedError
 
     @classmethod
@@ -155,6 +157,8 @@ class Pipelined(wiring.Component):
         pipe = Pipe(m, self.enable, self.kept)
         s = self._steps(pipe)
         assert pipe.step == self.steps(self.format)
+        for _ in range(self.latency - pipe.step):
+            s = pipe.cut(s)
         m.d.comb += [getattr(self, name).eq(s[name]) for name in self.outputs]
         m.d.comb += self.pass_out.eq(s[PASSED])
         return m

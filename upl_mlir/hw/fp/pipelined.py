@@ -31,7 +31,7 @@ class Adder(Pipelined):
         return 12
 
     def _steps(self, pipe: Pipe) -> Step:
-        return self._round(pipe, self._normalise(pipe, self._add(pipe, self._align(pipe, self._order(pipe)))))
+        return self._round(pipe, self._lift(pipe, self._add(pipe, self._align(pipe, self._order(pipe)))))
 
     def _order(self, pipe: Pipe) -> Step:
         """The operand of greater magnitude comes first."""
@@ -73,7 +73,7 @@ class Adder(Pipelined):
             field=s["field"] + carry, zero=~value.any(),
         )  # fmt: skip
 
-    def _normalise(self, pipe: Pipe, s: Step) -> Step:
+    def _lift(self, pipe: Pipe, s: Step) -> Step:
         """The highest 1 to the top, as far as the exponent has room."""
         f = self.format
         s = pipe.cut(s, ("filled",), zeros=pipe.zeros(s["value"], s["filled"], "zeros"))
@@ -101,8 +101,8 @@ class Multiplier(Pipelined):
     def __init__(
         self, f: Format, latency: int | None = None, passed: int = 1, target: Literal["generic", "ecp5"] = "generic"
     ):
-        if not 2 <= f.mantissa <= 23 or f.bias < f.mantissa + 2:
-            raise ValueError(f"{f}: expected a mantissa of 2 to 23 bits, and a bias that is greater by 2 at least")
+        if not 1 <= f.mantissa <= 23 or f.bias < f.mantissa + 2:
+            raise ValueError(f"{f}: expected a mantissa of 1 to 23 bits, and a bias that is greater by 2 at least")
         super().__init__(f, latency, passed, target)
 
     @classmethod
@@ -134,7 +134,7 @@ class Multiplier(Pipelined):
         which the outer two do not overlap. The exponent is that of a product below 2."""
         f = self.format
         size = f.mantissa + 1
-        low = min(18, size - 3)  # what is lost of the lowest product is sticky only: rounding needs three bits more
+        low = max(1, min(18, size - 3))  # what is lost of the lowest product is sticky only: rounding needs three bits more
         high = size - low
         x, y = s["x"], s["y"]
         blocks = {

@@ -17,11 +17,11 @@ from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In
 
-from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, Failure, Kind
+from upl_mlir.hw.core.layouts import VALUE_BITS, Dimensions, Failure, TokenKind
 from upl_mlir.hw.core.matching import matching_ports
 from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.fp.model import BINARY32
-from upl_mlir.hw.fp.units import Adder
+from upl_mlir.hw.fp.pipelined import Adder
 from upl_mlir.hw.matching_unit.interface import Dimensions as CamDimensions
 from upl_mlir.hw.matching_unit.interface import MatchingError, node_row_layout
 from upl_mlir.hw.matching_unit.unit import MatchingUnit
@@ -77,7 +77,7 @@ class CamMatching(wiring.Component):
             unit.config.valid.eq(self.node_en), unit.config.payload.node.eq(self.node_address),
             unit.config.payload.row.eq(self.node_data),
             unit.token.valid.eq(self.token.valid), self.token.ready.eq(unit.token.ready),
-            unit.token.payload.complete.eq(token.kind == Kind.COMPLETE),
+            unit.token.payload.complete.eq(token.kind == TokenKind.COMPLETE),
             unit.token.payload.node.eq(token.node), unit.token.payload.input.eq(token.input),
             Cat(unit.token.payload.tag, unit.token.payload.wild).eq(token.tag),
             unit.token.payload.multiplicity.eq(token.multiplicity), unit.token.payload.value.eq(token.value),

@@ -33,13 +33,14 @@ from upl_mlir.netsim.emit import emit
 from upl_mlir.netsim.lanes import emit_lanes
 from upl_mlir.netsim.lower import lower
 from upl_mlir.netsim.read import read
-from upl_mlir.netsim.units import Kind
+from upl_mlir.netsim.units import UnitKind
 
 FLAGS = ("-O2", "-fno-tree-slp-vectorize", "-fPIC", "-std=c++17")
 VECTORS = ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw")
 MATRICES = ("-mgfni",)
 """An instruction for linear maps, which not all processors with these vectors have."""
 MOST_LANES = 8
+"""Cores in the lanes of a vector: AVX-512 has eight of 64 bits."""
 STEADY = frozenset(("number", *configuration_ports(), "look_set", "look_way", "look_spilled"))
 """Inputs of a core that do not change in a run."""
 PROBES = frozenset(("watch",))
@@ -47,7 +48,7 @@ PROBES = frozenset(("watch",))
 HEADERS = ("netsim/model.h", "netsim/lanes.h", "hw/matching_unit/upl_cam.h")
 """Below the package: what the sources of models include."""
 UNITS = {
-    "upl_cam": Kind(
+    "upl_cam": UnitKind(
         "UplCam", "upl_cam.h",
         ("BANKS", "BANK", "BANK_BITS", "EXACT_BITS", "TAG_BITS", "LEVELS"),
         {

@@ -23,6 +23,7 @@ from upl_mlir.hw.system.layouts import System
 __all__ = ["CompiledSimulation", "available"]
 
 _LINKS = 64
+"""Links of a network that a report has room for: four for each of 16 cores."""
 _ROOM = 1 << 16
 """Tokens for the host, and cycles of a core that were watched, that are fetched at a time."""
 

@@ -21,6 +21,7 @@ Say = Callable[[str], None]
 _START = "import sys, importlib; sys.exit(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(sys.argv[3:]))"
 """The packages have no modules to run: their functions are called, in a process that can be stopped."""
 _LAST_WORDS = 6
+"""Lines of a tool's log that an error shows."""
 
 
 class Tool:

@@ -24,6 +24,7 @@ from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.stages import NO_STREAM, Stream, stage_rows
 
 _ONE = 1 << PLACE_BITS
+"""The number 1 in places, which are fractions of `PLACE_BITS` bits."""
 
 
 def placement_writes(

@@ -16,6 +16,7 @@ from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.poly.sets import PSet
 
 MAX_ROUNDS = 200
+"""Rounds of the fixpoint after which a set is taken to have no end. Chosen, not measured."""
 MAX_PIECES = 12  # of a set, or of its complement, during the fixpoint; more means that it grows with a size
 SOON = 2  # rounds
 GROWTHS = 6  # of one set in a cycle, where sizes are open

@@ -46,7 +46,7 @@ class ActiveValue:
 
 
 @dataclass
-class Plan:
+class AdjointPlan:
     """An adjoint node in the making."""
 
     primal: InputOp | NodeOp
@@ -102,13 +102,13 @@ class Planner:
     dynamics: Dynamics
     _pruned: dict[Arrow, PSet] = field(default_factory=dict[Arrow, PSet])
 
-    def plan(self, op: InputOp | NodeOp, instances: PSet) -> Plan:
+    def plan(self, op: InputOp | NodeOp, instances: PSet) -> AdjointPlan:
         whole = self.sets.domain(op.symbol)
         attr = op.domain or op.declared
         own = attr.data if attr else TRUE
         formula = own if instances.equals(whole) else describe(instances)
         domain = self.sets.ctx.set(op.fields, formula)
-        plan = Plan(op, f"D{op.symbol}", domain, formula, {*op.fields, *value_names(self.sets.program)})
+        plan = AdjointPlan(op, f"D{op.symbol}", domain, formula, {*op.fields, *value_names(self.sets.program)})
         if self.activity.of[0] == op.symbol:
             plan.seed = Port(unused(f"d_{self.activity.of[1]}", plan.used), UplType.REAL)
         groups: dict[tuple[SSAValue, SSAValue | None], list[Arrow]] = {}
@@ -120,7 +120,7 @@ class Planner:
             plan.values.append(self._active_value(plan, ssa, arrows, mask))
         return plan
 
-    def _active_value(self, plan: Plan, ssa: SSAValue, arrows: list[Arrow], mask: SSAValue | None) -> ActiveValue:
+    def _active_value(self, plan: AdjointPlan, ssa: SSAValue, arrows: list[Arrow], mask: SSAValue | None) -> ActiveValue:
         terms: Terms = []
         for a in arrows:
             terms += self.count_terms(a)

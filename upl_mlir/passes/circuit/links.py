@@ -16,7 +16,6 @@ from upl_mlir.passes.circuit.nest import Dim, Ints, Nest
 from upl_mlir.passes.circuit.process import Process
 from upl_mlir.passes.circuit.stages import Site
 
-
 VARYING = 2
 """The least length of a link whose length varies (`VariableDelay`), behind what leads back to an earlier lane."""
 

@@ -1,5 +1,5 @@
-"""Proofs about a plan, made of nothing but its schedule and its numbers: every value is there when it is read, no memory is too
-small, nothing within a circuit waits for itself.
+"""Proofs about a plan, made of nothing but its schedule and its numbers: every value is there when it is read, no
+memory is too small, nothing within a circuit waits for itself.
 
 All instances of a run, and of as many runs as are under way at once, are looked at; whoever made the plan is not asked.
 """
@@ -129,7 +129,8 @@ def _goes_on(plan: Plan, i: Input) -> Proof:
     freed = np.concatenate([[0], gone])[np.searchsorted(freed_at, at, side="left")]
     worst = int((needed - freed).max())
     whole = int(needed[-1]) == runs * i.words and int(gone[-1]) == runs * i.words
-    text = f"{worst} words are needed at once, there is room for {size}" if whole else "not every word is needed and freed once"
+    text = f"{worst} words are needed at once, there is room for {size}"
+    text = text if whole else "not every word is needed and freed once"
     return Proof(f"port {i.host.name}", "what is waited for has room", len(needed), whole and worst <= size, text)
 
 
@@ -150,6 +151,7 @@ def _port(plan: Plan, o: Output) -> Iterator[Proof]:
     comes = np.concatenate([at + n * nest.slots for n in range(runs)])
     goes = np.concatenate([turn + n * nest.slots for n in range(runs)])
     kept = max(int((np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes)).max()) for lane in o.lanes)
-    yield Proof(name, "the queue of a lane holds what waits", len(comes), kept <= o.depth, f"{kept} words wait, {o.depth} fit")
+    text = f"{kept} words wait, {o.depth} fit"
+    yield Proof(name, "the queue of a lane holds what waits", len(comes), kept <= o.depth, text)
     yield Proof(name, "a run's turns end before the next run's begin", turns(o), turns(o) * nest.lanes <= nest.slots,
                 f"{turns(o) * nest.lanes} slots of {nest.slots}")  # fmt: skip

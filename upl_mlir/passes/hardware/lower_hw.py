@@ -1,4 +1,4 @@
-"""`lower-hw`: from a UPL program to a program of the tagged-token machine (MACHINE sections 1 and 2)."""
+"""`lower-hw`: from a UPL program to a program of the tagged-token machine (docs/machine.md, "Program")."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from upl_mlir.dialects.upl.query import (
 )
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import BY_OP, Body, expansion
+from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.analysis.streams import streams
 from upl_mlir.passes.arrows import connect, here, new_node
@@ -55,6 +56,7 @@ from upl_mlir.poly.expr import TRUE, Atom, Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp
 
 MAX_BOOT_TOKENS = 1 << 20
+"""Gathers that are complete from the start, at most: each is a line of the program. Chosen, not measured."""
 MAX_EXPANDED = 1 << 16
 """Tokens that an arrow with `*` may become at most."""
 OPEN_RUNS = 2
@@ -66,10 +68,10 @@ class LowerHwPass(ModulePass):
     """Replace the UPL program by one for the machine.
 
     Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
-    domains), no declared f64.
+    domains), no declared f64; nothing that `check` refutes (`upl run --force` runs even that, and the machine finds out).
     Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
     and the fields along which the program streams.
-    Source: MACHINE sections 1 and 2; Klimov's PPVS as the model of the machine.
+    Source: docs/machine.md, "Program"; Klimov's PPVS as the model of the machine.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
         ->
@@ -84,6 +86,7 @@ class LowerHwPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
         expand(program)
+        require_proved(program)
         new = lower_hw(program, self.machine)
         op.body.block.insert_op_before(new, program)
         program.detach()
@@ -307,8 +310,8 @@ class _Lowering:
         code.body.emit(ttm.SendOp(neutral, upl.port_ref(node.symbol, port.name), tag, total, unbounded=False))
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (MACHINE section 1), `##` if an
-        input tells it."""
+        """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"); it is
+        `##` if an input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)
         if port.gather is None or not isinstance(port.count, IndexExpr):

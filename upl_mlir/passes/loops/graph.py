@@ -18,32 +18,29 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
+from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
 from upl_mlir.passes.analysis.components import components
-from upl_mlir.passes.loops.pull import Arrow
+from upl_mlir.passes.loops.pull import PulledArrow
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear
 
 MANY = 1000
+"""Evaluations of one value that are counted, at most; an unknown number counts as so many. Chosen, not measured."""
 SUM = 1_000_000
+"""Cost that is counted, at most, in additions; a sum of unknown length has it. Chosen, not measured."""
 WORTH = 8
-"""Recomputing up to this much (in additions) for each element is cheaper than an array."""
+"""Recomputing up to this much (in additions) for each element is cheaper than an array. Chosen, not measured."""
 
 DEEPEST = 32
-"""Through so many nodes a value is computed where it is used, if each of them uses it once."""
+"""Through so many nodes a value is computed where it is used, if each of them uses it once. Chosen: it bounds the
+length of a statement."""
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
 _FUNCTIONS = (math.PowFOp, *BY_OP)
-
-
-def resolve(v: SSAValue) -> SSAValue:
-    """The value itself, through the names that `upl.let` gives it."""
-    while not isinstance(v, BlockArgument) and isinstance(v.owner, LetOp):
-        v = v.owner.value
-    return v
 
 
 def op_cost(op: Operation) -> int:
@@ -64,24 +61,25 @@ class Graph:
 
     program: ProgramOp
     lin: Linear
+    worth: int = WORTH
     stored_ports: set[Port] = field(default_factory=set[Port])
     stored_values: set[SSAValue] = field(default_factory=set[SSAValue])
 
     def __post_init__(self) -> None:
         self.ends = endpoints(self.program)
-        self.into: dict[Port, list[Arrow]] = {}
-        self.out_of: dict[SSAValue, list[Arrow]] = {}
+        self.into: dict[Port, list[PulledArrow]] = {}
+        self.out_of: dict[SSAValue, list[PulledArrow]] = {}
         for at, send in enumerate(arrows(self.program)):
             target = self.ends[send.target_name]
             port = target_port(target, send.target_port)
-            a = Arrow(at, send, source_of(send), target, port)
+            a = PulledArrow(at, send, source_of(send), target, port)
             self._static(a)
             self.into.setdefault((target.symbol, port.name), []).append(a)
             self.out_of.setdefault(resolve(send.value), []).append(a)
         self._evals: dict[object, int] = {}
         self._costs: dict[object, int] = {}
 
-    def _static(self, a: Arrow) -> None:
+    def _static(self, a: PulledArrow) -> None:
         """Refuse an arrow that data decide.  Raises UplError (UPL1821)."""
         send = a.send
         known = {*a.source.fields, *self.lin.ctx.params, *self.lin.ctx.constants, *(it.name for it in send.loops)}
@@ -201,7 +199,7 @@ class Graph:
             if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
                 continue
             n = self.value_evals(v)
-            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > WORTH:
+            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth:
                 self.stored_values.add(v)
                 self._evals.clear()
 
@@ -223,7 +221,7 @@ class Graph:
         """How often a sent value is evaluated for each instance of its source, at most MANY."""
         if v not in self._evals:
             self._evals[v] = 1
-            always, sometimes = 0, list[tuple[Arrow, int]]()
+            always, sometimes = 0, list[tuple[PulledArrow, int]]()
             for a in self.out_of.get(v, ()):
                 stars = any(e is None for e in a.send.index.data)
                 fan = MANY if stars or a.send.loops else 1
@@ -237,7 +235,7 @@ class Graph:
             self._evals[v] = min(MANY, always + total)
         return self._evals[v]
 
-    def _together(self, a: Arrow, b: Arrow) -> bool:
+    def _together(self, a: PulledArrow, b: PulledArrow) -> bool:
         """Whether two arrows of one source may both be taken."""
         domain = a.source.domain or a.source.declared
         where: Formula = Formula.all((domain.data if domain else TRUE, a.send.when, b.send.when))

@@ -6,6 +6,10 @@
 
 The relation of an arrow (LANGUAGE 3.9) is solved for the source's fields and iterators.  For an ordinary input all of them
 follow from the target's index; for a gather some stay free, and are what the sum runs over.
+
+The question is about expressions: which element is read.  Elimination finds them in microseconds, and may err on the safe
+side, as what is left open becomes a guard or a loop that runs in vain.  Only where it leaves a source open, exact sets are
+asked (`express`).  An adjoint's arrows must be exact sets throughout: `passes/autodiff/reverse.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ MAX_NESTED = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Arrow:
+class PulledArrow:
     """An arrow with its ends; `at` is its place in text order, host inputs first."""
 
     at: int
@@ -55,7 +59,7 @@ class Inverse:
     the fold: source index, iterators); `cases` say, over the same names, where there is a token: in one of them.
     """
 
-    arrow: Arrow
+    arrow: PulledArrow
     values: dict[str, IndexExpr]
     free: tuple[str, ...]
     cases: tuple[Cons, ...]
@@ -64,7 +68,7 @@ class Inverse:
 class Solver:
     """Solves the index equations of one arrow."""
 
-    def __init__(self, lin: Linear, arrow: Arrow, *, ordered: bool):
+    def __init__(self, lin: Linear, arrow: PulledArrow, *, ordered: bool):
         self.lin = lin
         self.arrow = arrow
         self.ordered = ordered
@@ -141,6 +145,11 @@ class Solver:
         whole = Formula.all((*parts, send.when, *bounds, send.when_point))
         names = self._names()
         return [tuple(c.substitute(names) for c in case) for case in lin.cases(whole)]
+
+    def divided(self, cases: Sequence[Cons]) -> list[IndexExpr]:
+        """The equations ``e == 0`` of all cases that give a quotient or a remainder: the index may give the other part."""
+        found = dict.fromkeys(c.e for case in cases for c in case if c.eq and all(c in other for other in cases))
+        return [e for e in found if self._division(e) and sum(isinstance(a, Div) for a in e.atoms()) == 1]
 
     def solve(self, more: Sequence[IndexExpr] = ()) -> tuple[list[Con], list[str]]:
         """Solve for as many unknowns as there are equations, `more` (``e == 0``) among them.
@@ -219,16 +228,24 @@ class Solver:
 
 
 def invert(
-    lin: Linear, arrow: Arrow, *, ordered: bool, express: Callable[[Arrow, str], IndexExpr | None], context: Sequence[Cons]
+    lin: Linear, arrow: PulledArrow, *, ordered: bool, express: Callable[[PulledArrow, str], IndexExpr | None],
+    context: Sequence[Cons],
 ) -> list[Inverse]:
     """The arrow solved for its source: once, or an ordinary input's for each case of the source's conditions that is
     solved by what holds there.  `context` are the cases of the target's domain.
 
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
-    solver = Solver(lin, arrow, ordered=ordered and arrow.port.gather is not None)  # one token has no order
+    ordered = ordered and arrow.port.gather is not None  # one token has no order
+    solver = Solver(lin, arrow, ordered=ordered)
     left, free = solver.solve()
-    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in solver.conditions()]
+    conditions = solver.conditions()
+    if free and (more := solver.divided(conditions)):
+        again = Solver(lin, arrow, ordered=ordered)
+        found, fewer = again.solve(more)
+        if len(fewer) < len(free):
+            solver, left, free = again, found, fewer
+    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in conditions]
     solver.determine(cases, free)
     if arrow.port.gather is not None or not free:
         return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
@@ -253,7 +270,7 @@ def invert(
     return each
 
 
-def _by_case(lin: Linear, arrow: Arrow, context: Sequence[Cons]) -> list[Inverse] | None:
+def _by_case(lin: Linear, arrow: PulledArrow, context: Sequence[Cons]) -> list[Inverse] | None:
     """An ordinary input's arrow solved for its source in each case by itself, with the equations that hold there; None if
     one is left open."""
     out: list[Inverse] = []
@@ -281,7 +298,7 @@ def _possible(lin: Linear, cases: Sequence[Cons], context: Sequence[Cons]) -> li
     return kept
 
 
-def _inverse(lin: Linear, arrow: Arrow, solver: Solver, free: Sequence[str], cases: Sequence[Cons]) -> Inverse:
+def _inverse(lin: Linear, arrow: PulledArrow, solver: Solver, free: Sequence[str], cases: Sequence[Cons]) -> Inverse:
     names = (*arrow.source.fields, *(it.name for it in arrow.send.loops))
     values = {f: solver.solved.get(u, IndexExpr.of(u)) for f, u in zip(names, arrow.unknowns, strict=True)}
     return Inverse(arrow, values, tuple(free), tuple(disjoint(lin, cases)))

@@ -24,6 +24,7 @@ DEFAULT_OPERATIONS = 16_000_000
 VARIABLE = "UPL_MAX_OPERATIONS"
 OPERATIONS_PER_PIECE = 6000  # what a convex piece of a set counts for
 FEW = 64
+"""Pieces up to which the work on a set is not estimated. Chosen, not measured."""
 SECONDS = 8.0  # of the processor's time for the default limit: far beyond what its operations take as a rule
 
 _until = [float("inf")]  # the processor's time at which the analysis that runs gives up

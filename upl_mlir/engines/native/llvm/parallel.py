@@ -26,9 +26,9 @@ from upl_mlir.engines.native.products.gemm import NC, Panels
 FORK_WORK = 200_000
 """Least work of a loop, in operations, that is shared: some 100 microseconds, as waking a thread may take half of that."""
 FORK_PRODUCTS = 20 * FORK_WORK
-"""The same for products, which are that much faster than other operations."""
+"""The same for products, which are that much faster than other operations. The factor was estimated."""
 UNKNOWN_TRIPS = 16
-"""How often a loop is taken to run whose bounds are not known outside."""
+"""How often a loop is taken to run whose bounds are not known outside. A guess."""
 
 
 @dataclass
@@ -103,7 +103,7 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     wanted = c.let(f"icmp sge i64 {work}, {FORK_WORK}", "c")
 
     capture = _Capture()
-    inner = Emitter(e.library, ScratchPlan(), parallel=False)
+    inner = type(e)(e.library, ScratchPlan(), parallel=False)
     inner.values.update(_captured(e, op, capture, inner))
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from upl_mlir.engines.native.llvm.lanes import Lanes
 
 WIDTH = 8
+"""Numbers that are computed at a time: a vector of AVX-512."""
 SMALLEST = 1e-280
 """For smaller numbers what is left after a step is subnormal, and loses bits."""
 

@@ -25,7 +25,7 @@ from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.lanes import F64, Lanes
 from upl_mlir.engines.native.llvm.scalar_ops import POWERS, REAL_TESTS, constant_value, flags, power
 from upl_mlir.engines.native.llvm.text import is_number
-from upl_mlir.engines.native.llvm.vector_plan import SUMMED, Loop, Plan, Sum, planned
+from upl_mlir.engines.native.llvm.vector_plan import SUMMED, Loop, Sum, VectorPlan, planned
 from upl_mlir.engines.native.products import tiles
 
 LaneRow = Callable[[Lanes, Operation, Sequence[str]], str]
@@ -106,7 +106,7 @@ def emitted(e: Emitter, loop: Loop, lower: str, upper: str, step: str) -> list[s
 @dataclass
 class _Writer:
     e: Emitter
-    plan: Plan
+    plan: VectorPlan
     loop: Loop
     same: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     """Vectors of what is the same in all iterations."""

@@ -20,6 +20,7 @@ from upl_mlir.engines.native.llvm.lanes import F64, FORMATS, Lanes
 from upl_mlir.ops.functions import TWO_ARGUMENTS
 
 LOG2E = 1.4426950408889634
+"""log2(e), in binary64."""
 
 
 @dataclass(frozen=True)

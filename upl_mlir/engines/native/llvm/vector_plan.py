@@ -34,7 +34,7 @@ class Sum:
 
 
 @dataclass
-class Plan:
+class VectorPlan:
     """The operations of a loop's body by what becomes of them."""
 
     known: Callable[[Operation], bool]
@@ -108,14 +108,14 @@ class Plan:
         return found[::-1]
 
 
-def planned(e: Emitter, loop: Loop, step: str, known: Callable[[Operation], bool]) -> Plan | None:
+def planned(e: Emitter, loop: Loop, step: str, known: Callable[[Operation], bool]) -> VectorPlan | None:
     """How to write an innermost loop as vectors; None if it is not of the kind.  `known`: what can be done on vectors."""
     ops = list(loop.body.block.ops)
     if not any(isinstance(op, arith.DivfOp) and isinstance(op.rhs.owner, math.SqrtOp) for op in ops):
         return None
     if step != "1" or any(op.regions for op in ops):
         return None
-    plan = Plan(known, {loop.body.block.args[0 if isinstance(loop, scf.ForOp) else -1]: (0, ())})
+    plan = VectorPlan(known, {loop.body.block.args[0 if isinstance(loop, scf.ForOp) else -1]: (0, ())})
     if not _sums(loop, plan) or not all(_classified(e, op, loop, plan) for op in ops[:-1]):
         return None
     if not plan.quotients() or not _apart(e, loop, plan):
@@ -124,7 +124,7 @@ def planned(e: Emitter, loop: Loop, step: str, known: Callable[[Operation], bool
     return plan
 
 
-def _sums(loop: Loop, plan: Plan) -> bool:
+def _sums(loop: Loop, plan: VectorPlan) -> bool:
     """Find the sums; whether all that is carried along is one."""
     ops = list(loop.body.block.ops)
     for op in ops:
@@ -175,7 +175,7 @@ def _same(a: Sequence[SSAValue], b: Sequence[SSAValue]) -> bool:
     return all(x is y or (_number_of(x) is not None and _number_of(x) == _number_of(y)) for x, y in zip(a, b, strict=True))
 
 
-def _classified(e: Emitter, op: Operation, loop: Loop, plan: Plan) -> bool:
+def _classified(e: Emitter, op: Operation, loop: Loop, plan: VectorPlan) -> bool:
     """Put an operation where it belongs; whether there is such a place."""
     if any(op in (s.add, s.load, s.store) for s in plan.sums):
         return True
@@ -214,7 +214,7 @@ def _truth(op: Operation, v: SSAValue) -> bool:
     return v.type == i1 and (v is op.results[0] if isinstance(op, arith.CmpfOp) else v is op.operands[0])
 
 
-def _access(e: Emitter, op: memref.LoadOp | memref.StoreOp, plan: Plan) -> bool:
+def _access(e: Emitter, op: memref.LoadOp | memref.StoreOp, plan: VectorPlan) -> bool:
     """A load or store of neighbouring elements, or a load of one."""
     *lead, last = op.indices or [None]
     if any(i in plan.moving or i in plan.vectors for i in lead) or last in plan.vectors:
@@ -231,7 +231,7 @@ def _access(e: Emitter, op: memref.LoadOp | memref.StoreOp, plan: Plan) -> bool:
     return view.element == Float64Type() and view.strides[-1] == "1"
 
 
-def _apart(e: Emitter, loop: Loop, plan: Plan) -> bool:
+def _apart(e: Emitter, loop: Loop, plan: VectorPlan) -> bool:
     """Whether eight iterations may run at once, loads that quotients need first: what is written is read and written by the
     same iteration only, and read before it is written."""
     cells = {e.view(s.load.memref).root for s in plan.sums if s.load is not None}

@@ -38,15 +38,15 @@ from upl_mlir.engines.native.products.tables import MAX_DIMS
 from upl_mlir.engines.native.products.tiles import TileFormat
 
 THIN_K = 1024
-"""How much of the summed index `thin` takes at a time."""
+"""How much of the summed index `thin` takes at a time. Chosen, no measurement is on record."""
 FEW_PRODUCTS = 256
-"""Below so many products, plain loops are as fast as a call."""
+"""Multiplications of one contraction below which plain loops are as fast as a call. No measurement is on record."""
 PACKED_PRODUCTS = 1_500
-"""From so many products on, packing is better than plain loops."""
+"""From so many products on, packing is better than plain loops. No measurement is on record."""
 MANY_PRODUCTS = 40_000
-"""From so many products on, packing is better than the ways of `thin.py` too."""
+"""From so many products on, packing is better than the ways of `thin.py` too. No measurement is on record."""
 MANY_MORE = 400_000
-"""The same where B stays in the first-level cache."""
+"""The same where B stays in the first-level cache. No measurement is on record."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _once(e: Emitter, nest: Nest, places: list[str]) -> None:
             e.values[arg] = view.load(e.code, ())
     results = e.body(nest.block)
     for view, value in zip(at[-len(results) :], results, strict=True):
-        view.store(e.code, (), e.text(value))
+        view.store(e.code, (), value)
 
 
 @dataclass(frozen=True)

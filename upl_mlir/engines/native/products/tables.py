@@ -11,6 +11,7 @@ from upl_mlir.engines.native.llvm.text import Code
 from upl_mlir.engines.native.products.tiles import TileFormat, first_lanes, splat
 
 MAX_DIMS = 8
+"""Dimensions of a group of a contraction that a table describes. Chosen, not measured."""
 GROUP_WORDS = 1 + 3 * MAX_DIMS
 """A group in memory: number of dimensions, then sizes, first strides, second strides (MAX_DIMS places each)."""
 BORDER_WORDS = 7

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upl_mlir.engines.rtl.observe.watch import Recorded
-from upl_mlir.hw.core.layouts import Kind
+from upl_mlir.hw.core.layouts import TokenKind
 from upl_mlir.hw.execute import Scalar, from_bits
 from upl_mlir.hw.image import IndexField, unpack
 
@@ -35,7 +35,7 @@ def named(run: Recorded) -> Iterator[Done]:
         return f"{nodes[node].name}.{nodes[node].inputs[input_].name}{_index(nodes[node].fields, tag, wild)}"
 
     def token(kind: int, node: int, input_: int, tag: int, times: int, bits: int) -> tuple[str, dict[str, str]]:
-        if kind == Kind.HOST:
+        if kind == TokenKind.HOST:
             output = run.image.outputs[node]
             where = f"{output.name}{_index(run.program.outputs[node], tag)}"
             return where, {"value": shown(from_bits(bits, output.type))}

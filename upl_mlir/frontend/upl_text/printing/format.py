@@ -27,7 +27,9 @@ WIDTH = 120
 """The length of a line that code does not exceed if it can be helped."""
 
 INDENT = 2
+"""Spaces before what stands in a block."""
 CONTINUED = 4
+"""Spaces before the rest of a line that is too long."""
 
 _WIDE_CONDITION = 16
 """Conditions whose lengths differ by more than this are not aligned."""

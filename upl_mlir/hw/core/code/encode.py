@@ -31,10 +31,10 @@ from upl_mlir.hw.core.layouts import (
     Dimensions,
     FieldKind,
     Guard,
-    Kind,
     Memory,
     Mode,
     Times,
+    TokenKind,
     instruction_layout,
     node_layout,
     send_layout,
@@ -411,10 +411,10 @@ class _Encoder:
         send: Send = step.send
         target = send.target
         if isinstance(target, ToHost):
-            goal, place = self.out.outputs[target.output], {"kind": int(Kind.HOST), "node": target.output}
+            goal, place = self.out.outputs[target.output], {"kind": int(TokenKind.HOST), "node": target.output}
         else:
             goal = self.image.nodes[target.node].fields
-            place = {"kind": int(Kind.DATA), "node": target.node, "input": target.input}
+            place = {"kind": int(TokenKind.DATA), "node": target.node, "input": target.input}
         fields = list(self._fields(step, goal, registers, node))
         unused = FieldKind.CONSTANT if d.organisation is Organisation.CAM else FieldKind.NONE  # which there means `*`
         fields += [{"kind": int(unused)}] * (d.max_fields - len(fields))

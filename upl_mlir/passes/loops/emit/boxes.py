@@ -28,9 +28,9 @@ FINITE = "upl.finite"
 """The attribute of a product one factor of which has zeros round it, where the other one is known to be finite: they make
 zeros."""
 AT_ONCE = 65_536
-"""Numbers in a padded copy, unless one value of the first field has more."""
+"""Numbers in a padded copy, unless one value of the first field has more. Chosen: 512 KiB of f64."""
 GROWTH = 6
-"""How many times as large as the factor its padded copy may be."""
+"""How many times as large as the factor its padded copy may be. Chosen, not measured."""
 
 
 def write_box(f: Frame, box: Box) -> bool:

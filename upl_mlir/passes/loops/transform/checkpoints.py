@@ -29,11 +29,12 @@ from upl_mlir.poly.linear import Con
 from upl_mlir.poly.operators import DivKind, Extremum
 
 SEGMENT = 10
-"""Every so many states one is kept."""
+"""Every so many states one is kept. Case d′ of `bench/native` was measured with it; other values are not on record."""
 COST = 64
-"""States whose elements cost more operations are kept."""
+"""States whose elements cost more operations are kept. In additions; chosen, not measured."""
 LARGE = 64
-"""A field of more values than that, or of an unknown number, makes a state large; it must have two."""
+"""A field of more values than that, or of an unknown number, makes a state large; it must have two. Chosen, not
+measured."""
 
 
 @dataclass(eq=False)

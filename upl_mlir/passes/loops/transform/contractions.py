@@ -25,11 +25,12 @@ from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 FEW = 256
-"""A contraction of known, no larger extents is left to plain loops."""
+"""A contraction of known extents with no more multiplications is left to plain loops; `FEW_PRODUCTS` in
+`native/products/contraction.py` has the same reason. No measurement is on record."""
 MANY = 512
-"""A loop round them does not cut contractions with so many products for each iteration."""
+"""A loop round them does not cut contractions with so many products for each iteration. Chosen, not measured."""
 NEAR = 16
-"""An iterator that takes at most so many values beside a field is replaced by its distance."""
+"""An iterator that takes at most so many values beside a field is replaced by its distance. Chosen, not measured."""
 
 New = Callable[[IndexExpr], IndexExpr]
 

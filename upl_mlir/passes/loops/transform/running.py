@@ -26,10 +26,10 @@ from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
 
 FEW = 4
-"""Fields of at most so many known values may stand beside those of the array that is summed: its elements are then used so
-many times while they are at hand."""
+"""Fields of at most so many known values may stand beside those of the array that is summed: its elements are then used
+so many times while they are at hand. Chosen, not measured."""
 SHORT = 64
-"""Columns that are known to have no more elements are summed as they are."""
+"""Columns that are known to have no more elements are summed as they are. Chosen, not measured."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from upl_mlir.poly.operators import DivKind, Extremum
 STEPS = 16
 """Steps in a block: with rows of some thousands of bytes they stay in the second-level cache."""
 SLOPES = (1, 2)
+"""Rows by which a tile is shifted for each step, as tried in turn: stencils that reach farther are not tiled."""
 CACHE_LINE = 64
 """Bytes."""
 
