@@ -110,7 +110,10 @@ def test_errors(arguments: list[str], status: int, message: str, capsys: pytest.
 
 
 def test_a_missing_synthesiser_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(Tool, "installed", lambda _: False)
+    def installed(_: Tool) -> bool:
+        return False
+
+    monkeypatch.setattr(Tool, "installed", installed)
     assert main(["synth", str(EXAMPLES / "fir.upl"), "--circuit", "-D", "K=2", "-D", "n=3"]) == 1
     found = capsys.readouterr().err
     assert "UPL1738" in found
