@@ -7,7 +7,7 @@ from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
 
-INDEX_BITS = 64
+INDEX_BITS = 64  # of an index and of an integer
 
 
 def scalar(t: Attribute, where: str = "native code") -> str | int:

@@ -27,10 +27,16 @@ MOST_BOXES = 24
 
 
 class Tally(wiring.Component):
-    """`words` is the number of the current group; `event` goes on to the next one, and after the last to the first."""
+    """`words` is the number of the current group; `event` goes on to the next one, and after the last to the first.
 
-    def __init__(self, runs: Runs):
+    It begins with the first group, or with the second one if it is `ahead`.
+    """
+
+    def __init__(self, runs: Runs, ahead: bool = False):
         self.runs = runs.runs
+        first = self.runs[0][0]
+        second = 1 % len(self.runs)
+        self.begins = (0, first) if not ahead else (0, first - 1) if first > 1 else (second, self.runs[second][0])
         super().__init__({"event": In(1), "words": Out(range(max(w for _, w in self.runs) + 1))})
 
     def elaborate(self, platform: object) -> Module:
@@ -40,8 +46,9 @@ class Tally(wiring.Component):
             m.d.comb += self.words.eq(self.runs[0][1])
             return m
         longest = max(n for n, _ in self.runs)
-        number, left = Signal(range(len(self.runs))), Signal(range(longest), init=self.runs[0][0] - 1)
-        final = Signal(init=self.runs[0][0] == 1)
+        run, groups = self.begins
+        number, left = Signal(range(len(self.runs)), init=run), Signal(range(longest), init=groups - 1)
+        final = Signal(init=groups == 1)
         with m.Switch(number):
             for k, (_, words) in enumerate(self.runs):
                 with m.Case(k):

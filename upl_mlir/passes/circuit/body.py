@@ -48,6 +48,7 @@ class Body:
 
 
 NEGATIVE_ZERO = -0.0
+"""What leaves every number as it is when it is added."""
 MOST_PLACES = 24
 """Powers of two by which a shift multiplies: as many as a significand has bits."""
 OPERATIONS: Mapping[type, str] = {arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div"}
