@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("host",),
     ("netsim", "engines.protocol"),  # netlists become C++, of any hardware; what an engine is
     ("engines.interp", "engines.native", "engines.reference", "hw", "picture"),
-    ("engines.token", "engines.rtl", "engines.circuit"),  # the plan of `interp` and `native`'s way to C++; the others run `hw`
+    ("engines.token", "engines.rtl", "engines.circuit"),  # the plan of `interp`, `native`'s way to C++; two run `hw`
     ("universe",),  # names of passes and targets, each loaded when it is used
     ("pipeline",),
     ("api",),

@@ -82,8 +82,9 @@ class Circuit(wiring.Component):
             m.submodules[f"out_{self.names[o.host.name]}"] = self._queue(m, o, wires)
         room = reduce(and_, [q.room for q in self._queues], Const(1))
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
+        lane: Lane | None = None
         for n in range(plan.nest.lanes):
-            lane = Lane(plan, n, wires, self.target, self.watched)
+            lane = Lane(plan, n, wires, self.target, self.watched, lane)
             m.submodules[f"lane_{n}"] = lane.build()
             self.probes += lane.probes
         return m

@@ -65,8 +65,11 @@ class Head:
         return m
 
     def _entry(self, i: Input, stream: StreamIn, n: int) -> _Entry:
-        """Words are taken while there is room.  `more` are the words that have come beyond those of the next group, `room` the
-        places that are free, less one: what is asked of them is their sign, a register."""
+        """Words are taken while there is room.
+
+        `more` are the words that have come beyond those of the next group, `room` the places that are free, less one: what
+        is asked of them is their sign, a register.
+        """
         m, nest = self.m, self.nest
         size = i.window * (self.plan.nest.lanes if i.dealt else 1)
         m.submodules[f"need_{n}"] = need = Tally(i.need, ahead=True)
