@@ -123,27 +123,32 @@ def circuit_table(rows: Sequence[Row]) -> list[str]:
 
 
 def peer_table(rows: Sequence[Row], peers: Mapping[str, Peers]) -> list[str]:
-    """The time of a run of each circuit, and what others take, with the quotient to it."""
-    names = [o.value for o in Organisation]
-    out = [["program", "lanes", "circuit, µs", *(f"`{n}`: {what}" for n in names for what in ("cycles", "µs", "times")),
-            "native, µs", "times"]]  # fmt: skip
+    """The times of each circuit, and what others take, with the quotients: by the time of a run, by that from run to run."""
+    head = ["program", "lanes", "circuit, µs", "run to run, µs"]
+    for o in Organisation:
+        head += [f"`{o.value}`: cycles", "µs", "times", "times, run to run"]
+    out = [[*head, "native, µs", "times", "times, run to run"]]
     for r in rows:
-        ours = r.time(r.cycles)
-        line = [r.title, str(r.found.lanes), _number(ours)]
+        ours = r.time(r.cycles), r.time(r.interval)
+        line = [r.title, str(r.found.lanes), *map(_number, ours)]
         peer = peers[r.title]
         for o in Organisation:
             cycles = peer.cycles[o]
             if isinstance(cycles, str):
-                line += ["–", "", ""]
+                line += ["–", "", "", ""]
             else:
-                taken = cycles / CORE_MHZ
-                line += [f"{cycles:,}", _number(taken), _number(taken / ours if ours else None)]
-        out.append([*line, _number(peer.native), _number(peer.native / ours if ours else None)])
+                line += [f"{cycles:,}", *_times(cycles / CORE_MHZ, ours)]
+        out.append([*line, *_times(peer.native, ours)])
     missing = [
         f"- {title}, `{o.value}`: {why}"
         for title, p in peers.items() for o, why in p.cycles.items() if isinstance(why, str)
     ]  # fmt: skip
     return [*_markdown(out), *(["", "No figure, and why:", "", *missing] if missing else [])]
+
+
+def _times(theirs: float, ours: tuple[float | None, float | None]) -> list[str]:
+    """Another's microseconds, and their quotients by the circuit's."""
+    return [_number(theirs), *(_number(theirs / t if t else None) for t in ours)]
 
 
 def _clock(found: CircuitFigures) -> str:
@@ -307,8 +312,9 @@ _OTHERS = (
     f"Program and data are the same. One core of the token machine, simulated; stores of {_STORES}.",
     f"Its clock is taken to be {CORE_MHZ} MHz, which was estimated for one core of `hashed` after placement and not routed",
     "([machine](machine.md#clock)). A `cam` of so many entries can be simulated, hardly built. Native code: one thread on",
-    "the computer that made this page, a call from Python, the median of many. *Times*: by the time of a run of the",
-    "circuit, filling and draining included.",
+    "the computer that made this page, a call from Python, the median of many. *Times*: by the time of one run of the",
+    "circuit, filling and draining included; *run to run*: by its time in the steady state. The token machine and native",
+    "code run one after the other.",
 )  # fmt: skip
 
 

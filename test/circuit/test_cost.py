@@ -73,15 +73,17 @@ def test_a_row_says_what_was_not_routed() -> None:
 
 
 def test_a_row_beside_others() -> None:
-    """19,200 cycles at 19.2 MHz are 1,000 µs; the circuit takes 5."""
+    """19,200 cycles at 19.2 MHz are 1,000 µs; the circuit takes 5, and 4 from run to run."""
     row = Row("p", canned(100.0), cycles=500, interval=400, ideal=300)
-    peers = Peers({Organisation.HASHED: 19200, Organisation.DIRECT: 1920, Organisation.CAM: "full"}, 10.0)
-    head, _, line, *rest = peer_table([row], {"p": peers})
-    found = dict(zip(cells(head), cells(line), strict=False))
-    assert (found["`hashed`: cycles"], found["`hashed`: µs"], found["`hashed`: times"]) == ("19,200", "1,000", "200")
-    assert (found["`direct`: µs"], found["`direct`: times"]) == ("100", "20")
-    assert found["`cam`: cycles"] == "–"
-    assert (found["native, µs"], found["times"]) == ("10", "2")
+    cycles = {Organisation.HASHED: 19200, Organisation.DIRECT: 1920, Organisation.CAM: "full"}
+    head, _, line, *rest = peer_table([row], {"p": Peers(cycles, 10.0)})
+    names, found = cells(head), cells(line)
+    assert found[: names.index("`cam`: cycles")] == ["p", "2", "5", "4"]
+    at = {what: names.index(what) for what in ("`hashed`: cycles", "`direct`: cycles", "`cam`: cycles", "native, µs")}
+    assert found[at["`hashed`: cycles"] :][:4] == ["19,200", "1,000", "200", "250"]
+    assert found[at["`direct`: cycles"] :][:4] == ["1,920", "100", "20", "25"]
+    assert found[at["`cam`: cycles"]] == "–"
+    assert found[at["native, µs"] :] == ["10", "2", "2.5"]
     assert rest[-1] == "- p, `cam`: full"
 
 
