@@ -1,26 +1,39 @@
-"""`upl synth`: area and clock of a machine, by open synthesis tools."""
+"""`upl synth`: area and clock of a machine, or of a program's circuit, by open synthesis tools."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from upl_mlir.tools.boundary import definitions, write_whole
+from upl_mlir.tools.boundary import UsageError, definitions, write_whole
 
 if TYPE_CHECKING:
+    from upl_mlir.hw.synth.circuits import CircuitFigures
     from upl_mlir.hw.synth.figures import Figures
+    from upl_mlir.hw.synth.tools import Say
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    p.add_argument("file", metavar="FILE", nargs="?", help="a program that has to fit on the machine; may be left out")
+    p.add_argument("file", metavar="FILE", nargs="?",
+                   help="a program that has to fit on the machine (may be left out), or that becomes a circuit")  # fmt: skip
     p.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                    help="bind a parameter of the program or override a constant")  # fmt: skip
     p.add_argument("--machine", metavar="M.toml", help="machine description; default: the default machine")
-    p.add_argument("--place", action="store_true", help="place too, for an estimate of the clock (some minutes a core)")
-    p.add_argument("--nextpnr", action="store_true", help="place and route too, for the clock (an hour or more a core)")
+    p.add_argument("--circuit", action="store_true", help="the circuit of FILE in place of a machine")
+    p.add_argument("--lanes", type=int, default=1, metavar="N", help="of a circuit: instances at a time (default 1)")
+    p.add_argument("--along", metavar="FIELD", help="of a circuit: the field along which the lanes lie")
+    p.add_argument("--place", action="store_true", help="the clock, too: a core is placed and its clock estimated (some "
+                   "minutes), a circuit is placed and routed (minutes for each seed)")  # fmt: skip
+    p.add_argument("--nextpnr", action="store_true", help="place and route a core, too (an hour or more)")
+    p.add_argument("--seeds", type=int, default=3, metavar="N",
+                   help="placements of a circuit, of which the worst counts (default 3)")  # fmt: skip
     p.add_argument("--json", action="store_true", help="the figures as JSON")
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
@@ -28,34 +41,70 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Synthesise and print; returns the exit status."""
-    from rich.console import Console
+    if args.circuit:
+        found = _circuit(args)
+        shown = circuit_text(found)
+    else:
+        found = _machine(args)
+        shown = text(found)
+    write_whole(args.output, json.dumps(found.to_dict(), indent=2) + "\n" if args.json else shown)
+    return 0
 
+
+def _machine(args: argparse.Namespace) -> Figures:
     from upl_mlir.hw.machine import Machine, load_machine
     from upl_mlir.hw.synth.ecp5 import Clock
     from upl_mlir.hw.synth.figures import figures
 
+    if args.lanes != 1 or args.along is not None:
+        raise UsageError("--lanes and --along are of circuits: expected --circuit")
     clock = Clock.ROUTED if args.nextpnr else Clock.PLACED if args.place else None
     machine = load_machine(args.machine) if args.machine else Machine()
     if args.file:
         _fits(args)
+    with progress() as say:
+        return figures(machine, clock=clock, say=say)
+
+
+def _circuit(args: argparse.Namespace) -> CircuitFigures:
+    from pathlib import Path
+
+    from upl_mlir.api.programs import load
+    from upl_mlir.hw.synth.circuits import circuit_figures
+    from upl_mlir.passes.lower_to_circuit import planned_circuit, wish
+
+    if not args.file:
+        raise UsageError("--circuit: expected the FILE of a program")
+    if args.machine:
+        raise UsageError("--machine is not of circuits, which are machines of their own")
+    if args.seeds < 1:
+        raise UsageError(f"--seeds {args.seeds}: expected 1 or more")
+    program = load(Path(args.file), **definitions(args.define)).expanded().infer_domains()
+    with program.errors():
+        loops, plan = planned_circuit(program.module.clone(), {}, wish(args.lanes, args.along))
+    seeds = range(1, args.seeds + 1) if args.place or args.nextpnr else ()
+    with progress() as say:
+        return circuit_figures(loops.name, plan, seeds=seeds, say=say)
+
+
+@contextmanager
+def progress() -> Generator[Say]:
+    """What is being done: on a terminal a line that changes, in a log one line for each tool and part."""
+    from rich.console import Console
+
     console = Console(stderr=True)
+    last = ""
     with console.status("synthesis") as status:
-        last = ""
 
         def say(what: str) -> None:
             nonlocal last
             status.update(what)
             part = what.partition(":")[0] + what.partition(":")[2].partition(":")[0]
-            if not console.is_terminal and part != last:  # a log: one line for each tool and part
+            if not console.is_terminal and part != last:
                 print(what, file=sys.stderr, flush=True)
                 last = part
 
-        found = figures(machine, clock=clock, say=say)
-    if args.json:
-        write_whole(args.output, json.dumps(found.to_dict(), indent=2) + "\n")
-    else:
-        write_whole(args.output, text(found))
-    return 0
+        yield say
 
 
 def _fits(args: argparse.Namespace) -> None:
@@ -86,11 +135,31 @@ def text(found: Figures) -> str:
     if any(p["clock"] == Clock.PLACED.value for p in data["parts"]):
         lines.append("MHz: after placement, the delays of wires estimated from their lengths")
     for p in data["parts"]:
-        units = {u: c for u, c in p["units"].items() if c.get("block_ram") or c.get("dsp") or c.get("ff", 0) >= 100}
-        lines += ["", f"{p['name']}: where its flip-flops, block RAMs and multipliers are"]
-        lines += _table([["unit", "FF", "block RAM", "multipliers"],
-                         *([u, *(_cell(c.get(k, 0)) for k in ("ff", "block_ram", "dsp"))] for u, c in units.items())])
+        lines += ["", f"{p['name']}: where its flip-flops, block RAMs and multipliers are", *_units(p["units"])]
     return "\n".join([*lines, ""])
+
+
+def circuit_text(found: CircuitFigures) -> str:
+    """The figures of a circuit as a table, its clocks, and where flip-flops, block RAMs and multipliers are."""
+    area = [getattr(found.area, k) for k in _KEYS[:-1]]
+    rows = [["circuit", "lanes", "units", *_COLUMNS[2:]],
+            [found.name, *(_cell(v) for v in (found.lanes, found.units, *area, found.fmax_mhz))]]  # fmt: skip
+    lines = [f"{found.name}: {found.device}, {', '.join(found.tools)}", *_table(rows), "units: those of floating point"]
+    if found.timings:
+        seeds = ", ".join(f"{t.fmax_mhz:.1f} with seed {seed}" for seed, t in found.timings.items())
+        lines.append(f"MHz: placed and routed, the worst of {seeds}")
+    lanes: dict[str, Counter[str]] = {}
+    for name, counts in found.area.units.items():
+        lanes.setdefault(re.sub(r"^lane_\d+", "lane_*", name), Counter()).update(counts)
+    lines += ["", "where its flip-flops, block RAMs and multipliers are, lanes added up", *_units(lanes)]
+    return "\n".join([*lines, ""])
+
+
+def _units(units: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A table of the units that have something to show."""
+    shown = {u: c for u, c in units.items() if c.get("block_ram") or c.get("dsp") or c.get("ff", 0) >= 100}
+    return _table([["unit", "FF", "block RAM", "multipliers"],
+                   *([u, *(_cell(c.get(k, 0)) for k in ("ff", "block_ram", "dsp"))] for u, c in shown.items())])  # fmt: skip
 
 
 def _cell(value: object) -> str:

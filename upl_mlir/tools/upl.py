@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
     text = "plot a recorded run: parallelism and waiting tokens"
     plot.add_arguments(commands.add_parser("plot", help=text, description=text, allow_abbrev=False))
-    text = "what a machine costs: LUTs, flip-flops, block RAMs, and on request its clock"
+    text = "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, and on request its clock"
     synth.add_arguments(commands.add_parser("synth", help=text, description=text, allow_abbrev=False))
     text = "run a program on many machines: which is the best for it?"
     explore.add_arguments(commands.add_parser("explore", help=text, description=text, allow_abbrev=False))

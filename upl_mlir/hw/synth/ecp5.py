@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,10 @@ def area(rtlil: str, top: str, say: Say) -> Area:
 def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say, seed: int = 1) -> Timing:
     """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`.  `seed` is
     that of the placement, which is random."""
-    options = [*_NEXTPNR, "--seed", str(seed), *(["--no-route"] if clock is Clock.PLACED else [])]
-    options += ["--freq", f"{clock_mhz:g}"]
-    name = f"clock-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
-    found = open_cache().read(name)
-    if found is not None:
-        return msgspec.json.decode(found, type=Timing)
+    known = known_timing(rtlil, top, clock_mhz, clock, seed)
+    if known is not None:
+        return known
+    options = _options(clock_mhz, clock, seed)
     kept = open_cache().read(_name("net", rtlil, top))
     netlist = _synthesise(rtlil, top, say) if kept is None else gzip.decompress(kept)
     with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
@@ -112,8 +111,23 @@ def timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say, seed:
             Path(folder), "report.json", say, step,
         )  # fmt: skip
         out = parse_report(report.read_text(encoding="utf-8"), clock, estimates)
-    open_cache().write(name, msgspec.json.encode(out))
+    open_cache().write(_timing_name(rtlil, top, options), msgspec.json.encode(out))
     return out
+
+
+def known_timing(rtlil: str, top: str, clock_mhz: float, clock: Clock, seed: int = 1) -> Timing | None:
+    """What `timing` found before, None if that is not in the cache.  Raises `UplError` UPL1738."""
+    found = open_cache().read(_timing_name(rtlil, top, _options(clock_mhz, clock, seed)))
+    return None if found is None else msgspec.json.decode(found, type=Timing)
+
+
+def _options(clock_mhz: float, clock: Clock, seed: int) -> list[str]:
+    unrouted = ["--no-route"] if clock is Clock.PLACED else []
+    return [*_NEXTPNR, "--seed", str(seed), *unrouted, "--freq", f"{clock_mhz:g}"]
+
+
+def _timing_name(rtlil: str, top: str, options: Sequence[str]) -> str:
+    return f"clock-{digest(*_source(rtlil, top), NEXTPNR.version(), *options)}.json"
 
 
 def parse_report(text: str, clock: Clock, estimates: dict[str, float]) -> Timing:

@@ -70,7 +70,7 @@ def figures(machine: Machine, *, clock: Clock | None = None, say: Say = lambda _
     parts: list[Part] = []
     for name, count, design in _designs(machine):
         say(f"{name}: elaborating")
-        rtlil = _rtlil(design)
+        rtlil = as_rtlil(design)
 
         def told(what: str, name: str = name) -> None:
             say(f"{name}: {what}")
@@ -92,7 +92,8 @@ def _designs(machine: Machine) -> list[tuple[str, int, object]]:
     return [("core", machine.cores, Core(system.core)), (joins, 1, Fabric(system))]
 
 
-def _rtlil(design: object) -> str:
+def as_rtlil(design: object) -> str:
+    """A design in yosys' own language; its module is `top`."""
     # A yosys found on the PATH may be of another version than the one that Amaranth was tested with.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth.back import rtlil

@@ -1,0 +1,88 @@
+"""Figures of a circuit: the whole of it is synthesised, and routed with several seeds, of which the worst counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Clock, Timing, area, known_timing, timing
+from upl_mlir.hw.synth.figures import COUNTS, as_rtlil
+from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
+from upl_mlir.passes.circuit.nest import Bools
+from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.stages import matters
+
+ASKED_MHZ = 170.0
+"""The clock that nextpnr is asked for: about what the slowest unit reaches alone. It works no further once it is met."""
+UNITS = ("add", "sub", "mul", "div", "by", "up", "down")
+"""Operations of a body that are floating-point units; the others are wires and selections."""
+
+
+class CircuitFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a circuit costs, and its clocks by seed of the placement, as far as it was routed."""
+
+    name: str
+    lanes: int
+    units: int
+    """Floating-point units, of all lanes."""
+    area: Area
+    timings: dict[int, Timing]
+    tools: list[str]
+    device: str = DEVICE
+
+    @property
+    def fmax_mhz(self) -> float | None:
+        """The clock of the worst seed."""
+        return min((t.fmax_mhz for t in self.timings.values()), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object for JSON."""
+        return {
+            "circuit": self.name, "device": self.device, "tools": self.tools, "lanes": self.lanes,
+            "floating_point_units": self.units, **{k: getattr(self.area, k) for k in COUNTS}, "units": self.area.units,
+            "fmax_mhz": self.fmax_mhz, "by_seed": {str(seed): t.fmax_mhz for seed, t in self.timings.items()},
+        }  # fmt: skip
+
+
+def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Say = lambda _: None) -> CircuitFigures:
+    """Synthesise the circuit of a program called `name`; place and route it once with each of the seeds.  `say` is told
+    what is being done.
+
+    Raises `UplError`: UPL1738 a tool is not installed, UPL1739 a tool failed.
+    """
+    tools = [YOSYS.version(), *([NEXTPNR.version()] if seeds else [])]
+    say(f"{name}: elaborating")
+    rtlil = as_rtlil(Circuit(plan, target="ecp5"))
+    cost = area(rtlil, "top", lambda what: say(f"{name}: {what}"))
+    timings: dict[int, Timing] = {}
+    for seed in seeds:
+
+        def told(what: str, seed: int = seed) -> None:
+            say(f"{name}, seed {seed}: {what}")
+
+        timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed)
+    units = sum(int(lanes.any(axis=tuple(range(lanes.ndim - 1))).sum()) for lanes in _busy(plan))
+    return CircuitFigures(name=name, lanes=plan.nest.lanes, units=units, area=cost, timings=timings, tools=tools)
+
+
+def routed_before(plan: Plan, seeds: Sequence[int]) -> list[int]:
+    """Those of the seeds with which a circuit has been routed, so that its clock is in the cache."""
+    rtlil = as_rtlil(Circuit(plan, target="ecp5"))
+    return [s for s in seeds if known_timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, s) is not None]
+
+
+def firings(plan: Plan) -> int:
+    """How often the busiest floating-point operation of a process begins in a run, all lanes taken together; 0 if there is
+    none."""
+    return max((int(lanes.sum()) for lanes in _busy(plan)), default=0)
+
+
+def _busy(plan: Plan) -> list[Bools]:
+    """The instances of each floating-point operation whose results matter.  A lane has no unit for an operation of which it
+    has no such instance."""
+    where = matters(plan.process)
+    made = [n for n in plan.process.body.nodes if n.kind.partition(" ")[0] in UNITS]
+    return [plan.nest.mask(where[n], plan.process.sizes) for n in made]
