@@ -31,7 +31,7 @@ from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.sources import hardware_digest
-from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, firings, routed_before
+from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, computing, firings, routed_before
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
@@ -277,7 +277,7 @@ class Table:
     def row(case: Case, plan: Plan, cycles: int, interval: int) -> Row:
         """A circuit's row, with the seeds that are routed."""
         found = circuit_figures(case.name, plan, seeds=routed_before(plan, SEEDS))
-        return Row(case.title, found, cycles, interval, firings(plan) / plan.nest.lanes)
+        return Row(case.title, found, cycles, interval, firings(plan) / computing(plan))
 
     @staticmethod
     def head() -> list[str]:

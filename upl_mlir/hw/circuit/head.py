@@ -18,7 +18,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Window
 from upl_mlir.hw.circuit.control import Marks, Tally, loop_nest
@@ -73,23 +73,25 @@ class Head:
         m, nest = self.m, self.nest
         size = i.window * (self.plan.nest.lanes if i.dealt else 1)
         m.submodules[f"need_{n}"] = need = Tally(i.need, ahead=True)
-        m.submodules[f"free_{n}"] = freed = Tally(i.free)
+        m.submodules[f"free_{n}"] = freed = Tally(i.need if i.held else i.free)
         most = max(w for _, w in i.need.runs)
         more = Signal(range(-most, size + 1), init=-i.need.runs[0][1], name=f"more_{n}")
         room, take = Signal(range(-1, size), init=size - 1, name=f"room_{n}"), Signal(name=f"take_{n}")
         needs, ends = self._boundary(i.need.level), self._boundary(i.free.level) | nest.steps & nest.carry[-1]
-        m.submodules[f"late_{n}"] = gone = Marks(late(self.plan.nest, i.shared, [r.site for r in i.reads]), self.target)
+        after = late(self.plan.nest, i.shared, [r.site for r in i.reads])
+        m.submodules[f"late_{n}"] = gone = Marks(after, self.target)
         m.d.comb += [
             take.eq(stream.valid & ~room[-1]), stream.take.eq(take),
             need.event.eq(self.go & (needs | self.start)),
-            gone.mark.eq(ends), gone.enable.eq(self.go), freed.event.eq(self.go & gone.later),
+            gone.mark.eq(needs | self.start if i.held else ends), gone.enable.eq(self.go),
+            freed.event.eq(self.go & gone.later),
         ]  # fmt: skip
-        takes, frees = Signal.like(need.words, name=f"takes_{n}"), Signal.like(freed.words, name=f"frees_{n}")
-        with m.If(need.event):
-            m.d.comb += takes.eq(need.words)
-        with m.If(freed.event):
-            m.d.comb += frees.eq(freed.words)
-        m.d.sync += [more.eq(more + take - takes), room.eq(room - take + frees)]
+        came = Signal(name=f"came_{n}")  # a word counts a clock after it was taken
+        m.d.sync += [
+            came.eq(take),
+            more.eq(Mux(need.event, more + came - need.words, more + came)),
+            room.eq(Mux(freed.event, room - take + freed.words, room - take)),
+        ]  # fmt: skip
         self._pass(i, stream, take, n)
         return _Entry(~more[-1], needs)
 
@@ -113,7 +115,7 @@ class Head:
             return
         for k, r in enumerate(i.reads):
             m.submodules[f"window_{n}_{k}"] = window = Window(BITS, i.window, self.target)
-            address = walked(m, i, r, self.nest, r.first, self.go, f"walk_{n}_{k}", self.plan.nest.lanes)
+            address = walked(m, i, r, self.nest, r.first, self.go, f"walk_{n}_{k}", self.plan.nest.lanes, self.target)
             m.d.comb += [
                 window.write.eq(take), window.data_in.eq(stream.data), window.read_enable.eq(self.go),
                 window.read_address.eq(address),

@@ -233,33 +233,37 @@ class Lane:
         return window.data_out
 
     def _held(self, i: Input, r: Read) -> Value:
-        """The word that is read, until the first instance comes that reads the next one; two more wait.
+        """The word that is read, until the first instance comes that reads the next one; more of them wait behind.
 
-        There are never more: the head lets a word come only when one is free again.
+        There are never too many: the head lets a word come only when a place is free again.
         """
         m, n, nest = self.m, self._number(), self.plan.nest
         strobe, word, lane = self.wires.own[i][self.number]
         at = np.reshape(places(r, nest), nest.extents)
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
-        now, soon, last = (Signal(BITS, name=f"{what}_{n}", reset_less=True) for what in ("now", "soon", "last"))
-        some, more, moves = Signal(name=f"some_{n}"), Signal(name=f"more_{n}"), Signal(name=f"moves_{n}")
-        comes = strobe & (lane == self.number)
-        m.d.comb += moves.eq(more & (~some | loads))
-        m.d.sync += [some.eq(moves | some & ~loads), more.eq(comes | more & ~moves)]
-        with m.If(comes):
-            m.d.sync += last.eq(word)
-        with m.If(moves):
-            m.d.sync += soon.eq(last)
+        leaves: Value = loads  # the word of a place goes on: to the place before, or to `now`
+        now = Signal(BITS, name=f"now_{n}", reset_less=True)
+        waiting = [Signal(BITS, name=f"waiting_{n}_{k}", reset_less=True) for k in range(i.window)]
+        full = [Signal(name=f"full_{n}_{k}") for k in range(i.window)]
         with m.If(loads):
-            m.d.sync += now.eq(soon)
+            m.d.sync += now.eq(waiting[0])
+        for k in range(i.window):
+            last = k == i.window - 1
+            comes = strobe & (lane == self.number) if last else Signal(name=f"moves_{n}_{k}")
+            if not last:
+                m.d.comb += comes.eq(full[k + 1] & (~full[k] | leaves))
+            m.d.sync += full[k].eq(comes | full[k] & ~leaves)
+            with m.If(comes):
+                m.d.sync += waiting[k].eq(word if last else waiting[k + 1])
+            leaves = comes
         return now
 
     def address(self, i: Input, r: Read, nest: LoopNest, first: int, enable: Value) -> Value:
         """The address of a read, so early that the word is there at the read's stage."""
         name = f"walk_{self._number()}"
         return self._passed(
-            (r, first), lambda: walked(self.m, i, r, nest, first, enable, name, self.plan.nest.lanes)
+            (r, first), lambda: walked(self.m, i, r, nest, first, enable, name, self.plan.nest.lanes, self.target)
         )  # fmt: skip
 
     def _linked(self, s: Site) -> Value:
@@ -423,7 +427,8 @@ class Lane:
 
 
 def walked(
-    m: Module, i: Input, r: Read, nest: LoopNest, first: int, enable: Value, name: str, lanes: int
+    m: Module, i: Input, r: Read, nest: LoopNest, first: int, enable: Value, name: str, lanes: int,
+    target: Target,
 ) -> Value:
     """The address of a read along a nest, so early that the word is there at the read's stage."""
     words = i.words // lanes if i.dealt else i.words
@@ -431,6 +436,6 @@ def walked(
     m.submodules[name] = walk = Walk(i.window, nest.extents, first, steps, words)
     m.d.comb += [walk.steps.eq(nest.steps), walk.carry.eq(nest.carry), walk.enable.eq(enable)]
     slots = LEAD + r.site.stage - Window.LATENCY
-    m.submodules[f"{name}_delay"] = late = Delay(len(walk.address), slots)
+    m.submodules[f"{name}_delay"] = late = Delay(len(walk.address), slots, target)
     m.d.comb += [late.data_in.eq(walk.address), late.enable.eq(enable)]
     return late.data_out

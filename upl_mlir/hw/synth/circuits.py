@@ -80,6 +80,12 @@ def firings(plan: Plan) -> int:
     return max((int(lanes.sum()) for lanes in _busy(plan)), default=0)
 
 
+def computing(plan: Plan) -> int:
+    """The lanes that have the busiest operation; 1 if there is none."""
+    busiest = max(_busy(plan), key=lambda lanes: int(lanes.sum()), default=None)
+    return 1 if busiest is None else max(1, int(busiest.any(axis=tuple(range(busiest.ndim - 1))).sum()))
+
+
 def _busy(plan: Plan) -> list[Bools]:
     """The instances of each floating-point operation whose results matter.  A lane has no unit for an operation of which it
     has no such instance."""

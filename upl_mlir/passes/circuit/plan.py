@@ -92,7 +92,7 @@ def _small_enough(p: Process) -> None:
         raise error("UPL2005", f"`{p.name}` has {n} instances; circuits are made of at most {MOST_INSTANCES}", p.span)
 
 
-ARRIVES = 2
+ARRIVES = 3
 """Clocks from the one in which a word is taken to that in which it counts."""
 LEAVES = 5
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""

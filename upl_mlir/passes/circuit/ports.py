@@ -26,7 +26,9 @@ from upl_mlir.poly.expr import Formula
 LEAD = 3
 """Slots from an instance's own slot, in which the counters have its index, to its stage 0: two registers for conditions."""
 HELD = 3
-"""Words of a lane that holds them in registers: the one that is read, and two that come after it."""
+"""Words that wait in registers of a lane beside the one that is read."""
+SPARE = 4
+"""Places that are not free at once again: the clocks from a slot that frees one to the word that takes it."""
 MOST_RUNS = 4
 """Runs of equal numbers of words that the counters of a port follow."""
 
@@ -71,7 +73,7 @@ class Input:
 
     `shared`: at each iteration all lanes read the same word, which goes from lane to lane; else each lane has a window of
     its own, with all words or, if they are `dealt`, each lane with its turn of them.  `window` words are kept.
-    `held`: each lane reads its words one after the other, so that two registers before the one that is read suffice.
+    `held`: each lane reads its words one after the other, so that `window` registers before the one that is read suffice.
     """
 
     host: Host
@@ -191,12 +193,16 @@ def _inputs(
     after = late(nest, shared, sites)
     for need in _needs(wanted, nest, total):
         for free in _frees(wanted, nest, total):
-            fill, window = _window(nest, total, need, free, after)
+            gone = group_slots(nest, free.level)[1] + after, steps(nest, free)
+            fill, window = _window(nest, total, need, *gone)
             each = -(-window // nest.lanes) if dealt else window
-            held = dealt and each <= HELD and len(reads) == 1 and _one_by_one(reads[0], nest, total // nest.lanes)
-            size = HELD if held else 1 << max(1, each - 1).bit_length()
             ext = extents(dims, order, nest.lanes)
-            yield fill + window, Input(h, order, ext, shared, dealt, held, size, need, free, tuple(reads))
+            made = Input(h, order, ext, shared, dealt, False, 1 << max(1, each - 1).bit_length(), need, free, tuple(reads))
+            held = replace(made, held=True, window=HELD)
+            if dealt and len(reads) == 1 and _one_by_one(held, nest):
+                _, waiting = _window(nest, total, need, *freed(held, nest))
+                made = held if waiting <= HELD * nest.lanes else made
+            yield fill + window, made
 
 
 def places(r: Read, nest: Nest) -> Ints:
@@ -207,12 +213,21 @@ def places(r: Read, nest: Nest) -> Ints:
     return at.ravel()
 
 
-def _one_by_one(r: Read, nest: Nest, words: int) -> bool:
-    """Whether a lane reads its words in order, none again after the next one, and all lanes read the same places."""
+def _one_by_one(i: Input, nest: Nest) -> bool:
+    """Whether each group needs a word more in each lane, which its iterations read, and no other one."""
+    (r,) = i.reads
+    groups = i.words // nest.lanes
     at = places(r, nest)
-    steps_ = np.diff(at)
-    whole = r.lane_step == 0 and at[0] == 0 and at[-1] == words - 1
-    return whole and bool(((steps_ == 0) | (steps_ == 1)).all())
+    same = groups <= len(at) and len(at) % groups == 0 and i.need.runs == ((groups, nest.lanes),)
+    return same and r.lane_step == 0 and bool((at == np.repeat(np.arange(groups), len(at) // groups)).all())
+
+
+def freed(i: Input, nest: Nest) -> tuple[Ints, Ints]:
+    """By group, the slot in which places become free, and how many: after it, or when it begins if its words are held."""
+    after = late(nest, i.shared, [r.site for r in i.reads])
+    if i.held:
+        return group_slots(nest, i.need.level)[0] + after, steps(nest, i.need)
+    return group_slots(nest, i.free.level)[1] + after, steps(nest, i.free)
 
 
 def late(nest: Nest, shared: bool, sites: Sequence[Site]) -> int:
@@ -318,21 +333,22 @@ def deadlines(nest: Nest, need: Runs) -> Ints:
     return np.repeat(group_slots(nest, need.level)[0], steps(nest, need))
 
 
-def _window(nest: Nest, total: int, need: Runs, free: Runs, late: int) -> tuple[int, int]:
+def _window(nest: Nest, total: int, need: Runs, when: Ints, many: Ints) -> tuple[int, int]:
     """How many slots the words of the first group are waited for, and how many words are kept at once, run upon run.
 
-    Words come as late as they may; one that comes earlier waits until there is room.
+    Words come as late as they may; one that comes earlier waits until there is room.  In the slots `when` so `many` places
+    become free.
     """
     due = deadlines(nest, need)
     slots = nest.slots
-    runs = 3 + late // slots  # so many are under way at once, and one before and behind them
+    runs = 3 + int(when.max() - nest.slots) // slots + 1  # so many are under way at once, and one before and behind them
     all_due = np.concatenate([due + n * slots for n in range(runs)])
     n = np.arange(len(all_due))
     comes = np.minimum.accumulate((all_due - n)[::-1])[::-1] + n
-    gone = np.repeat(group_slots(nest, free.level)[1], steps(nest, free)) + late
+    gone = np.repeat(when, many)
     all_gone = np.sort(np.concatenate([gone + k * slots for k in range(runs)]))
     kept = n + 1 - np.searchsorted(all_gone, comes)
-    return max(0, int((np.arange(total) + 1 - due).max())), int(kept.max()) + 1
+    return max(0, int((np.arange(total) + 1 - due).max())), int(kept.max()) + SPARE
 
 
 # -- outputs ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,19 @@ import numpy as np
 from upl_mlir.passes.circuit.links import least, sources
 from upl_mlir.passes.circuit.nest import Ints
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, elements, group_slots, late, number, steps, turns
+from upl_mlir.passes.circuit.ports import (
+    LEAD,
+    Input,
+    Output,
+    Read,
+    elements,
+    freed,
+    group_slots,
+    late,
+    number,
+    steps,
+    turns,
+)
 from upl_mlir.passes.circuit.stages import Site
 
 
@@ -104,13 +116,15 @@ def _window(plan: Plan, i: Input, r: Read, name: str) -> Iterator[Proof]:
     there = came[np.searchsorted(before, now - 1, side="right") - 1]
     missing = mask & (there <= word)
     yield Proof(name, "a word has come when it is read", int(mask.sum()), not missing.any(), _first(plan, missing))
+    if i.held:
+        return  # a word is replaced by the one that the next group reads, and that is shown above
     _, ends = group_slots(nest, i.free.level)
     gone = np.cumsum(steps(nest, i.free))
     start = _times(plan) if not i.shared else now
     read_at = start + LEAD + r.site.stage
     after = late(nest, i.shared, [x.site for x in i.reads])
-    freed = np.concatenate([[0], gone])[np.searchsorted(ends + after, read_at, side="left")]
-    lost = mask & (freed > word)
+    passed = np.concatenate([[0], gone])[np.searchsorted(ends + after, read_at, side="left")]
+    lost = mask & (passed > word)
     yield Proof(name, "a word is kept until it is read", int(mask.sum()), not lost.any(), _first(plan, lost))
 
 
@@ -119,15 +133,14 @@ def _goes_on(plan: Plan, i: Input) -> Proof:
     nest = plan.nest
     size = i.window * (nest.lanes if i.dealt else 1)
     before, _ = group_slots(nest, i.need.level)
-    _, ends = group_slots(nest, i.free.level)
-    after = late(nest, i.shared, [x.site for x in i.reads])
-    runs = 3 + after // nest.slots
+    ends, many = freed(i, nest)
+    runs = 3 + int(ends.max()) // nest.slots
     needed = np.cumsum(np.concatenate([steps(nest, i.need)] * runs))
     at = np.concatenate([before + n * nest.slots for n in range(runs)])
-    gone = np.cumsum(np.concatenate([steps(nest, i.free)] * runs))
-    freed_at = np.concatenate([ends + after + n * nest.slots for n in range(runs)])
-    freed = np.concatenate([[0], gone])[np.searchsorted(freed_at, at, side="left")]
-    worst = int((needed - freed).max())
+    gone = np.cumsum(np.concatenate([many] * runs))
+    freed_at = np.concatenate([ends + n * nest.slots for n in range(runs)])
+    left = needed - np.concatenate([[0], gone])[np.searchsorted(freed_at, at, side="left")]
+    worst = int(left.max())
     whole = int(needed[-1]) == runs * i.words and int(gone[-1]) == runs * i.words
     text = f"{worst} words are needed at once, there is room for {size}"
     text = text if whole else "not every word is needed and freed once"
