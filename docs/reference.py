@@ -111,7 +111,8 @@ def circuits() -> str:
 
 
 PAGES = {
-    "passes.md": passes, "dialect.md": dialect, "dialect_loops.md": loops, "dialect_ttm.md": machine, "dialect_ppn.md": circuits,
+    "passes.md": passes, "dialect.md": dialect, "dialect_loops.md": loops, "dialect_ttm.md": machine,
+    "dialect_ppn.md": circuits,
 }  # fmt: skip
 
 if __name__ == "__main__":

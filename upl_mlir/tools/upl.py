@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.protocol import EngineName
-from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, synth, view
+from upl_mlir.tools import breaks, circuits, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
     p.add_argument("--json", action="store_true", help="the report as JSON")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
+    circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
     p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
@@ -136,6 +137,8 @@ def _right(args: argparse.Namespace) -> Program:
 def _check(args: argparse.Namespace) -> int:
     from upl_mlir.tools.report import print_json, print_text
 
+    if circuits.wanted(args):
+        return circuits.check(args)
     program = _load(args)
     report = program.check()
     if args.json:
