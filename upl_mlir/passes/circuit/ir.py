@@ -4,6 +4,7 @@ what follows from them is found again, and must be what the text says."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
@@ -135,8 +136,8 @@ def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
     `planned`."""
     ops = list(op.body.block.ops)
     loops = read_loops(next(o for o in ops if isinstance(o, LoopProgramOp)))
-    process = process_of(loops)
     says = next(o for o in ops if isinstance(o, ProcessOp))
+    process = replace(process_of(loops), span=span_of(says))
     if says.array.root_reference.data != process.name:
         raise error("UPL2010", f"the process of this program computes `{process.name}`", span_of(says))
     latencies = {**LATENCY, **{o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}}
@@ -156,6 +157,10 @@ def _nest(process: Process, says: ProcessOp) -> Nest:
     )  # fmt: skip
 
 
+WORDS = {"stages": "result", "stage": "at", "index": "of"}
+"""Properties whose word in the text is another one."""
+
+
 def _compare(said: list[Operation], follows: list[Operation]) -> None:
     """Every operation that the plan has, as the plan has it."""
     wanted = {_key(o): o for o in follows}
@@ -170,7 +175,8 @@ def _compare(said: list[Operation], follows: list[Operation]) -> None:
         for name, value in wanted[key].properties.items():
             if o.properties.get(name) != value:
                 is_ = o.properties.get(name)
-                message = f"`{name}` of {key[1]} is {_text(is_)}: {_text(value)} follows from the schedule"
+                what = WORDS.get(name, name)
+                message = f"`{what}` of {key[1]} is {_text(is_)}: {_text(value)} follows from the schedule"
                 raise error("UPL2010", message, span_of(o))
     for key, o in wanted.items():
         if key not in found:
