@@ -6,10 +6,14 @@ run that passed here passes everywhere.  `HYPOTHESIS_PROFILE=explore make test` 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -70,7 +74,7 @@ SLOW = (
     "hw/formal/test_cam.py",
     "token/test_random_programs.py::test_mistakes", "token/test_interpreter_tests.py",
     "token/test_examples.py::test_gradients", "native/test_c_programs.py",
-    "native/test_gradients.py::test_the_gradients_of_an_example",
+    "native/test_gradients.py::test_the_gradients_of_an_example", "circuit/test_circuits.py::test_more_circuits",
     "native/test_schedules.py::test_a_loop_over_time_runs_as_a_wavefront[reaction]",
     "examples/test_gradients.py::test_the_derivative_is_proved_for_all_sizes[digits]",
     "examples/test_gradients.py::test_both_modes_by_each_input", "autodiff/test_every_program.py::test_every_derivative",
@@ -100,6 +104,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for this run, so that no code of another version is found."""
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UPL_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def example_data() -> ModuleType:
+    """`examples/data.py`, which is a script and belongs to no package."""
+    spec = importlib.util.spec_from_file_location("examples_data", ROOT / "examples" / "data.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

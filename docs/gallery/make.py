@@ -1,8 +1,9 @@
-"""Makes the gallery: the picture of every example, of some derivatives, and pages of `upl view`. `make gallery` runs it.
+"""Makes the gallery: the picture of every example, of some derivatives, and a page of `upl view`. `make gallery` runs it.
 
     python docs/gallery/make.py
 
-The pictures are the same wherever they are made; a test compares them.  The screenshot needs Chromium and playwright.
+The pictures are the same wherever they are made; a test compares them.  The page goes to `build/gallery`, its picture beside
+the others; the picture needs Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from upl_mlir.observe.viewing import view
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GALLERY = Path("docs/gallery")
+PAGE = Path("build/gallery/perceptron.html")
 DERIVATIVES = {"perceptron": ("R", ["W"]), "softmax": ("Loss", ["X"]), "lstm": ("Y", ["W"]), "cholesky": ("L", ["A"])}
 """Examples that are shown with a derivative: of what, by what."""
 
@@ -71,7 +73,7 @@ def screenshot() -> bool:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         shown = browser.new_page(viewport={"width": 1500, "height": 820}, color_scheme="light")
-        shown.goto((GALLERY / "perceptron.html").resolve().as_uri())
+        shown.goto(PAGE.resolve().as_uri())
         shown.locator('.u-arrow[data-rule="reversed arrow, gather to multicast"] .u-on-index').click()
         shown.click("#last")
         for _ in range(61):
@@ -92,13 +94,14 @@ def main() -> None:
         print(f"  {name}.svg", flush=True)
         if not name.startswith("rule."):
             names.append(name)
-    (GALLERY / "perceptron.html").write_text(page(), encoding="utf-8")
-    print("  perceptron.html")
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"  {PAGE}")
     print("  view.png" if screenshot() else "  view.png not made: no Chromium, or no playwright")
     lines = [
         "# Gallery", "",
         "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
-        "The page of `upl view` with the perceptron, its derivative and a run: [perceptron.html](perceptron.html)", "",
+        f"The page of `upl view` with the perceptron, its derivative and a run (`make gallery` leaves it in `{PAGE}`):", "",
         "![The page of upl view](view.png)", "",
     ]  # fmt: skip
     for name in names:

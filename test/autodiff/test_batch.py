@@ -23,16 +23,7 @@ node Mul<i,j> { in x, w; x*w #n -> Sum.s<i>; if i==0: w*w -> Z<j> }
 node Sum<i> { in @(+) s[#]; tanh(s) -> Y }
 """
 
-CONVOLUTION = """program convolution
-const H = 5
-const F = 2
-const O = H-F+1
-input X<i,j> in 0<=i<H, 0<=j<H { -> Mul.x<i-a,j-b,a,b> for a in 0..F-1, b in 0..F-1 if 0<=i-a<O && 0<=j-b<O }
-input W<a,b> in 0<=a<F, 0<=b<F { #O*O -> Mul.w<*,*,a,b> }
-output Y<i,j>
-node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
-node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
-"""
+CONVOLUTION = (INPUTS / "convolution.upl").read_text(encoding="utf-8").replace("H = 7", "H = 5").replace("F = 3", "F = 2")
 
 # Some instances of one input come from what is batched, the others do not; a gather takes both.
 MIXED = """program mixed
@@ -60,39 +51,11 @@ node B<i> in 0<=i<n { in u, w; u*w -> Z }
 
 ROWS = (INPUTS / "rows.upl").read_text(encoding="utf-8")
 
-NEWTON = """program newton
-const Nmax = 30
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-output Steps: int
-node It<n> in 0<=n<Nmax {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-12
-  if more && n < Nmax-1: y -> It.x<n+1>
-  if more && n < Nmax-1: a -> It.a<n+1>
-  if !(more && n < Nmax-1): y -> Root
-  if !(more && n < Nmax-1): n -> Steps
-}
-"""
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8").replace("1e-9", "1e-12").replace("Nmax = 20", "Nmax = 30")
 
-HEAT = """program heat
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-input K { #T*(n-2) -> Upd.k<*,*> }
-output Y<i>
-node U<t,i> in 0<=t<=T, 0<=i<n {
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r, k; c + k*(l - 2*c*c + r) -> U.u<t,i> }
-"""
+HEAT = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
+HEAT = HEAT.replace("output Y", "input K { #T*(n-2) -> Upd.k<*,*> }\noutput Y")
+HEAT = HEAT.replace("in l, c, r; (l+c*c+r)/3", "in l, c, r, k; c + k*(l - 2*c*c + r)")
 
 PERCEPTRON = "perceptron"
 

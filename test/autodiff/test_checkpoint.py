@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.passes.checkpoint.runs import revolve
 from upl_mlir.poly.parse import parse_index
+
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 LOOP = """program {name}
 param T >= 2
@@ -94,20 +97,7 @@ node Cell<t,i> in 1<=t<=T, 1<=i<=H {
 }
 """
 
-NEWTON = """program newton
-const Nmax = 30
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-node It<n> in 0<=n<Nmax {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-12
-  if more && n < Nmax-1: y -> It.x<n+1>
-  if more && n < Nmax-1: a -> It.a<n+1>
-  if !(more && n < Nmax-1): y -> Root
-}
-"""
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8")
 
 
 def _arrays(p: upl.Program, rng: np.random.Generator, **sizes: int) -> dict[str, Any]:

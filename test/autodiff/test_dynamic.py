@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import upl_mlir as upl
 
-NEWTON = """program newton
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-output Steps: int
-node It<n> {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-9
-  if more && n < 19: y -> It.x<n+1>
-  if more && n < 19: a -> It.a<n+1>
-  if !(more && n < 19): y -> Root
-  if !(more && n < 19): n -> Steps
-}
-"""
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
+
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8")
 
 BRANCH = """program branch
 param n >= 1

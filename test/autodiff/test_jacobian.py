@@ -60,20 +60,7 @@ node S { in @(+) s[#]; s*s -> L }
 
 ROWS = (INPUTS / "rows.upl").read_text(encoding="utf-8")
 
-NEWTON = """program newton
-const Nmax = 30
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-node It<n> in 0<=n<Nmax {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-12
-  if more && n < Nmax-1: y -> It.x<n+1>
-  if more && n < Nmax-1: a -> It.a<n+1>
-  if !(more && n < Nmax-1): y -> Root
-}
-"""
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8").replace("1e-9", "1e-12").replace("Nmax = 20", "Nmax = 30")
 
 
 def _mlp(X: Any, U: Any, V: Any) -> Any:

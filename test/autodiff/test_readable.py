@@ -59,7 +59,7 @@ def test_an_adjoint_node_is_written_as_by_hand(tools, name, of, wrt) -> None:
 
 def test_tidied_quotients_are_equal() -> None:
     """At all small values: whole numbers inside, remainders, what has two quotients or another factor stays."""
-    from upl_mlir.passes.autodiff.reverse import tidy
+    from upl_mlir.poly.describe import tidy
     from upl_mlir.poly.parse import parse_index
 
     texts = ["r + (c-2*r) floordiv 6", "c - 2*r - 6*((c-2*r) floordiv 6)", "c + 4*r - 6*((c-2*r) floordiv 6)"]

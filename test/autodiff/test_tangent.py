@@ -14,35 +14,11 @@ import upl_mlir as upl
 
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
-CONV = """
-program conv
-const H = 6
-const F = 3
-const O = H-F+1
-input X<i,j> in 0<=i<H, 0<=j<H { -> Mul.x<i-a,j-b,a,b> for a in 0..F-1, b in 0..F-1 if 0<=i-a<O && 0<=j-b<O }
-input W<a,b> in 0<=a<F, 0<=b<F { #O*O -> Mul.w<*,*,a,b> }
-output Y<i,j>
-node Mul<i,j,a,b> { in x, w; x*w #F*F -> Acc.s<i,j> }
-node Acc<i,j> { in @(+) s[#]; tanh(s) -> Y }
-"""
+CONV = (INPUTS / "convolution.upl").read_text(encoding="utf-8").replace("H = 7", "H = 6")
 
 HEAT = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
 
-NEWTON = """
-program newton
-const Nmax = 30
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-node It<n> {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-12
-  if more && n < Nmax-1: y -> It.x<n+1>
-  if more && n < Nmax-1: a -> It.a<n+1>
-  if !(more && n < Nmax-1): y -> Root
-}
-"""
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8").replace("1e-9", "1e-12").replace("Nmax = 20", "Nmax = 30")
 
 SCALAR = """
 program scalar

@@ -1,7 +1,7 @@
 """Programs as circuits, for the tests: sizes, data, and what every read must see, by plain evaluation of the equations.
 
-The evaluation walks the terms of the equations with numpy's float32 scalars, summand after summand; it knows nothing of bodies,
-stages or schedules.
+The evaluation walks the terms of the equations with numpy's float32 scalars, summand after summand; it knows nothing
+of bodies, stages or schedules.
 """
 
 from __future__ import annotations

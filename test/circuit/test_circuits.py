@@ -24,9 +24,21 @@ def bits(a: object) -> np.ndarray:
     return np.where(np.isnan(values), np.uint32(0x7FC00000), values.view(np.uint32))
 
 
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("case", CASES, ids=str)
+FEW = [("fir-3-5", 1), ("matmul-5-7-3", 2), ("conv2d-5-7", 1), ("scan-3", 2), ("jacobi1d-2-5", 4), ("wave-3-7", 1)]
+"""What `make test` runs; the others are slow."""
+
+
+@pytest.mark.parametrize(("case", "lanes"), [(c, n) for c in CASES for n in LANES if (str(c), n) not in FEW], ids=str)
+def test_more_circuits(case: Case, lanes: int) -> None:
+    same_as_the_interpreter(case, lanes)
+
+
+@pytest.mark.parametrize(("case", "lanes"), [(c, n) for c in CASES for n in LANES if (str(c), n) in FEW], ids=str)
 def test_a_circuit_computes_as_the_interpreter(case: Case, lanes: int) -> None:
+    same_as_the_interpreter(case, lanes)
+
+
+def same_as_the_interpreter(case: Case, lanes: int) -> None:
     """Four runs without a reset: outputs, reads, clocks; then the same with ports that wait at random."""
     loops, plan = case.planned(lanes)
     simulation = Simulation(Circuit(plan, watched=True))

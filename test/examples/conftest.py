@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,17 +15,6 @@ import upl_mlir as upl
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOWEST = re.compile(r"^param (\w+)(?:\[0:(\w+)(-1)?\])? >= (\d+)", re.MULTILINE)
-
-
-@cache
-def data_module() -> ModuleType:
-    """`examples/data.py`, which is a script and belongs to no package."""
-    spec = importlib.util.spec_from_file_location("examples_data", EXAMPLES / "data.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @cache
@@ -90,16 +76,6 @@ class Examples:
     expanded = staticmethod(expanded)
     least = staticmethod(least)
     random_inputs = staticmethod(random_inputs)
-
-    @staticmethod
-    def names() -> frozenset[str]:
-        """The examples that have data."""
-        return frozenset(data_module().EXAMPLES)
-
-    @staticmethod
-    def data(name: str, scale: int = 1, seed: int = 0) -> Any:
-        """Parameters, inputs and expected outputs."""
-        return data_module().generate(name, scale, seed)
 
 
 @pytest.fixture(scope="session")

@@ -40,8 +40,8 @@ NOT_COUNTED = {
 """Nodes and outputs of which firings or tokens have no polynomial while every size is open."""
 
 
-def test_every_example_has_data(ex):
-    assert set(NAMES) == ex.names() and len(NAMES) >= 20
+def test_every_example_has_data(example_data):
+    assert set(NAMES) == example_data.EXAMPLES.keys() and len(NAMES) >= 20
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,8 +69,8 @@ def test_everything_is_proved_for_all_sizes(ex, name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("scale", "seed"), [(1, 0), (2, 1)])
-def test_the_interpreter_agrees_with_numpy(ex, name, scale, seed):
-    d = ex.data(name, scale, seed)
+def test_the_interpreter_agrees_with_numpy(example_data, ex, name, scale, seed):
+    d = example_data.generate(name, scale, seed)
     p = ex.expanded(name, d.params)
     assert set(d.inputs) == set(p.inputs) and set(d.outputs) == set(p.outputs)
     for order in ("fifo", "random"):
@@ -106,10 +106,10 @@ def agree(report, params, stats, open_):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_counts_are_what_a_run_counts(ex, name):
+def test_counts_are_what_a_run_counts(example_data, ex, name):
     """At the least sizes and one or two others; where open sizes leave a count open, it is given once they are bound."""
     sizes = ex.least(name)
-    some = [ex.data(name, scale) for scale in ((1,) if name in COSTLY else (1, 2))]
+    some = [example_data.generate(name, scale) for scale in ((1,) if name in COSTLY else (1, 2))]
     constants = {n: v for n, v in some[0].params.items() if n not in sizes}
     least = sizes | constants
     runs = [] if name == "digits" else [(least, ex.random_inputs(ex.expanded(name, least), np.random.default_rng(8)))]

@@ -28,9 +28,9 @@ def differentiable(p: upl.Program) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_modes_against_differences(ex, name):
+def test_both_modes_against_differences(example_data, ex, name):
     """Every real output by all real inputs at once; of the program as it was written, directives included."""
-    d = ex.data(name)
+    d = example_data.generate(name)
     p = ex.bound(name, d.params)
     outputs, inputs = differentiable(p)
     assert outputs and inputs
@@ -43,9 +43,9 @@ def test_both_modes_against_differences(ex, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_modes_by_each_input(ex, name):
+def test_both_modes_by_each_input(example_data, ex, name):
     """Every real output by every real input alone: other programs than by all at once, since less is active."""
-    d = ex.data(name)
+    d = example_data.generate(name)
     p = ex.bound(name, d.params)
     outputs, inputs = differentiable(p)
     for of in outputs:

@@ -14,49 +14,9 @@ from upl_mlir.frontend.upl_text import ast, parse_expression, parse_file, parse_
 
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
-PERCEPTRON = """\
-program perceptron
-param D >= 1
-const K = 7
-const N[0:K-1] = [4, 4, 5, 6, 4, 3, 3]          // layer k has N[k-1] neurons
+PERCEPTRON = (INPUTS / "perceptron.upl").read_text(encoding="utf-8")
 
-input  X<d,i>     in 1<=d<=D, 1<=i<=N[0]                             { -> Res.r<d,1,i> }
-input  W<d,k,i,j> in 1<=d<=D, 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k]       { -> Link.w<d,k,i,j> }
-output R<d,i>
-
-node Res<d,k,i> in 1<=d<=D, 1<=k<=K, 1<=i<=N[k-1] {
-  in r
-  if k<K:  #N[k] -> Link.r<d,k,i,*>     // one token, N[k] activations
-  if k==K: -> R<d,i>
-}
-node Link<d,k,i,j> {                    // domain omitted: inferred
-  in r, w
-  r*w #N[k-1] -> Sum.s<d,k,j>           // target is gathering
-}
-node Sum<d,k,i>     { in @(+) s[#]; -> AF_ReLU }                      // index omitted
-node AF_ReLU<d,k,i> { in s; b: bool = s > 0; b*s -> Res.r<d,k+1,i> }
-"""
-
-TRAINING = """\
-program training
-param D >= 1
-const K = 7
-const N[0:K-1] = [4, 4, 5, 6, 4, 3, 3]
-const eta = 0.1
-input X<d,i>   in 1<=d<=D, 1<=i<=N[0]              { -> Res.r<d,1,i> }
-input W<k,i,j> in 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k] { -> Link.w<1,k,i,j> }      // the first example's weights
-input Y<d,i>   in 1<=d<=D, 1<=i<=N[K-1]            { -> Err.y }
-output W_out<k,i,j>
-node Res<d,k,i> in 1<=d<=D, 1<=k<=K, 1<=i<=N[k-1] { in r; if k<K: #N[k] -> Link.r<d,k,i,*> }
-node Link<d,k,i,j> { in r, w; r*w #N[k-1] -> Sum.s<d,k,j> }
-node Sum<d,k,i>     { in @(+) s[#]; -> AF_ReLU }
-node AF_ReLU<d,k,i> { in s; b: bool = s > 0; b*s -> Res.r<d,k+1,i> }
-node Link { w -> Upd.w }                                                       // a copy of the weight used
-node Res  { if k==K: -> Err.r<d,i> }
-node Err<d,i> { in r, y; e = r - y }
-node Upd<d,k,i,j> { in w, dw; v = w - eta*dw; if d<D: v -> Link.w<d+1,k,i,j>; if d==D: v -> W_out<k,i,j> }
-adjoint of Err.r seed Err.e wrt Link.w -> Upd.dw
-"""
+TRAINING = (INPUTS / "training.upl").read_text(encoding="utf-8")
 
 NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8")
 

@@ -10,16 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FileLineColLoc, FloatAttr, ModuleOp
 from xdsl.ir import Operation
 
-from upl_mlir.dialects.upl import (
-    AdjointOp,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    ProgramOp,
-    SendOp,
-    Special,
-)
+from upl_mlir.dialects.upl import AdjointOp, InputOp, LetOp, NodeOp, OutputOp, ProgramOp, SendOp, Special
 from upl_mlir.dialects.upl.query import endpoints, program_of
 from upl_mlir.frontend.upl_text.load import load_text
 from upl_mlir.poly.expr import IndexExpr

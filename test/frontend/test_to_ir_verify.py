@@ -9,8 +9,8 @@ from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 
+from upl_mlir.dialects.bases import RuleError
 from upl_mlir.dialects.upl import UPL
-from upl_mlir.dialects.upl.verify import ProgramVerifyError
 
 HEAD = """upl.param @D
 upl.const @K = 3 : i64
@@ -90,7 +90,7 @@ def test_a_sound_program() -> None:
 )  # fmt: skip
 def test_faults(text: str, message: str, culprit: str) -> None:
     made = module(text)
-    with pytest.raises(ProgramVerifyError) as caught:
+    with pytest.raises(RuleError) as caught:
         made.verify()
     assert message in str(caught.value)
     assert caught.value.culprit.name == culprit

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,32 +71,39 @@ def bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def play(
-    d: Dimensions, tokens: list[dict[str, int]], *,
-    ready: float = 1.0, seed: int = 0, limit: int = 60_000, roomy: bool = True,
+FAULTS = [
+    ([token(0, 0, 1, 1), token(0, 0, 1, 2)], Failure.DUPLICATE),
+    ([token(1, 0, 1, 1, 4), token(1, 0, 1, 1, 4)], Failure.DUPLICATE),
+    ([token(2, 0, 1, bits(1), 3), token(2, 0, 1, bits(1), 2)], Failure.COUNT),
+    ([token(3, 0, 1, 0x7FFFFFFF, 3), token(3, 0, 1, 1, 3)], Failure.OVERFLOW),
+]
+"""Tokens that stop every matching unit, and why."""
+
+
+async def write(context: Any, unit: Any, memory: str, words: Iterable[tuple[int, Any]]) -> None:
+    """Write words, given with their addresses, to a memory of the unit."""
+    enable, address, data = (getattr(unit, f"{memory}_{port}") for port in ("en", "address", "data"))
+    context.set(enable, 1)
+    for place, word in words:
+        context.set(address, place)
+        context.set(data, word)
+        await context.tick()
+    context.set(enable, 0)
+
+
+def drive(
+    unit: Any, d: Dimensions, tokens: list[dict[str, int]], begin: Callable[[Any], Awaitable[None]],
+    fired: Callable[[Any], Firing], *, ready: float, seed: int, limit: int,
 ) -> Run:  # fmt: skip
-    """Give the unit a token whenever it takes one, until it is idle; it can give an activation away with probability
-    `ready` in a cycle.  `roomy`: whether more of them are wanted."""
-    unit = Matching(d)
+    """Give a unit, once `begin` has filled its memories, a token whenever it takes one, until it is idle; it can give an
+    activation away with probability `ready` in a cycle.  `fired` is the firing that an activation is."""
     simulator = Simulator(unit)
     simulator.add_clock(1e-6)
     out = Run()
     random_ = random.Random(seed)
 
     async def bench(context: Any) -> None:
-        context.set(unit.roomy, roomy)
-        context.set(unit.node_en, 1)
-        for number, content in enumerate(NODES):
-            context.set(unit.node_address, number)
-            context.set(unit.node_data, node_layout(d).const(content))
-            await context.tick()
-        context.set(unit.node_en, 0)
-        context.set(unit.walk_en, 1)
-        for (node, port), level in WALKS.items():
-            context.set(unit.walk_address, node << d.input_bits | port)
-            context.set(unit.walk_data, walk_layout(d).const({"levels": [level, _NONE]}))
-            await context.tick()
-        context.set(unit.walk_en, 0)
+        await begin(context)
         given = 0
         while out.cycles < limit:
             context.set(unit.token.valid, given < len(tokens))
@@ -107,24 +114,42 @@ def play(
                 unit.token.ready, unit.activation.valid, unit.activation.ready, unit.activation.payload, unit.idle,
                 unit.failure, unit.spilling,
             )  # fmt: skip
-            _, _, took, fired, taken, activation, idle, failure, spilling = await sample
+            _, _, took, fires, taken, activation, idle, failure, spilling = await sample
             out.cycles += 1
             out.spilled += spilling
-            if fired and taken:
-                values = tuple(activation["values"][n] for n in range(d.max_inputs))
-                out.firings.append((activation.node, activation.tag, values))
+            if fires and taken:
+                out.firings.append(fired(activation))
             begun = given < len(tokens)
             given += took and begun
             if failure:
                 out.failure = Failure(failure)
                 break
-            if given == len(tokens) and idle and not fired and not begun:
+            if given == len(tokens) and idle and not fires and not begun:
                 break
         out.used = context.get(unit.used)
 
     simulator.add_testbench(bench)
     simulator.run()
     return out
+
+
+def play(
+    d: Dimensions, tokens: list[dict[str, int]], *,
+    ready: float = 1.0, seed: int = 0, limit: int = 60_000, roomy: bool = True,
+) -> Run:  # fmt: skip
+    """Drive the hashed unit.  `roomy`: whether more activations are wanted."""
+    unit = Matching(d)
+
+    async def begin(context: Any) -> None:
+        context.set(unit.roomy, roomy)
+        await write(context, unit, "node", enumerate(map(node_layout(d).const, NODES)))
+        walks = (({"levels": [level, _NONE]}, node << d.input_bits | port) for (node, port), level in WALKS.items())
+        await write(context, unit, "walk", ((place, walk_layout(d).const(row)) for row, place in walks))
+
+    def fired(activation: Any) -> Firing:
+        return activation.node, activation.tag, tuple(activation["values"][n] for n in range(d.max_inputs))
+
+    return drive(unit, d, tokens, begin, fired, ready=ready, seed=seed, limit=limit)
 
 
 def program(seed: int, only: Container[int] = range(8)) -> tuple[list[dict[str, int]], Counter[Firing]]:

@@ -22,15 +22,7 @@ from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack, unpack
 from upl_mlir.hw.machine import Machine, Matching, Organisation, Topology
 from upl_mlir.hw.microcode import Instruction, Op, Send, ToHost, ToNode, ValueType
-from upl_mlir.hw.system.board import (
-    Answer,
-    Board,
-    Command,
-    failed_layout,
-    finished_layout,
-    stream_bits,
-    write_layout,
-)
+from upl_mlir.hw.system.board import Answer, Board, Command, failed_layout, finished_layout, stream_bits, write_layout
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.placement import placement_writes
 from upl_mlir.hw.verilog import machine_verilog

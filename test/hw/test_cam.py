@@ -15,16 +15,7 @@ from upl_mlir.dialects.upl import Gather
 from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import (
-    BootToken,
-    HostOutput,
-    Input,
-    Node,
-    ProgramImage,
-    Table,
-    layout_fields,
-    pack,
-)
+from upl_mlir.hw.image import BootToken, HostOutput, Input, Node, ProgramImage, Table, layout_fields, pack
 from upl_mlir.hw.machine import Execution, Machine, Matching, Organisation, Token, parse_machine
 from upl_mlir.hw.matching_unit import in_core
 from upl_mlir.hw.matching_unit.interface import Fault

@@ -3,6 +3,7 @@ interpreter, both simulators against each other, and what stops a core."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,15 @@ from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.code.encode_node import FieldGuard, compile_node
 from upl_mlir.hw.core.layouts import Dimensions
 from upl_mlir.hw.execute import Scalar, run_activation, to_bits
-from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, Table, layout_fields, pack
+from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, Table, layout_fields
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
-from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
+from upl_mlir.hw.sim.compiled import available
 from upl_mlir.hw.system.layouts import System
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from programs_bench import rows_of, same_as_the_interpreter, same_in_every_cycle, small
 
 F32, I32, BOOL = ValueType.F32, ValueType.I32, ValueType.BOOL
 SMALL = Machine(matching=Matching(organisation=Organisation.HASHED, capacity=64, spill_capacity=64))
@@ -277,10 +279,6 @@ def machine(tmp_path: Path) -> Path:
     return path
 
 
-def small(shape: tuple[int, ...], seed: int, low: int = -1) -> np.ndarray:
-    return np.random.default_rng(seed).integers(low, 2, shape).astype(np.float32)
-
-
 @pytest.mark.parametrize(
     ("name", "constants"),
     [
@@ -294,15 +292,10 @@ def small(shape: tuple[int, ...], seed: int, low: int = -1) -> np.ndarray:
 def test_programs_give_what_the_interpreter_gives(machine: Path, name: str, constants: dict[str, float]) -> None:
     """On data where binary32 is exact: bit for bit, with the same firings."""
     program = upl.load(EXAMPLES / f"{name}.upl", **constants)
-    arrays = {port: small(v.shape(), 1, -1 if port == "X" else 0) for port, v in program.inputs.items()}
-    soft, hard = upl.compile(program, real="f32"), upl.compile(program, engine="rtl", machine=machine)
-    wanted, got = soft(**arrays), hard(**arrays)
-    assert all(wanted[port].tobytes() == got[port].tobytes() for port in wanted)
-    assert any(np.abs(a).max() > 0 for a in wanted.values())
-    assert hard.stats["firings"] == soft.stats["firings"]
-    assert hard.stats["simulator"] == ("compiled" if available() else "amaranth")
-    assert 0 < hard.stats["occupancy"]["mean"] <= hard.stats["occupancy"]["peak"] == hard.stats["peak_waiting"]
-    assert all(0 <= share <= 1 for share in hard.stats["utilisation"].values())
+    stats = same_as_the_interpreter(program, machine)
+    assert stats["simulator"] == ("compiled" if available() else "amaranth")
+    assert 0 < stats["occupancy"]["mean"] <= stats["occupancy"]["peak"] == stats["peak_waiting"]
+    assert all(0 <= share <= 1 for share in stats["utilisation"].values())
 
 
 def test_both_simulators_agree_in_every_cycle(machine: Path) -> None:
@@ -318,16 +311,4 @@ def test_both_simulators_agree_in_every_cycle(machine: Path) -> None:
     system = System.of(engine.machine)
     d = system.core
     words = encode(engine.image, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
-    rows = np.zeros(len(tokens), TOKEN)
-    for n, t in enumerate(tokens):
-        node = engine.image.nodes[t.node]
-        rows[n] = (pack(node.fields, t.index, "")[0], 0, t.node, t.input, t.multiplicity, to_bits(t.value, F32), 0)
-    reports: list[Report] = []
-    for simulation in (AmaranthSimulation(system), CompiledSimulation(system)):
-        simulation.configure(words.writes)
-        reports.append(simulation.run(rows, 2000, checks=2000))
-    slow, fast = reports
-    assert slow.checksums == fast.checksums
-    assert len(set(slow.checksums)) > 1900
-    assert (slow.cycles, slow.injected, slow.cores) == (fast.cycles, fast.injected, fast.cores)
-    assert slow.ended is Ended.LIMIT
+    same_in_every_cycle(system, words.writes, rows_of(engine.image, tokens), 2000)

@@ -8,6 +8,7 @@ simulators against each other, what stops a machine, and its description."""
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,16 +31,18 @@ from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.core.place import Placer, home_of
 from upl_mlir.hw.core.queue import TokenQueue
-from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation, load_machine, parse_machine, require_built
 from upl_mlir.hw.microcode import Constant, FromRegister, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 from upl_mlir.hw.results import HostToken
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended, Tokens
+from upl_mlir.hw.sim.interface import Ended, Tokens
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.placement import placement_rows, placement_writes
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from programs_bench import rows_of, same_as_the_interpreter, small
 
 F32 = ValueType.F32
 SMALL = Machine(matching=Matching(organisation=Organisation.HASHED, capacity=64, spill_capacity=64, queue_capacity=128))
@@ -285,25 +288,10 @@ def test_the_placer_chooses_as_its_model_says(organisation: Organisation) -> Non
 # ------------------------------------------------------------------------------------------------ programs on two cores
 
 
-def small(shape: tuple[int, ...], seed: int, low: int = -1) -> np.ndarray:
-    return np.random.default_rng(seed).integers(low, 2, shape).astype(np.float32)
-
-
 def described(folder: Path, cores: int, more: str = "") -> Path:
     path = folder / "m.toml"
     path.write_text(f'cores = {cores}\n[matching]\norganisation = "hashed"\nspill_capacity = 1023\n{more}')
     return path
-
-
-def same_as_the_interpreter(machine: Path, name: str, **constants: float) -> dict[str, Any]:
-    program = upl.load(EXAMPLES / f"{name}.upl", **constants)
-    arrays = {port: small(v.shape(), 1, -1 if port == "X" else 0) for port, v in program.inputs.items()}
-    soft, hard = upl.compile(program, real="f32"), upl.compile(program, engine="rtl", machine=machine)
-    wanted, got = soft(**arrays), hard(**arrays)
-    assert all(wanted[port].tobytes() == got[port].tobytes() for port in wanted)
-    assert any(np.abs(a).max() > 0 for a in wanted.values())
-    assert hard.stats["firings"] == soft.stats["firings"]
-    return hard.stats
 
 
 @pytest.mark.parametrize(
@@ -320,7 +308,8 @@ def test_programs_on_two_cores_give_what_the_interpreter_gives(
     """On data where binary32 is exact: bit for bit, with the same firings; and figures that add up."""
     if not available():
         pytest.skip("no C++ compiler")
-    stats = same_as_the_interpreter(described(tmp_path, 2, more), name, **constants)
+    program = upl.load(EXAMPLES / f"{name}.upl", **constants)
+    stats = same_as_the_interpreter(program, described(tmp_path, 2, more))
     cores = stats["cores"]
     assert len(cores) == 2
     for key in ("matches", "spills"):
@@ -345,10 +334,7 @@ def test_both_simulators_agree_in_every_cycle_on_two_cores(tmp_path: Path) -> No
     d = system.core
     words = encode(engine.image, d, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
     writes = [*words.writes, *placement_writes(engine.image, machine, d, words)]
-    rows = np.zeros(len(tokens), TOKEN)
-    for n, t in enumerate(tokens):
-        node = engine.image.nodes[t.node]
-        rows[n] = (pack(node.fields, t.index, "")[0], 0, t.node, t.input, t.multiplicity, to_bits(t.value, F32), 0)
+    rows = rows_of(engine.image, tokens)
     slow, fast = (both(simulation, writes, rows) for simulation in (AmaranthSimulation(system), CompiledSimulation(system)))
     assert slow.checksums == fast.checksums
     assert len(set(slow.checksums)) > 450

@@ -3,6 +3,7 @@ other, leftovers, and what cannot be stored directly."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,15 @@ from upl_mlir.hw.core.code import encode as encoding
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.ranks import Ranks, Row, Space, rank_program
-from upl_mlir.hw.execute import to_bits
-from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields, pack
+from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Constant, Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken
-from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
-from upl_mlir.hw.sim.compiled import CompiledSimulation, available
-from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
+from upl_mlir.hw.sim.compiled import available
 from upl_mlir.hw.system.layouts import System
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from programs_bench import rows_of, same_in_every_cycle
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DIRECT = Machine(matching=Matching(organisation=Organisation.DIRECT))
@@ -87,19 +88,7 @@ def test_both_simulators_agree_in_every_cycle() -> None:
     system = System.of(DIRECT)
     image = aligned(engine.image, system.core.tag_bits)
     words = encode(image, system.core, [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
-    rows = np.zeros(len(tokens), TOKEN)
-    for n, t in enumerate(tokens):
-        rows[n] = (pack(image.nodes[t.node].fields, t.index, "")[0], 0, t.node, t.input, t.multiplicity,
-                   to_bits(t.value, F32), 0)  # fmt: skip
-    reports: list[Report] = []
-    for simulation in (AmaranthSimulation(system), CompiledSimulation(system)):
-        simulation.configure(words.writes)
-        reports.append(simulation.run(rows, 1500, checks=1500))
-    slow, fast = reports
-    assert slow.checksums == fast.checksums
-    assert len(set(slow.checksums)) > 1400
-    assert (slow.cycles, slow.injected, slow.cores) == (fast.cycles, fast.injected, fast.cores)
-    assert slow.ended is Ended.LIMIT
+    same_in_every_cycle(system, words.writes, rows_of(image, tokens), 1500)
 
 
 def test_a_wrong_stride_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amaranth.sim import Simulator
 
-from upl_mlir.hw.core.layouts import Dimensions, Failure, Mode, token_layout
+from upl_mlir.hw.core.layouts import Dimensions, Failure, Mode
 from upl_mlir.hw.direct.domains import Domain
 from upl_mlir.hw.direct.encode import direct_rows
 from upl_mlir.hw.direct.lanes import aligned
@@ -25,7 +24,7 @@ from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
 from upl_mlir.hw.microcode import ValueType
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from matching_bench import SIDE, Run, bits, program, token
+from matching_bench import FAULTS, SIDE, Firing, Run, bits, drive, program, token, write
 
 X, Y = frozenset({0}), frozenset({1})
 P, OVER_X, OVER_Y = Role(Mode.PLAIN), Role(Mode.COUNTED, X), Role(Mode.COUNTED, Y)
@@ -64,52 +63,18 @@ def play(
 ) -> Run:
     """As the bench of the hashed unit, on the direct one."""
     unit = DirectMatching(d)
-    simulator = Simulator(unit)
-    simulator.add_clock(1e-6)
-    out = Run()
-    random_ = random.Random(seed)
     nodes, found = rows(d, change)
 
-    async def bench(context: Any) -> None:
-        for enable, address, written, layout, words in (
-            (unit.node_en, unit.node_address, unit.node_data, direct_node_layout(d), nodes),
-            (unit.rank_en, unit.rank_address, unit.rank_data, rank_layout(d), found),
-        ):
-            context.set(enable, 1)
-            for number, word in enumerate(words):
-                context.set(address, number)
-                context.set(written, layout.from_bits(word))
-                await context.tick()
-            context.set(enable, 0)
-        given = 0
-        while out.cycles < limit:
-            context.set(unit.token.valid, given < len(tokens))
-            if given < len(tokens):
-                context.set(unit.token.payload, token_layout(d).const(tokens[given]))
-            context.set(unit.activation.ready, random_.random() < ready)
-            sample = context.tick().sample(
-                unit.token.ready, unit.activation.valid, unit.activation.ready, unit.activation.payload, unit.idle,
-                unit.failure,
-            )  # fmt: skip
-            _, _, took, fired, taken, activation, idle, failure = await sample
-            out.cycles += 1
-            if fired and taken:
-                many = len(ROLES[activation.node])
-                values = tuple(activation["values"][n] if n < many else 0 for n in range(d.max_inputs))
-                tag = activation.tag & 0xF | activation.tag >> 8 << 4
-                out.firings.append((activation.node, tag, values))
-            begun = given < len(tokens)
-            given += took and begun
-            if failure:
-                out.failure = Failure(failure)
-                break
-            if given == len(tokens) and idle and not fired and not begun:
-                break
-        out.used = context.get(unit.used)
+    async def begin(context: Any) -> None:
+        await write(context, unit, "node", enumerate(map(direct_node_layout(d).from_bits, nodes)))
+        await write(context, unit, "rank", enumerate(map(rank_layout(d).from_bits, found)))
 
-    simulator.add_testbench(bench)
-    simulator.run()
-    return out
+    def fired(activation: Any) -> Firing:
+        many = len(ROLES[activation.node])
+        values = tuple(activation["values"][n] if n < many else 0 for n in range(d.max_inputs))
+        return activation.node, activation.tag & 0xF | activation.tag >> 8 << 4, values
+
+    return drive(unit, d, tokens, begin, fired, ready=ready, seed=seed, limit=limit)
 
 
 @pytest.mark.parametrize(("seed", "ready"), [(0, 1.0), (1, 0.5), (2, 0.2), (3, 0.9)])
@@ -181,10 +146,7 @@ def test_a_walk_without_partners_ends_at_once() -> None:
 @pytest.mark.parametrize(
     ("tokens", "failure"),
     [
-        ([token(0, 0, 1, 1), token(0, 0, 1, 2)], Failure.DUPLICATE),
-        ([token(1, 0, 1, 1, 4), token(1, 0, 1, 1, 4)], Failure.DUPLICATE),
-        ([token(2, 0, 1, bits(1), 3), token(2, 0, 1, bits(1), 2)], Failure.COUNT),
-        ([token(3, 0, 1, 0x7FFFFFFF, 3), token(3, 0, 1, 1, 3)], Failure.OVERFLOW),
+        *FAULTS,
         ([token(2, 0, 1, bits(1), 0)], Failure.BAD_TOKEN),
         ([token(0, 2, 1, 1)], Failure.BAD_TOKEN),
         ([token(0, 0, 5, 1)], Failure.INDEX),

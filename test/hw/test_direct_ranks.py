@@ -20,16 +20,7 @@ from upl_mlir.hw.core.place import home_of
 from upl_mlir.hw.direct.domains import Domain, domains_of
 from upl_mlir.hw.direct.home import Spread
 from upl_mlir.hw.direct.lanes import aligned
-from upl_mlir.hw.direct.ranks import (
-    NodeRanks,
-    Ranks,
-    Role,
-    index_at,
-    index_digits,
-    place_of,
-    rank_program,
-    ranks_along,
-)
+from upl_mlir.hw.direct.ranks import NodeRanks, Ranks, Role, index_at, index_digits, place_of, rank_program, ranks_along
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields, pack
 from upl_mlir.hw.microcode import ValueType
 from upl_mlir.passes.hardware.lower_hw import lower_hw

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,17 +23,6 @@ NO_GRADIENT = {"spmv": "UPL1405", "digits": "UPL1205"}
 ROUNDING = {*FUNCTIONS, Op.DIV_F32, Op.SQRT_F32}
 EXACT = {"conv_strided", "diagonal", "floyd_warshall", "matmul", "matrix_chain", "reshape", "scan", "spmv"}
 """Examples in which whole numbers stay such, so that no order of additions matters."""
-
-
-@cache
-def data_module() -> ModuleType:
-    """`examples/data.py`, which is a script."""
-    spec = importlib.util.spec_from_file_location("hardware_examples_data", EXAMPLES / "data.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def on_hardware(p: upl.Program, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -74,16 +60,16 @@ def whole(name: str, p: upl.Program, data: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example(name: str) -> None:
-    data = data_module().generate(name, 1)
+def test_example(example_data: ModuleType, name: str) -> None:
+    data = example_data.generate(name, 1)
     p = upl.load(EXAMPLES / f"{name}.upl", **data.params)
     compare(p, whole(name, p.expanded(), data) if name in EXACT else data.inputs, name in EXACT)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in NO_GRADIENT])
-def test_gradient(name: str) -> None:
+def test_gradient(example_data: ModuleType, name: str) -> None:
     """Of the first real output by all real inputs."""
-    data = data_module().generate(name, 1)
+    data = example_data.generate(name, 1)
     p = upl.load(EXAMPLES / f"{name}.upl", **data.params).expanded()
     of = next(n for n, v in p.outputs.items() if v.dtype.kind == "f")
     gradient = reverse(p, of=of, wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"]).infer_domains()
@@ -94,10 +80,10 @@ def test_gradient(name: str) -> None:
         compare(gradient, {**seeds, **data.inputs}, False)
 
 
-def test_the_exact_ones_round_nowhere() -> None:
+def test_the_exact_ones_round_nowhere(example_data: ModuleType) -> None:
     """Their code on the machine has no operation that rounds whole numbers."""
     for name in EXACT:
-        data = data_module().generate(name, 1)
+        data = example_data.generate(name, 1)
         p = upl.load(EXAMPLES / f"{name}.upl", **data.params).infer_domains()
         image = RtlEngine(p.module, {}, machine=MACHINE).image
         used = {i.op for n in image.nodes for code in (n.body, *(s.code for s in n.sends)) for i in code}

@@ -14,7 +14,7 @@ from upl_mlir.hw.core.layouts import Dimensions, Failure
 from upl_mlir.hw.core.stores.hash import hash_masks
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from matching_bench import bits, play, program, token
+from matching_bench import FAULTS, bits, play, program, token
 
 
 def dimensions(sets: int = 64, ways: int = 4, *, add: int = 4, spill: int = 512) -> Dimensions:
@@ -174,10 +174,7 @@ def test_a_token_without_partners_fires_by_itself() -> None:
 @pytest.mark.parametrize(
     ("tokens", "failure"),
     [
-        ([token(0, 0, 1, 1), token(0, 0, 1, 2)], Failure.DUPLICATE),
-        ([token(1, 0, 1, 1, 4), token(1, 0, 1, 1, 4)], Failure.DUPLICATE),
-        ([token(2, 0, 1, bits(1), 3), token(2, 0, 1, bits(1), 2)], Failure.COUNT),
-        ([token(3, 0, 1, 0x7FFFFFFF, 3), token(3, 0, 1, 1, 3)], Failure.OVERFLOW),
+        *FAULTS,
         ([token(0, 0, 1, 1, 2)], Failure.BAD_TOKEN),
         ([token(2, 0, 1, 1, 0)], Failure.BAD_TOKEN),
     ],

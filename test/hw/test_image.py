@@ -10,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.hw.image import (
-    BootToken,
-    HostOutput,
-    Input,
-    Node,
-    ProgramImage,
-    Table,
-    layout_fields,
-    pack,
-    unpack,
-)
+from upl_mlir.hw.image import BootToken, HostOutput, Input, Node, ProgramImage, Table, layout_fields, pack, unpack
 from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.microcode import Constant, Instruction, Loop, Op, Send, ToHost, ToNode, ValueType
 

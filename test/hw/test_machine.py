@@ -12,40 +12,7 @@ import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.hw.machine import Machine, Organisation, Token, Topology, load_machine, parse_machine, require_built
 
-WHOLE = """
-name = "small"
-cores = 4
-clock_mhz = 50.0
-[token]
-tag_bits = 40
-max_fields = 6
-max_inputs = 4
-node_bits = 6
-multiplicity_bits = 16
-[matching]
-organisation = "hashed"
-capacity = 1024
-ways = 4
-wildcard_entries = 16
-stages = 4
-spill_capacity = 4096
-backing_latency_cycles = 20
-parity = false
-[execution]
-units = 1
-add_cycles = 4
-[network]
-topology = "mesh"
-queue_depth = 4
-link_cycles = 1
-[host]
-ports = 1
-[energy]
-ram_bit = 1.5
-[placement]
-policy = "hash"
-Link = "d mod 4"
-"""
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 
 def message(text: str) -> str:
@@ -63,10 +30,8 @@ def test_defaults() -> None:
     require_built(machine)
 
 
-def test_every_key_of_the_format(tmp_path: Path) -> None:
-    path = tmp_path / "m.toml"
-    path.write_text(WHOLE)
-    machine = load_machine(path)
+def test_every_key_of_the_format() -> None:
+    machine = load_machine(INPUTS / "machine.toml")
     assert (machine.name, machine.cores, machine.matching.capacity) == ("small", 4, 1024)
     assert machine.network.topology is Topology.MESH
     assert machine.energy.ram_bit == 1.5

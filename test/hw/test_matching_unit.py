@@ -15,25 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from upl_mlir.hw.image import IndexField, layout_fields, pack, unpack
-from upl_mlir.hw.matching_unit.gold import (
-    CountError,
-    Firing,
-    GoldToken,
-    GoldUnit,
-    UndeterminedError,
-    unify,
-)
-from upl_mlir.hw.matching_unit.interface import (
-    Dimensions,
-    Fault,
-    InputMode,
-    MatchingError,
-    activation_layout,
-    addition_layout,
-    config_layout,
-    sum_layout,
-    token_layout,
-)
+from upl_mlir.hw.matching_unit import interface
+from upl_mlir.hw.matching_unit.gold import CountError, Firing, GoldToken, GoldUnit, UndeterminedError, unify
+from upl_mlir.hw.matching_unit.interface import Dimensions, Fault, InputMode, MatchingError
 from upl_mlir.hw.matching_unit.unit import MatchingUnit
 
 DIM = Dimensions(capacity=48, tag_bits=10, max_fields=4, max_inputs=4, node_bits=2, multiplicity_bits=5, adder_depth=3)
@@ -104,7 +88,7 @@ def run(
         for number, place in enumerate(fields):
             if wild >> number & 1:
                 tag |= chance.getrandbits(10) & place.mask  # what is under a `*` must not matter
-        return token_layout(dim).const(
+        return interface.token_layout(dim).const(
             {
                 "complete": complete,
                 "node": token.node,
@@ -124,7 +108,7 @@ def run(
                 "modes": [int(m) for m in shape.modes] + [0] * (dim.max_inputs - len(shape.modes)),
                 "field_bits": [f.mask for f in shape.fields] + [0] * (dim.max_fields - len(shape.fields)),
             }
-            context.set(unit.config.payload, config_layout(dim).const({"node": number, "row": row}))
+            context.set(unit.config.payload, interface.config_layout(dim).const({"node": number, "row": row}))
             await context.tick()
         context.set(unit.config.valid, 0)
         waiting = list(reversed(tokens))
@@ -157,15 +141,15 @@ def run(
             if joining:
                 log.joined.append((decode(failing), []))
             if fires and take:
-                activation = activation_layout(dim).from_bits(fired)
+                activation = interface.activation_layout(dim).from_bits(fired)
                 shape = shapes[activation.node]
                 index = tuple(i for i in unpack(shape.fields, activation.tag) if i is not None)
                 values = tuple(activation.values[i] for i in range(len(shape.modes)))
                 log.joined[-1][1].append(Firing(activation.node, index, values))
             if asks and add:
-                request = addition_layout(dim).from_bits(asked)
+                request = interface.addition_layout(dim).from_bits(asked)
                 total = add_f32(request.left, request.right)
-                sums.append((cycle + latency, sum_layout(dim).const({"entry": request.entry, "value": total})))
+                sums.append((cycle + latency, interface.sum_layout(dim).const({"entry": request.entry, "value": total})))
                 assert len(sums) <= dim.adder_depth
             if answering and taken:
                 sums.pop(0)

@@ -120,7 +120,7 @@ def texts(kind: str) -> tuple[bytes, ...]:
         case "json":
             return tuple(p.read_bytes() for p in sorted(ROOT.glob("examples/einsum/*.json")))
         case "machine":
-            return (_MACHINE,)
+            return ((ROOT / "test" / "Inputs" / "machine.toml").read_bytes(),)
         case "sweep":
             return (_SWEEP,)
         case "trace":
@@ -173,29 +173,6 @@ def _trace() -> bytes:
         return place.read_bytes()
 
 
-_MACHINE = b"""name = "small"
-cores = 1
-clock_mhz = 50.0
-[token]
-tag_bits = 40
-max_fields = 6
-max_inputs = 4
-node_bits = 6
-multiplicity_bits = 16
-[matching]
-organisation = "hashed"
-capacity = 1024
-ways = 4
-spill_capacity = 4096
-parity = false
-[execution]
-add_cycles = 4
-[network]
-topology = "ring"
-queue_depth = 4
-[placement]
-policy = "hash"
-"""
 _SWEEP = b"""program = "p.upl"
 [define]
 D = 2

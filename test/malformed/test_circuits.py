@@ -1,8 +1,8 @@
 """Malformed circuits (`ppn`), by the command lines that read such files: `upl-opt`, and what makes Verilog or proves.
 
-Each is the good file ``test/Inputs/filter.mlir`` with one change.  The answer is exit status 1, nothing on the output, and an
-error with a code at the line that was changed.  What the dialect's verifier knows, `upl-opt FILE` says, too; what does not
-follow from the schedule is seen when the circuit is made.
+Each is the good file ``test/Inputs/filter.mlir`` with one change.  The answer is exit status 1, nothing on the output,
+and an error with a code at the line that was changed.  What the dialect's verifier knows, `upl-opt FILE` says, too; what
+does not follow from the schedule is seen when the circuit is made.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ ELSEWHERE = [
     ("ppn.unit @add_0", "ppn.unit @mul_0", 'Redefinition of symbol "mul_0"', 2),
     ('ppn.port @H "in" order <"k"> words 2 need <"loop 0: 1 x 2"> free <"loop 0: 1 x 2">', "",
      "no port or process is called `H`", 30),
-    ("%2 : f32\n            upl_loops.yield %3", "%2 : f32\n            upl_loops.yield %7", "values used but not defined", 0),
+    ("%2 : f32\n            upl_loops.yield %3", "%2 : f32\n            upl_loops.yield %7",
+     "values used but not defined", 0),
 ]  # fmt: skip
 """Changes of which another line speaks (0: the file's end)."""
 PROCESS = 21
 LATER = [
     ("skew 13", "skew 12", "UPL2003", "a value is read 1 slots before it is there", PROCESS),
     ("slots 7", "slots 6", "UPL2010", "`slots` of `Y.process` is 6: 7 follows from the schedule", PROCESS),
-    ("cycles 58", "cycles 57", "UPL2010", "`cycles` of `Y.process` is 57: 58 follows from the schedule", PROCESS),
+    ("cycles 59", "cycles 58", "UPL2010", "`cycles` of `Y.process` is 58: 59 follows from the schedule", PROCESS),
     ("result 26", "result 25", "UPL2010", "`result` of `Y.process` is 25: 26 follows from the schedule", PROCESS),
-    ("computes @Y over", 'computes @Y over <"i in 0..7, k_1 in 0..1"> lanes 2 along "k_1" order <"i,k_1"> every <"1, 1"> '
-     "skew 13 slots 8 result 26 cycles 58 //", "UPL2010", "the process `Y` is over", PROCESS),
+    (OVER, 'over <"i in 0..4, k_1 in 0..1">', "UPL2010", "the process `Y` is over", PROCESS),
     ('"mul" latency 14 interval 1', '"mul" latency 14 interval 2', "UPL2010", "`interval` of `mul_0` is 2: 1 follows", 23),
     ('@mul_0 "mul"', '@mul_0 "div"', "UPL2010", "`operation` of `mul_0` is", 23),
     ("@mul_0 to @Y.process at 0", "@mul_0 to @Y.process at 1", "UPL2010", "`at` of `mul_0` is 1: 0 follows", 26),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -26,13 +26,8 @@ RELAXED = " fastmath<reassoc,contract,nsz>"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache folder for this run, so that no code of another version is found."""
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UPL_CACHE_DIR", str(folder))
-        yield folder
+def _own_cache(own_cache: Path) -> None:
+    """No code of another version is found."""
 
 
 @cache

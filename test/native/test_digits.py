@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 import upl_mlir as upl
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench.native.cases.digits import by_hand, named
+
 Array = NDArray[Any]
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
-ETA = 0.03
 
 
 @pytest.fixture(scope="module")
@@ -22,31 +25,12 @@ def data() -> dict[str, Array]:
         return {n: found[n] for n in found.files}
 
 
-def train(x: Array, y: Array, w: Array, batch: int, epochs: int) -> tuple[Array, Array]:
-    """The last epoch's probabilities, each before its batch's update, and the weights in their box."""
-    w1, w2 = w[0].copy(), w[1, :32, :10].copy()
-    out = np.zeros_like(y)
-    for _ in range(epochs):
-        for at in range(0, len(x), batch):
-            some = slice(at, at + batch)
-            hidden = np.tanh(x[some] @ w1)
-            z = hidden @ w2
-            e = np.exp(z - z.max(axis=1, keepdims=True))
-            out[some] = e / e.sum(axis=1, keepdims=True)
-            error = out[some] - y[some]
-            back = error @ w2.T * (1 - hidden**2)
-            w2 -= ETA * hidden.T @ error
-            w1 -= ETA * x[some].T @ back
-    box = np.zeros_like(w)
-    box[0], box[1, :32, :10] = w1, w2
-    return out, box
-
-
 @pytest.mark.parametrize(("images", "batch", "epochs"), [(10, 4, 2), (6, 3, 1), (3, 8, 2)])
 def test_the_interpreter_trains_as_numpy_does(data: dict[str, Array], images: int, batch: int, epochs: int) -> None:
     x, y, w = data["X"][:images], data["Y"][:images], data["W"]
     found = upl.compile(upl.load(EXAMPLES / "digits.upl", D=batch), E=epochs)(X=x, Y=y, W=w)
-    probabilities, weights = train(x, y, w, batch, epochs)
+    trained = named(by_hand(x, y, w, epochs, batch))
+    probabilities, weights = trained["R"], trained["W_out"]
     np.testing.assert_allclose(found["R"], probabilities, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(found["W_out"], weights, rtol=1e-12, atol=1e-15)
     assert np.abs(weights - w).max() > 1e-3  # it did learn something
@@ -58,5 +42,5 @@ def test_every_obligation_is_proved() -> None:
 
 
 def test_the_algorithm_reaches_97_percent_in_five_epochs(data: dict[str, Array]) -> None:
-    probabilities, _ = train(data["X"], data["Y"], data["W"], batch=32, epochs=5)
+    probabilities, *_ = by_hand(data["X"], data["Y"], data["W"], epochs=5)
     assert (probabilities.argmax(axis=1) == data["Y"].argmax(axis=1)).mean() >= 0.97

@@ -29,19 +29,7 @@ input W<r,c> in 0<=r<3, 0<=c<8 { -> B.w }
 output Y<c,r>
 node B<r,c> { in b, w; b*w*b -> Y<c,r> }
 """
-NEWTON = """program newton
-input A { -> It.a<0> }
-input X0 { -> It.x<0> }
-output Root
-node It<n> {
-  in a, x
-  y = x - (x*x - a)/(2*x)
-  more: bool = abs(y-x) > 1e-9
-  if more && n < 19: y -> It.x<n+1>
-  if more && n < 19: a -> It.a<n+1>
-  if !(more && n < 19): y -> Root
-}
-"""
+NEWTON = (INPUTS / "newton.upl").read_text(encoding="utf-8")
 
 
 @cache

@@ -11,6 +11,8 @@ import upl_mlir as upl
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.parse import parse_formula
 
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
+
 
 def same(p: upl.Program, name: str, formula: str) -> bool:
     """Whether a domain is the set of a formula."""
@@ -51,30 +53,16 @@ def test_training_with_a_symbolic_number_of_examples(examples: Path):
     assert same(p, "Err", "1<=d<=D && 1<=i<=N[K-1]")
 
 
-STENCIL = """program stencil
-param T >= 1
-param n >= 3
-input U0<i> in 0<=i<n { -> U.u<0,i> }
-output Y<i>
-node U<t,i> DOMAIN{
-  in u
-  if t<T && i<=n-3: u -> Upd.l<t+1,i+1>
-  if t<T && 1<=i<=n-2: u -> Upd.c<t+1,i>
-  if t<T && i>=2: u -> Upd.r<t+1,i-1>
-  if t<T && (i==0 || i==n-1): u -> U.u<t+1,i>
-  if t==T: -> Y<i>
-}
-node Upd<t,i> { in l, c, r; (l+c*c+r)/3 -> U.u<t,i> }
-"""
+STENCIL = (INPUTS / "stencil.upl").read_text(encoding="utf-8")
 
 
 def test_a_stencil_with_a_declared_domain():
-    p = upl.load(STENCIL.replace("DOMAIN", "in 0<=t<=T, 0<=i<n "))
+    p = upl.load(STENCIL)
     assert same(p, "Upd", "1<=t<=T && 1<=i<=n-2") and same(p, "Y", "0<=i<n")
 
 
 def test_a_stencil_of_known_size_needs_none():
-    p = upl.load(STENCIL.replace("DOMAIN", ""), T=2, n=5)
+    p = upl.load(STENCIL.replace(" in 0<=t<=T, 0<=i<n {", " {"), T=2, n=5)
     assert same(p, "U", "0<=t<=2 && 0<=i<5") and same(p, "Upd", "1<=t<=2 && 1<=i<=3")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,22 +11,9 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.passes.analysis.obligations import Status
 
-NET = """program net
-param K >= 2
-param N[0:K-1] >= 1
-param D >= 1
-input X<d,i> in 1<=d<=D, 1<=i<=N[0] { -> Res.r<d,1,i> }
-input W<d,k,i,j> in 1<=d<=D, 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k] { -> Link.w<d,k,i,j> }
-output R<d,i>
-node Res<d,k,i> in 1<=d<=D, 1<=k<=K, 1<=i<=N[k-1] {
-  in r
-  if k<K:  #N[k] -> Link.r<d,k,i,*>
-  if k==K: -> R<d,i>
-}
-node Link<d,k,i,j>  { in r, w; r*w #N[k-1] -> Sum.s<d,k,j> }
-node Sum<d,k,i>     { in @(+) s[#]; -> AF }
-node AF<d,k,i>      { in s; b: bool = s > 0; b*s -> Res.r<d,k+1,i> }
-"""
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
+
+NET = (INPUTS / "network.upl").read_text(encoding="utf-8")
 
 
 def test_every_obligation_is_proved_for_all_depths_and_widths():

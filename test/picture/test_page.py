@@ -18,13 +18,7 @@ from upl_mlir.api.programs import Program
 from upl_mlir.observe.replay import Firing, Sending, Trace, record
 from upl_mlir.observe.viewing import view
 
-STUCK = """\
-program strands
-input A<i> in 0<=i<4 { -> M.a }
-input B<i> in 1<=i<4 { -> M.b }
-output Y<i>
-node M<i> { in a, b; a*b -> Y<i> }
-"""
+STUCK = (Path(__file__).resolve().parents[1] / "Inputs" / "strands.upl").read_text(encoding="utf-8")
 
 
 def _data(html: str) -> dict[str, Any]:

@@ -14,13 +14,7 @@ from upl_mlir.api.programs import Program
 from upl_mlir.engines.interp.engine import RunResult
 from upl_mlir.observe.replay import Firing, Sending, Trace, load_trace, overview, record, windows
 
-STRANDS = """\
-program strands
-input A<i> in 0<=i<4 { -> M.a }
-input B<i> in 1<=i<4 { -> M.b }
-output Y<i>
-node M<i> { in a, b; a*b -> Y<i> }
-"""
+STRANDS = (Path(__file__).resolve().parents[1] / "Inputs" / "strands.upl").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from agreement import naive
-from agreement.generator import generate
-from agreement.mutants import mutants
-from agreement.properties import host_arrays
+from agreement import random_programs
 
 import upl_mlir as upl
 from upl_mlir.engines.interp.engine import Engine
 from upl_mlir.engines.reference import Evaluator
-from upl_mlir.host.arrays import bind_parameters, host_ports
 
 
 def ending(engine, p, arrays, params, **options):
@@ -20,19 +16,14 @@ def ending(engine, p, arrays, params, **options):
         result = engine(p.op, params, **options).run(arrays)
     except upl.UplError as e:
         return sorted((d.code, str(d.span)) for d in e.diagnostics)
-    stats = result.stats.to_dict()
-    del stats["engine"], stats["seconds"]
-    return {n: (v.dtype, v.tobytes()) for n, v in result.outputs.items()}, stats, sorted(map(str, result.waiting))
+    outputs = {n: (v.dtype, v.tobytes()) for n, v in result.outputs.items()}
+    return outputs, random_programs.figures(result.stats), sorted(map(str, result.waiting))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_right_programs(seed):
     """The same bits and the same counts, whether sums are ordered or not, `real` is f64 or f32."""
-    program = generate(seed)
-    sizes = naive.small_params(program)
-    params = sizes[seed % len(sizes)]
-    p = upl.load(program.text()).expanded().infer_domains()
-    arrays = host_arrays(p, params, seed, noise=True)
+    p, arrays, params = random_programs.right(seed)
     options = {"gather": ("relaxed", "ordered")[seed % 2], "real": ("f64", "f32")[seed // 2 % 2]}
     for order, start in (("fifo", 0), ("random", seed)):
         theirs, ours = (ending(e, p, arrays, params, order=order, seed=start, **options) for e in (Engine, Evaluator))
@@ -43,16 +34,8 @@ def test_right_programs(seed):
 def test_mistakes():
     """Mistakes that mutate a program: the same errors at the same places."""
     codes = set()
-    for seed in range(100, 160):
-        for m in mutants(generate(seed), seed, 1):
-            try:
-                p = upl.load(m.program.text()).expanded().infer_domains()
-                params = bind_parameters(p.op, {}, naive.small_params(m.program)[-1])
-                host_ports(p.op, params)
-            except upl.UplError:
-                continue  # refused before it runs
-            arrays = host_arrays(p, params, seed)
-            theirs, ours = (ending(e, p, arrays, params, max_firings=3_000) for e in (Engine, Evaluator))
-            assert ours == theirs, str(p)
-            codes |= {code for code, _ in ours} if isinstance(ours, list) else set()
+    for _, (p, arrays, params) in random_programs.mistaken(range(100, 160)):
+        theirs, ours = (ending(e, p, arrays, params, max_firings=3_000) for e in (Engine, Evaluator))
+        assert ours == theirs, str(p)
+        codes |= {code for code, _ in ours} if isinstance(ours, list) else set()
     assert {"UPL1601", "UPL1603"} <= codes

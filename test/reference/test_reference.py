@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,22 +11,10 @@ import upl_mlir as upl
 from upl_mlir.engines.reference import Evaluator
 from upl_mlir.tools.upl import main
 
-PERCEPTRON = """program perceptron
-param D >= 1
-const K = 3
-const N[0:K-1] = [3, 2, 2]
-input X<d,i> in 1<=d<=D, 1<=i<=N[0] { -> Res.r<d,1,i> }
-input W<d,k,i,j> in 1<=d<=D, 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k] { -> Link.w<d,k,i,j> }
-output R<d,i>
-node Res<d,k,i> in 1<=d<=D, 1<=k<=K, 1<=i<=N[k-1] {
-  in r
-  if k<K: #N[k] -> Link.r<d,k,i,*>
-  if k==K: -> R<d,i>
-}
-node Link<d,k,i,j> { in r, w; r*w #N[k-1] -> Sum.s<d,k,j> }
-node Sum<d,k,i> { in @(+) s[#]; -> AF }
-node AF<d,k,i> { in s; b: bool = s > 0; b*s -> Res.r<d,k+1,i> }
-"""
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
+
+PERCEPTRON = (INPUTS / "network.upl").read_text(encoding="utf-8")
+PERCEPTRON = PERCEPTRON.replace("param K >= 2\nparam N[0:K-1] >= 1", "const K = 3\nconst N[0:K-1] = [3, 2, 2]")
 TWO_EMPTY_GATHERS = """program two
 input A<i> in 0<=i<2 { #3 -> M.a<i,*> }
 input B<i,j> in 0<=i<2, 0<=j<3 { if j==1: -> M.g<i,j>; if j!=1: -> M.h<i,j> }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,13 +21,8 @@ Outcome = RunResult | str
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache folder for this run, so that no code of another version is found."""
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UPL_CACHE_DIR", str(folder))
-        yield folder
+def _own_cache(own_cache: Path) -> None:
+    """No code of another version is found."""
 
 
 @pytest.fixture
@@ -78,20 +71,3 @@ def compared(
 def agree() -> Callable[..., Outcome]:
     """`compared`, for test modules."""
     return compared
-
-
-def module_at(path: Path) -> ModuleType:
-    """A module of another folder of tests, or a script, under a name of its own."""
-    name = f"token_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def example_data() -> Callable[..., Any]:
-    """`examples/data.py`'s function `generate`."""
-    return module_at(TESTS.parent / "examples" / "data.py").generate

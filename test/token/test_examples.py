@@ -16,7 +16,7 @@ NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_examples(agree, example_data, name):
-    d = example_data(name, 1)
+    d = example_data.generate(name, 1)
     p = upl.load(EXAMPLES / f"{name}.upl", **d.params)
     agree(p, d.inputs)
     agree(p, d.inputs, order="random", seed=4)
@@ -25,13 +25,13 @@ def test_examples(agree, example_data, name):
 @pytest.mark.parametrize("name", ["perceptron", "spmv"])
 @pytest.mark.parametrize("options", [{"gather": "ordered"}, {"real": "f32"}, {"gather": "ordered", "real": "f32"}])
 def test_options(agree, example_data, name, options):
-    d = example_data(name, 2, seed=3)
+    d = example_data.generate(name, 2, seed=3)
     agree(upl.load(EXAMPLES / f"{name}.upl", **d.params), d.inputs, order="random", **options)
 
 
 @pytest.mark.parametrize("name", ["perceptron", "newton", "lstm", "cholesky", "conv2d", "scan"])
 def test_gradients(agree, example_data, name):
-    d = example_data(name, 1)
+    d = example_data.generate(name, 1)
     p = upl.load(EXAMPLES / f"{name}.upl", **d.params).expanded()
     of = next(n for n, v in p.outputs.items() if v.dtype.kind == "f")
     wrt = [n for n, v in p.inputs.items() if v.dtype.kind == "f"]
@@ -49,7 +49,7 @@ def test_it_is_an_engine_of_the_api_and_of_the_command_line(example_data, tmp_pa
 
     from upl_mlir.tools.upl import main
 
-    d = example_data("spmv", 1)
+    d = example_data.generate("spmv", 1)
     np.savez(tmp_path / "in.npz", **d.inputs)
     done = main(
         ["run", str(EXAMPLES / "spmv.upl"), "--engine", "token", "--input", str(tmp_path / "in.npz"),

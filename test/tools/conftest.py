@@ -36,28 +36,25 @@ class Done:
 Tool = Callable[..., Done]
 
 
-@pytest.fixture
-def upl(capsys: pytest.CaptureFixture[str]) -> Tool:
-    """Run `upl` with the given arguments."""
-
+def _tool(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> Tool:
     def run(*args: object) -> Done:
         capsys.readouterr()
-        status = upl_main([str(a) for a in args])
+        status = main([str(a) for a in args])
         return Done(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def upl(capsys: pytest.CaptureFixture[str]) -> Tool:
+    """Run `upl` with the given arguments."""
+    return _tool(upl_main, capsys)
 
 
 @pytest.fixture
 def upl_opt(capsys: pytest.CaptureFixture[str]) -> Tool:
     """Run `upl-opt` with the given arguments."""
-
-    def run(*args: object) -> Done:
-        capsys.readouterr()
-        status = upl_opt_main([str(a) for a in args])
-        return Done(status, *capsys.readouterr())
-
-    return run
+    return _tool(upl_opt_main, capsys)
 
 
 @pytest.fixture

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
-FIT = """program fit
-param n >= 1
-input X<i> in 1<=i<=n { X -> Point.x<i> }
-input a { a #n -> Point.a<*> }
-output L
-node Point<i> in 1<=i<=n { in x, a; a*x #n -> Sum.s }
-node Sum { in @(+) s[#]; -> L }
-"""
+FIT = (Path(__file__).resolve().parents[1] / "Inputs" / "fit.upl").read_text(encoding="utf-8")
 ARRAYS = ("--input", "X=[1,2,3]", "--input", "a=2")
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-FIT = """
-program fit
-param n >= 1
-input X<i> in 1<=i<=n { X -> Point.x<i> }
-input a { a #MANY -> Point.a<*> }
-output L
-node Point<i> in 1<=i<=n { in x, a; a*x #n -> Sum.s }
-node Sum { in @(+) s[#]; -> L }
-"""
+FIT = (Path(__file__).resolve().parents[1] / "Inputs" / "fit.upl").read_text(encoding="utf-8")
+FIT = "\n" + FIT.replace("input a { a #n", "input a { a #MANY")
 ARRAYS = ("--input", "X=[1,2,3]", "--input", "a=2")
 NEWTON = ("--input", "M=[1.0,2.0]", "--input", "e=[0.1,0.3]")
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 class EngineRow:
     """An engine.
 
-    `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all, which
-    also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options that the engine
-    has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`) as they are.
+    `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all,
+    which also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options
+    that the engine has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`)
+    as they are.
     """
 
     build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
@@ -121,7 +122,9 @@ ENGINES: Mapping[EngineName, EngineRow] = {
     ),
     EngineName.CIRCUIT: EngineRow(
         _circuit, real="f32",
-        refuses={("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered")},
+        refuses={
+            ("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered"),
+        },
     ),
     EngineName.REFERENCE: EngineRow(_reference),
 }  # fmt: skip

@@ -16,18 +16,8 @@ from xdsl.ir import SSAValue
 
 from upl_mlir.api.programs import Program, added, grad
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import (
-    FormulaAttr,
-    Gather,
-    IndexAttr,
-    InputOp,
-    NamesAttr,
-    NodeOp,
-    OutputOp,
-    Port,
-    UplType,
-    port_ref,
-)
+from upl_mlir.dialects.upl import FormulaAttr, Gather, InputOp, NodeOp, OutputOp, Port, UplType, port_ref
+from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.query import arrows, endpoints, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import ProgramSets

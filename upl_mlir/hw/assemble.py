@@ -17,30 +17,9 @@ from upl_mlir.dialects import ttm
 from upl_mlir.dialects.ttm.query import host_inputs, machine_program, nodes, outputs, table_values, tables
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.hw.image import (
-    BootToken,
-    HostOutput,
-    IndexField,
-    Input,
-    Node,
-    ProgramImage,
-    Table,
-    layout_fields,
-)
-from upl_mlir.hw.microcode import (
-    Constant,
-    FromRegister,
-    Instruction,
-    Loop,
-    Multiplicity,
-    Op,
-    Register,
-    Send,
-    ToHost,
-    ToNode,
-    Unbounded,
-    ValueType,
-)
+from upl_mlir.hw import microcode
+from upl_mlir.hw.image import BootToken, HostOutput, IndexField, Input, Node, ProgramImage, Table, layout_fields
+from upl_mlir.hw.microcode import Op, ValueType
 from upl_mlir.ops import FUNCTIONS
 
 _CODES = {op.value: op for op in Op}
@@ -89,7 +68,7 @@ class _Assembler:
         self.boots = [op for op in program.body.block.ops if isinstance(op, ttm.BootOp)]
         self.node_number = {op.symbol: n for n, op in enumerate(self.nodes)}
         self.output_number = {op.symbol: n for n, op in enumerate(self.outputs)}
-        self.table_number = {op.sym_name.data: n for n, op in enumerate(self.tables)}
+        self.table_number = {op.symbol: n for n, op in enumerate(self.tables)}
 
     def image(self) -> ProgramImage:
         return ProgramImage(
@@ -118,7 +97,7 @@ class _Assembler:
     @staticmethod
     def _table(op: ttm.TableOp) -> Table:
         values = table_values(op)
-        return Table(op.sym_name.data, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
+        return Table(op.symbol, _value_type(op.element), (op.lower.value.data,), (len(values),), values)
 
     def _boot(self, op: ttm.BootOp) -> BootToken:
         node = self.node_number[op.target.root_reference.data]
@@ -146,17 +125,17 @@ class _Code:
     """Registers of one node and the code of the block being read; nested blocks share the registers."""
 
     assembler: _Assembler
-    registers: dict[SSAValue, Register] = field(default_factory=dict[SSAValue, Register])
-    written: list[Instruction] = field(default_factory=list[Instruction])
+    registers: dict[SSAValue, microcode.Register] = field(default_factory=dict[SSAValue, microcode.Register])
+    written: list[microcode.Instruction] = field(default_factory=list[microcode.Instruction])
 
-    def register(self, value: SSAValue, op: Op, immediate: int | float | bool | None, *operands: Register) -> None:
+    def register(self, value: SSAValue, op: Op, immediate: int | float | bool | None, *operands: microcode.Register) -> None:
         number = len(self.registers)
         self.registers[value] = number
-        self.written.append(Instruction(number, op, operands, immediate))
+        self.written.append(microcode.Instruction(number, op, operands, immediate))
 
-    def block(self, block: Block) -> list[Send]:
+    def block(self, block: Block) -> list[microcode.Send]:
         """Read a block: its instructions go to `written`, its arrows come back."""
-        sends: list[Send] = []
+        sends: list[microcode.Send] = []
         for op in block.ops:
             match op:
                 case ttm.SendOp():
@@ -169,17 +148,17 @@ class _Code:
                     self._instruction(op)
         return sends
 
-    def _nested(self, block: Block) -> tuple[list[Instruction], list[Send]]:
+    def _nested(self, block: Block) -> tuple[list[microcode.Instruction], list[microcode.Send]]:
         inner = _Code(self.assembler, self.registers)
         sends = inner.block(block)
         return inner.written, sends
 
-    def _when(self, op: ttm.WhenOp) -> list[Send]:
+    def _when(self, op: ttm.WhenOp) -> list[microcode.Send]:
         """A condition round arrows: the guard of each; inside a loop nest it is the condition of the point."""
         written, sends = self._nested(op.body.block)
         condition = self.registers[op.condition]
         inside = isinstance(op.parent_op(), ttm.ForOp)
-        out: list[Send] = []
+        out: list[microcode.Send] = []
         for s in sends:
             if inside:
                 out.append(replace(s, predicate=condition, code=(*written, *s.code)))
@@ -190,12 +169,12 @@ class _Code:
                 out.append(replace(s, guard=condition, code=(*written, *s.code)))
         return out
 
-    def _for(self, op: ttm.ForOp) -> list[Send]:
+    def _for(self, op: ttm.ForOp) -> list[microcode.Send]:
         iterator = len(self.registers)
         self.registers[op.body.block.args[0]] = iterator
         written, sends = self._nested(op.body.block)
-        loop = Loop(iterator, self.registers[op.lo], self.registers[op.hi])
-        out: list[Send] = []
+        loop = microcode.Loop(iterator, self.registers[op.lo], self.registers[op.hi])
+        out: list[microcode.Send] = []
         for s in sends:
             if s.loops:  # what is computed between two loops belongs to the inner one
                 inner = replace(s.loops[0], code=(*written, *s.loops[0].code))
@@ -206,25 +185,25 @@ class _Code:
                 out.append(replace(s, loops=(loop,), code=(*written, *s.code)))
         return out
 
-    def _send(self, op: ttm.SendOp) -> Send:
+    def _send(self, op: ttm.SendOp) -> microcode.Send:
         a = self.assembler
         name = op.target.root_reference.data
         nested = op.target.nested_references.data
-        target: ToNode | ToHost
+        target: microcode.ToNode | microcode.ToHost
         if nested:
             node = a.node_number[name]
             ports = [p.name for p in a.nodes[node].ports]
-            target = ToNode(node, ports.index(nested[0].data))
+            target = microcode.ToNode(node, ports.index(nested[0].data))
         else:
-            target = ToHost(a.output_number[name])
+            target = microcode.ToHost(a.output_number[name])
         tag = iter(op.tag)
         index = tuple(None if c == "*" else self.registers[next(tag)] for c in op.pattern.data)
-        times: Multiplicity = Constant(1)
+        times: microcode.Multiplicity = microcode.Constant(1)
         if op.unbounded is not None:
-            times = Unbounded()
+            times = microcode.Unbounded()
         elif op.multiplicity is not None:
-            times = FromRegister(self.registers[op.multiplicity])
-        return Send(target, self.registers[op.value], index, times)
+            times = microcode.FromRegister(self.registers[op.multiplicity])
+        return microcode.Send(target, self.registers[op.value], index, times)
 
     def _instruction(self, op: Operation) -> None:
         result = op.results[0]
@@ -240,7 +219,7 @@ class _Code:
                     raise error("UPL1735", "the machine has no such comparison of reals", span_of(op))
                 self.register(result, predicate, None, *operands)
             case ttm.LoadOp():
-                table = self.assembler.table_number[op.table.root_reference.data]
+                table = self.assembler.table_number[op.symbol.root_reference.data]
                 self.register(result, Op.LDTAB, table, *operands)
             case _:
                 if type(op) not in OPERATIONS:
@@ -255,7 +234,7 @@ class _Code:
         number = value.value.data
         self.register(op.result, ops[kind], bool(number) if kind is ValueType.BOOL else number)
 
-    def _compare_integers(self, op: arith.CmpiOp, operands: list[Register]) -> None:
+    def _compare_integers(self, op: arith.CmpiOp, operands: list[microcode.Register]) -> None:
         n = op.predicate.value.data
         if n >= len(_CMPI):
             raise error("UPL1735", "the machine has no unsigned comparison", span_of(op))
@@ -266,7 +245,7 @@ class _Code:
                 self.register(op.result, Op.XOR_BOOL, None, *operands)
                 return
             differ = len(self.registers)
-            self.written.append(Instruction(differ, Op.XOR_BOOL, tuple(operands)))
+            self.written.append(microcode.Instruction(differ, Op.XOR_BOOL, tuple(operands)))
             self.registers[_Anonymous().result] = differ
             self.register(op.result, Op.NOT_BOOL, None, differ)
             return

@@ -17,21 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.hw import microcode
 from upl_mlir.hw.core.code.evaluate import evaluate
 from upl_mlir.hw.core.code.functions import FUNCTIONS
 from upl_mlir.hw.image import Node, ProgramImage, Table
-from upl_mlir.hw.microcode import (
-    Constant,
-    FromRegister,
-    Instruction,
-    Loop,
-    Multiplicity,
-    Op,
-    Send,
-    ToHost,
-    ToNode,
-    ValueType,
-)
+from upl_mlir.hw.microcode import Op, ValueType
 
 Scalar = np.float32 | int | bool
 """What a register holds: an f32, an i32 or a bool."""
@@ -45,7 +35,7 @@ _CANONICAL_NAN = 0x7FC00000
 class Sent:
     """A token that the execution unit sends; `multiplicity` None is unbounded, None in `index` is `*`."""
 
-    target: ToNode | ToHost
+    target: microcode.ToNode | microcode.ToHost
     index: tuple[int | None, ...]
     value: Scalar
     multiplicity: int | None
@@ -103,12 +93,12 @@ class _Run:
         place = ",".join(map(str, self.index))
         return error("UPL1706", f"{self.node.name}<{place}>: {what}")
 
-    def code(self, code: Sequence[Instruction], registers: dict[int, Scalar]) -> None:
+    def code(self, code: Sequence[microcode.Instruction], registers: dict[int, Scalar]) -> None:
         """Run instructions in order; results go into `registers`."""
         for step in code:
             registers[step.result] = self.step(step, [registers[r] for r in step.operands])
 
-    def step(self, step: Instruction, operands: list[Scalar]) -> Scalar:
+    def step(self, step: microcode.Instruction, operands: list[Scalar]) -> Scalar:
         """The result of one instruction."""
         op, immediate = step.op, step.immediate
         function = _FUNCTIONS.get(op)
@@ -168,7 +158,7 @@ class _Run:
             case ValueType.BOOL:
                 return bool(value)
 
-    def send(self, send: Send, body: Mapping[int, Scalar]) -> Iterator[Sent]:
+    def send(self, send: microcode.Send, body: Mapping[int, Scalar]) -> Iterator[Sent]:
         """The tokens of one send descriptor."""
         if send.guard is not None and not body[send.guard]:
             return
@@ -180,7 +170,7 @@ class _Run:
             index = tuple(None if r is None else int(registers[r]) for r in send.index)
             yield Sent(send.target, index, registers[send.value], self.multiplicity(send.multiplicity, registers))
 
-    def points(self, loops: Sequence[Loop], registers: dict[int, Scalar]) -> Iterator[dict[int, Scalar]]:
+    def points(self, loops: Sequence[microcode.Loop], registers: dict[int, Scalar]) -> Iterator[dict[int, Scalar]]:
         """The registers at every point of a nest of loops."""
         if not loops:
             yield dict(registers)
@@ -190,12 +180,12 @@ class _Run:
         for point in range(int(registers[first.lower]), int(registers[first.upper]) + 1):
             yield from self.points(rest, {**registers, first.iterator: point})
 
-    def multiplicity(self, multiplicity: Multiplicity, registers: Mapping[int, Scalar]) -> int | None:
+    def multiplicity(self, multiplicity: microcode.Multiplicity, registers: Mapping[int, Scalar]) -> int | None:
         """How often a token is used; for a summand, how many summands there are."""
         match multiplicity:
-            case Constant(value):
+            case microcode.Constant(value):
                 return value
-            case FromRegister(register):
+            case microcode.FromRegister(register):
                 value = int(registers[register])
                 if value < 1:
                     raise self.fail(f"sends a token with multiplicity {value}, which must be 1 or more")

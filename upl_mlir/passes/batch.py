@@ -15,21 +15,8 @@ from xdsl.dialects.builtin import ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.dialects.upl import (
-    CountAttr,
-    FormulaAttr,
-    IndexAttr,
-    InputOp,
-    Iterator,
-    IteratorsAttr,
-    NamesAttr,
-    NodeOp,
-    OutputOp,
-    ParamOp,
-    Port,
-    ProgramOp,
-    SendOp,
-)
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, Iterator, NodeOp, OutputOp, ParamOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl.attributes import CountAttr, IndexAttr, IteratorsAttr, NamesAttr
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, poly_context, program_of, span_of, symbols
 from upl_mlir.dialects.upl.values import LetOp, hint
 from upl_mlir.passes.analysis.effort import bounded

@@ -15,15 +15,7 @@ from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_
 from upl_mlir.passes.analysis.critical_path import critical_path
 from upl_mlir.passes.analysis.cycles import of_cycles
 from upl_mlir.passes.analysis.effort import bounded
-from upl_mlir.passes.analysis.obligations import (
-    Kind,
-    Obligation,
-    Status,
-    of_arrow,
-    of_domain,
-    of_gather,
-    of_ordinary,
-)
+from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.analysis.small_sizes import small_programs
 from upl_mlir.passes.expand import expand

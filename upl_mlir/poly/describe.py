@@ -15,7 +15,7 @@ from functools import reduce
 import islpy as isl
 
 from upl_mlir.poly.convert import FromIsl, solve
-from upl_mlir.poly.expr import Formula, IndexExpr, Lookup, Var, divide, extremum
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, Lookup, Var, divide, extremum
 from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 from upl_mlir.poly.sets import PSet
 
@@ -110,6 +110,26 @@ def settled(s: PSet) -> PSet:
         inside = s.constrain(s.ctx.entry_exists(entry))
         s = (inside | (s - inside).without(entry)).coalesce()
     return s
+
+
+def tidy(e: IndexExpr) -> IndexExpr:
+    """An expression with one quotient as it is written: ``(a + 4*b) floordiv 6`` for ``b + (a - 2*b) floordiv 6``, and
+    ``a mod 6`` for ``a - 6*(a floordiv 6)``; an identity of integers."""
+    quotients = [(m[0], c) for m, c in e.terms if len(m) == 1 and isinstance(m[0], Div)]
+    if len(quotients) != 1:
+        return e
+    (q, c), *_ = quotients
+    n = q.den.constant
+    if q.kind is not DivKind.FLOORDIV or n is None or n <= 0:
+        return e
+    rest = e - IndexExpr.of(q) * c
+    if c == 1:  # whole numbers may go into the quotient
+        whole = divide(DivKind.FLOORDIV, q.num + rest * n, IndexExpr.of(n))
+        return min(e, whole, key=lambda x: len(str(x)))
+    if c == -n and all(k % n == 0 for _, k in (rest - q.num).terms):  # num + n*f - n*(num floordiv n)
+        low = IndexExpr(tuple((m, k % n) for m, k in q.num.terms if k % n))
+        return divide(DivKind.MOD, low, IndexExpr.of(n)) + rest - q.num
+    return e
 
 
 SHORT = 2  # parts of a formula that no other way to say it makes shorter

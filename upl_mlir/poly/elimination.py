@@ -5,6 +5,7 @@ A row is the constraint "a sum of coefficients times symbols, plus a constant, i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 
 Row = tuple[dict[str, int], int]
@@ -51,6 +52,16 @@ def solved(eqs: list[Row], rows: list[Row], keep: frozenset[str] = frozenset()) 
     return rows
 
 
+def _add(out: dict[str, int], row: Mapping[str, int], factor: int) -> None:
+    """Add a multiple of a row to another one; what is 0 has no place in it."""
+    for k, n in row.items():
+        s = out.get(k, 0) + factor * n
+        if s:
+            out[k] = s
+        else:
+            out.pop(k, None)
+
+
 def _replaced(r: Row, v: str, row: dict[str, int], constant: int) -> Row:
     """The row with `v` eliminated by the equality ``row + constant == 0``."""
     c = r[0].get(v, 0)
@@ -59,12 +70,7 @@ def _replaced(r: Row, v: str, row: dict[str, int], constant: int) -> Row:
     a = row[v]
     scale, factor = abs(a), (-c if a > 0 else c)
     out = {k: n * scale for k, n in r[0].items()} if scale != 1 else dict(r[0])
-    for k, n in row.items():
-        s = out.get(k, 0) + factor * n
-        if s:
-            out[k] = s
-        else:
-            out.pop(k, None)
+    _add(out, row, factor)
     return out, r[1] * scale + factor * constant
 
 
@@ -116,20 +122,10 @@ def eliminated(rows: list[Row], keep: frozenset[str] | None) -> list[Row] | None
             for b, b0, bc in downs:
                 if ac == bc:
                     row, constant = dict(a), a0 + b0
-                    for k, c in b.items():
-                        s = row.get(k, 0) + c
-                        if s:
-                            row[k] = s
-                        else:
-                            row.pop(k, None)
+                    _add(row, b, 1)
                 else:
                     row, constant = {k: c * bc for k, c in a.items()}, a0 * bc + b0 * ac
-                    for k, c in b.items():
-                        s = row.get(k, 0) + c * ac
-                        if s:
-                            row[k] = s
-                        else:
-                            row.pop(k, None)
+                    _add(row, b, ac)
                 if not add(row, constant, new):
                     return None
         table = new

@@ -7,6 +7,7 @@ text: the caller, which knows where the text stands, turns a `PolySyntaxError` i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from upl_mlir.poly.expr import FALSE, TRUE, Formula, IndexExpr, Lookup, Select, divide, extremum
@@ -116,17 +117,19 @@ class _Parser:
         return value
 
     def disjunction(self) -> IndexExpr | Formula:
-        col = self.col
-        value = self.conjunction()
-        while self.take("||"):
-            value = Formula.any((self.formula(value, col), self.formula(self.conjunction(), self.col)))
-        return value
+        return self.joined("||", Formula.any, self.conjunction)
 
     def conjunction(self) -> IndexExpr | Formula:
+        return self.joined("&&", Formula.all, self.comparison)
+
+    def joined(
+        self, sign: str, join: Callable[[Iterable[Formula]], Formula], part: Callable[[], IndexExpr | Formula]
+    ) -> IndexExpr | Formula:
+        """Parts with signs between them; one part alone is itself."""
         col = self.col
-        value = self.comparison()
-        while self.take("&&"):
-            value = Formula.all((self.formula(value, col), self.formula(self.comparison(), self.col)))
+        value = part()
+        while self.take(sign):
+            value = join((self.formula(value, col), self.formula(part(), self.col)))
         return value
 
     def comparison(self) -> IndexExpr | Formula:

@@ -89,7 +89,8 @@ class _PrintSchema(argparse.Action):
 
 def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp",
-                   help="interpreter, the same compiled, machine code, a simulated machine, a simulated circuit, or the reference")  # fmt: skip
+                   help="interpreter, the same compiled, machine code, a simulated machine, a simulated circuit, "
+                   "or the reference")  # fmt: skip
     p.add_argument("--force", action="store_true", help="run a program of which something is refuted, too: the interpreter, "
                    "the token engine and the machine check each token, and stop where it goes wrong")  # fmt: skip
     p.add_argument("--input", action="append", default=[], metavar="NAME=VALUE",

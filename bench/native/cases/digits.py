@@ -36,13 +36,13 @@ def named(out: tuple[Any, Any, Any]) -> Arrays:
     return {"R": r, "W_out": box}
 
 
-def by_hand(x: Array, y: Array, w: Array, epochs: int) -> tuple[Array, Array, Array]:
+def by_hand(x: Array, y: Array, w: Array, epochs: int, batch: int = BATCH) -> tuple[Array, Array, Array]:
     """The last epoch's probabilities, each before its batch's update, and the weights."""
     w1, w2 = matrices(w)
     out = np.zeros_like(y)
     for _ in range(epochs):
-        for at in range(0, len(x), BATCH):
-            some = slice(at, at + BATCH)
+        for at in range(0, len(x), batch):
+            some = slice(at, at + batch)
             hidden = np.tanh(x[some] @ w1)
             z = hidden @ w2
             e = np.exp(z - z.max(axis=1, keepdims=True))

@@ -119,6 +119,25 @@ def test_one_of_two_places_needs_one_condition() -> None:
     assert "A[i0] = i0 % 2 == 0 ? B[i0 / 2] : C[" in text
 
 
+def test_divisions_of_indices_need_no_function() -> None:
+    """C++ cuts off towards 0: numerators are made positive by multiples of the divisor."""
+    text = cpp("A<5>[i] = B<3>[(i - 3)//2 + 2] * C<3>[(i - 4)%3];", "B C", "A")
+    assert "A[i] = B[(i + 1) / 2] * C[(i + 2) % 3];" in text and "upl_" not in text
+
+
+def test_what_is_passed_on_has_no_tensor() -> None:
+    """`n` has one value: the element that the kernel names is the element of the result."""
+    text = cpp("A<1, 3>[n, p] = B<1, 5>[n, p + r] * C<3>[r];", "B C", "A")
+    assert not re.search(r"^ +float \w+\[", text, re.MULTILINE)
+
+
+def test_one_element_of_many_is_no_sum() -> None:
+    """Of the elements ``i`` with ``i//2 == k`` and ``i % 2 == 0`` there is one: no loop looks for it."""
+    kernel = "A<4>[2*i] = A<4>[2*i] + B<4>[i]; A<4>[2*i + 1] = A<4>[2*i];"
+    text = cpp(kernel, "B", "A", "B A", grad=True)
+    assert "= dA[2 * i] + dA[2 * i + 1];" in text
+
+
 def test_order_and_contraction_are_stated() -> None:
     case = einsum.read(Path(__file__).parents[3] / "examples" / "einsum" / "gemm.json")
     assert "-ffp-contract=off" in einsum.cpp_of(case)

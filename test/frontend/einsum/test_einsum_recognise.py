@@ -85,6 +85,20 @@ def test_a_program_written_by_hand() -> None:
     assert got["z"] == (a @ x).sum() ** 2
 
 
+def test_what_is_not_asked_for_may_be_anything() -> None:
+    """Another output's arrows depend on data, and on a sum of another kind."""
+    p = upl.load("""
+        program two
+        input A<i> in 0<=i<3 { -> M.a; -> B; #3 -> N.a<> }
+        output B<i> in 0<=i<3
+        output C<i> in 0<=i<3
+        output D
+        node M<i> { in a; if a>0: a -> C; if a<=0: -a -> C }
+        node N { in @(max) a[#]; a -> D }
+        """)
+    assert einsum.recognise(p, ["B"]).kernel == "B<3>[i] = A<3>[i];"
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, split_commas
 from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
 from upl_mlir.poly.operators import DivKind
@@ -129,26 +129,19 @@ class ConsAttr(TextAttr[Cons]):
 
 
 @irdl_attr_definition
-class AxesAttr(TextAttr[tuple[Axis, ...]]):
+class AxesAttr(ListAttr[Axis]):
     """The dimensions of an array: ``#upl_loops.axes<"1 from 0 size n lead 7 line 8">``, fields by number."""
 
     name = "upl_loops.axes"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[Axis, ...]:
-        return tuple(map(cls._axis, split_commas(text)))
-
-    @staticmethod
-    def _axis(text: str) -> Axis:
-        found = _AXIS.fullmatch(text.strip())
+    def _item(cls, text: str) -> Axis:
+        found = _AXIS.fullmatch(text)
         if found is None:
             raise PolySyntaxError("expected `FIELD from LOWER size EXTENT [mod N] [lead N] [line N] [every N]`", 0)
         at, lower, extent, *numbers = found.groups()
         modulus, lead, line, every = (None if n is None else int(n) for n in numbers)
         return Axis(int(at), parse_index(lower), parse_index(extent), modulus, lead or 0, line, every)
-
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))
 
 
 @irdl_attr_definition

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolNameConstraint, SymbolRefAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -44,9 +44,10 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import HasParent, IsTerminator, NoTerminator, Pure, SymbolTable
+from xdsl.traits import HasParent, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.bases import Named
 from upl_mlir.dialects.loops.attributes import AxesAttr, ConsAttr, RangesAttr
 from upl_mlir.dialects.upl.attributes import ExprAttr, FormulaAttr, IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.gathers import Gather
@@ -64,10 +65,7 @@ class LoopProgramOp(SymbolScope):
     """
 
     name = "upl_loops.program"
-    sym_name = prop_def(SymbolNameConstraint())
     gather = prop_def(StringAttr)
-    body = region_def("single_block")
-    traits = traits_def(SymbolTable(), NoTerminator())
     assembly_format = "$sym_name $gather $body attr-dict"
 
     def __init__(self, name: str, gather: str, ops: Sequence[Operation] = ()):
@@ -77,7 +75,7 @@ class LoopProgramOp(SymbolScope):
 
 
 @irdl_op_definition
-class ArrayOp(IRDLOperation):
+class ArrayOp(Named):
     """An array: of the host (`role` "input" or "output") or of the run ("local").
 
     `declared` is the domain by which the host lays it out, `domain` its elements, as disjoint cases.  `kept` are its axes;
@@ -86,7 +84,6 @@ class ArrayOp(IRDLOperation):
     """
 
     name = "upl_loops.array"
-    sym_name = prop_def(SymbolNameConstraint())
     index = prop_def(NamesAttr)
     element = prop_def(AnyAttr())
     role = prop_def(StringAttr)
@@ -103,32 +100,21 @@ class ArrayOp(IRDLOperation):
     )
 
     @property
-    def symbol(self) -> str:
-        """The array's name."""
-        return self.sym_name.data
-
-    @property
     def fields(self) -> tuple[str, ...]:
         """Names of the index fields."""
         return self.index.data
 
 
 @irdl_op_definition
-class StatementOp(IRDLOperation):
+class StatementOp(Named):
     """The elements of `array` at which `where` holds, over its fields: what the body yields."""
 
     name = "upl_loops.statement"
-    sym_name = prop_def(SymbolNameConstraint())
     array = prop_def(SymbolRefAttr)
     where = prop_def(ConsAttr)
     body = region_def("single_block")
     traits = traits_def(HasParent(LoopProgramOp))
     assembly_format = "$sym_name `writes` $array `where` $where $body attr-dict"
-
-    @property
-    def symbol(self) -> str:
-        """The statement's name."""
-        return self.sym_name.data
 
 
 @irdl_op_definition

@@ -11,28 +11,11 @@ from collections.abc import Iterable
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr, f32, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.bases import RuleError
+from upl_mlir.dialects.loops import ops as loops
 from upl_mlir.dialects.loops.attributes import Range
-from upl_mlir.dialects.loops.ops import (
-    ROLES,
-    ArrayOp,
-    CaseOp,
-    ChooseOp,
-    ContractOp,
-    FoldOp,
-    ForOp,
-    IfOp,
-    IndexOp,
-    LoopProgramOp,
-    PartOp,
-    ProductOp,
-    ReadOp,
-    RunOp,
-    ScheduleOp,
-    StatementOp,
-    YieldOp,
-)
+from upl_mlir.dialects.loops.ops import ROLES
 from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import is_integer_array
@@ -44,25 +27,17 @@ TYPES: tuple[Attribute, ...] = (f64, f32, i64, i1)
 GATHERS = ("ordered", "relaxed")
 
 
-class LoopVerifyError(VerifyException):
-    """A fault with the operation it concerns."""
-
-    def __init__(self, message: str, culprit: Operation):
-        super().__init__(message)
-        self.culprit = culprit
-
-
-def verify_program(op: LoopProgramOp) -> None:
-    """Raise LoopVerifyError for the first fault."""
+def verify_program(op: loops.LoopProgramOp) -> None:
+    """Raise RuleError for the first fault."""
     _Verifier(op).run()
 
 
 class _Verifier:
-    def __init__(self, op: LoopProgramOp):
+    def __init__(self, op: loops.LoopProgramOp):
         self.op = op
         ops = list(op.body.block.ops)
-        self.arrays = {o.symbol: o for o in ops if isinstance(o, ArrayOp)}
-        self.statements = {o.symbol: o for o in ops if isinstance(o, StatementOp)}
+        self.arrays = {o.symbol: o for o in ops if isinstance(o, loops.ArrayOp)}
+        self.statements = {o.symbol: o for o in ops if isinstance(o, loops.StatementOp)}
         self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
         self.values = {
             o.symbol for o in ops if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
@@ -70,28 +45,28 @@ class _Verifier:
 
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:
-            raise LoopVerifyError(f"expected one of {', '.join(GATHERS)}, found `{self.op.gather.data}`", self.op)
-        schedules: list[ScheduleOp] = []
+            raise RuleError(f"expected one of {', '.join(GATHERS)}, found `{self.op.gather.data}`", self.op)
+        schedules: list[loops.ScheduleOp] = []
         for o in self.op.body.block.ops:
             match o:
-                case ArrayOp():
+                case loops.ArrayOp():
                     self._array(o)
-                case StatementOp():
+                case loops.StatementOp():
                     self._statement(o)
-                case ScheduleOp():
+                case loops.ScheduleOp():
                     schedules.append(o)
                 case ParamOp() | ConstOp() | TableOp():
                     self._declared(o)
                 case _:
-                    raise LoopVerifyError(f"`{o.name}` cannot stand in a program of loops", o)
+                    raise RuleError(f"`{o.name}` cannot stand in a program of loops", o)
         if len(schedules) > 1:
-            raise LoopVerifyError("a program has one schedule at most", schedules[1])
-        loops: dict[str, ForOp] = {}
+            raise RuleError("a program has one schedule at most", schedules[1])
+        by_var: dict[str, loops.ForOp] = {}
         for o in schedules:
-            self._trees(o.body.block, frozenset(), loops)
+            self._trees(o.body.block, frozenset(), by_var)
         for a in self.arrays.values():
-            if a.private is not None and (a.private.data not in loops or a.kept is None):
-                raise LoopVerifyError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
+            if a.private is not None and (a.private.data not in by_var or a.kept is None):
+                raise RuleError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
 
     def _declared(self, op: ParamOp | ConstOp | TableOp) -> None:
         """What a declaration says of its values names values."""
@@ -105,12 +80,12 @@ class _Verifier:
     def _known(self, e: IndexExpr | Formula, names: Iterable[str], op: Operation) -> None:
         """Names of an expression must be these, parameters, constants or tables, all of integers."""
         for name in sorted(e.names - self.values - {*names}):
-            raise LoopVerifyError(f"`{name}` in `{e}` is no name here", op)
+            raise RuleError(f"`{name}` in `{e}` is no name here", op)
         for name in sorted({lookup.array for lookup in e.lookups()}):
             if name not in self.tables:
-                raise LoopVerifyError(f"there is no table `{name}`", op)
+                raise RuleError(f"there is no table `{name}`", op)
             if not is_integer_array(self.tables[name]):
-                raise LoopVerifyError(f"the table `{name}` in `{e}` has entries that are no integers", op)
+                raise RuleError(f"the table `{name}` in `{e}` has entries that are no integers", op)
 
     def _cons(self, cons: Cons, names: Iterable[str], op: Operation) -> None:
         for c in cons:
@@ -121,28 +96,28 @@ class _Verifier:
         out = {*scope}
         for n in names:
             if n in out or n in self.values or n in self.tables:
-                raise LoopVerifyError(f"`{n}` has a meaning here already", op)
+                raise RuleError(f"`{n}` has a meaning here already", op)
             out.add(n)
         return frozenset(out)
 
-    def _ref(self, ref: SymbolRefAttr, op: Operation) -> ArrayOp:
+    def _ref(self, ref: SymbolRefAttr, op: Operation) -> loops.ArrayOp:
         found = self.arrays.get(ref.root_reference.data)
         if found is None:
-            raise LoopVerifyError(f"there is no array `{ref.root_reference.data}`", op)
+            raise RuleError(f"there is no array `{ref.root_reference.data}`", op)
         return found
 
-    def _stated(self, ref: SymbolRefAttr, op: Operation) -> StatementOp:
+    def _stated(self, ref: SymbolRefAttr, op: Operation) -> loops.StatementOp:
         found = self.statements.get(ref.root_reference.data)
         if found is None:
-            raise LoopVerifyError(f"there is no statement `{ref.root_reference.data}`", op)
+            raise RuleError(f"there is no statement `{ref.root_reference.data}`", op)
         return found
 
     # -- arrays and statements --------------------------------------------------------------------------------------------
-    def _array(self, op: ArrayOp) -> None:
+    def _array(self, op: loops.ArrayOp) -> None:
         if op.role.data not in ROLES:
-            raise LoopVerifyError(f"expected one of {', '.join(ROLES)}, found `{op.role.data}`", op)
+            raise RuleError(f"expected one of {', '.join(ROLES)}, found `{op.role.data}`", op)
         if op.element not in TYPES:
-            raise LoopVerifyError(f"`{op.symbol}` has elements of type {op.element}", op)
+            raise RuleError(f"`{op.symbol}` has elements of type {op.element}", op)
         fields = self._new(op.fields, (), op)
         for case in op.domain:
             self._cons(case.data, fields, op)
@@ -151,85 +126,85 @@ class _Verifier:
         if op.kept is None:
             return
         if op.role.data != "local":
-            raise LoopVerifyError(f"the host says how `{op.symbol}` is kept", op)
+            raise RuleError(f"the host says how `{op.symbol}` is kept", op)
         seen: set[int] = set()
         for a in op.kept.data:
             if not 0 <= a.at < len(op.fields) or a.at in seen:
-                raise LoopVerifyError(f"`{op.symbol}` has no field number {a.at} left for an axis", op)
+                raise RuleError(f"`{op.symbol}` has no field number {a.at} left for an axis", op)
             seen.add(a.at)
             least = [(a.modulus, 1), (a.lead, 0), (a.line, 1), (None if a.every is None else abs(a.every), 1)]
             if any(n is not None and n < low for n, low in least):
-                raise LoopVerifyError(f"`{a}` is no axis", op)
+                raise RuleError(f"`{a}` is no axis", op)
             if a.every is not None and (a.modulus is not None or a.lead or a.line is not None):
-                raise LoopVerifyError(f"`{a}` keeps values at a step, and so neither the last ones nor in lines", op)
+                raise RuleError(f"`{a}` keeps values at a step, and so neither the last ones nor in lines", op)
             if a.modulus is not None and a.extent.constant != a.modulus:
-                raise LoopVerifyError(f"`{a}` has not as many places as values are kept", op)
+                raise RuleError(f"`{a}` has not as many places as values are kept", op)
             for e in (a.lower, a.extent):
                 self._known(e, (), op)
 
-    def _statement(self, op: StatementOp) -> None:
+    def _statement(self, op: loops.StatementOp) -> None:
         array = self._ref(op.array, op)
         if array.role.data == "input":
-            raise LoopVerifyError(f"`{array.symbol}` is an input: nothing writes it", op)
+            raise RuleError(f"`{array.symbol}` is an input: nothing writes it", op)
         self._cons(op.where.data, array.fields, op)
         found = self._body(op.body.block, frozenset(array.fields), frozenset(), op)
         if found != array.element:
-            raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}, found {found}", op)
+            raise RuleError(f"elements of `{array.symbol}` are of type {array.element}, found {found}", op)
 
     def _body(self, block: Block, names: frozenset[str], known: frozenset[SSAValue], op: Operation) -> Attribute:
         """The type that a body yields; `known` are the values that the bodies around it have computed."""
         last = block.last_op
-        if not isinstance(last, YieldOp):
-            raise LoopVerifyError("a body ends with `upl_loops.yield`", op)
+        if not isinstance(last, loops.YieldOp):
+            raise RuleError("a body ends with `upl_loops.yield`", op)
         for o in block.ops:
             if not known.issuperset(o.operands):
-                raise LoopVerifyError(f"`{o.name}` uses a value that is not computed before it", o)
+                raise RuleError(f"`{o.name}` uses a value that is not computed before it", o)
             self._value(o, names, known)
             known = known.union(o.results)
         return last.value.type
 
     def _value(self, op: Operation, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         match op:
-            case YieldOp():
+            case loops.YieldOp():
                 if op.next_op is not None:
-                    raise LoopVerifyError("`upl_loops.yield` ends a body", op)
+                    raise RuleError("`upl_loops.yield` ends a body", op)
                 return
-            case ReadOp():
+            case loops.ReadOp():
                 array = self._ref(op.array, op)
                 self._index(op.index.data, len(array.fields), names, op, array.symbol)
                 if op.result.type != array.element:
-                    raise LoopVerifyError(f"elements of `{array.symbol}` are of type {array.element}", op)
-            case IndexOp():
+                    raise RuleError(f"elements of `{array.symbol}` are of type {array.element}", op)
+            case loops.IndexOp():
                 self._known(op.value.data, names, op)
             case LookupOp():
                 if op.symbol.root_reference.data not in self.tables:
-                    raise LoopVerifyError(f"there is no table `{op.symbol.root_reference.data}`", op)
-            case FoldOp():
+                    raise RuleError(f"there is no table `{op.symbol.root_reference.data}`", op)
+            case loops.FoldOp():
                 self._fold(op, names, known)
-            case ChooseOp():
+            case loops.ChooseOp():
                 cases = list(op.cases.block.ops)
                 if not cases:
-                    raise LoopVerifyError("a choice has a case at least", op)
+                    raise RuleError("a choice has a case at least", op)
                 for case in cases:
-                    if not isinstance(case, CaseOp):
-                        raise LoopVerifyError("a choice has cases only", case)
+                    if not isinstance(case, loops.CaseOp):
+                        raise RuleError("a choice has cases only", case)
                     self._cons(case.where.data, names, case)
                     self._same(self._body(case.body.block, names, known, case), op.result.type, case)
             case _:
                 plain = op.name.startswith(("arith.", "math.")) or isinstance(op, ModOp | SigmoidOp)
                 if not plain or len(op.results) != 1 or op.regions:
-                    raise LoopVerifyError(f"`{op.name}` cannot stand in a body", op)
+                    raise RuleError(f"`{op.name}` cannot stand in a body", op)
         if op.results[0].type not in TYPES:
-            raise LoopVerifyError(f"there are no values of type {op.results[0].type}", op)
+            raise RuleError(f"there are no values of type {op.results[0].type}", op)
         if isinstance(op, arith.ConstantOp) and op.result.type not in TYPES:
-            raise LoopVerifyError(f"there are no values of type {op.result.type}", op)
+            raise RuleError(f"there are no values of type {op.result.type}", op)
 
-    def _fold(self, op: FoldOp, names: frozenset[str], known: frozenset[SSAValue]) -> None:
+    def _fold(self, op: loops.FoldOp, names: frozenset[str], known: frozenset[SSAValue]) -> None:
         if op.count is not None:
             self._known(op.count.data, names, op)
         for part in op.parts.block.ops:
-            if not isinstance(part, PartOp):
-                raise LoopVerifyError("a fold has parts only", part)
+            if not isinstance(part, loops.PartOp):
+                raise RuleError("a fold has parts only", part)
             inside = self._new(part.over.data, names, part)
             for cons in (part.where.data, *(g.data for g in part.guards)):
                 self._cons(cons, inside, part)
@@ -237,68 +212,68 @@ class _Verifier:
 
     def _same(self, found: Attribute, wanted: Attribute, op: Operation) -> None:
         if found != wanted:
-            raise LoopVerifyError(f"expected a value of type {wanted}, found {found}", op)
+            raise RuleError(f"expected a value of type {wanted}, found {found}", op)
 
     def _index(
         self, index: tuple[IndexExpr | None, ...], rank: int, names: Iterable[str], op: Operation, of: str, *,
         stars: bool = False,
     ) -> None:  # fmt: skip
         if len(index) != rank:
-            raise LoopVerifyError(f"`{of}` has {rank} fields, found {len(index)}", op)
+            raise RuleError(f"`{of}` has {rank} fields, found {len(index)}", op)
         for e in index:
             if e is None and not stars:
-                raise LoopVerifyError(f"an index of `{of}` has no `*` here", op)
+                raise RuleError(f"an index of `{of}` has no `*` here", op)
             if e is not None:
                 self._known(e, names, op)
 
     # -- schedules --------------------------------------------------------------------------------------------------------
-    def _trees(self, block: Block, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+    def _trees(self, block: Block, scope: frozenset[str], by_var: dict[str, loops.ForOp]) -> None:
         for op in block.ops:
             match op:
-                case ForOp():
+                case loops.ForOp():
                     inside = self._new([op.var.data], scope, op)
                     for bounds in (op.lows, op.highs):
                         if not bounds.data:
-                            raise LoopVerifyError(f"the loop `{op.var.data}` has a bound on each side at least", op)
+                            raise RuleError(f"the loop `{op.var.data}` has a bound on each side at least", op)
                         self._index(bounds.data, len(bounds.data), scope, op, op.var.data)
-                    loops[op.var.data] = op
-                    self._trees(op.body.block, inside, loops)
-                case IfOp():
+                    by_var[op.var.data] = op
+                    self._trees(op.body.block, inside, by_var)
+                case loops.IfOp():
                     self._cons(op.where.data, scope, op)
-                    self._trees(op.then.block, scope, loops)
+                    self._trees(op.then.block, scope, by_var)
                     if op.other is not None:
-                        self._trees(op.other.block, scope, loops)
-                case RunOp():
+                        self._trees(op.other.block, scope, by_var)
+                case loops.RunOp():
                     array = self._ref(self._stated(op.statement, op).array, op)
                     self._index(op.at.data, len(array.fields), scope, op, array.symbol)
-                case ContractOp():
-                    self._contract(op, scope, loops)
+                case loops.ContractOp():
+                    self._contract(op, scope, by_var)
                 case _:
-                    raise LoopVerifyError(f"`{op.name}` cannot stand in a schedule", op)
+                    raise RuleError(f"`{op.name}` cannot stand in a schedule", op)
 
-    def _contract(self, op: ContractOp, scope: frozenset[str], loops: dict[str, ForOp]) -> None:
+    def _contract(self, op: loops.ContractOp, scope: frozenset[str], by_var: dict[str, loops.ForOp]) -> None:
         stated = self._stated(op.statement, op)
         array = self._ref(stated.array, op)
-        folds = [o for o in stated.body.block.ops if not isinstance(o, YieldOp)]
-        if not folds or not isinstance(folds[-1], FoldOp):
-            raise LoopVerifyError(f"`{stated.symbol}` is no sum of products", op)
+        folds = [o for o in stated.body.block.ops if not isinstance(o, loops.YieldOp)]
+        if not folds or not isinstance(folds[-1], loops.FoldOp):
+            raise RuleError(f"`{stated.symbol}` is no sum of products", op)
         self._index(op.at.data, len(array.fields), scope, op, array.symbol, stars=True)
         inside = self._ranges(op.around.data, scope, op)
         whole = self._ranges(op.over.data, inside, op)
         self._index(op.index.data, len(array.fields), whole, op, array.symbol)
         padded = 0
         for o in op.products.block.ops:
-            if not isinstance(o, ProductOp):
-                raise LoopVerifyError("expected products", o)
+            if not isinstance(o, loops.ProductOp):
+                raise RuleError("expected products", o)
             padded += o.padded is not None
             self._product(o, scope if o.padded is not None else inside, array)
         if padded > 1 or padded == len(list(op.products.block.ops)):
-            raise LoopVerifyError("a contraction has products, and one padded form at most", op)
-        self._trees(op.plain.block, scope, loops)
+            raise RuleError("a contraction has products, and one padded form at most", op)
+        self._trees(op.plain.block, scope, by_var)
 
-    def _product(self, op: ProductOp, scope: frozenset[str], array: ArrayOp) -> None:
+    def _product(self, op: loops.ProductOp, scope: frozenset[str], array: loops.ArrayOp) -> None:
         if len(op.of) != 2 or len(op.reads) != 2 or len(op.indices) != 3:
-            raise LoopVerifyError("a product has two factors, and three indices with that of the result", op)
+            raise RuleError("a product has two factors, and three indices with that of the result", op)
         inside = self._ranges(op.around.data, scope, op)
         inside = self._ranges(op.over.data, inside, op)
         inside = self._ranges(op.summed.data, inside, op)
@@ -311,10 +286,10 @@ class _Verifier:
         if op.padded is not None:
             at = op.padded.data.constant
             if at not in (0, 1) or op.limits is None:
-                raise LoopVerifyError("factor number 0 or 1 is padded, outside of limits", op)
+                raise RuleError("factor number 0 or 1 is padded, outside of limits", op)
             for r in op.limits.data:
                 if not r.var.isdigit() or int(r.var) >= len(factors[at].fields):
-                    raise LoopVerifyError(f"`{factors[at].symbol}` has no index number {r.var}", op)
+                    raise RuleError(f"`{factors[at].symbol}` has no index number {r.var}", op)
 
     def _ranges(self, ranges: Iterable[Range], scope: frozenset[str], op: Operation) -> frozenset[str]:
         for r in ranges:

@@ -1,4 +1,5 @@
-"""The `ppn` dialect: a program as a process network in hardware, with a static schedule (after polyhedral process networks)."""
+"""The `ppn` dialect: a program as a process network in hardware, with a static schedule (after polyhedral process
+networks)."""
 
 from upl_mlir.dialects.ppn.attributes import RangesAttr, RunsAttr
 from upl_mlir.dialects.ppn.ops import PPN, BindOp, ChannelOp, CircuitOp, PortOp, ProcessOp, UnitOp

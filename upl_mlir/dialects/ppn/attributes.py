@@ -6,17 +6,14 @@ import re
 
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, split_commas
 from upl_mlir.poly.parse import PolySyntaxError
 
-Ranges = tuple[tuple[str, int, int], ...]
-"""Names with their least and greatest values."""
 Runs = tuple[int, tuple[tuple[int, int], ...]]
 """The loop whose iterations are groups, by number; so many groups with so many words each."""
 
-Order = tuple[tuple[str, str], ...]
-"""Fields with the part that a loop goes over: "" (all), "block" or "lane"."""
 PARTS = ("block", "lane")
+"""Of a field, which a loop of a stream goes over: its quotient and its remainder by the number of lanes."""
 
 _RANGE = re.compile(r"(\w+) in (-?\d+)\.\.(-?\d+)")
 _RUNS = re.compile(r"loop (\d+): *(.+)")
@@ -24,20 +21,16 @@ _RUN = re.compile(r"(\d+) x (\d+)")
 
 
 @irdl_attr_definition
-class RangesAttr(TextAttr[Ranges]):
+class RangesAttr(ListAttr[tuple[str, int, int]]):
     """Fields with their values: ``#ppn.ranges<"i in 0..15, j in 1..7">``."""
 
     name = "ppn.ranges"
 
     @classmethod
-    def _read(cls, text: str) -> Ranges:
-        return tuple(map(cls._range, split_commas(text)))
-
-    @staticmethod
-    def _range(text: str) -> tuple[str, int, int]:
-        found = _RANGE.fullmatch(text.strip())
+    def _item(cls, text: str) -> tuple[str, int, int]:
+        found = _RANGE.fullmatch(text)
         if found is None:
-            raise PolySyntaxError(f"expected `FIELD in FIRST..LAST`, found `{text.strip()}`", 0)
+            raise PolySyntaxError(f"expected `FIELD in FIRST..LAST`, found `{text}`", 0)
         name, first, last = found.groups()
         if int(last) < int(first):
             raise PolySyntaxError(f"`{name}` has no value in {first}..{last}", 0)
@@ -48,25 +41,20 @@ class RangesAttr(TextAttr[Ranges]):
 
 
 @irdl_attr_definition
-class NumbersAttr(TextAttr[tuple[int, ...]]):
+class NumbersAttr(ListAttr[int]):
     """Numbers: ``#ppn.numbers<"16, 16, 1">``."""
 
     name = "ppn.numbers"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[int, ...]:
-        parts = [p.strip() for p in split_commas(text)]
-        for p in parts:
-            if not (p.isascii() and p.isdigit()):
-                raise PolySyntaxError(f"expected a number, found `{p}`", 0)
-        return tuple(map(int, parts))
-
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))
+    def _item(cls, text: str) -> int:
+        if not (text.isascii() and text.isdigit()):
+            raise PolySyntaxError(f"expected a number, found `{text}`", 0)
+        return int(text)
 
 
 @irdl_attr_definition
-class OrderAttr(TextAttr[Order]):
+class OrderAttr(ListAttr[tuple[str, str]]):
     """Nested loops over fields, outermost first: ``#ppn.order<"i block, j, i lane">``.
 
     ``i block`` and ``i lane`` are quotient and remainder of field i by the number of lanes.
@@ -75,14 +63,10 @@ class OrderAttr(TextAttr[Order]):
     name = "ppn.order"
 
     @classmethod
-    def _read(cls, text: str) -> Order:
-        return tuple(map(cls._loop, split_commas(text)))
-
-    @staticmethod
-    def _loop(text: str) -> tuple[str, str]:
-        name, _, part = text.strip().partition(" ")
+    def _item(cls, text: str) -> tuple[str, str]:
+        name, _, part = text.partition(" ")
         if part and part not in PARTS:
-            raise PolySyntaxError(f"expected `{name}`, `{name} block` or `{name} lane`, found `{text.strip()}`", 0)
+            raise PolySyntaxError(f"expected `{name}`, `{name} block` or `{name} lane`, found `{text}`", 0)
         return name, part
 
     def _write(self) -> str:

@@ -22,7 +22,7 @@
         }
       }
       ppn.process @C.process computes @C over <"i in 0..15, j in 0..15, k_1 in 0..15"> lanes 16 along "i"
-          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 566
+          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 567
       ppn.unit @select_0 "select" latency 1 interval 1
       ppn.unit @mul_0 "mul" latency 14 interval 1
       ppn.unit @add_0 "add" latency 12 interval 1
@@ -37,12 +37,13 @@
       ppn.port @C "out" order <"j, i"> words 256 wait 241 depth 16
     }
 
-*What* is computed stands in the equations of the program inside.  A *process* computes the instances of a statement, one in a
-slot in each lane; it says when.  A *unit* begins an operation in each slot (`interval`); `bind` gives it one of the process.
-A *channel* is the way of a value from where it is written to where it is read.  A *port* is a stream from or to outside.
+*What* is computed stands in the equations of the program inside.  A *process* computes the instances of a statement,
+one in a slot in each lane; it says when.  A *unit* begins an operation in each slot (`interval`); `bind` gives it one
+of the process. A *channel* is the way of a value from where it is written to where it is read.  A *port* is a stream
+from or to outside.
 
-Source: polyhedral process networks (Verdoolaege 2010; Turjan, Kienhuis, Deprettere 2007), schedules in space and time of
-systolic arrays (Quinton 1984).
+Source: polyhedral process networks (Verdoolaege 2010; Turjan, Kienhuis, Deprettere 2007), schedules in space and time
+of systolic arrays (Quinton 1984).
 """
 
 from __future__ import annotations
@@ -50,32 +51,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolNameConstraint, SymbolRefAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
-    region_def,
     traits_def,
 )
 from xdsl.traits import HasParent, NoTerminator, SymbolTable
 
+from upl_mlir.dialects.bases import Named, Program
 from upl_mlir.dialects.ppn.attributes import NumbersAttr, OrderAttr, RangesAttr, RunsAttr
 from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
-from upl_mlir.dialects.upl.ops import SymbolScope
 
 Number = IntegerAttr.constr(i64)
 
 
 @irdl_op_definition
-class CircuitOp(SymbolScope):
+class CircuitOp(Program):
     """A circuit: the equations of a program, its process, units, channels and ports."""
 
     name = "ppn.circuit"
-    sym_name = prop_def(SymbolNameConstraint())
-    body = region_def("single_block")
+    RULES: ClassVar[list[Callable[[CircuitOp], None]]] = []
     traits = traits_def(SymbolTable(), NoTerminator())
     assembly_format = "$sym_name $body attr-dict"
 
@@ -83,22 +82,20 @@ class CircuitOp(SymbolScope):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
         super().__init__(properties=props, regions=[Region(Block(ops))])
 
-    RULES: ClassVar[list[Callable[[CircuitOp], None]]] = []
-
 
 @irdl_op_definition
-class ProcessOp(IRDLOperation):
+class ProcessOp(Named):
     """The instances of the statement that computes `array`, over the ranges of its fields and of the iterators of
     its running sum.
 
-    Lane n has the values of the field `along` that leave n by `lanes`, counted from the least one.  Every lane runs the loops
-    of `order`, outermost first, that of `along` over blocks; an iteration of loop k takes `every[k]` slots, and lane n begins
-    `skew` slots after lane n-1.  A run takes `slots`; the value of an instance is there `result` slots after its operands are
-    taken.  `cycles` are those from the first word of an input to the last one of an output.
+    Lane n has the values of the field `along` that leave n by `lanes`, counted from the least one.  Every lane runs
+    the loops of `order`, outermost first, that of `along` over blocks; an iteration of loop k takes `every[k]` slots,
+    and lane n begins
+    `skew` slots after lane n-1.  A run takes `slots`; the value of an instance is there `result` slots after its
+    operands are taken.  `cycles` are those from the first word of an input to the last one of an output.
     """
 
     name = "ppn.process"
-    sym_name = prop_def(SymbolNameConstraint())
     array = prop_def(SymbolRefAttr)
     over = prop_def(RangesAttr)
     lanes = prop_def(Number)
@@ -117,11 +114,11 @@ class ProcessOp(IRDLOperation):
 
 
 @irdl_op_definition
-class UnitOp(IRDLOperation):
-    """A pipelined unit, in every lane: an operation can begin every `interval` slots, its result is there `latency` later."""
+class UnitOp(Named):
+    """A pipelined unit, in every lane: an operation can begin every `interval` slots, its result is there `latency`
+    later."""
 
     name = "ppn.unit"
-    sym_name = prop_def(SymbolNameConstraint())
     operation = prop_def(StringAttr)
     latency = prop_def(Number)
     interval = prop_def(Number)
@@ -131,7 +128,8 @@ class UnitOp(IRDLOperation):
 
 @irdl_op_definition
 class BindOp(IRDLOperation):
-    """An operation of a process is done by a unit; it begins at a stage, so many slots after an instance's operands are taken."""
+    """An operation of a process is done by a unit; it begins at a stage, so many slots after an instance's operands
+    are taken."""
 
     name = "ppn.bind"
     unit = prop_def(SymbolRefAttr)
@@ -142,18 +140,18 @@ class BindOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ChannelOp(IRDLOperation):
-    """The way of values from `source`, a port or a process, to a process that reads them at `index` at a stage; without an index
-    it is the running sum of the instance before.
+class ChannelOp(Named):
+    """The way of values from `source`, a port or a process, to a process that reads them at `index` at a stage;
+    without an index it is the running sum of the instance before.
 
-    `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes), "window" (the last
-    words of a port, at a computed address; one for all lanes, which pass each word on), "windows" (each lane has its own),
-    "dealt" (each lane has its own, with its turn of the words).  `depth` values are under way at most in one lane; so many
+    `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes), "window" (the
+    last words of a port, at a computed address; one for all lanes, which pass each word on), "windows" (each lane has
+    its own), "dealt" (each lane has its own, with its turn of the words).  `depth` values are under way at most in
+    one lane; so many
     `reads` were looked at, and each found its value.
     """
 
     name = "ppn.channel"
-    sym_name = prop_def(SymbolNameConstraint())
     source = prop_def(SymbolRefAttr)
     target = prop_def(SymbolRefAttr)
     index = opt_prop_def(IndexAttr)
@@ -168,17 +166,17 @@ class ChannelOp(IRDLOperation):
 
 
 @irdl_op_definition
-class PortOp(IRDLOperation):
+class PortOp(Named):
     """A stream of the elements of a host port: each once in a run, in the order of nested loops over its fields.
 
-    A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes.  Of an input
-    `need` are the words that must have come before each group of iterations, `free` those that are not read any more after it.
-    Of an output whose words come from several lanes, these take turns from slot `wait` on, and up to `depth` words wait in
-    a lane.
+    A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes.
+    Of an input
+    `need` are the words that must have come before each group of iterations, `free` those that are not read any more
+    after it. Of an output whose words come from several lanes, these take turns from slot `wait` on, and up to
+    `depth` words wait in a lane.
     """
 
     name = "ppn.port"
-    sym_name = prop_def(SymbolNameConstraint())
     role = prop_def(StringAttr)
     order = prop_def(OrderAttr)
     words = prop_def(Number)
@@ -193,5 +191,7 @@ class PortOp(IRDLOperation):
     )
 
 
-PPN = Dialect("ppn", [CircuitOp, ProcessOp, UnitOp, BindOp, ChannelOp, PortOp], [NumbersAttr, OrderAttr, RangesAttr, RunsAttr])
+PPN = Dialect(
+    "ppn", [CircuitOp, ProcessOp, UnitOp, BindOp, ChannelOp, PortOp], [NumbersAttr, OrderAttr, RangesAttr, RunsAttr]
+)
 """The dialect, as xDSL's universe registers it."""

@@ -5,12 +5,12 @@ Whether every value is there when it is read is another question: `passes/circui
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr
 from xdsl.ir import Operation
-from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.bases import RuleError
 from upl_mlir.dialects.loops.ops import ArrayOp, LoopProgramOp, ScheduleOp
 from upl_mlir.dialects.ppn.attributes import PARTS
 from upl_mlir.dialects.ppn.ops import BindOp, ChannelOp, CircuitOp, PortOp, ProcessOp, UnitOp
@@ -18,16 +18,8 @@ from upl_mlir.dialects.ppn.ops import BindOp, ChannelOp, CircuitOp, PortOp, Proc
 KINDS = ("delay", "varying", "window", "windows", "dealt")
 
 
-class CircuitVerifyError(VerifyException):
-    """A fault with the operation it concerns."""
-
-    def __init__(self, message: str, culprit: Operation):
-        super().__init__(message)
-        self.culprit = culprit
-
-
 def verify_circuit(op: CircuitOp) -> None:
-    """Raise CircuitVerifyError for the first fault."""
+    """Raise RuleError for the first fault."""
     _Verifier(op).run()
 
 
@@ -44,10 +36,10 @@ class _Verifier:
     def run(self) -> None:
         if len(self.programs) != 1 or len(self.processes) != 1:
             found = f"{len(self.programs)} programs and {len(self.processes)} processes"
-            raise CircuitVerifyError(f"expected one program of equations and one process, found {found}", self.op)
+            raise RuleError(f"expected one program of equations and one process, found {found}", self.op)
         (program,) = self.programs
         if any(isinstance(o, ScheduleOp) for o in program.body.block.ops):
-            raise CircuitVerifyError("expected equations, found a schedule of loops", program)
+            raise RuleError("expected equations, found a schedule of loops", program)
         self.arrays = {o.symbol: o for o in program.body.block.ops if isinstance(o, ArrayOp)}
         for o in self.op.body.block.ops:
             match o:
@@ -66,65 +58,65 @@ class _Verifier:
                 case PortOp():
                     self._port(o)
                 case _:
-                    raise CircuitVerifyError(f"`{o.name}` cannot stand in a circuit", o)
+                    raise RuleError(f"`{o.name}` cannot stand in a circuit", o)
 
     def _process(self, o: ProcessOp) -> None:
         array = o.array.root_reference.data
         if array not in self.arrays or self.arrays[array].role.data == "input":
-            raise CircuitVerifyError(f"`{array}` is no array that the program computes", o)
+            raise RuleError(f"`{array}` is no array that the program computes", o)
         fields = [name for name, _, _ in o.over.data]
         order = list(o.order.data)
         if len(set(fields)) < len(fields) or sorted(order) != sorted(fields):
-            raise CircuitVerifyError(f"expected the order of {_list(fields)}, each once, found {_list(order)}", o)
+            raise RuleError(f"expected the order of {_list(fields)}, each once, found {_list(order)}", o)
         if o.along.data not in fields:
-            raise CircuitVerifyError(f"the lanes lie along one of {_list(fields)}, found `{o.along.data}`", o)
+            raise RuleError(f"the lanes lie along one of {_list(fields)}, found `{o.along.data}`", o)
         if len(o.every.data) != len(order):
-            raise CircuitVerifyError(f"expected slots for {len(order)} loops, found {len(o.every.data)}", o)
+            raise RuleError(f"expected slots for {len(order)} loops, found {len(o.every.data)}", o)
         self._positive(o, lanes=o.lanes, slots=o.slots, skew=o.skew, result=o.stages, cycles=o.cycles,
                        zero=("skew", "result"))  # fmt: skip
         sizes = {name: last - first + 1 for name, first, last in o.over.data}
         if o.lanes.value.data > sizes[o.along.data]:
-            raise CircuitVerifyError(f"{o.lanes.value.data} lanes are more than the values of `{o.along.data}`", o)
+            raise RuleError(f"{o.lanes.value.data} lanes are more than the values of `{o.along.data}`", o)
         inner = 1
         for field, every in zip(reversed(order), reversed(o.every.data), strict=True):
             if every < inner:
-                raise CircuitVerifyError(f"an iteration of `{field}` takes {inner} slots or more, found {every}", o)
+                raise RuleError(f"an iteration of `{field}` takes {inner} slots or more, found {every}", o)
             inner = every * (-(-sizes[field] // o.lanes.value.data) if field == o.along.data else sizes[field])
         if o.slots.value.data < inner:
-            raise CircuitVerifyError(f"a run takes {inner} slots or more, found {o.slots.value.data}", o)
+            raise RuleError(f"a run takes {inner} slots or more, found {o.slots.value.data}", o)
 
     def _channel(self, o: ChannelOp) -> None:
         self._known(o, o.target, self.processes, "process")
         self._known(o, o.source, {**self.processes, **self.ports}, "port or process")
         source = o.source.root_reference.data
         if o.kind.data not in KINDS:
-            raise CircuitVerifyError(f"expected one of {_list(KINDS)}, found `{o.kind.data}`", o)
+            raise RuleError(f"expected one of {_list(KINDS)}, found `{o.kind.data}`", o)
         array = self.processes[source].array.root_reference.data if source in self.processes else source
         if o.index is not None and array in self.arrays and len(o.index.data) != len(self.arrays[array].fields):
-            raise CircuitVerifyError(f"`{array}` has {len(self.arrays[array].fields)} fields, found {len(o.index.data)}", o)
+            raise RuleError(f"`{array}` has {len(self.arrays[array].fields)} fields, found {len(o.index.data)}", o)
         if o.index is None and source not in self.processes:
-            raise CircuitVerifyError(f"an index into `{source}` is missing", o)
+            raise RuleError(f"an index into `{source}` is missing", o)
         self._positive(o, at=o.stage, depth=o.depth, reads=o.reads, zero=("at", "depth", "reads"))
 
     def _port(self, o: PortOp) -> None:
         name = o.sym_name.data
         if name not in self.arrays or self.arrays[name].role.data != {"in": "input", "out": "output"}.get(o.role.data):
-            raise CircuitVerifyError(f"`{name}` is no host port of the program with the role `{o.role.data}`", o)
+            raise RuleError(f"`{name}` is no host port of the program with the role `{o.role.data}`", o)
         fields = self.arrays[name].fields
         whole = sorted(name for name, part in o.order.data if part != "lane")
         parts = [sorted(name for name, part in o.order.data if part == which) for which in PARTS]
         if whole != sorted(fields) or parts[0] != parts[1]:
-            raise CircuitVerifyError(f"expected the fields {_list(fields)} in some order", o)
+            raise RuleError(f"expected the fields {_list(fields)} in some order", o)
         self._positive(o, words=o.words)
 
-    def _known(self, o: Operation, ref: SymbolRefAttr, among: dict[str, Operation], what: str) -> None:
+    def _known(self, o: Operation, ref: SymbolRefAttr, among: Mapping[str, Operation], what: str) -> None:
         if ref.root_reference.data not in among:
-            raise CircuitVerifyError(f"no {what} is called `{ref.root_reference.data}`", o)
+            raise RuleError(f"no {what} is called `{ref.root_reference.data}`", o)
 
     def _positive(self, o: Operation, *, zero: Sequence[str] = (), **numbers: IntegerAttr) -> None:
         for name, n in numbers.items():
             if n.value.data < (0 if name in zero else 1):
-                raise CircuitVerifyError(f"`{name}` is {n.value.data}: expected {0 if name in zero else 1} or more", o)
+                raise RuleError(f"`{name}` is {n.value.data}: expected {0 if name in zero else 1} or more", o)
 
 
 def _list(names: Sequence[str]) -> str:

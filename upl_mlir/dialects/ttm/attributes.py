@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import ListAttr
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.poly.parse import PolySyntaxError
 
@@ -55,7 +55,7 @@ _INPUT = re.compile(rf"(?:@\(([^()]*)\) *)?({_NAME}) *: *(\w+)")
 
 
 @irdl_attr_definition
-class FieldsAttr(TextAttr[tuple[Field, ...]]):
+class FieldsAttr(ListAttr[Field]):
     """Index fields in a tag, the first one lowest: ``#ttm.fields<"d from 1 bits 2, k from 0 bits 3">``.
 
     A field holds the values from its bias on that fit in its bits: `k` those from 0 to 7.
@@ -64,25 +64,18 @@ class FieldsAttr(TextAttr[tuple[Field, ...]]):
     name = "ttm.fields"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[Field, ...]:
-        return tuple(map(cls._field, split_commas(text)))
-
-    @staticmethod
-    def _field(text: str) -> Field:
-        found = _FIELD.fullmatch(text.strip())
+    def _item(cls, text: str) -> Field:
+        found = _FIELD.fullmatch(text)
         if found is None:
-            raise PolySyntaxError(f"expected `NAME from BIAS bits WIDTH`, found `{text.strip()}`", 0)
+            raise PolySyntaxError(f"expected `NAME from BIAS bits WIDTH`, found `{text}`", 0)
         name, bias, bits = found.groups()
         if int(bits) > MAX_FIELD_BITS:
             raise PolySyntaxError(f"the field `{name}` has {bits} bits; at most {MAX_FIELD_BITS} can be written", 0)
         return Field(name, int(bias), int(bits))
 
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))
-
 
 @irdl_attr_definition
-class InputsAttr(TextAttr[tuple[Input, ...]]):
+class InputsAttr(ListAttr[Input]):
     """The inputs of a node, with their types: ``#ttm.inputs<"x: f32, n: i32, @(+) s: f32">``.
 
     An operator in front makes an input gather: it folds its summands, each of which says how many there are.
@@ -91,14 +84,10 @@ class InputsAttr(TextAttr[tuple[Input, ...]]):
     name = "ttm.inputs"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[Input, ...]:
-        return tuple(map(cls._input, split_commas(text)))
-
-    @staticmethod
-    def _input(text: str) -> Input:
-        found = _INPUT.fullmatch(text.strip())
+    def _item(cls, text: str) -> Input:
+        found = _INPUT.fullmatch(text)
         if found is None:
-            raise PolySyntaxError(f"expected `NAME: TYPE` or `@(OPERATOR) NAME: TYPE`, found `{text.strip()}`", 0)
+            raise PolySyntaxError(f"expected `NAME: TYPE` or `@(OPERATOR) NAME: TYPE`, found `{text}`", 0)
         operator, name, type_ = found.groups()
         if type_ not in TYPES:
             raise PolySyntaxError(f"unknown type `{type_}`: expected one of {', '.join(TYPES)}", 0)
@@ -106,6 +95,3 @@ class InputsAttr(TextAttr[tuple[Input, ...]]):
         if operator is not None and operator not in operators:
             raise PolySyntaxError(f"unknown gather operator `{operator}`: expected one of {', '.join(operators)}", 0)
         return Input(name, TYPES[type_], None if operator is None else operators[operator])
-
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))

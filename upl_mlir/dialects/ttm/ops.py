@@ -21,23 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    StringAttr,
-    SymbolNameConstraint,
-    SymbolRefAttr,
-    UnitAttr,
-    i1,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i1, i32, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
     IRDLOperation,
-    VarConstraint,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -48,15 +37,16 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import HasAncestor, HasParent, NoTerminator, Pure, SymbolTable
+from xdsl.traits import HasAncestor, HasParent, NoTerminator
 
+from upl_mlir.dialects.bases import Entry, Named, Program, Remainder, Unary
 from upl_mlir.dialects.ttm.attributes import Field, FieldsAttr, Input, InputsAttr
 from upl_mlir.dialects.upl.attributes import FormulaAttr, NamesAttr
 from upl_mlir.poly.expr import Formula
 
 
 @irdl_op_definition
-class ProgramOp(IRDLOperation):
+class ProgramOp(Program):
     """A whole program.
 
     `machine` is the path of the machine description that it is meant for.  `streams` are fields along which it streams: no
@@ -64,33 +54,24 @@ class ProgramOp(IRDLOperation):
     """
 
     name = "ttm.program"
-    RULES: ClassVar[list[Callable[[ProgramOp], None]]] = []  # of whole programs; the package adds them
-    sym_name = prop_def(SymbolNameConstraint())
+    RULES: ClassVar[list[Callable[[ProgramOp], None]]] = []
     machine = opt_prop_def(StringAttr)
     streams = opt_prop_def(NamesAttr)
-    body = region_def("single_block")
-    traits = traits_def(SymbolTable(), NoTerminator())
     assembly_format = "$sym_name (`for` $machine^)? (`streams` $streams^)? $body attr-dict"
 
     def __init__(self, name: str, ops: Sequence[Operation], machine: str | None = None, streams: Sequence[str] = ()):
-        props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
-        if machine is not None:
-            props["machine"] = StringAttr(machine)
-        if streams:
-            props["streams"] = NamesAttr(tuple(streams))
+        props = {
+            "sym_name": StringAttr(name), "machine": None if machine is None else StringAttr(machine),
+            "streams": NamesAttr(tuple(streams)) if streams else None,
+        }  # fmt: skip
         super().__init__(properties=props, regions=[Region(Block(ops))])
-
-    def verify_(self) -> None:
-        for rule in self.RULES:
-            rule(self)
 
 
 @irdl_op_definition
-class TableOp(IRDLOperation):
+class TableOp(Named):
     """A constant array of i32 or f32 entries, the first at index `lower`.  Domains may read one of i32."""
 
     name = "ttm.table"
-    sym_name = prop_def(SymbolNameConstraint())
     lower = prop_def(IntegerAttr)
     values = prop_def(AnyAttr())  # a DenseArrayBase of i64 or f64
     element = prop_def(AnyAttr())
@@ -105,33 +86,12 @@ class TableOp(IRDLOperation):
         )  # fmt: skip
 
 
-@irdl_op_definition
-class OutputOp(IRDLOperation):
-    """A place where tokens leave the machine.
+class _Indexed(Named):
+    """What has index fields, and a domain over them."""
 
-    `domain` are the elements of the output, over the fields; without it, all that the fields can hold.
-    """
-
-    name = "ttm.output"
-    sym_name = prop_def(SymbolNameConstraint())
     layout = prop_def(FieldsAttr)
-    element = prop_def(AnyAttr())
     domain = opt_prop_def(FormulaAttr)
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "$sym_name $layout $element (`in` $domain^)? attr-dict"
-
-    def __init__(self, name: str, fields: Sequence[Field], element: Attribute, domain: Formula | None = None):
-        props: dict[str, Attribute] = {
-            "sym_name": StringAttr(name), "layout": FieldsAttr(tuple(fields)), "element": element,
-        }  # fmt: skip
-        if domain is not None:
-            props["domain"] = FormulaAttr(domain)
-        super().__init__(properties=props)
-
-    @property
-    def symbol(self) -> str:
-        """The output's name."""
-        return self.sym_name.data
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -140,7 +100,26 @@ class OutputOp(IRDLOperation):
 
 
 @irdl_op_definition
-class NodeOp(IRDLOperation):
+class OutputOp(_Indexed):
+    """A place where tokens leave the machine.
+
+    `domain` are the elements of the output, over the fields; without it, all that the fields can hold.
+    """
+
+    name = "ttm.output"
+    element = prop_def(AnyAttr())
+    assembly_format = "$sym_name $layout $element (`in` $domain^)? attr-dict"
+
+    def __init__(self, name: str, fields: Sequence[Field], element: Attribute, domain: Formula | None = None):
+        where = None if domain is None else FormulaAttr(domain)
+        props = {
+            "sym_name": StringAttr(name), "layout": FieldsAttr(tuple(fields)), "element": element, "domain": where,
+        }  # fmt: skip
+        super().__init__(properties=props)
+
+
+@irdl_op_definition
+class NodeOp(_Indexed):
     """A node: tag layout, inputs, microcode.  Fields and inputs are the arguments of its block.
 
     `domain` are its instances, over the fields; without it, all that the fields can hold.  With `host` it is a host input:
@@ -148,13 +127,10 @@ class NodeOp(IRDLOperation):
     """
 
     name = "ttm.node"
-    sym_name = prop_def(SymbolNameConstraint())
-    layout = prop_def(FieldsAttr)
     inputs = prop_def(InputsAttr)
-    domain = opt_prop_def(FormulaAttr)
     host = opt_prop_def(UnitAttr)
     body = region_def("single_block")
-    traits = traits_def(HasParent(ProgramOp), NoTerminator())
+    traits = traits_def(NoTerminator())
     assembly_format = "$sym_name (`host` $host^)? $layout $inputs (`in` $domain^)? $body attr-dict"
 
     def __init__(
@@ -167,24 +143,11 @@ class NodeOp(IRDLOperation):
         domain: Formula | None = None,
         host: bool = False,
     ):
-        props: dict[str, Attribute] = {
+        props = {
             "sym_name": StringAttr(name), "layout": FieldsAttr(tuple(fields)), "inputs": InputsAttr(tuple(inputs)),
+            "domain": None if domain is None else FormulaAttr(domain), "host": UnitAttr() if host else None,
         }  # fmt: skip
-        if domain is not None:
-            props["domain"] = FormulaAttr(domain)
-        if host:
-            props["host"] = UnitAttr()
         super().__init__(properties=props, regions=[body])
-
-    @property
-    def symbol(self) -> str:
-        """The node's name."""
-        return self.sym_name.data
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The index fields."""
-        return self.layout.data
 
     @property
     def ports(self) -> tuple[Input, ...]:
@@ -207,48 +170,28 @@ class BootOp(IRDLOperation):
 
 
 @irdl_op_definition
-class LoadOp(IRDLOperation):
+class LoadOp(Entry):
     """An entry of a constant table."""
 
     name = "ttm.load"
-    table = prop_def(SymbolRefAttr)
     at = operand_def(i32)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-    assembly_format = "$table `[` $at `]` attr-dict `:` type($result)"
-
-    def __init__(self, table: str, at: SSAValue, type_: Attribute):
-        super().__init__(operands=[at], properties={"table": SymbolRefAttr(table)}, result_types=[type_])
 
 
 @irdl_op_definition
-class ModOp(IRDLOperation):
+class ModOp(Remainder):
     """The remainder that `floordiv` leaves."""
 
     name = "ttm.mod"
     lhs = operand_def(i32)
     rhs = operand_def(i32)
     result = result_def(i32)
-    traits = traits_def(Pure())
-    assembly_format = "$lhs `,` $rhs attr-dict"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[i32])
 
 
 @irdl_op_definition
-class SigmoidOp(IRDLOperation):
+class SigmoidOp(Unary):
     """The logistic function."""
 
     name = "ttm.sigmoid"
-    T: ClassVar = VarConstraint("T", AnyAttr())
-    value = operand_def(T)
-    result = result_def(T)
-    traits = traits_def(Pure())
-    assembly_format = "$value attr-dict `:` type($value)"
-
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value], result_types=[value.type])
 
 
 @irdl_op_definition
@@ -311,11 +254,10 @@ class SendOp(IRDLOperation):
         *,
         unbounded: bool = False,
     ):
-        props: dict[str, Attribute] = {
+        props = {
             "target": target, "pattern": StringAttr("".join("*" if t is None else "x" for t in tag)),
+            "unbounded": UnitAttr() if unbounded else None,
         }  # fmt: skip
-        if unbounded:
-            props["unbounded"] = UnitAttr()
         super().__init__(operands=[value, [t for t in tag if t is not None], multiplicity], properties=props)
 
 

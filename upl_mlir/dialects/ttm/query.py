@@ -59,7 +59,7 @@ def all_of(fields: tuple[Field, ...]) -> Formula:
 
 def poly_context(program: ProgramOp) -> PolyContext:
     """The tables of integers, which are all that domains of a machine program read besides their fields."""
-    known = {op.sym_name.data: Table(op.lower.value.data, table_values(op)) for op in tables(program) if op.element == i32}
+    known = {op.symbol: Table(op.lower.value.data, table_values(op)) for op in tables(program) if op.element == i32}
     return PolyContext((), TRUE, {}, known, {})
 
 

@@ -1,20 +1,6 @@
 """The `upl` dialect: UPL programs as IR.  See `rationale.md` beside this file for why it looks as it does."""
 
-from upl_mlir.dialects.upl.attributes import (
-    CountAttr,
-    ExprAttr,
-    FormulaAttr,
-    Index,
-    IndexAttr,
-    Iterator,
-    IteratorsAttr,
-    NamesAttr,
-    Port,
-    PortsAttr,
-    Special,
-    UplType,
-    upl_type,
-)
+from upl_mlir.dialects.upl.attributes import FormulaAttr, Index, Iterator, Port, Special, UplType, upl_type
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.ops import (
     UPL,
@@ -35,8 +21,7 @@ from upl_mlir.dialects.upl.verify import verify_program
 ProgramOp.RULES.append(verify_program)
 
 __all__ = [
-    "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "CountAttr", "ExprAttr", "FormulaAttr", "Gather", "Index",
-    "IndexAttr", "InputOp", "Iterator", "IteratorsAttr", "LetOp", "LookupOp", "ModOp", "NamesAttr", "NodeOp", "OutputOp",
-    "ParamOp", "Port", "PortsAttr", "ProgramOp", "RefOp", "SendOp", "SigmoidOp", "Special", "StopGradientOp", "UplType",
-    "port_ref", "upl_type",
+    "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "FormulaAttr", "Gather", "Index", "InputOp", "Iterator",
+    "LetOp", "LookupOp", "ModOp", "NodeOp", "OutputOp", "ParamOp", "Port", "ProgramOp", "RefOp", "SendOp", "SigmoidOp",
+    "Special", "StopGradientOp", "UplType", "port_ref", "upl_type",
 ]  # fmt: skip

@@ -129,6 +129,21 @@ class TextAttr(Data[_T], Generic[_T]):
             printer.print_string_literal(self._write())
 
 
+class ListAttr(TextAttr[tuple[_T, ...]], Generic[_T]):
+    """A list of items; commas inside brackets belong to an item."""
+
+    @classmethod
+    def _read(cls, text: str) -> tuple[_T, ...]:
+        return tuple(cls._item(part.strip()) for part in split_commas(text))
+
+    @classmethod
+    def _item(cls, text: str) -> _T:
+        raise NotImplementedError  # each subclass reads its own items
+
+    def _write(self) -> str:
+        return ", ".join(map(str, self.data))
+
+
 @irdl_attr_definition
 class ExprAttr(TextAttr[IndexExpr]):
     """An index expression: ``#upl.expr<"2*i+1">``."""
@@ -149,6 +164,11 @@ class FormulaAttr(TextAttr[Formula]):
     @classmethod
     def _read(cls, text: str) -> Formula:
         return parse_formula(text)
+
+    @classmethod
+    def unless_true(cls, condition: Formula | None) -> FormulaAttr | None:
+        """The attribute of a condition; None where there is none to say."""
+        return None if condition is None or condition.is_true else cls(condition)
 
 
 @irdl_attr_definition
@@ -197,55 +217,44 @@ class NamesAttr(TextAttr[tuple[str, ...]]):
 
 
 @irdl_attr_definition
-class IteratorsAttr(TextAttr[tuple[Iterator, ...]]):
+class IteratorsAttr(ListAttr[Iterator]):
     """`for` iterators: ``#upl.iterators<"a in 0..F-1, b in 0..a">``."""
 
     name = "upl.iterators"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[Iterator, ...]:
-        out: list[Iterator] = []
-        for part in split_commas(text):
-            name, sep, bounds = part.partition(" in ")
-            lo, dots, hi = bounds.partition("..")
-            if not sep or not dots:
-                raise PolySyntaxError("expected `name in lo..hi`", 0)
-            out.append(Iterator(name.strip(), parse_index(lo), parse_index(hi)))
-        return tuple(out)
-
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))
+    def _item(cls, text: str) -> Iterator:
+        name, sep, bounds = text.partition(" in ")
+        lo, dots, hi = bounds.partition("..")
+        if not sep or not dots:
+            raise PolySyntaxError("expected `name in lo..hi`", 0)
+        return Iterator(name.strip(), parse_index(lo), parse_index(hi))
 
 
 @irdl_attr_definition
-class PortsAttr(TextAttr[tuple[Port, ...]]):
+class PortsAttr(ListAttr[Port]):
     """The inputs of a node: ``#upl.ports<"x, n: int, @(+) s[#]">``."""
 
     name = "upl.ports"
 
     @classmethod
-    def _read(cls, text: str) -> tuple[Port, ...]:
-        return tuple(_read_port(p.strip()) for p in split_commas(text))
-
-    def _write(self) -> str:
-        return ", ".join(map(str, self.data))
-
-
-def _read_port(text: str) -> Port:
-    head, sep, type_name = text.rpartition(":")
-    head, type_name = (head, type_name.strip()) if sep and "]" not in type_name else (text, "real")  # a count may have `?:`
-    if type_name not in {t.value for t in UplType}:
-        raise PolySyntaxError(f"unknown type `{type_name}`", 0)
-    type_ = UplType(type_name)
-    head = head.strip()
-    if not head.startswith("@("):
-        return Port(head, type_)
-    op, _, rest = head[2:].partition(")")
-    name, _, count = rest.strip().partition("[")
-    if op not in {g.value for g in Gather} or not count.endswith("]"):
-        raise PolySyntaxError("expected `@(op) name[count]`", 0)
-    count = count[:-1]
-    return Port(name.strip(), type_, Gather(op), Special.CARRIED if count == "#" else parse_index(count))
+    def _item(cls, text: str) -> Port:
+        head, sep, type_name = text.rpartition(":")
+        if not sep or "]" in type_name:  # a count may have `?:`
+            head, type_name = text, "real"
+        type_name = type_name.strip()
+        if type_name not in {t.value for t in UplType}:
+            raise PolySyntaxError(f"unknown type `{type_name}`", 0)
+        type_ = UplType(type_name)
+        head = head.strip()
+        if not head.startswith("@("):
+            return Port(head, type_)
+        op, _, rest = head[2:].partition(")")
+        name, _, count = rest.strip().partition("[")
+        if op not in {g.value for g in Gather} or not count.endswith("]"):
+            raise PolySyntaxError("expected `@(op) name[count]`", 0)
+        count = count[:-1]
+        return Port(name.strip(), type_, Gather(op), Special.CARRIED if count == "#" else parse_index(count))
 
 
 def split_commas(text: str) -> Sequence[str]:

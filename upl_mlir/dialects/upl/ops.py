@@ -16,19 +16,9 @@ of `poly.expr`, because they are polyhedral; conditions on data are SSA operands
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-    SymbolNameConstraint,
-    SymbolRefAttr,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, i1, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -43,9 +33,10 @@ from xdsl.irdl import (
     region_def,
     traits_def,
 )
-from xdsl.traits import HasParent, NoTerminator, SymbolTable
+from xdsl.traits import HasParent, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.bases import Named, Program
 from upl_mlir.dialects.upl.attributes import (
     CountAttr,
     ExprAttr,
@@ -71,19 +62,10 @@ def port_ref(node: str, port: str | None = None) -> SymbolRefAttr:
     return SymbolRefAttr(node, [port] if port is not None else [])
 
 
-class SymbolScope(IRDLOperation):
-    """A program of any level: its one block declares parameters, constants and arrays, among other things.
-
-    `RULES` are the checks of whole programs.  They know all operations, so the dialect's package adds them.
-    """
+class SymbolScope(Program):
+    """A program of any level: its one block declares parameters, constants and arrays, among other things."""
 
     name = "upl.program"  # as messages call what a declaration must stand in
-    body = region_def("single_block")
-    RULES: ClassVar[list[Callable[[Any], None]]] = []
-
-    def verify_(self) -> None:
-        for rule in self.RULES:
-            rule(self)
 
 
 @irdl_op_definition
@@ -91,9 +73,6 @@ class ProgramOp(SymbolScope):
     """A whole UPL program; its one block holds declarations, host ports, nodes and adjoint directives in text order."""
 
     name = "upl.program"
-    sym_name = prop_def(SymbolNameConstraint())
-    body = region_def("single_block")
-    traits = traits_def(SymbolTable(), NoTerminator())
     assembly_format = "$sym_name $body attr-dict"
 
     def __init__(self, name: str, ops: Sequence[Operation] = ()):
@@ -101,54 +80,36 @@ class ProgramOp(SymbolScope):
     RULES: ClassVar[list[Callable[[ProgramOp], None]]] = []
 
 
-class _Declaration(IRDLOperation):
-    """Something of a program that has a name."""
-
-    sym_name = prop_def(SymbolNameConstraint())
-
-    @property
-    def symbol(self) -> str:
-        """The declared name."""
-        return self.sym_name.data
-
-
 @irdl_op_definition
-class ParamOp(_Declaration):
+class ParamOp(Named):
     """A symbolic integer parameter with a condition on it."""
 
     name = "upl.param"
-    sym_name = prop_def(SymbolNameConstraint())
     condition = opt_prop_def(FormulaAttr)
     traits = traits_def(HasParent(SymbolScope))
     assembly_format = "$sym_name (`where` $condition^)? attr-dict"
 
     def __init__(self, name: str, condition: Formula = TRUE):
-        props: dict[str, Attribute] = {"sym_name": StringAttr(name)}
-        if not condition.is_true:
-            props["condition"] = FormulaAttr(condition)
-        super().__init__(properties=props)
+        super().__init__(properties={"sym_name": StringAttr(name), "condition": FormulaAttr.unless_true(condition)})
 
 
 @irdl_op_definition
-class ConstOp(_Declaration):
+class ConstOp(Named):
     """A scalar constant.  `expr` keeps how an integer constant was written."""
 
     name = "upl.const"
-    sym_name = prop_def(SymbolNameConstraint())
     expr = opt_prop_def(ExprAttr)
     value = prop_def(IntegerAttr | FloatAttr)
     traits = traits_def(HasParent(SymbolScope))
     assembly_format = "$sym_name (`as` $expr^)? `=` $value attr-dict"
 
     def __init__(self, name: str, value: IntegerAttr | FloatAttr, expr: IndexExpr | None = None):
-        props: dict[str, Attribute] = {"sym_name": StringAttr(name), "value": value}
-        if expr is not None:
-            props["expr"] = ExprAttr(expr)
-        super().__init__(properties=props)
+        written = None if expr is None else ExprAttr(expr)
+        super().__init__(properties={"sym_name": StringAttr(name), "value": value, "expr": written})
 
 
 @irdl_op_definition
-class ArrayOp(_Declaration):
+class ArrayOp(Named):
     """A constant array ``N[lo:hi]``; entries are i64 or f64.
 
     Without values it is a parameter: a symbolic array of integers.  `condition` is what holds of each entry, with the
@@ -156,7 +117,6 @@ class ArrayOp(_Declaration):
     """
 
     name = "upl.array"
-    sym_name = prop_def(SymbolNameConstraint())
     lower = prop_def(ExprAttr)
     upper = prop_def(ExprAttr)
     base = opt_prop_def(IntegerAttr)
@@ -179,9 +139,7 @@ class ArrayOp(_Declaration):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name), "lower": ExprAttr(lower), "upper": ExprAttr(upper)}
         if base is not None and values is not None:
             props |= {"base": IntegerAttr(base, i64), "values": values}
-        if not condition.is_true:
-            props["condition"] = FormulaAttr(condition)
-        super().__init__(properties=props)
+        super().__init__(properties={**props, "condition": FormulaAttr.unless_true(condition)})
 
     @property
     def symbolic(self) -> bool:
@@ -193,18 +151,50 @@ class ArrayOp(_Declaration):
             raise VerifyException(f"array `{self.symbol}` has values and their first index, or neither")
 
 
-class _Body(_Declaration):
-    """What host inputs and nodes share: index fields, a body, domains."""
+class _Indexed(Named):
+    """What has index fields, and a domain over them."""
+
+    index = prop_def(NamesAttr)
+    declared = opt_prop_def(FormulaAttr)
+    domain = opt_prop_def(FormulaAttr)
+    traits = traits_def(HasParent(ProgramOp))
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the index fields."""
-        raise NotImplementedError  # provided by the two subclasses
+        return self.index.data
+
+
+class _HostPort(_Indexed):
+    """An array of the host."""
+
+    dtype = prop_def(StringAttr)
+
+    @property
+    def type(self) -> UplType:
+        """Type of an element."""
+        return UplType(self.dtype.data)
+
+
+def _port_properties(
+    name: str, fields: Sequence[str], dtype: UplType, declared: Formula | None
+) -> dict[str, Attribute | None]:
+    return {
+        "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
+        "declared": FormulaAttr.unless_true(declared),
+    }  # fmt: skip
+
+
+class _Body(_Indexed):
+    """What host inputs and nodes share: index fields, a body, domains."""
+
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
 
     @property
     def block(self) -> Block:
         """The body."""
-        raise NotImplementedError  # provided by the two subclasses
+        return self.body.block
 
     @property
     def sends(self) -> list[SendOp]:
@@ -220,41 +210,17 @@ def _body_region(fields: Sequence[str], values: Sequence[tuple[str, Attribute]])
 
 
 @irdl_op_definition
-class InputOp(_Body):
+class InputOp(_HostPort, _Body):
     """A host input; its body sends each element, the last block argument, to where it is used.
 
     `declared` is the domain in the text, `domain` the one that `infer-domains` found."""
 
     name = "upl.input"
-    sym_name = prop_def(SymbolNameConstraint())
-    index = prop_def(NamesAttr)
-    dtype = prop_def(StringAttr)
-    declared = opt_prop_def(FormulaAttr)
-    domain = opt_prop_def(FormulaAttr)
-    body = region_def("single_block")
-    traits = traits_def(HasParent(ProgramOp), NoTerminator())
     assembly_format = "$sym_name $index $dtype (`in` $declared^)? (`domain` $domain^)? $body attr-dict"
 
     def __init__(self, name: str, fields: Sequence[str], dtype: UplType, declared: Formula | None):
-        props: dict[str, Attribute] = {
-            "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
-        }  # fmt: skip
-        if declared is not None and not declared.is_true:
-            props["declared"] = FormulaAttr(declared)
-        super().__init__(properties=props, regions=[_body_region(fields, [(name, dtype.mlir())])])
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self.index.data
-
-    @property
-    def block(self) -> Block:
-        return self.body.block
-
-    @property
-    def type(self) -> UplType:
-        """Type of an element."""
-        return UplType(self.dtype.data)
+        region = _body_region(fields, [(name, dtype.mlir())])
+        super().__init__(properties=_port_properties(name, fields, dtype, declared), regions=[region])
 
     @property
     def value(self) -> BlockArgument:
@@ -263,35 +229,14 @@ class InputOp(_Body):
 
 
 @irdl_op_definition
-class OutputOp(_Declaration):
+class OutputOp(_HostPort):
     """A host output: exactly one token for each element of its domain."""
 
     name = "upl.output"
-    sym_name = prop_def(SymbolNameConstraint())
-    index = prop_def(NamesAttr)
-    dtype = prop_def(StringAttr)
-    declared = opt_prop_def(FormulaAttr)
-    domain = opt_prop_def(FormulaAttr)
-    traits = traits_def(HasParent(ProgramOp))
     assembly_format = "$sym_name $index $dtype (`in` $declared^)? (`domain` $domain^)? attr-dict"
 
     def __init__(self, name: str, fields: Sequence[str], dtype: UplType, declared: Formula | None):
-        props: dict[str, Attribute] = {
-            "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "dtype": StringAttr(dtype.value),
-        }  # fmt: skip
-        if declared is not None and not declared.is_true:
-            props["declared"] = FormulaAttr(declared)
-        super().__init__(properties=props)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the index fields."""
-        return self.index.data
-
-    @property
-    def type(self) -> UplType:
-        """Type of an element."""
-        return UplType(self.dtype.data)
+        super().__init__(properties=_port_properties(name, fields, dtype, declared))
 
 
 @irdl_op_definition
@@ -299,36 +244,20 @@ class NodeOp(_Body):
     """A node: one virtual node for each point of its domain fires once all its inputs have arrived."""
 
     name = "upl.node"
-    sym_name = prop_def(SymbolNameConstraint())
-    index = prop_def(NamesAttr)
     inputs = prop_def(PortsAttr)
-    declared = opt_prop_def(FormulaAttr)
-    domain = opt_prop_def(FormulaAttr)
-    body = region_def("single_block")
-    traits = traits_def(HasParent(ProgramOp), NoTerminator())
     assembly_format = "$sym_name $index $inputs (`in` $declared^)? (`domain` $domain^)? $body attr-dict"
 
     def __init__(self, name: str, fields: Sequence[str], ports: Sequence[Port], declared: Formula | None = None):
-        props: dict[str, Attribute] = {
+        props = {
             "sym_name": StringAttr(name), "index": NamesAttr(tuple(fields)), "inputs": PortsAttr(tuple(ports)),
+            "declared": FormulaAttr.unless_true(declared),
         }  # fmt: skip
-        if declared is not None and not declared.is_true:
-            props["declared"] = FormulaAttr(declared)
-        region = _body_region(fields, [(p.name, p.type.mlir()) for p in ports])
-        super().__init__(properties=props, regions=[region])
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return self.index.data
+        super().__init__(properties=props, regions=[_body_region(fields, [(p.name, p.type.mlir()) for p in ports])])
 
     @property
     def ports(self) -> tuple[Port, ...]:
         """The inputs, in order."""
         return self.inputs.data
-
-    @property
-    def block(self) -> Block:
-        return self.body.block
 
     def port(self, name: str) -> Port | None:
         """The input of that name."""
@@ -379,17 +308,14 @@ class SendOp(IRDLOperation):
         point_condition: Formula = TRUE,
         rule: str | None = None,
     ):
-        props: dict[str, Attribute] = {"target": target, "index": IndexAttr(index)}
-        if count is not None and count != IndexExpr.of(1):
-            props["count"] = CountAttr(count)
-        if not condition.is_true:
-            props["condition"] = FormulaAttr(condition)
-        if iterators:
-            props["iterators"] = IteratorsAttr(tuple(iterators))
-        if not point_condition.is_true:
-            props["point_condition"] = FormulaAttr(point_condition)
-        if rule is not None:
-            props["rule"] = StringAttr(rule)
+        props = {
+            "target": target, "index": IndexAttr(index),
+            "count": None if count is None or count == IndexExpr.of(1) else CountAttr(count),
+            "condition": FormulaAttr.unless_true(condition),
+            "iterators": IteratorsAttr(tuple(iterators)) if iterators else None,
+            "point_condition": FormulaAttr.unless_true(point_condition),
+            "rule": None if rule is None else StringAttr(rule),
+        }  # fmt: skip
         super().__init__(operands=[value, predicate], properties=props)
 
     @property
@@ -449,12 +375,8 @@ class AdjointOp(IRDLOperation):
         seed: SymbolRefAttr | None = None,
         into: Sequence[SymbolRefAttr] = (),
     ):
-        props: dict[str, Attribute] = {"of": of, "wrt": ArrayAttr(wrt)}
-        if seed is not None:
-            props["seed"] = seed
-        if into:
-            props["into"] = ArrayAttr(into)
-        super().__init__(properties=props)
+        results = ArrayAttr(into) if into else None
+        super().__init__(properties={"of": of, "wrt": ArrayAttr(wrt), "seed": seed, "into": results})
 
 
 UPL = Dialect(

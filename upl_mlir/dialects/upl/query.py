@@ -18,24 +18,14 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span, error
+from upl_mlir.dialects.upl import ops as upl
 from upl_mlir.dialects.upl.attributes import Port, UplType
-from upl_mlir.dialects.upl.ops import (
-    AdjointOp,
-    ArrayOp,
-    ConstOp,
-    InputOp,
-    NodeOp,
-    OutputOp,
-    ParamOp,
-    ProgramOp,
-    SendOp,
-    SymbolScope,
-)
+from upl_mlir.dialects.upl.ops import ProgramOp
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.knowledge import Table, Unknown
 from upl_mlir.poly.sets import PolyContext
 
-Endpoint = InputOp | OutputOp | NodeOp
+Endpoint = upl.InputOp | upl.OutputOp | upl.NodeOp
 """What arrows connect."""
 
 
@@ -58,7 +48,7 @@ def span_of(op: Operation) -> Span | None:
     return Span(loc.filename.data, loc.line.data, loc.column.data)
 
 
-def poly_context(program: SymbolScope, bindings: Mapping[str, int] | None = None) -> PolyContext:
+def poly_context(program: upl.SymbolScope, bindings: Mapping[str, int] | None = None) -> PolyContext:
     """Parameters, constants and arrays of a program; parameters in `bindings` become constants."""
     bound = dict(bindings or {})
     params: list[str] = []
@@ -67,29 +57,29 @@ def poly_context(program: SymbolScope, bindings: Mapping[str, int] | None = None
     unknown: dict[str, Unknown] = {}
     for op in program.body.block.ops:
         match op:
-            case ParamOp():
+            case upl.ParamOp():
                 if op.symbol not in bound:
                     params.append(op.symbol)
                 if op.condition:
                     condition.append(op.condition.data)
-            case ConstOp(value=IntegerAttr()):
+            case upl.ConstOp(value=IntegerAttr()):
                 bound.setdefault(op.symbol, cast(IntegerAttr, op.value).value.data)
-            case ArrayOp() if op.symbolic:
+            case upl.ArrayOp() if op.symbolic:
                 each = op.condition.data if op.condition else TRUE
                 unknown[op.symbol] = Unknown(op.symbol, op.lower.data, op.upper.data, each)
-            case ArrayOp() if is_integer_array(op):
+            case upl.ArrayOp() if is_integer_array(op):
                 arrays[op.symbol] = Table(first_index(op), tuple(int(v) for v in array_values(op)))
             case _:
                 pass
     return PolyContext(tuple(params), Formula.all(condition), bound, arrays, unknown)
 
 
-def is_integer_array(op: ArrayOp) -> bool:
+def is_integer_array(op: upl.ArrayOp) -> bool:
     """Whether the entries are integers (usable in index expressions)."""
     return op.symbolic or isinstance(cast(DenseArrayBase, op.values).elt_type, IntegerType)
 
 
-def first_index(op: ArrayOp) -> int:
+def first_index(op: upl.ArrayOp) -> int:
     """The index of a constant array's first entry.  Raises UplError (UPL1513) if its entries are not known."""
     if op.base is None:
         message = f"the array parameter `{op.symbol}` has no values"
@@ -97,7 +87,7 @@ def first_index(op: ArrayOp) -> int:
     return op.base.value.data
 
 
-def array_values(op: ArrayOp) -> tuple[int | float, ...]:
+def array_values(op: upl.ArrayOp) -> tuple[int | float, ...]:
     """The entries of a constant array, from its lower bound on.  Raises UplError (UPL1513) if they are not known."""
     first_index(op)
     return tuple(cast("DenseArrayBase[IntegerType]", op.values).get_values())
@@ -108,7 +98,7 @@ def real_constants(program: ProgramOp) -> dict[str, float]:
     return {
         op.symbol: op.value.value.data
         for op in program.body.block.ops
-        if isinstance(op, ConstOp) and isinstance(op.value, FloatAttr)
+        if isinstance(op, upl.ConstOp) and isinstance(op.value, FloatAttr)
     }
 
 
@@ -124,7 +114,7 @@ def symbols(program: ProgramOp) -> set[str]:
 
 def value_names(program: ProgramOp) -> set[str]:
     """Parameters, constants and arrays: names that no field, input or iterator may hide."""
-    return {op.symbol for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp)}
+    return {op.symbol for op in program.body.block.ops if isinstance(op, upl.ParamOp | upl.ConstOp | upl.ArrayOp)}
 
 
 def ports_and_fields(program: ProgramOp) -> set[str]:
@@ -134,30 +124,30 @@ def ports_and_fields(program: ProgramOp) -> set[str]:
 
 def endpoints(program: ProgramOp) -> dict[str, Endpoint]:
     """Host ports and nodes by name, in text order."""
-    return {op.symbol: op for op in program.body.block.ops if isinstance(op, InputOp | OutputOp | NodeOp)}
+    return {op.symbol: op for op in program.body.block.ops if isinstance(op, upl.InputOp | upl.OutputOp | upl.NodeOp)}
 
 
-def nodes(program: ProgramOp) -> list[NodeOp]:
+def nodes(program: ProgramOp) -> list[upl.NodeOp]:
     """The nodes, in text order."""
-    return [op for op in program.body.block.ops if isinstance(op, NodeOp)]
+    return [op for op in program.body.block.ops if isinstance(op, upl.NodeOp)]
 
 
-def inputs(program: ProgramOp) -> list[InputOp]:
+def inputs(program: ProgramOp) -> list[upl.InputOp]:
     """The host inputs, in text order."""
-    return [op for op in program.body.block.ops if isinstance(op, InputOp)]
+    return [op for op in program.body.block.ops if isinstance(op, upl.InputOp)]
 
 
-def outputs(program: ProgramOp) -> list[OutputOp]:
+def outputs(program: ProgramOp) -> list[upl.OutputOp]:
     """The host outputs, in text order."""
-    return [op for op in program.body.block.ops if isinstance(op, OutputOp)]
+    return [op for op in program.body.block.ops if isinstance(op, upl.OutputOp)]
 
 
-def directives(program: ProgramOp) -> list[AdjointOp]:
+def directives(program: ProgramOp) -> list[upl.AdjointOp]:
     """The `adjoint of` directives that are not expanded, in text order."""
-    return [op for op in program.body.block.ops if isinstance(op, AdjointOp)]
+    return [op for op in program.body.block.ops if isinstance(op, upl.AdjointOp)]
 
 
-def arrows(program: ProgramOp) -> Iter[SendOp]:
+def arrows(program: ProgramOp) -> Iter[upl.SendOp]:
     """All arrows: host inputs first, then nodes, each in text order."""
     for op in inputs(program):
         yield from op.sends
@@ -165,10 +155,10 @@ def arrows(program: ProgramOp) -> Iter[SendOp]:
         yield from op.sends
 
 
-def source_of(send: SendOp) -> InputOp | NodeOp:
+def source_of(send: upl.SendOp) -> upl.InputOp | upl.NodeOp:
     """The host input or node that an arrow starts at."""
     parent = send.parent_op()
-    assert isinstance(parent, InputOp | NodeOp)
+    assert isinstance(parent, upl.InputOp | upl.NodeOp)
     return parent
 
 
@@ -180,14 +170,14 @@ def domain_of(op: Endpoint) -> Formula | None:
 
 def target_port(op: Endpoint, port: str | None) -> Port:
     """The input that an arrow to ``op.port`` enters; a host output counts as one ordinary input."""
-    if isinstance(op, NodeOp):
+    if isinstance(op, upl.NodeOp):
         found = op.port(port or "")
         assert found is not None, (op.symbol, port)
         return found
     return Port(op.symbol, UplType(op.dtype.data))
 
 
-def undetermined(op: NodeOp, into: Sequence[SendOp]) -> str | None:
+def undetermined(op: upl.NodeOp, into: Sequence[upl.SendOp]) -> str | None:
     """A field of a node for which every arrow to it has a `*`.
 
     None for a node with a gather, which may wait for nothing, or with an input that nothing reaches: then it never fires.
@@ -200,10 +190,10 @@ def undetermined(op: NodeOp, into: Sequence[SendOp]) -> str | None:
 
 def require_determined(program: ProgramOp) -> None:
     """Raise UplError (UPL1306) for a node of which a declared domain alone says which instances there are."""
-    into: dict[str, list[SendOp]] = {}
+    into: dict[str, list[upl.SendOp]] = {}
     for send in arrows(program):
         into.setdefault(send.target_name, []).append(send)
     for op in program.body.block.ops:
-        if isinstance(op, NodeOp) and (field := undetermined(op, into.get(op.symbol, ()))) is not None:
+        if isinstance(op, upl.NodeOp) and (field := undetermined(op, into.get(op.symbol, ()))) is not None:
             message = f"nothing determines `{field}` of `{op.symbol}`; an arrow must name it"
             raise error("UPL1306", message, span_of(op), help="a declared domain is a claim: no token comes from it")

@@ -18,6 +18,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from upl_mlir.dialects.bases import Entry, Remainder, Unary
+
 
 def hint(name: str) -> str | None:
     """A name as MLIR text can show it at a value; None for what cannot stand there, such as `δ`."""
@@ -56,57 +58,32 @@ class RefOp(IRDLOperation):
 
 
 @irdl_op_definition
-class LookupOp(IRDLOperation):
+class LookupOp(Entry):
     """An entry of a constant array."""
 
     name = "upl.lookup"
-    symbol = prop_def(SymbolRefAttr)
     at = operand_def(i64)
-    result = result_def(AnyAttr())
-    traits = traits_def(Pure())
-    assembly_format = "$symbol `[` $at `]` attr-dict `:` type($result)"
-
-    def __init__(self, symbol: str, at: SSAValue, type_: Attribute):
-        super().__init__(operands=[at], properties={"symbol": SymbolRefAttr(symbol)}, result_types=[type_])
 
 
 @irdl_op_definition
-class ModOp(IRDLOperation):
+class ModOp(Remainder):
     """``a mod b``: the remainder that `floordiv` leaves; never negative for positive `b`, as MLIR's affine `mod`."""
 
     name = "upl.mod"
     lhs = operand_def(i64)
     rhs = operand_def(i64)
     result = result_def(i64)
-    traits = traits_def(Pure())
-    assembly_format = "$lhs `,` $rhs attr-dict"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[i64])
-
-
-class _Unary(IRDLOperation):
-    """A function of one real value."""
-
-    T: ClassVar = VarConstraint("T", AnyAttr())
-    value = operand_def(T)
-    result = result_def(T)
-    traits = traits_def(Pure())
-    assembly_format = "$value attr-dict `:` type($value)"
-
-    def __init__(self, value: SSAValue):
-        super().__init__(operands=[value], result_types=[value.type])
 
 
 @irdl_op_definition
-class SigmoidOp(_Unary):
+class SigmoidOp(Unary):
     """The logistic function ``1/(1+exp(-x))``."""
 
     name = "upl.sigmoid"
 
 
 @irdl_op_definition
-class StopGradientOp(_Unary):
+class StopGradientOp(Unary):
     """Its operand, through which no derivative passes."""
 
     name = "upl.stop_gradient"

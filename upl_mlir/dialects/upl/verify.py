@@ -9,35 +9,18 @@ from collections.abc import Iterable
 
 from xdsl.dialects.builtin import Float32Type, Float64Type, IntegerAttr, SymbolRefAttr, i1, i64
 from xdsl.ir import Attribute, Operation
-from xdsl.utils.exceptions import VerifyException
 
+from upl_mlir.dialects.bases import RuleError
+from upl_mlir.dialects.upl import ops as upl
 from upl_mlir.dialects.upl.attributes import Port, Special, UplType, count_text
-from upl_mlir.dialects.upl.ops import (
-    AdjointOp,
-    ArrayOp,
-    ConstOp,
-    InputOp,
-    NodeOp,
-    OutputOp,
-    ParamOp,
-    ProgramOp,
-    SendOp,
-)
+from upl_mlir.dialects.upl.ops import ProgramOp
 from upl_mlir.dialects.upl.query import is_integer_array
 from upl_mlir.dialects.upl.values import LetOp, LookupOp, RefOp
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 
-class ProgramVerifyError(VerifyException):
-    """A broken rule; `culprit` is the operation at fault, whose location a driver can show."""
-
-    def __init__(self, message: str, culprit: Operation):
-        super().__init__(message)
-        self.culprit: Operation = culprit
-
-
 def verify_program(program: ProgramOp) -> None:
-    """Raise ProgramVerifyError on the first broken rule."""
+    """Raise RuleError on the first broken rule."""
     _Verifier(program).run()
 
 
@@ -50,39 +33,39 @@ class _Verifier:
 
     def run(self) -> None:
         for op in self.program.body.block.ops:
-            if isinstance(op, AdjointOp):
+            if isinstance(op, upl.AdjointOp):
                 continue
-            if not isinstance(op, ParamOp | ConstOp | ArrayOp | InputOp | OutputOp | NodeOp):
-                raise ProgramVerifyError(f"`{op.name}` does not belong in a program", op)
+            if not isinstance(op, upl.ParamOp | upl.ConstOp | upl.ArrayOp | upl.InputOp | upl.OutputOp | upl.NodeOp):
+                raise RuleError(f"`{op.name}` does not belong in a program", op)
             if op.symbol in self.symbols:
-                raise ProgramVerifyError(f"`{op.symbol}` is declared twice", op)
+                raise RuleError(f"`{op.symbol}` is declared twice", op)
             self.symbols[op.symbol] = op
-            if isinstance(op, ParamOp) or (isinstance(op, ConstOp) and isinstance(op.value, IntegerAttr)):
+            if isinstance(op, upl.ParamOp) or (isinstance(op, upl.ConstOp) and isinstance(op.value, IntegerAttr)):
                 self.integers.add(op.symbol)
-            elif isinstance(op, ArrayOp) and is_integer_array(op):
+            elif isinstance(op, upl.ArrayOp) and is_integer_array(op):
                 self.arrays.add(op.symbol)
         for op in self.program.body.block.ops:
             match op:
-                case ParamOp() if op.condition:
+                case upl.ParamOp() if op.condition:
                     self._names(op.condition.data, (), f"the condition of `{op.symbol}`", op)
-                case ConstOp() if op.expr:
+                case upl.ConstOp() if op.expr:
                     self._names(op.expr.data, (), f"the expression of `{op.symbol}`", op)
-                case ArrayOp():
+                case upl.ArrayOp():
                     self._names(op.lower.data, (), f"a bound of `{op.symbol}`", op)
                     self._names(op.upper.data, (), f"a bound of `{op.symbol}`", op)
                     if op.condition:
                         self._names(op.condition.data, (op.symbol,), f"the condition of `{op.symbol}`", op)
-                case OutputOp():
+                case upl.OutputOp():
                     self._fields(op, ())
-                case InputOp():
+                case upl.InputOp():
                     self._fields(op, (op.symbol,))
                     self._body(op, [Port(op.symbol, UplType(op.dtype.data))])
-                case NodeOp():
+                case upl.NodeOp():
                     self._fields(op, [p.name for p in op.ports])
                     self._body(op, op.ports)
                     for port in op.ports:
                         self._port(op, port)
-                case AdjointOp():
+                case upl.AdjointOp():
                     self._adjoint(op)
                 case _:
                     pass
@@ -92,53 +75,53 @@ class _Verifier:
         """All names of a static expression must mean an integer."""
         known = {*self.integers, *local}
         for name in sorted(e.names - known):
-            raise ProgramVerifyError(f"unknown name `{name}` in {what}", op)
+            raise RuleError(f"unknown name `{name}` in {what}", op)
         for lookup in e.lookups():
             if lookup.array not in self.arrays:
-                raise ProgramVerifyError(f"unknown integer array `{lookup.array}` in {what}", op)
+                raise RuleError(f"unknown integer array `{lookup.array}` in {what}", op)
 
-    def _fields(self, op: InputOp | OutputOp | NodeOp, inputs: Iterable[str]) -> None:
-        if not isinstance(op, NodeOp) and op.dtype.data not in {t.value for t in UplType}:
-            raise ProgramVerifyError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
-        values = {n for n, s in self.symbols.items() if isinstance(s, ParamOp | ConstOp | ArrayOp)}
+    def _fields(self, op: upl.InputOp | upl.OutputOp | upl.NodeOp, inputs: Iterable[str]) -> None:
+        if not isinstance(op, upl.NodeOp) and op.dtype.data not in {t.value for t in UplType}:
+            raise RuleError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
+        values = {n for n, s in self.symbols.items() if isinstance(s, upl.ParamOp | upl.ConstOp | upl.ArrayOp)}
         seen: set[str] = set()
         for kind, names in (("index field", op.fields), ("input", inputs)):
             for name in names:
                 if name in seen:
-                    raise ProgramVerifyError(f"two fields or inputs of `{op.symbol}` are called `{name}`", op)
+                    raise RuleError(f"two fields or inputs of `{op.symbol}` are called `{name}`", op)
                 if name in values:
-                    raise ProgramVerifyError(f"{kind} `{name}` of `{op.symbol}` has the name of a constant", op)
+                    raise RuleError(f"{kind} `{name}` of `{op.symbol}` has the name of a constant", op)
                 seen.add(name)
         for attr, what in ((op.declared, "declared domain"), (op.domain, "domain")):
             if attr is not None:
                 self._names(attr.data, op.fields, f"the {what} of `{op.symbol}`", op)
 
     # -- nodes and arrows --------------------------------------------------------------------------------------
-    def _port(self, op: NodeOp, port: Port) -> None:
+    def _port(self, op: upl.NodeOp, port: Port) -> None:
         if port.gather is None:
             if port.count is not None:
-                raise ProgramVerifyError(f"ordinary input `{port.name}` has a count", op)
+                raise RuleError(f"ordinary input `{port.name}` has a count", op)
             return
         if port.gather.of_truths != (port.type is UplType.BOOL):
-            raise ProgramVerifyError(f"`@({port.gather.value})` cannot gather `{port.name}: {port.type.value}`", op)
+            raise RuleError(f"`@({port.gather.value})` cannot gather `{port.name}: {port.type.value}`", op)
         if port.count is Special.CARRIED:
             return
         if not isinstance(port.count, IndexExpr):
-            raise ProgramVerifyError(f"gathering input `{port.name}` has no count", op)
+            raise RuleError(f"gathering input `{port.name}` has no count", op)
         other = op.port(port.count.name or "")
         if other is not None:
             if other is port or other.type is not UplType.INT:
                 message = f"the count of `{port.name}` names `{other.name}`, which is not another `int` input"
-                raise ProgramVerifyError(message, op)
+                raise RuleError(message, op)
             return
         self._names(port.count, op.fields, f"the count of `{port.name}`", op)
 
-    def _body(self, op: InputOp | NodeOp, ports: Iterable[Port]) -> None:
+    def _body(self, op: upl.InputOp | upl.NodeOp, ports: Iterable[Port]) -> None:
         args = [a.type for a in op.block.args]
         types = [UplType.INT] * len(op.fields) + [p.type for p in ports]
         if len(args) != len(types) or not all(_fits(a, t) for a, t in zip(args, types, strict=True)):
             message = f"the block arguments of `{op.symbol}` are not its fields and inputs"
-            raise ProgramVerifyError(message, op)
+            raise RuleError(message, op)
         variables: dict[str, Attribute] = {}
         taken = {*op.fields, *[p.name for p in ports]}
         data = {p.name for p in ports if p.type is UplType.INT}
@@ -147,13 +130,13 @@ class _Verifier:
                 case LetOp():
                     name = inner.var.data
                     if name in taken or name in variables:
-                        raise ProgramVerifyError(f"`{name}` is assigned twice, or is a field or an input", inner)
+                        raise RuleError(f"`{name}` is assigned twice, or is a field or an input", inner)
                     variables[name] = inner.result.type
                     if _fits(inner.result.type, UplType.INT):
                         data.add(name)
                 case RefOp() | LookupOp():
                     self._reference(inner)
-                case SendOp():
+                case upl.SendOp():
                     self._send(op, inner, data)
                 case _:
                     pass
@@ -163,36 +146,36 @@ class _Verifier:
         assert isinstance(op, RefOp | LookupOp)
         name = op.symbol.string_value()
         found = self.symbols.get(name)
-        wanted = (ArrayOp,) if isinstance(op, LookupOp) else (ConstOp, ParamOp)
+        wanted = (upl.ArrayOp,) if isinstance(op, LookupOp) else (upl.ConstOp, upl.ParamOp)
         if not isinstance(found, wanted):
             kind = "constant array" if isinstance(op, LookupOp) else "constant or parameter"
-            raise ProgramVerifyError(f"unknown {kind} `{name}`", op)
+            raise RuleError(f"unknown {kind} `{name}`", op)
         whole = name in self.integers or name in self.arrays
         if not _fits(op.result.type, UplType.INT if whole else UplType.REAL):
-            raise ProgramVerifyError(f"`{name}` is {'an integer' if whole else 'real'}", op)
+            raise RuleError(f"`{name}` is {'an integer' if whole else 'real'}", op)
 
-    def _send(self, source: InputOp | NodeOp, op: SendOp, data: set[str]) -> None:
+    def _send(self, source: upl.InputOp | upl.NodeOp, op: upl.SendOp, data: set[str]) -> None:
         fields, port = self._target(op)
         text = op.target.string_value()
         if len(op.index.data) != len(fields):
             given = len(op.index.data)
-            raise ProgramVerifyError(f"`{text}` has {len(fields)} index fields, the arrow gives {given}", op)
+            raise RuleError(f"`{text}` has {len(fields)} index fields, the arrow gives {given}", op)
         if not _fits(op.value.type, port.type):
-            raise ProgramVerifyError(f"`{text}` takes {port.type.value}, the arrow sends {op.value.type}", op)
+            raise RuleError(f"`{text}` takes {port.type.value}, the arrow sends {op.value.type}", op)
         local = set(source.fields)
         self._names(op.when, local, "the arrow's condition", op)
         for loop in op.loops:
             for bound in (loop.lo, loop.hi):
                 self._names(bound, local, f"a bound of iterator `{loop.name}`", op)
             if loop.name in local or loop.name in self.symbols_with_values or loop.name in data:
-                raise ProgramVerifyError(f"iterator `{loop.name}` has the name of something else", op)
+                raise RuleError(f"iterator `{loop.name}` has the name of something else", op)
             local.add(loop.name)
         self._names(op.when_point, local, "the condition on iterators", op)
         for e in op.index.data:
             if e is not None:
                 self._names(e, local | data, "the arrow's index", op)
             elif port.gather or op.target_port is None:
-                raise ProgramVerifyError(f"a token for `{text}` carries no `*`", op)
+                raise RuleError(f"a token for `{text}` carries no `*`", op)
         if isinstance(op.multiplicity, IndexExpr):
             what = f"the multiplicity `{count_text(op.multiplicity)}`"
             self._names(op.multiplicity, local | data, what, op)
@@ -202,48 +185,48 @@ class _Verifier:
         """Names that iterators must not hide."""
         return self.integers | self.arrays
 
-    def _target(self, op: SendOp) -> tuple[tuple[str, ...], Port]:
+    def _target(self, op: upl.SendOp) -> tuple[tuple[str, ...], Port]:
         found = self.symbols.get(op.target_name)
         match found:
-            case NodeOp():
+            case upl.NodeOp():
                 port = found.port(op.target_port or "")
                 if port is None:
-                    raise ProgramVerifyError(f"node `{found.symbol}` has no input `{op.target_port or ''}`", op)
+                    raise RuleError(f"node `{found.symbol}` has no input `{op.target_port or ''}`", op)
                 return found.fields, port
-            case OutputOp():
+            case upl.OutputOp():
                 if op.target_port is not None:
-                    raise ProgramVerifyError(f"host output `{found.symbol}` has no inputs of its own", op)
+                    raise RuleError(f"host output `{found.symbol}` has no inputs of its own", op)
                 return found.fields, Port(found.symbol, UplType(found.dtype.data))
             case _:
-                raise ProgramVerifyError(f"unknown target `{op.target_name}`", op)
+                raise RuleError(f"unknown target `{op.target_name}`", op)
 
     # -- directives --------------------------------------------------------------------------------------------
-    def _adjoint(self, op: AdjointOp) -> None:
-        self._port_of(op, op.of, OutputOp, "of")
+    def _adjoint(self, op: upl.AdjointOp) -> None:
+        self._port_of(op, op.of, upl.OutputOp, "of")
         for ref in op.wrt:
-            self._port_of(op, ref, InputOp, "wrt")
+            self._port_of(op, ref, upl.InputOp, "wrt")
         into = list(op.into) if op.into else []
         if into and len(into) != len(op.wrt):
-            raise ProgramVerifyError("`into` must name one input for each port of `wrt`", op)
+            raise RuleError("`into` must name one input for each port of `wrt`", op)
         for ref in into:
             self._port_of(op, ref, None, "into")
         if op.seed is not None:
             node, variable = self.symbols.get(op.seed.root_reference.data), _member(op.seed)
-            body = node.block.ops if isinstance(node, NodeOp) else ()
+            body = node.block.ops if isinstance(node, upl.NodeOp) else ()
             lets = [x.var.data for x in body if isinstance(x, LetOp)]
             if variable not in lets:
-                raise ProgramVerifyError(f"the seed `{op.seed.string_value()}` is not a variable of a node", op)
+                raise RuleError(f"the seed `{op.seed.string_value()}` is not a variable of a node", op)
 
-    def _port_of(self, op: AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
+    def _port_of(self, op: upl.AdjointOp, ref: SymbolRefAttr, host: type[Operation] | None, what: str) -> None:
         """A reference of a directive: a node's input, or a host port of the given kind."""
         found = self.symbols.get(ref.root_reference.data)
         member = _member(ref)
-        if isinstance(found, NodeOp):
+        if isinstance(found, upl.NodeOp):
             good = member is not None and found.port(member) is not None
         else:
             good = host is not None and isinstance(found, host) and member is None
         if not good:
-            raise ProgramVerifyError(f"`{what}` names `{ref.string_value()}`, which is not such a port", op)
+            raise RuleError(f"`{what}` names `{ref.string_value()}`, which is not such a port", op)
 
 
 def _member(ref: SymbolRefAttr) -> str | None:

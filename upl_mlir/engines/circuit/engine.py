@@ -22,8 +22,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Stats:
-    """`cycles` from the first word of an input to the last word of an output, and those that were predicted; `interval`:
-    cycles from run to run; `busy`: how many of the slots of a run have an iteration, of all lanes."""
+    """`cycles` from the first word of an input to the last word of an output, and those that were predicted;
+    `interval`: cycles from run to run; `busy`: how many of the slots of a run have an iteration, of all lanes."""
 
     cycles: int
     predicted: int
@@ -67,7 +67,9 @@ def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
     return Stats(streamed.cycles, cycles(p, runs), nest.slots, nest.lanes, used / (nest.slots * nest.lanes))
 
 
-def run(simulation: Simulation, runs: Sequence[Mapping[str, Array]], **options: Any) -> tuple[list[dict[str, Array]], Streamed]:
+def run(
+    simulation: Simulation, runs: Sequence[Mapping[str, Array]], **options: Any
+) -> tuple[list[dict[str, Array]], Streamed]:
     """Runs without a reset in between; what each gives, and what passed."""
     p = simulation.circuit.plan
     given: dict[str, tuple[NDArray[np.uint32], NDArray[np.uint8]]] = {}

@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
+from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
@@ -32,6 +33,7 @@ from upl_mlir.dialects.upl import (
     StopGradientOp,
 )
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
+from upl_mlir.dialects.upl.precision import WEAK, Kinds, resolve
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
@@ -136,9 +138,6 @@ def _is_bool(v: SSAValue) -> bool:
     return v.type == i1
 
 
-_WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)  # take the precision of where they are used
-
-
 @dataclass
 class Body:
     """The body of one node or host input: writes its `fire` function.
@@ -153,21 +152,19 @@ class Body:
     scope: Scope
     tables: Mapping[str, str]
     traced: bool
+    UNBOUNDED: ClassVar = "INF"
 
     def __post_init__(self) -> None:
-        self._kinds: dict[SSAValue, Kind] = {}
+        self.kind = Kinds(self.plan.real)
         self._texts: dict[SSAValue, str] = {}
         self._lets = {o.var.data: o for o in self.op.block.ops if isinstance(o, LetOp)}
-        ports = [(p.name, p.type) for p in self.op.ports] if isinstance(self.op, NodeOp) else []
-        if isinstance(self.op, InputOp):
-            ports = [(self.op.symbol, self.op.type)]
+        ports = [p.name for p in self.op.ports] if isinstance(self.op, NodeOp) else [self.op.symbol]
         args = self.op.block.args
         names: dict[str, str] = {}
         for i, f in enumerate(self.op.fields):
-            names[f], self._texts[args[i]], self._kinds[args[i]] = f"f{i}", f"f{i}", Kind.INT
-        for i, (name, type_) in enumerate(ports):
-            arg = args[len(self.op.fields) + i]
-            names[name], self._texts[arg], self._kinds[arg] = f"a{i}", f"a{i}", kind_of(type_, self.plan.real)
+            names[f], self._texts[args[i]] = f"f{i}", f"f{i}"
+        for i, name in enumerate(ports):
+            names[name], self._texts[args[len(self.op.fields) + i]] = f"a{i}", f"a{i}"
         self._ports = len(ports)
         self.scope = Scope(self.scope.ctx, self.scope.tables, names, self._variable)
         self._order = [o for o in self.op.block.ops if not isinstance(o, SendOp | LetOp)]
@@ -197,35 +194,15 @@ class Body:
 
     def _definers(self, op: Operation) -> list[Operation]:
         """The operations that compute the operands."""
-        return [o for v in op.operands for o in [_resolve(v).owner] if isinstance(o, Operation)]
-
-    def kind(self, v: SSAValue) -> Kind:
-        """How a value is represented: `real` has the engine's precision unless a declared f64 takes part."""
-        v = _resolve(v)
-        if v not in self._kinds:
-            self._kinds[v] = self._kind(v)
-        return self._kinds[v]
-
-    def _kind(self, v: SSAValue) -> Kind:
-        if isinstance(v.type, IntegerType):
-            return Kind.BOOL if v.type == i1 else Kind.INT
-        if isinstance(v.type, Float32Type):
-            return Kind.F32
-        op = v.owner
-        assert isinstance(op, Operation)
-        if self.plan.real is Kind.F64:
-            return Kind.F64
-        if isinstance(op, (*_WEAK, LookupOp)):
-            return Kind.F32
-        return Kind.F64 if Kind.F64 in map(self.kind, op.operands) else Kind.F32
+        return [o for v in op.operands for o in [resolve(v).owner] if isinstance(o, Operation)]
 
     def text(self, v: SSAValue, kind: Kind | None = None) -> str:
         """Source of a value; `kind` is the precision wanted of literals and of converted integers."""
-        v = _resolve(v)
+        v = resolve(v)
         op = v.owner
         if isinstance(op, arith.ConstantOp | RefOp):
             return self._literal(op, kind or self.kind(v))
-        if kind is Kind.F64 and self.kind(v) is Kind.F32 and isinstance(op, _WEAK):
+        if kind is Kind.F64 and self.kind(v) is Kind.F32 and isinstance(op, WEAK):
             rule = self._rule(op)
             assert rule is not None
             return rule.text.format(self.text(op.operands[0]))
@@ -259,18 +236,22 @@ class Body:
         help_ = f"give it as {name}=…, on the command line with -D {name}=…"
         raise error("UPL1505", f"the parameter `{name}` has no value", span_of(self.op), help=help_)
 
+    def _computed(self, op: Operation, rule: Rule) -> tuple[str, Kind, bool]:
+        """What one operation computes as an expression, its kind, and whether it is rounded to f32 after that."""
+        result = op.results[0]
+        kind = self.kind(result)
+        wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
+        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
+        return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)
+
     def _assign(self, w: Writer, op: Operation) -> None:
         """Write one operation as an assignment."""
         rule = self._rule(op)
         if rule is None:
             return
-        result = op.results[0]
-        kind = self.kind(result)
-        wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
-        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
-        name = self._texts[result]
-        narrowed = isinstance(op, arith.TruncFOp | LookupOp)
-        if kind is Kind.F32 and (narrowed or not rule.exact):
+        value, kind, rounded = self._computed(op, rule)
+        name = self._texts[op.results[0]]
+        if rounded:
             w.line(f"F[0] = {value}")
             w.line(f"{name} = F[0]")
         else:
@@ -281,7 +262,7 @@ class Body:
     # -- what is evaluated where -----------------------------------------------------------------------------------
     def _closure(self, values: Sequence[SSAValue]) -> set[Operation]:
         out: set[Operation] = set()
-        todo = [_resolve(v).owner for v in values]
+        todo = [resolve(v).owner for v in values]
         while todo:
             o = todo.pop()
             if isinstance(o, Operation) and o not in out:
@@ -411,13 +392,17 @@ class Body:
     def _count(self, w: Writer, a: Arrow, scope: Scope) -> str:
         n = a.op.multiplicity
         if isinstance(n, Special):
-            return "INF"
+            return self.UNBOUNDED
         text = scope.expr(n)
         if scope.positive(n):
             return text
+        self._checked_count(w, a, text)
+        return "n"
+
+    def _checked_count(self, w: Writer, a: Arrow, text: str) -> None:
+        """Write the computation of a count `n`, which must be at least 1."""
         w.line(f"n = {text}")
         w.line(f"if n < 1: few(ARROWS[{a.at}], key, n)")
-        return "n"
 
     def _converted(self, s: SendOp, a: Arrow) -> str:
         """The value in the type of the input that it goes to.  Raises UplError (UPL1607)."""
@@ -432,7 +417,7 @@ class Body:
             return text
         if not (given is Kind.F64 and want is Kind.F32):  # the verifier has seen to all else
             raise error("UPL1607", f"a value of type `{given.value}` goes into `{want.value}`", span_of(s))
-        literal = isinstance(_resolve(s.value).owner, arith.ConstantOp | RefOp)
+        literal = isinstance(resolve(s.value).owner, arith.ConstantOp | RefOp)
         return text if literal else f"round_f32({text})"
 
 
@@ -445,13 +430,6 @@ def unpack_fields(w: Writer, fields: int, body: Sequence[str]) -> None:
     used = {int(m) for line in body for m in _FIELD.findall(line)}
     if used:
         w.line(f"    {tuple_text([f'f{i}' if i in used else '_' for i in range(fields)])} = key")
-
-
-def _resolve(v: SSAValue) -> SSAValue:
-    """The value itself, through the names that `upl.let` gives it."""
-    while not isinstance(v, BlockArgument) and isinstance(v.owner, LetOp):
-        v = v.owner.value
-    return v
 
 
 def entry_tables(plan: Plan) -> dict[str, str]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from upl_mlir.poly.counts.dense import guarded
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
@@ -80,6 +80,11 @@ class Scope:
     tables: Mapping[str, str]
     names: dict[str, str] = field(default_factory=dict[str, str])
     dynamic: Callable[[str], str | None] = lambda name: None
+    AND: ClassVar = " and "
+    OR: ClassVar = " or "
+    NOT: ClassVar = "not "
+    TRUE: ClassVar = "True"
+    FALSE: ClassVar = "False"
 
     def extended(self, names: Mapping[str, str]) -> Scope:
         """The scope with more names, which hide others."""
@@ -137,19 +142,22 @@ class Scope:
         """Source of a condition; comparisons outside a constant array are false."""
         return self._formula(guarded(f, self.ctx))
 
+    def _comparison(self, f: Formula) -> str:
+        a, b = self.constant(f.lhs), self.constant(f.rhs)
+        if a is not None and b is not None:
+            return str(f.op.holds(a, b))
+        return f"{self.expr(f.lhs)} {f.op.value} {self.expr(f.rhs)}"
+
     def _formula(self, f: Formula) -> str:
         match f.kind:
             case Connective.CMP:
-                a, b = self.constant(f.lhs), self.constant(f.rhs)
-                if a is not None and b is not None:
-                    return str(f.op.holds(a, b))
-                return f"{self.expr(f.lhs)} {f.op.value} {self.expr(f.rhs)}"
+                return self._comparison(f)
             case Connective.AND:
-                return f"({' and '.join(map(self._formula, f.args))})" if f.args else "True"
+                return f"({self.AND.join(map(self._formula, f.args))})" if f.args else self.TRUE
             case Connective.OR:
-                return f"({' or '.join(map(self._formula, f.args))})" if f.args else "False"
+                return f"({self.OR.join(map(self._formula, f.args))})" if f.args else self.FALSE
             case Connective.NOT:
-                return f"(not {self._formula(f.args[0])})"
+                return f"({self.NOT}{self._formula(f.args[0])})"
 
     def positive(self, e: IndexExpr) -> bool:
         """Whether the expression is a known number of at least 1."""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from upl_mlir import ops
-from upl_mlir.ops import total
+from upl_mlir.ops import floats, total
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+divide, power = floats.divide, floats.power
 
 
 @dataclass
@@ -98,15 +99,6 @@ def to_int(x: float) -> int:
 
 
 # -- reals ---------------------------------------------------------------------------------------------------------
-def divide(a: float, b: float) -> float:
-    """IEEE division."""
-    if b:
-        return a / b
-    if math.isnan(a) or a == 0.0:
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
 def minimum(a: float, b: float) -> float:
     """The lesser value; NaN if one is NaN; -0.0 is less than 0.0 (IEEE 754-2019 `minimum`)."""
     if a < b:
@@ -142,18 +134,6 @@ def max_number(a: float, b: float) -> float:
 def rsqrt(x: float) -> float:
     """1/sqrt(x)."""
     return divide(1.0, math.sqrt(x)) if x >= 0 else math.nan
-
-
-def power(a: float, b: float) -> float:
-    """IEEE `pow`."""
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        return -math.inf if a < 0 and b % 2 == 1 else math.inf
-    except ValueError:
-        if a == 0.0:  # a pole
-            return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
-        return math.nan
 
 
 def fused(a: float, b: float, c: float) -> float:

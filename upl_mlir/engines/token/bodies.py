@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
-from upl_mlir.dialects.upl import LookupOp, RefOp, Special
+from upl_mlir.dialects.upl import LookupOp, RefOp
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.engines.interp.bodies import Body, Rule
 from upl_mlir.engines.interp.exprs import Writer
@@ -50,6 +50,7 @@ class CBody(Body):
     order: int | None
     receivers: dict[str, int]
     counts: bool  # tokens carry a multiplicity
+    UNBOUNDED = "FOREVER"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,20 +83,17 @@ class CBody(Body):
         rule = self._rule(op)
         if rule is None:
             return
-        result = op.results[0]
-        kind = self.kind(result)
-        wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
-        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
-        if kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact):
+        value, kind, rounded = self._computed(op, rule)
+        if rounded:
             value = f"round_f32({value})"
-        w.line(f"const {C_TYPES[kind]} {self._texts[result]} = {value};")
+        w.line(f"const {C_TYPES[kind]} {self._texts[op.results[0]]} = {value};")
 
     # -- the function ----------------------------------------------------------------------------------------------
     def write(self, w: Writer) -> None:
         """Write the member function ``fire<number>(key, a0, ...)``."""
         first, values, tests = self.needs()
         assert isinstance(w, CWriter)
-        args = [f"{C_TYPES[self._kinds[a]]} a{i}" for i, a in enumerate(self.op.block.args[len(self.op.fields) :])]
+        args = [f"{C_TYPES[self.kind(a)]} a{i}" for i, a in enumerate(self.op.block.args[len(self.op.fields) :])]
         with w.block(f"inline void fire{self.number}({', '.join(['Key key', *args])})"):
             w.line(f"fired[{self.number}]++;")
             unpack(w, self._layout, "key")
@@ -178,17 +176,9 @@ class CBody(Body):
         assert a.output is not None
         return kind_of(self.plan.outputs[a.output].type, self.plan.real)
 
-    def _count(self, w: Writer, a: Arrow, scope: object) -> str:
-        assert isinstance(scope, CScope)
-        n = a.op.multiplicity
-        if isinstance(n, Special):
-            return "FOREVER"
-        text = scope.expr(n)
-        if scope.positive(n):
-            return text
+    def _checked_count(self, w: Writer, a: Arrow, text: str) -> None:
         w.line(f"const i64 n = {text};")
         w.line("if (UNLIKELY(n < 1)) trap();")
-        return "n"
 
 
 def pack(layout: Layout, pattern: Sequence[int], parts: Sequence[str]) -> str:

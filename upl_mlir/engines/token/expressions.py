@@ -12,9 +12,7 @@ from functools import reduce
 
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.engines.interp.exprs import Scope, Writer
-from upl_mlir.poly.counts.dense import guarded
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
-from upl_mlir.poly.operators import Connective
 
 C_TYPES = {Kind.BOOL: "bool", Kind.INT: "i64", Kind.F32: "double", Kind.F64: "double"}
 """An f32 is kept as a double that was rounded, as in the interpreter."""
@@ -40,6 +38,8 @@ def integer(n: int) -> str:
 
 class CScope(Scope):
     """What names mean at one place of the generated C++ source."""
+
+    AND, OR, NOT, TRUE, FALSE = " && ", " || ", "!", "true", "false"
 
     def extended(self, names: Mapping[str, str]) -> CScope:
         """The scope with more names, which hide others."""
@@ -77,20 +77,8 @@ class CScope(Scope):
             case Select(cond, then, other):
                 return f"({self.condition(cond)} ? {self.expr(then)} : {self.expr(other)})"
 
-    def condition(self, f: Formula) -> str:
-        """Source of a condition; comparisons outside a constant array are false."""
-        return self._formula(guarded(f, self.ctx))
-
-    def _formula(self, f: Formula) -> str:
-        match f.kind:
-            case Connective.CMP:
-                return f"({self.expr(f.lhs)} {f.op.value} {self.expr(f.rhs)})"
-            case Connective.AND:
-                return f"({' && '.join(map(self._formula, f.args))})" if f.args else "true"
-            case Connective.OR:
-                return f"({' || '.join(map(self._formula, f.args))})" if f.args else "false"
-            case Connective.NOT:
-                return f"(!{self._formula(f.args[0])})"
+    def _comparison(self, f: Formula) -> str:
+        return f"({self.expr(f.lhs)} {f.op.value} {self.expr(f.rhs)})"
 
 
 def _constant(n: int) -> str:

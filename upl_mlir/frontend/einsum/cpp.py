@@ -14,11 +14,12 @@ import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import UplType
+from upl_mlir.engines.native.c.c_expressions import real_text
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
 from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Var, divide
 from upl_mlir.poly.operators import Connective, DivKind
 
 KEYWORDS: frozenset[str] = frozenset(
@@ -257,10 +258,7 @@ class _Function:
         return f"{helper}({self._value(a)[0]}, {self._value(b)[0]})", _PRIMARY
 
     def _literal(self, value: float) -> tuple[str, int]:
-        if self.ctype == "int":
-            text = str(int(value))
-        else:
-            text = f"{np.float32(value)!s}f"
+        text = str(int(value)) if self.ctype == "int" else real_text(value, single=True)
         return text, _UNARY if value < 0 else _PRIMARY
 
     def _sum(self, parts: Sequence[Sum]) -> str:
@@ -322,14 +320,15 @@ class _Function:
     # -- indices -------------------------------------------------------------------------------------------------
     def _index(self, e: IndexExpr) -> tuple[str, int]:
         out: tuple[str, int] | None = None
-        for m, c in sorted(e.terms, key=lambda t: (t[1] < 0, not t[0])):
+        for m, c in sorted(e.rewrite(self._cut_off).terms, key=lambda t: (t[1] < 0, not t[0])):
             match m:
                 case ():
                     text = str(abs(c)), _PRIMARY
                 case (Var(name=name),):
                     text = self.indices[name], _PRIMARY
-                case (Div(kind=kind, num=num, den=den),) if kind is not DivKind.CEILDIV:
-                    text = self._division(kind, num, den)
+                case (Div(kind=kind, num=num, den=den),) if kind is not DivKind.CEILDIV and den.constant is not None:
+                    operator = "/" if kind is DivKind.FLOORDIV else "%"
+                    text = f"{_inside(self._index(num), _PRODUCT)} {operator} {den}", _PRODUCT
                 case _:
                     raise _no(f"the index `{e}` is not affine")
             if m and abs(c) != 1:
@@ -340,14 +339,14 @@ class _Function:
                 out = f"{out[0]} {'-' if c < 0 else '+'} {_inside(text, _PRODUCT)}", _SUM
         return out or ("0", _PRIMARY)
 
-    def _division(self, kind: DivKind, num: IndexExpr, den: IndexExpr) -> tuple[str, int]:
-        """C++ cuts off towards 0: the same where the numerator is not negative."""
-        a, b = self._index(num), self._index(den)
-        if self._least(num) >= 0:
-            return f"{_inside(a, _PRODUCT)} {'/' if kind is DivKind.FLOORDIV else '%'} {_inside(b, _UNARY)}", _PRODUCT
-        helper = "upl_floordiv" if kind is DivKind.FLOORDIV else "upl_mod"
-        self.helpers.add(helper)
-        return f"{helper}({a[0]}, {b[0]})", _PRIMARY
+    def _cut_off(self, a: Atom) -> IndexExpr | None:
+        """A division whose numerator is not negative: only then C++, which cuts off towards 0, rounds down."""
+        if not isinstance(a, Div) or a.kind is DivKind.CEILDIV or (n := a.den.constant) is None:
+            return None
+        rest = IndexExpr(tuple((m, c if m else c % n) for m, c in a.num.terms if c % n))
+        rest += max(0, -(self._least(rest) // n)) * n
+        quotient = divide(DivKind.FLOORDIV, rest, a.den) + divide(DivKind.FLOORDIV, a.num - rest, a.den)
+        return quotient if a.kind is DivKind.FLOORDIV else divide(DivKind.MOD, rest, a.den)
 
     def _least(self, e: IndexExpr) -> int:
         """A lower bound of an expression over the ranges of its indices."""

@@ -1,33 +1,30 @@
 """A UPL program of the affine class as statements on tensors, in gather form: each element pulls what it needs.
 
-Arrows are read backwards.  The value at an ordinary input is that of the one instance whose token arrives there, the value
-at a gathering input is the sum over all of them; both come from the inverse of the arrows' relations.  So left sides have
-plain indices only, and what is out of reach is guarded by conditions on indices.  Only what the asked outputs need is
+They are made from the program's equations, of which native code is made too (`passes/loops/equations.py`): arrows are
+turned round there, and what is kept in an array is chosen there.  Here each equation becomes one statement over the box
+around its domain; what is out of reach is guarded by conditions on indices.  Only what the asked outputs need is
 followed: an input that is not read does not occur.
-
-A node's value becomes a tensor of its own if it holds a sum, or if it is computed and used more than once; otherwise it is
-written out where it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from xdsl.ir import Block, Operation, SSAValue
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from upl_mlir.api.programs import Program
-from upl_mlir.diagnostics import Span, error
-from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, UplType
-from upl_mlir.dialects.upl.query import inputs, outputs, span_of
+from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.dialects.upl import Gather, NodeOp, OutputOp, ProgramOp, UplType
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, outputs, source_of, span_of
 from upl_mlir.frontend.einsum.scalars import SAME, operation
 from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram, chained
 from upl_mlir.frontend.tensor.wiring import unused
-from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.poly.describe import describe, disjoint_pieces
-from upl_mlir.poly.expr import TRUE, Atom, Div, Formula, IndexExpr, divide
-from upl_mlir.poly.nest import nest
-from upl_mlir.poly.operators import DivKind
+from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.loops import terms
+from upl_mlir.passes.loops.equations import Equation, System, equations
+from upl_mlir.poly.describe import describe, tidy
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.linear import Cons
 from upl_mlir.poly.sets import PSet
 
 Env = Mapping[str, IndexExpr]
@@ -45,209 +42,228 @@ def gather_form(program: Program, wanted: Sequence[str] | None = None, *, type_:
     if program.params:
         names = ", ".join(program.params)
         raise error("UPL1910", f"the sizes must be known, but these are open: {names}", help="bind them with -D")
-    return _Reader(program, type_).run(wanted)
+    op = program.op.clone()
+    _keep(op, [o.symbol for o in outputs(op) if wanted is None or o.symbol in wanted])
+    type_ = type_ or _type(op)
+    _refuse(op)
+    try:
+        system = equations(op, Kind.F64, ordered=True, plain=True)
+    except UplError as e:
+        d = e.diagnostics[0]
+        raise error("UPL1910", d.message, d.span) from None
+    return _Reader(op, system).run(type_)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """One way in which a value reaches an instance: where (over the instance's fields), from which value at which index.
+def _keep(program: ProgramOp, wanted: Iterable[str]) -> None:
+    """Take away what none of the wanted outputs depends on."""
+    sends = list(arrows(program))
+    kept, more = set[str](), set(wanted)
+    while more:
+        kept |= more
+        more = {source_of(s).symbol for s in sends if s.target_name in more} - kept
+    for s in sends:
+        if s.target_name not in kept:
+            s.detach()
+            s.erase()
+    for end in endpoints(program).values():
+        if isinstance(end, NodeOp | OutputOp) and end.symbol not in kept:
+            end.detach()
+            end.erase()
 
-    `loops` are enumerated dimensions with constant bounds; `point` is what must hold of them; `wishes` are the names that
-    they had in the program.
-    """
 
-    condition: Formula
-    op: InputOp | NodeOp
-    value: SSAValue
-    index: tuple[IndexExpr, ...]
-    loops: tuple[tuple[str, int, int], ...] = ()
-    point: Formula = TRUE
-    wishes: tuple[str, ...] = ()
+def _type(program: ProgramOp) -> UplType:
+    """The one type of all numbers: a data type of reals (f32 stands for all of them), or int."""
+    types = {op.type for op in (*inputs(program), *outputs(program))}
+    if types == {UplType.INT}:
+        return UplType.INT
+    if types & {UplType.INT, UplType.BOOL}:
+        raise error("UPL1910", f"the ports have several types: {', '.join(sorted(t.value for t in types))}")
+    return UplType.F32
+
+
+def _refuse(program: ProgramOp) -> None:
+    """Say what of the program no statement on tensors can be."""
+    for a in ProgramSets(program).arrows:
+        if not a.exact:
+            raise error("UPL1910", f"the arrow {a.text} depends on data", span_of(a.send))
+    for op in endpoints(program).values():
+        if not isinstance(op, NodeOp):
+            continue
+        for port in op.ports:
+            if port.gather not in (None, Gather.SUM):
+                raise error("UPL1910", f"`{op.symbol}.{port.name}` gathers by `{port.gather.value}`", span_of(op))
+        for field, value in zip(op.fields, op.block.args, strict=False):
+            if value.uses:
+                raise error("UPL1910", f"`{op.symbol}` computes with its index `{field}`", span_of(op))
 
 
 @dataclass
 class _Scope:
-    """The statement that is being written: names and ranges of its indices, and what is known of them."""
+    """The statement that is being written: ranges of its indices, and what is known of them."""
 
     ranges: dict[str, tuple[int, int]]
     context: PSet
 
-    def with_loops(self, loops: Sequence[tuple[str, int, int]], guard: Formula) -> _Scope:
-        bounds = [Formula.compare(lo, "<=", n) & Formula.compare(n, "<=", hi) for n, lo, hi in loops]
-        inner = self.context.extend([n for n, _, _ in loops]).constrain(Formula.all((*bounds, guard)))
-        return _Scope(self.ranges, inner)
 
-
-_Maker = Callable[[_Scope, Env], Expr]
-
-
-@dataclass
 class _Reader:
-    program: Program
-    type: UplType | None
-    tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    statements: list[Statement] = field(default_factory=list[Statement])
-    kept: dict[tuple[str, SSAValue], str | None] = field(default_factory=dict[tuple[str, SSAValue], "str | None"])
-    sources: dict[tuple[str, str], list[_Source]] = field(default_factory=dict[tuple[str, str], list[_Source]])
+    def __init__(self, program: ProgramOp, system: System):
+        self.program, self.system = program, system
+        self.ctx = system.lin.ctx
+        self.ends = endpoints(program)
+        self.tensors: dict[str, Tensor] = {}
+        self.lower: dict[str, tuple[int, ...]] = {}  # the least index of each tensor, by array
+        self.statements: list[Statement] = []
+        self.names = {name: name for name, eq in system.equations.items() if eq.output}  # of tensors, by array
+        self.taken = {*system.hosts, *self.names}
+        self.copies: dict[str, Statement] = {}  # what is read where it comes from; a tensor only if it is an output
+        self.active: list[str] = []  # arrays that are being written: twice the same is a recurrence
 
-    def __post_init__(self) -> None:
-        self.sets = ProgramSets(self.program.op)
-        self.names = {op.symbol for op in (*inputs(self.program.op), *outputs(self.program.op))}
-        self.active: list[str] = []  # nodes whose values are being written: twice the same is a recurrence
-        self.read: dict[str, None] = {}
+    def run(self, type_: UplType) -> TensorProgram:
+        outs = [eq for eq in self.system.equations.values() if eq.output]
+        claimed = {eq.name: array for eq in outs if (array := self._claimed(eq)) is not None}
+        for eq in outs:
+            array = claimed.get(eq.name, eq.name)
+            self._write(array)
+            if array in self.copies:
+                self.statements.append(self.copies[array])
+        ins = tuple(name for name in self.system.hosts if name in self.lower)
+        names = tuple(eq.name for eq in outs)
+        unwritten = {s.target for s in self.copies.values()} - {*names}
+        tensors = {name: t for name, t in self.tensors.items() if name not in unwritten}
+        return TensorProgram(self.program.sym_name.data, type_, tensors, ins, names, tuple(self.statements))
 
-    def run(self, wanted: Sequence[str] | None) -> TensorProgram:
-        outs = [op for op in outputs(self.program.op) if wanted is None or op.symbol in wanted]
-        type_ = self._type(outs)
-        for op in outs:
-            self._claim(op)
-        for op in outs:
-            self._output(op)
-        ins = tuple(op.symbol for op in inputs(self.program.op) if op.symbol in self.read)
-        names = tuple(op.symbol for op in outs)
-        return TensorProgram(self.program.name, type_, self.tensors, ins, names, tuple(self.statements))
+    def _claimed(self, out: Equation) -> str | None:
+        """The array that an output passes on as it is: it is written in the output's place, for everybody who reads it."""
+        match out.pieces:
+            case [(_, terms.Get(_, array, index))] if array in self.system.equations and array not in self.names:
+                eq = self.system.equations[array]
+                if index != tuple(map(IndexExpr.of, out.fields)):
+                    return None
+                if not self._set(eq).rename(dict(zip(eq.fields, out.fields, strict=True))).equals(self._set(out)):
+                    return None
+                self.names[array] = out.name
+                return array
+            case _:
+                return None
 
-    def _type(self, outs: Sequence[OutputOp]) -> UplType:
-        """The one type of all numbers: a data type of reals (f32 stands for all of them), or int."""
-        if self.type is not None:
-            return self.type
-        types = {op.type for op in (*inputs(self.program.op), *outs)}
-        if types == {UplType.INT}:
-            return UplType.INT
-        if types & {UplType.INT, UplType.BOOL}:
-            raise error("UPL1910", f"the ports have several types: {', '.join(sorted(t.value for t in types))}")
-        return UplType.F32
+    # -- tensors -----------------------------------------------------------------------------------------------------
+    def _set(self, eq: Equation) -> PSet:
+        return self.ctx.set(eq.fields, _any(eq.domain)).numeric()
 
-    # -- tensors -------------------------------------------------------------------------------------------------
-    def _tensor(self, name: str, domain: PSet, span: Span | None) -> tuple[Tensor, tuple[int, ...]]:
-        """A tensor over the bounding box of a domain, and its least index."""
-        lower: list[int] = []
-        shape: list[int] = []
-        for d in domain.dims:
-            lo, hi = domain.extent(d)
-            if lo is None or hi is None:
-                raise error("UPL1910", f"`{name}` has no bounds along `{d}`", span)
-            lower.append(lo)
-            shape.append(hi - lo + 1)
-        tensor = self.tensors.setdefault(name, Tensor(name, tuple(shape), span, domain.dims))
-        return tensor, tuple(lower)
+    def _tensor(self, array: str) -> Tensor:
+        """The tensor of an array, over the bounding box of its domain."""
+        if array not in self.lower:
+            eq = self.system.equations.get(array)
+            fields, domain = (eq.fields, eq.domain) if eq else self.system.hosts[array][1:]
+            bounds = _extents(self.ctx.set(fields, _any(domain)).numeric(), fields, array, self._span(array))
+            if array not in self.names and eq:
+                self.names[array] = unused(self._symbol(array), self.taken)
+                self.taken.add(self.names[array])
+            name = self.names.get(array, array)
+            self.lower[array] = tuple(lo for lo, _ in bounds)
+            self.tensors[name] = Tensor(name, tuple(hi - lo + 1 for lo, hi in bounds), self._span(array), fields)
+        return self.tensors[self.names.get(array, array)]
 
-    def _claim(self, op: OutputOp) -> None:
-        """An output that is one node's value at the same index serves everybody who reads that value."""
-        arrows = self.sets.into(op.symbol)
-        if len(arrows) != 1 or not isinstance(arrows[0].source, NodeOp):
+    def _symbol(self, array: str) -> str:
+        """The node, or the host port, that an array belongs to."""
+        return array.partition(".")[0].partition(":")[0]
+
+    def _span(self, array: str) -> Span | None:
+        return span_of(self.ends[self._symbol(array)])
+
+    def _write(self, array: str) -> None:
+        """The statement that fills a tensor, unless there is one; it writes 0 where the equation says nothing."""
+        if array in self.active:
+            raise error(
+                "UPL1910", f"`{self._symbol(array)}` depends on itself: that is a recurrence", self._span(array),
+                help="statements on tensors run one after the other, each as a whole",
+            )  # fmt: skip
+        if array in self.lower:
             return
-        a = arrows[0]
-        assert isinstance(a.source, NodeOp)
-        same = a.send.index.data == tuple(IndexExpr.of(f) for f in a.source.fields) and not a.loops
-        key = (a.source.symbol, a.send.value)
-        domain = self.sets.domain(op.symbol)
-        mine = self.sets.domain(a.source.symbol).rename(dict(zip(a.source.fields, op.fields, strict=False)))
-        if same and key not in self.kept and self._kept_apart(a.source, a.send.value) and mine.equals(domain):
-            self.kept[key] = op.symbol
-
-    def _output(self, op: OutputOp) -> None:
-        if any(s.target == op.symbol for s in self.statements):
-            return  # written when somebody read it
-        arrows = self.sets.into(op.symbol)
-        for a in arrows:
-            if self.kept.get((a.source.symbol, a.send.value)) == op.symbol:
-                assert isinstance(a.source, NodeOp)
-                self._node_statement(op.symbol, a.source, a.send.value)
-                return
-        port = Port(op.symbol, op.type)
-        domain = self.sets.domain(op.symbol)
-        self._write(op.symbol, op.fields, domain, span_of(op), lambda scope, env: self._arriving(op, port, env, scope))
-
-    def _node_statement(self, name: str, op: NodeOp, value: SSAValue) -> None:
-        self._enter(op)
-        domain = self.sets.domain(op.symbol)
-        self._write(name, op.fields, domain, span_of(op), lambda scope, env: self._value(op, value, env, scope))
+        tensor, eq = self._tensor(array), self.system.equations[array]
+        self.active.append(array)
+        ranges = {f: (0, n - 1) for f, n in zip(eq.fields, tensor.shape, strict=True)}
+        env = {f: IndexExpr.of(f) + lo for f, lo in zip(eq.fields, self.lower[array], strict=True)}
+        scope = _Scope(ranges, self.ctx.set(eq.fields, _box(ranges)))
+        value = self._chosen(eq.pieces, env, scope)
         self.active.pop()
+        index = tuple(map(IndexExpr.of, eq.fields))
+        statement = Statement(tensor.name, index, value, ranges, self._span(array))
+        if isinstance(value, Read):
+            self.copies[array] = statement
+        else:
+            self.statements.append(statement)
 
-    def _write(self, name: str, fields: tuple[str, ...], domain: PSet, span: Span | None, value: _Maker) -> None:
-        """The statement that fills a tensor; it runs over the whole box, and writes 0 outside the domain."""
-        tensor, lower = self._tensor(name, domain, span)
-        ranges = {f: (0, n - 1) for f, n in zip(fields, tensor.shape, strict=True)}
-        bounds = [Formula.compare(0, "<=", f) & Formula.compare(f, "<=", hi) for f, (_, hi) in ranges.items()]
-        context = domain.ctx.set(fields, Formula.all(bounds))
-        env = {f: IndexExpr.of(f) + lo for f, lo in zip(fields, lower, strict=True)}
-        inside = describe(domain).rewrite(self._known).substitute(env)
-        scope = _Scope(ranges, context.constrain(inside))
-        made = value(scope, env)
-        guard = describe(scope.context, context)
-        if not guard.is_true:
-            made = Cases(((guard, made),))
-        index = tuple(IndexExpr.of(f) for f in fields)
-        self.statements.append(Statement(name, index, made, scope.ranges, span))
-
-    # -- values --------------------------------------------------------------------------------------------------
-    def _value(self, op: InputOp | NodeOp, v: SSAValue, env: Env, scope: _Scope) -> Expr:
-        """A value of a body at the index that `env` gives for the fields."""
-        if isinstance(op, InputOp) and v is op.value:
-            self.read[op.symbol] = None
-            _, lower = self._tensor(op.symbol, self.sets.domain(op.symbol), span_of(op))
-            return Read(op.symbol, tuple(_tidy(env[f] - lo) for f, lo in zip(op.fields, lower, strict=True)))
-        if isinstance(v.owner, Block):
-            at = list(op.block.args).index(v) - len(op.fields)  # pyright: ignore[reportArgumentType]
-            if at < 0:
-                raise error("UPL1910", f"`{op.symbol}` computes with its index `{op.fields[at]}`", span_of(op))
-            assert isinstance(op, NodeOp)
-            return self._arriving(op, op.ports[at], env, scope)
-        assert isinstance(v.owner, Operation)
-        made = operation(v.owner)
-        if made is None:
-            raise error("UPL1910", f"`{v.owner.name}` has no place in a statement on tensors", span_of(v.owner))
-        if isinstance(made, Number):
-            return made
-        args = tuple(self._value(op, a, env, scope) for a in made.operands)
-        return args[0] if made.op == SAME else _folded(Apply(made.op, args))
-
-    def _arriving(self, op: NodeOp | OutputOp, port: Port, env: Env, scope: _Scope) -> Expr:
-        """What arrives at an input of an instance."""
-        sources = self._sources(op, port)
-        if port.gather is not None:
-            return self._summed(sources, env, scope)
-        cases: list[tuple[Formula, Expr]] = []
+    # -- values ------------------------------------------------------------------------------------------------------
+    def _chosen(self, cases: Sequence[tuple[Cons, terms.Term]], env: Env, scope: _Scope) -> Expr:
+        out: list[tuple[Formula, Expr]] = []
         rest = scope.context
-        for s in sources:
-            here = scope.context.constrain(s.condition.substitute(dict(env)))
+        for cons, term in cases:
+            here = (scope.context.constrain(_all(cons, env)) & rest).numeric().coalesce()
             if here.is_empty():
                 continue
-            condition = describe(here, scope.context)
-            rest = rest - here
-            cases.append((condition, self._sent(s, env, _Scope(scope.ranges, here))))
-        if not cases:
-            raise error("UPL1910", f"nothing arrives at `{op.symbol}.{port.name}`", span_of(op))
-        if rest.is_empty():
-            cases[-1] = (TRUE, cases[-1][1])
-        return cases[0][1] if cases[0][0].is_true else Cases(tuple(cases))
+            condition, rest = describe(here, scope.context), rest - here
+            out.append((condition, self._value(term, env, _Scope(scope.ranges, here))))
+        if out and rest.is_empty():
+            out[-1] = (TRUE, out[-1][1])
+        return out[0][1] if out and out[0][0].is_true else Cases(tuple(out))
 
-    def _summed(self, sources: Sequence[_Source], env: Env, scope: _Scope) -> Expr:
-        """The sum of all that arrives at a gathering input, arrow by arrow, in one accumulator."""
-        terms: list[tuple[str, Expr]] = []
-        for s in sources:
-            names: dict[str, str] = {}
-            for (n, lo, hi), wish in zip(s.loops, s.wishes, strict=True):
-                names[n] = self._loop_name(wish, (lo, hi), scope, names.values())
-            loops = [(names[n], lo, hi) for n, lo, hi in s.loops]
-            inner = dict(env) | {n: IndexExpr.of(m) for n, m in names.items()}
-            guard = (s.condition & s.point).substitute(inner)
-            free = scope.with_loops(loops, TRUE).context
-            here = free.constrain(guard)
-            if here.is_empty():
-                continue
-            term = self._sent(s, inner, _Scope(scope.ranges, here))
-            condition = describe(here, free)
-            if not condition.is_true:
-                term = Cases(((condition, term),))
-            if loops:
-                term = Sum(tuple(n for n, _, _ in loops), term)
-            terms.append(("+", term))
-        return chained(terms) if terms else Number(0)
+    def _value(self, t: terms.Term, env: Env, scope: _Scope) -> Expr:
+        match t:
+            case terms.Number(_, value):
+                return Number(value)
+            case terms.Get(_, array, index):
+                return self._element(array, tuple(e.substitute(dict(env)) for e in index))
+            case terms.Convert(_, arg):
+                return self._value(arg, env, scope)
+            case terms.Choice(_, cases):
+                return self._chosen(cases, env, scope)
+            case terms.Fold(_, _, parts):
+                summands = [s for p in parts if (s := self._part(p, env, scope)) is not None]
+                return chained([("+", s) for s in summands]) if summands else Number(0)
+            case terms.Apply(_, op, args):
+                made = operation(op)
+                if made is None or isinstance(made, Number):
+                    raise error("UPL1910", f"`{op.name}` has no place in a statement on tensors", span_of(op))
+                given = dict(zip(op.operands, args, strict=True))
+                values = tuple(self._value(given[v], env, scope) for v in made.operands)
+                return values[0] if made.op == SAME else _folded(Apply(made.op, values))
+            case terms.IndexValue(e):
+                raise error("UPL1910", f"the program computes with the index `{e}`")
+            case terms.Entry(_, table):
+                raise error("UPL1910", f"an entry of `{table}` has no place in a statement on tensors")
 
-    def _loop_name(self, name: str, bounds: tuple[int, int], scope: _Scope, taken: Iterable[str]) -> str:
-        """A name for an enumerated dimension; one that an earlier sum used over the same range may serve again."""
+    def _element(self, array: str, index: Sequence[IndexExpr]) -> Read:
+        if array in self.system.hosts:
+            self._tensor(array)
+        else:
+            self._write(array)
+        index = tuple(tidy(e - lo) for e, lo in zip(index, self.lower[array], strict=True))
+        if array in self.copies:
+            at, copied = dict(zip(self.system.equations[array].fields, index, strict=True)), self.copies[array].value
+            assert isinstance(copied, Read)
+            return Read(copied.tensor, tuple(tidy(e.substitute(at)) for e in copied.index))
+        return Read(self._tensor(array).name, index)
+
+    def _part(self, p: terms.Part, env: Env, scope: _Scope) -> Expr | None:
+        """The sum of what an arrow brings; None if that is nothing."""
+        guard = _all(p.cons, env) & (Formula.any(_all(g, env) for g in p.guards) if p.guards else TRUE)
+        here = scope.context.extend(p.dims).constrain(guard).numeric().coalesce()
+        if here.is_empty():
+            return None
+        names: dict[str, str] = {}
+        for d, bounds in zip(p.dims, _extents(here, p.dims, "a sum", None), strict=True):
+            names[d] = self._index(d.rpartition("_")[0], bounds, scope, names.values())
+        here, dims = here.rename(names), tuple(names.values())
+        free = scope.context.extend(dims).constrain(_box({d: scope.ranges[d] for d in dims}))
+        out = self._value(p.body, {**env, **{d: IndexExpr.of(n) for d, n in names.items()}}, _Scope(scope.ranges, here))
+        condition = describe(here, free)
+        if not condition.is_true:
+            out = Cases(((condition, out),))
+        return Sum(dims, out) if dims else out
+
+    def _index(self, name: str, bounds: tuple[int, int], scope: _Scope, taken: Iterable[str]) -> str:
+        """A name for an index that is summed over; one that an earlier sum used over the same range may serve again."""
         inside = {*scope.context.dims, *taken}
         out, n = name, 2
         while out in inside or scope.ranges.get(out, bounds) != bounds:
@@ -255,128 +271,31 @@ class _Reader:
         scope.ranges[out] = bounds
         return out
 
-    def _sent(self, s: _Source, env: Env, scope: _Scope) -> Expr:
-        """The value that a source sends, at the index from which it comes."""
-        index = [_tidy(e.substitute(dict(env))) for e in s.index]
-        if isinstance(s.op, NodeOp) and self._kept_apart(s.op, s.value):
-            key = (s.op.symbol, s.value)
-            name = self.kept.setdefault(key, None)
-            if name is None:
-                name = self.kept[key] = unused(s.op.symbol, self.names)
-                self.names.add(name)
-            if not any(st.target == name for st in self.statements):
-                self._node_statement(name, s.op, s.value)
-            _, lower = self._tensor(name, self.sets.domain(s.op.symbol), span_of(s.op))
-            return Read(name, tuple(_tidy(e - lo) for e, lo in zip(index, lower, strict=True)))
-        self._enter(s.op)
-        out = self._value(s.op, s.value, dict(zip(s.op.fields, index, strict=True)), scope)
-        self.active.pop()
-        return out
 
-    def _enter(self, op: InputOp | NodeOp) -> None:
-        if op.symbol in self.active:
-            help = "statements on tensors run one after the other, each as a whole"
-            raise error("UPL1910", f"`{op.symbol}` depends on itself: that is a recurrence", span_of(op), help=help)
-        self.active.append(op.symbol)
+def _extents(s: PSet, dims: Sequence[str], name: str, span: Span | None) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for d in dims:
+        lo, hi = s.extent(d)
+        if lo is None or hi is None:
+            raise error("UPL1910", f"`{name}` has no bounds along `{d}`", span)
+        out.append((lo, hi))
+    return out
 
-    def _kept_apart(self, op: NodeOp, value: SSAValue) -> bool:
-        """Whether a value gets a tensor of its own; see the module's docstring."""
-        if isinstance(value.owner, Block):
-            at = list(op.block.args).index(value) - len(op.fields)  # pyright: ignore[reportArgumentType]
-            if at < 0 or op.ports[at].gather is None:
-                return False
-            return self._summands(op, op.ports[at])
-        sums, work, todo = False, False, [value]
-        while todo:
-            v = todo.pop()
-            if isinstance(v.owner, Operation):
-                made = operation(v.owner)
-                work = work or not (isinstance(made, Number) or (made is not None and made.op == SAME))
-                todo += v.owner.operands
-            else:
-                at = list(op.block.args).index(v) - len(op.fields)  # pyright: ignore[reportArgumentType]
-                sums = sums or (at >= 0 and op.ports[at].gather is not None and self._summands(op, op.ports[at]))
-        arrows = [a for a in self.sets.out_of(op.symbol) if a.send.value is value]
-        once = len(arrows) == 1 and not arrows[0].loops and not arrows[0].stars
-        return sums or (work and not once)
 
-    def _summands(self, op: NodeOp, port: Port) -> bool:
-        """Whether anything ever arrives at a gathering input."""
-        return bool(self.sets.into(op.symbol, port.name))
+def _box(ranges: Mapping[str, tuple[int, int]]) -> Formula:
+    return Formula.all(Formula.compare(lo, "<=", d) & Formula.compare(d, "<=", hi) for d, (lo, hi) in ranges.items())
 
-    # -- arrows --------------------------------------------------------------------------------------------------
-    def _sources(self, op: NodeOp | OutputOp, port: Port) -> list[_Source]:
-        key = (op.symbol, port.name)
-        if key not in self.sources:
-            if port.gather not in (None, Gather.SUM):
-                raise error("UPL1910", f"`{op.symbol}.{port.name}` gathers by `{port.gather.value}`", span_of(op))
-            found: list[_Source] = []
-            for a in self.sets.into(op.symbol, port.name):
-                found += self._backwards(a)
-            self.sources[key] = found
-        return self.sources[key]
 
-    def _backwards(self, a: Arrow) -> list[_Source]:
-        """An arrow as seen from its target: over the target's fields, one source for each convex part."""
-        if not a.exact:
-            raise error("UPL1910", f"the arrow {a.text} depends on data", span_of(a.send))
-        # the target's fields keep their names, so that they mean what the environment says; the source's give way
-        fresh: dict[str, str] = {}
-        for d in (*a.src, *a.loops):
-            others = {*a.src, *a.loops} - {d}
-            fresh[d] = unused(d, {*a.target.fields, *others, *fresh.values()})
-        r = self.sets.relation(a).numeric().rename({**fresh, **dict(zip(a.dst, a.target.fields, strict=True))})
-        given = a.target.fields
-        domain = self.sets.domain(a.target.symbol)
-        over = tuple(fresh[d] for d in (*a.src, *a.loops))
-        whole = r.coalesce()
-        single = all(whole.express(IndexExpr.of(d), given) is not None for d in over)
-        out: list[_Source] = []
-        for piece in [whole] if single else disjoint_pieces(r):
-            found = nest(piece, over, given, domain)
-            if found is None:
-                raise error("UPL1910", f"the arrow {a.text} cannot be read backwards", span_of(a.send))
-            loops: list[tuple[str, int, int]] = []
-            own = {new: old for old, new in fresh.items()}
-            for d, _ in found.loops:
-                lo, hi = piece.extent(d)
-                assert lo is not None and hi is not None
-                loops.append((d, lo, hi))
-            names = tuple(d for d, _, _ in loops)
-            box = [Formula.compare(lo, "<=", d) & Formula.compare(d, "<=", hi) for d, lo, hi in loops]
-            walked = domain.extend(names).constrain(Formula.all((found.condition, *box)))
-            point = describe(piece.project((*given, *names)), walked)
-            index = tuple(self._number(found.names[fresh[d]]) for d in a.src)
-            condition = found.condition.rewrite(self._known)
-            point, wishes = point.rewrite(self._known), tuple(own[d] for d in names)
-            out.append(_Source(condition, a.source, a.send.value, index, tuple(loops), point, wishes))
-        return out
+def _all(cons: Cons, env: Env) -> Formula:
+    return Formula.all(Formula.compare(c.e.substitute(dict(env)), "==" if c.eq else ">=", 0) for c in cons)
 
-    def _known(self, atom: Atom) -> IndexExpr | None:
-        """A constant of the program as a number."""
-        value = self.sets.ctx.constant(atom)
-        return None if value is None else IndexExpr.of(value)
 
-    def _number(self, e: IndexExpr) -> IndexExpr:
-        return e.rewrite(self._known)
+def _any(cases: Iterable[Cons]) -> Formula:
+    return Formula.any(_all(c, {}) for c in cases)
 
 
 def _folded(e: Apply) -> Expr:
     """The expression without a product by 1: the seed of a gradient comes in as one."""
     if e.op == "*" and Number(1) in e.args:
         return e.args[1] if e.args[0] == Number(1) else e.args[0]
-    return e
-
-
-def _tidy(e: IndexExpr) -> IndexExpr:
-    """The expression with ``a - m*(a floordiv m)`` written as ``a mod m`` where that makes it shorter."""
-    for m, c in e.terms:
-        match m:
-            case (Div(kind=DivKind.FLOORDIV, num=num, den=den),) if den.constant is not None and c % den.constant == 0:
-                times = -(c // den.constant)
-                rest = e - IndexExpr.of(m[0]) * c - num * times
-                if times and len(rest.terms) < len(e.terms) - 1:
-                    return _tidy(rest + divide(DivKind.MOD, num, den) * times)
-            case _:
-                pass
     return e

@@ -21,33 +21,9 @@ from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import Span, error
-from upl_mlir.dialects.upl import (
-    AdjointOp,
-    Gather,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    SendOp,
-    Special,
-    port_ref,
-)
-from upl_mlir.frontend.tensor.form import (
-    Apply,
-    Carry,
-    Cases,
-    Chain,
-    Derivative,
-    Expr,
-    Number,
-    Read,
-    Statement,
-    Sum,
-    TensorProgram,
-    free_names,
-)
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
+from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
@@ -59,7 +35,7 @@ from upl_mlir.poly.sets import PolyContext, PSet
 Ranges = Mapping[str, tuple[int, int]]
 
 
-def lower(program: TensorProgram) -> ModuleOp:
+def lower(program: form.TensorProgram) -> ModuleOp:
     """The program as a module with one `upl.program`.
 
     Raises UplError: UPL1903 (a result that nothing assigns), UPL1908 (an element assigned twice by one statement).
@@ -68,7 +44,7 @@ def lower(program: TensorProgram) -> ModuleOp:
 
 
 class _Lowering:
-    def __init__(self, program: TensorProgram):
+    def __init__(self, program: form.TensorProgram):
         self.program = program
         self.ctx = PolyContext()
         self.taken = {*RESERVED, *program.tensors}
@@ -79,7 +55,7 @@ class _Lowering:
         self.pieces: dict[str, list[Piece]] = {}
         self.versions: dict[str, int] = {}
         # tensors by which derivatives are asked: a node of its own receives each, so that there is one input to name
-        self.watched = {w for d in program.statements if isinstance(d, Derivative) for w in d.wrt}
+        self.watched = {w for d in program.statements if isinstance(d, form.Derivative) for w in d.wrt}
         self.relays: dict[str, NodeOp] = {}
         self.carriers: dict[str, NodeOp] = {}  # the nodes of tensors that loops carry
         self.zeros: list[NodeOp] = []
@@ -94,11 +70,11 @@ class _Lowering:
             self._input(name)
         for s in self.program.statements:
             match s:
-                case Statement():
+                case form.Statement():
                     self._statement(s)
-                case Derivative():
+                case form.Derivative():
                     self._derivative(s)
-                case Carry():
+                case form.Carry():
                     self._carry(s)
         outs = [self._output(t, name) for t, name in self.outputs.items()]
         self._drop_zeros()
@@ -147,7 +123,7 @@ class _Lowering:
         return op
 
     # -- statements ----------------------------------------------------------------------------------------------
-    def _statement(self, s: Statement) -> None:
+    def _statement(self, s: form.Statement) -> None:
         tensor = self.program.tensors[s.target]
         self.versions[s.target] = version = self.versions.get(s.target, 0) + 1
         rename = {v: self._index_name(v) for v in s.ranges}
@@ -181,14 +157,14 @@ class _Lowering:
         fields = self._fields(tensor)
         box = self._box(fields, self.program.tensors[tensor].shape)
         domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
-        op = NodeOp(self._fresh(name), fields, [Port(unused(port, fields), self.program.type)], box)
+        op = NodeOp(self._fresh(name), fields, [upl.Port(unused(port, fields), self.program.type)], box)
         locate(op, self.program.tensors[tensor].span)
         self.nodes.append(op)
         if tensor in self.pieces:
             self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
         return op, [Piece(op, op.block.args[-1], index, domain, domain)]
 
-    def _carry(self, c: Carry) -> None:
+    def _carry(self, c: form.Carry) -> None:
         """Some elements of a tensor that loops carry; the first such statement makes the node that receives them."""
         if c.target not in self.carriers:
             self.carriers[c.target], pieces = self._relay(f"{c.target}_at", c.target, "x")
@@ -200,12 +176,12 @@ class _Lowering:
         use = Use(op.ports[0].name, self.pieces[c.value.tensor], index, c.span)
         self.wiring.arrows(use, op, domain.constrain(c.when.substitute(rename)), {})
 
-    def _derivative(self, d: Derivative) -> None:
+    def _derivative(self, d: form.Derivative) -> None:
         """The derivative as a directive of the language: seeds of 1 where `of` arrives, results in nodes of their own."""
         seed, _ = self._relay(f"{d.of}_seed", d.of, "y")
         one = unused("one", {*seed.fields, seed.ports[0].name})
-        value = ValueWriter(seed, self.program.type).emit(Number(1), {}, d.span)
-        seed.block.add_op(LetOp(one, value))
+        value = ValueWriter(seed, self.program.type).emit(form.Number(1), {}, d.span)
+        seed.block.add_op(upl.LetOp(one, value))
         targets: list[SymbolRefAttr] = []
         for name in d.into:
             op, pieces = self._relay(f"{name}_sum", name, "d")
@@ -213,7 +189,7 @@ class _Lowering:
             self._assign(name, pieces)
         wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in d.wrt]
         of = port_ref(seed.symbol, seed.ports[0].name)
-        directive = AdjointOp(of, wrt, port_ref(seed.symbol, one), targets)
+        directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets)
         locate(directive, d.span)
         self.nodes.append(directive)
 
@@ -224,7 +200,7 @@ class _Lowering:
         parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<=", ranges[f][1]) for f in fields)
         return self.ctx.set(fields, Formula.all(parts))
 
-    def _once(self, s: Statement, index: tuple[IndexExpr, ...], domain: PSet) -> None:
+    def _once(self, s: form.Statement, index: tuple[IndexExpr, ...], domain: PSet) -> None:
         """Refuse a left side that two points of the ranges share."""
         if len({e.name for e in index if e.name} & set(domain.dims)) == len(domain.dims):
             return  # every index stands alone somewhere
@@ -248,7 +224,7 @@ class _Lowering:
         """The elements that a statement leaves out, as a node of zeros: an empty sum for each."""
         fields = self._fields(tensor)
         domain = where.rename(dict(zip(elements, fields, strict=True)))
-        port = Port("z", self.program.type, Gather.SUM, IndexExpr())
+        port = upl.Port("z", self.program.type, upl.Gather.SUM, IndexExpr())
         op = NodeOp(self._fresh(f"{tensor}_0"), fields, [replace(port, name=unused("z", fields))], describe(domain))
         locate(op, span)
         self.nodes.append(op)
@@ -257,36 +233,37 @@ class _Lowering:
 
     def _drop_zeros(self) -> None:
         """Forget the zeros that nobody reads: later statements have assigned all those elements."""
-        dead = {op for op in self.zeros if not any(isinstance(o, SendOp) for o in op.block.ops)}
+        dead = {op for op in self.zeros if not any(isinstance(o, upl.SendOp) for o in op.block.ops)}
         self.nodes[:] = [op for op in self.nodes if op not in dead]
 
     # -- nodes ---------------------------------------------------------------------------------------------------
     def _node(
-        self, name: str, fields: tuple[str, ...], value: Expr, ranges: Ranges, span: Span | None
+        self, name: str, fields: tuple[str, ...], value: form.Expr, ranges: Ranges, span: Span | None
     ) -> tuple[NodeOp, SSAValue]:
         """A node that computes an expression at every point of its fields, with the arrows that bring what it reads."""
         name = self._fresh(name)
         type_ = self.program.type
         used = {*fields, *self.taken}
         domain = self._domain(fields, ranges)
-        ports: list[Port] = []
-        names: dict[Expr, str] = {}
-        sums: list[Sum | Chain] = []
+        ports: list[upl.Port] = []
+        names: dict[form.Expr, str] = {}
+        sums: list[form.Sum | form.Chain] = []
         for part in _inputs(value):
-            if isinstance(part, Sum | Chain):
+            if isinstance(part, form.Sum | form.Chain):
                 names[part] = port = unused("s", used)
                 sums.append(part)
                 whole = _used(part, fields) == fields
-                ports.append(Port(port, type_, _parts(part)[0].op, Special.CARRIED) if whole else Port(port, type_))
+                summands = upl.Port(port, type_, _parts(part)[0].op, upl.Special.CARRIED)
+                ports.append(summands if whole else upl.Port(port, type_))
             else:
                 names[part] = port = unused(part.tensor.lower(), used)
-                ports.append(Port(port, type_))
+                ports.append(upl.Port(port, type_))
             used.add(port)
         if not ports:  # nothing arrives: an empty sum makes each instance fire once
-            ports.append(Port(unused("z", used), type_, Gather.SUM, IndexExpr()))
+            ports.append(upl.Port(unused("z", used), type_, upl.Gather.SUM, IndexExpr()))
         op = NodeOp(name, fields, ports, self._range_formula(fields, ranges))
         locate(op, span)
-        uses = [Use(names[r], self.pieces[r.tensor], r.index, r.span) for r in names if isinstance(r, Read)]
+        uses = [Use(names[r], self.pieces[r.tensor], r.index, r.span) for r in names if isinstance(r, form.Read)]
         for part in sums:
             inner = self._sum(op, names[part], part, fields, ranges)
             uses += [inner] if inner is not None else []
@@ -300,7 +277,9 @@ class _Lowering:
         parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<", ranges[f][1] + 1) for f in fields)
         return Formula.all(parts)
 
-    def _sum(self, op: NodeOp, port: str, sum_: Sum | Chain, fields: tuple[str, ...], ranges: Ranges) -> Use | None:
+    def _sum(
+        self, op: NodeOp, port: str, sum_: form.Sum | form.Chain, fields: tuple[str, ...], ranges: Ranges
+    ) -> Use | None:
         """The nodes of a sum that `op` needs at `port`: one for each part, in the order in which they are folded.
 
         Summands go straight into its gather if the sum depends on all fields; else into a node of the fields that it does
@@ -312,14 +291,14 @@ class _Lowering:
         target, into = op, port
         if mine != fields:
             inner = unused("s", {*mine, *self.taken})
-            ports = [Port(inner, self.program.type, parts[0].op, Special.CARRIED)]
+            ports = [upl.Port(inner, self.program.type, parts[0].op, upl.Special.CARRIED)]
             target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, self._range_formula(mine, ranges))
             locate(target, sum_.span)
             self.nodes.append(target)
             into = inner
         count = IndexExpr.of(sum(_size(p.over, ranges) for p in parts))
         for (term, value), part in zip(terms, parts, strict=True):
-            send = SendOp(value, port_ref(target.symbol, into), index, count=count)
+            send = upl.SendOp(value, port_ref(target.symbol, into), index, count=count)
             locate(send, part.span)
             term.block.add_op(send)
         if target is op:
@@ -328,30 +307,30 @@ class _Lowering:
         return Use(port, [Piece(target, target.block.args[-1], index, all_, all_)], index, sum_.span)
 
 
-def output_name(program: TensorProgram, tensor: str) -> str:
+def output_name(program: form.TensorProgram, tensor: str) -> str:
     """What the host output for a result is called: ports share one name space, so an input's gets another name."""
     return unused(f"{tensor}_out", program.tensors) if tensor in program.inputs else tensor
 
 
-def _inputs(e: Expr) -> list[Read | Sum | Chain]:
+def _inputs(e: form.Expr) -> list[form.Read | form.Sum | form.Chain]:
     """What a node of the expression has to receive: its reads and its sums, each once, in text order."""
     match e:
-        case Read() | Sum() | Chain():
+        case form.Read() | form.Sum() | form.Chain():
             return [e]
-        case Apply(args=args):
+        case form.Apply(args=args):
             return list(dict.fromkeys(p for a in args for p in _inputs(a)))
-        case Number() | Cases():
+        case form.Number() | form.Cases():
             return []
 
 
-def _parts(e: Sum | Chain) -> tuple[Sum, ...]:
+def _parts(e: form.Sum | form.Chain) -> tuple[form.Sum, ...]:
     """What one gather folds, in order."""
-    return e.parts if isinstance(e, Chain) else (e,)
+    return e.parts if isinstance(e, form.Chain) else (e,)
 
 
-def _used(part: Sum | Chain, fields: tuple[str, ...]) -> tuple[str, ...]:
+def _used(part: form.Sum | form.Chain, fields: tuple[str, ...]) -> tuple[str, ...]:
     """The fields that a sum depends on."""
-    names = free_names(part)
+    names = form.free_names(part)
     return tuple(f for f in fields if f in names)
 
 
@@ -363,20 +342,20 @@ def _size(over: Sequence[str], ranges: Ranges) -> int:
     return n
 
 
-def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
+def _renamed(e: form.Expr, names: Mapping[str, str]) -> form.Expr:
     """The expression with other names for its indices."""
     match e:
-        case Read():
+        case form.Read():
             return replace(e, index=tuple(i.substitute(dict(names)) for i in e.index))
-        case Sum():
+        case form.Sum():
             return _renamed_sum(e, names)
-        case Chain():
+        case form.Chain():
             return replace(e, parts=tuple(_renamed_sum(p, names) for p in e.parts))
-        case Apply():
+        case form.Apply():
             return replace(e, args=tuple(_renamed(a, names) for a in e.args))
-        case Number() | Cases():
+        case form.Number() | form.Cases():
             return e
 
 
-def _renamed_sum(e: Sum, names: Mapping[str, str]) -> Sum:
+def _renamed_sum(e: form.Sum, names: Mapping[str, str]) -> form.Sum:
     return replace(e, over=tuple(names[v] for v in e.over), body=_renamed(e.body, names))

@@ -12,18 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import UplType
-from upl_mlir.frontend.tensor import (
-    Apply,
-    Carry,
-    Derivative,
-    Expr,
-    Number,
-    Read,
-    Statement,
-    Sum,
-    Tensor,
-    TensorProgram,
-)
+from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.frontend.trace.node import (
     Compute,
@@ -53,7 +42,7 @@ LIMIT = 40
 class Built:
     """A tensor program; under which tensors the arguments and constants come in (those that are needed)."""
 
-    program: TensorProgram
+    program: form.TensorProgram
     inputs: dict[Leaf, str]
 
 
@@ -76,8 +65,8 @@ class _Builder:
         self.nodes = _needed(results)
         self.taken = {*RESERVED, "out"}
         self.names: dict[Node, str] = {}
-        self.tensors: dict[str, Tensor] = {}
-        self.statements: list[Statement | Derivative | Carry] = []
+        self.tensors: dict[str, form.Tensor] = {}
+        self.statements: list[form.Statement | form.Derivative | form.Carry] = []
         self.arguments = arguments
         self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
         # what is referred to by name, however late: it keeps its tensor to itself
@@ -102,7 +91,7 @@ class _Builder:
         for node in self.nodes:
             if isinstance(node, State):
                 self._close(node)
-        program = TensorProgram(
+        program = form.TensorProgram(
             self.name, self.type, self.tensors, tuple(inputs.values()), tuple(outputs), tuple(self.statements),
             self.results[0].span if self.results else None,
         )  # fmt: skip
@@ -153,7 +142,7 @@ class _Builder:
         extents = [loop.extent for loop in node.loops]
         if isinstance(node, State):
             extents[-1:] = [extents[-1] + 1]
-        self.tensors[name] = Tensor(name, (*extents, *node.shape), node.span)
+        self.tensors[name] = form.Tensor(name, (*extents, *node.shape), node.span)
         return name
 
     def _emit(self, node: Node) -> None:
@@ -163,9 +152,9 @@ class _Builder:
                 target = self._tensor(node)
                 value = self._value(node, _Context(ranges), places(node.shape))
                 if node.boolean:
-                    value = Apply("?:", (value, Number(1), Number(0)), node.span)
+                    value = form.Apply("?:", (value, form.Number(1), form.Number(0)), node.span)
                 ranges |= _ranges(node.shape)
-                self._assign(Statement(target, (*around, *places(node.shape)), value, ranges, node.span))
+                self._assign(form.Statement(target, (*around, *places(node.shape)), value, ranges, node.span))
             case Update():
                 self._update(node)
             case Gradient(request=request):
@@ -177,7 +166,7 @@ class _Builder:
             case _:
                 pass
 
-    def _assign(self, statement: Statement) -> None:
+    def _assign(self, statement: form.Statement) -> None:
         self.statements.append(statement)
 
     def _update(self, node: Update) -> None:
@@ -190,11 +179,11 @@ class _Builder:
             if not (isinstance(old, Fill) and old.value == 0):
                 value = self._read(node.old, _Context({}))
                 every = ranges | _ranges(node.shape)
-                self._assign(Statement(target, (*around, *places(node.shape)), value, every, node.span))
+                self._assign(form.Statement(target, (*around, *places(node.shape)), value, every, node.span))
         context = _Context(dict(ranges))
         value = self._read(node.value, context)
         context.ranges |= _ranges(node.extents)
-        self._assign(Statement(self.names[node], (*around, *node.index), value, context.ranges, node.span))
+        self._assign(form.Statement(self.names[node], (*around, *node.index), value, context.ranges, node.span))
 
     def _in_place(self, node: Update, old: Node) -> bool:
         """Whether the old elements are not needed after the write."""
@@ -213,7 +202,8 @@ class _Builder:
             if r in self.uses:
                 into[r.by.node] = self._tensor(r, f"d_{self.names[r.by.node]}")
         wrt = tuple(self.names[n] for n in into)
-        self.statements.append(Derivative(self.names[request.of.node], wrt, tuple(into.values()), request.results[0].span))
+        of, span = self.names[request.of.node], request.results[0].span
+        self.statements.append(form.Derivative(of, wrt, tuple(into.values()), span))
 
     # -- loops -----------------------------------------------------------------------------------------------------------
     def _open(self, node: State) -> None:
@@ -231,34 +221,35 @@ class _Builder:
         round_ = IndexExpr.of(loop.name)
         when = Formula.compare(round_, "==", 0) if later == 0 else Formula.compare(round_, ">=", 1)
         value = self._read(source, _Context({}))
-        assert isinstance(value, Read), "what loops carry stands as a statement of its own"
+        assert isinstance(value, form.Read), "what loops carry stands as a statement of its own"
         if later:
-            value = Read(value.tensor, tuple(e.substitute({loop.name: round_ - 1}) for e in value.index), node.span)
+            before = tuple(e.substitute({loop.name: round_ - 1}) for e in value.index)
+            value = form.Read(value.tensor, before, node.span)
         assert len(inside) <= len(outer) + 1
-        self.statements.append(Carry(self._tensor(node), names, when, value, node.span))
+        self.statements.append(form.Carry(self._tensor(node), names, when, value, node.span))
 
     def _last(self, node: Last, state: State) -> None:
         around, ranges = _around(node.loops)
         target = self._tensor(node)
         index = (*around, IndexExpr.of(state.loops[-1].extent), *places(node.shape))
-        value = Read(self.names[state], index, node.span)
+        value = form.Read(self.names[state], index, node.span)
         every = ranges | _ranges(node.shape)
-        self._assign(Statement(target, (*around, *places(node.shape)), value, every, node.span))
+        self._assign(form.Statement(target, (*around, *places(node.shape)), value, every, node.span))
 
     # -- expressions -----------------------------------------------------------------------------------------------------
-    def _read(self, o: Operand, context: _Context) -> Expr:
+    def _read(self, o: Operand, context: _Context) -> form.Expr:
         """An operand as an expression over the indices in its `index`."""
         node = o.node
         if isinstance(node, Fill):
-            return Number(node.value, node.span)
+            return form.Number(node.value, node.span)
         if node in self.inlined:
             assert isinstance(node, Compute)
             return self._value(node, context, o.index)
         around = tuple(IndexExpr.of(loop.name) for loop in node.loops)
-        read = Read(self.names[node], (*around, *o.index), node.span)
-        return Apply("!=", (read, Number(0)), node.span) if getattr(node, "boolean", False) else read
+        read = form.Read(self.names[node], (*around, *o.index), node.span)
+        return form.Apply("!=", (read, form.Number(0)), node.span) if getattr(node, "boolean", False) else read
 
-    def _value(self, node: Compute, context: _Context, index: Index) -> Expr:
+    def _value(self, node: Compute, context: _Context, index: Index) -> form.Expr:
         """A computation at an element; `index` is over the statement's indices."""
         names: dict[str, IndexExpr | int | str] = {f"i{n}": e for n, e in enumerate(index)}
         over: list[str] = []
@@ -271,7 +262,7 @@ class _Builder:
             self._read(Operand(o.node, tuple(e.substitute(names) for e in o.index)), context) for o in node.reads
         ]  # fmt: skip
         value = _located(node.make(*parts), node, {id(p) for p in parts})
-        return Sum(tuple(over), value, node.span, node.gather) if over else value
+        return form.Sum(tuple(over), value, node.span, node.gather) if over else value
 
 
 def _needed(results: Sequence[Node]) -> list[Node]:
@@ -299,8 +290,8 @@ def _around(loops: Sequence[Loop]) -> tuple[Index, dict[str, tuple[int, int]]]:
     return tuple(IndexExpr.of(x.name) for x in loops), {x.name: (0, x.extent - 1) for x in loops}
 
 
-def _located(e: Expr, node: Compute, operands: set[int]) -> Expr:
+def _located(e: form.Expr, node: Compute, operands: set[int]) -> form.Expr:
     """The expression with the node's position wherever it has none; `operands` have their own."""
-    if id(e) in operands or not isinstance(e, Apply):
+    if id(e) in operands or not isinstance(e, form.Apply):
         return e
-    return Apply(e.op, tuple(_located(a, node, operands) for a in e.args), e.span or node.span)
+    return form.Apply(e.op, tuple(_located(a, node, operands) for a in e.args), e.span or node.span)

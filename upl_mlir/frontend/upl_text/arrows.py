@@ -14,16 +14,7 @@ from upl_mlir.frontend.upl_text.bodies import BodyBuilder, literal_value
 from upl_mlir.frontend.upl_text.declarations import GLOBALS
 from upl_mlir.frontend.upl_text.fold import Constants
 from upl_mlir.frontend.upl_text.ranks import UPL_RANK, Rank, rank_of
-from upl_mlir.frontend.upl_text.scope import (
-    VALUES,
-    Poisoned,
-    Role,
-    Scope,
-    Symbol,
-    clash,
-    declared_at,
-    loc,
-)
+from upl_mlir.frontend.upl_text.scope import VALUES, Poisoned, Role, Scope, Symbol, clash, declared_at, loc
 from upl_mlir.frontend.upl_text.static import NotStatic, StaticReader
 from upl_mlir.frontend.upl_text.typing_rules import CASTS, check_conversion
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr

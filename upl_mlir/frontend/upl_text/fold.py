@@ -9,6 +9,7 @@ from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Poisoned
 from upl_mlir.ops import SPOKEN, total
+from upl_mlir.ops.floats import divide, power
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.operators import DivKind
 
@@ -140,7 +141,7 @@ class Constants:
             case ast.BinaryOp.MUL:
                 return a * b
             case ast.BinaryOp.DIV:
-                return _divide(float(a), float(b))
+                return divide(float(a), float(b))
             case ast.BinaryOp.POW:
                 return self._power(a, b, e)
             case ast.BinaryOp.FLOORDIV | ast.BinaryOp.CEILDIV | ast.BinaryOp.MOD:
@@ -155,7 +156,7 @@ class Constants:
             if abs(a) > 1 and b > 63:
                 raise _overflow(e.span)
             return int(a**b)
-        return _raised(float(a), float(b))
+        return power(float(a), float(b))
 
     def _call(self, e: ast.Call) -> int | float:
         name, n = e.function.name, len(e.arguments)
@@ -205,26 +206,6 @@ def _compare(op: ast.CompareOp, a: int | float, b: int | float) -> bool:
             return a == b
         case ast.CompareOp.NE:
             return a != b
-
-
-def _divide(a: float, b: float) -> float:
-    if b != 0.0:
-        return a / b
-    if a == 0.0 or math.isnan(a):
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _raised(a: float, b: float) -> float:
-    """IEEE's `pow`; Python's raises at poles and where the result is too large."""
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        return -math.inf if a < 0 and b % 2 == 1 else math.inf
-    except ValueError:
-        if a == 0.0:
-            return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
-        return math.nan
 
 
 def _round_f32(x: float) -> float:

@@ -16,17 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from upl_mlir.diagnostics import Note, Sources, Span, UplError, error
-from upl_mlir.dialects.upl import (
-    Gather,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    Special,
-    UplType,
-)
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, UplType
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.adjoint import read_adjoint
 from upl_mlir.frontend.upl_text.arrows import ArrowBuilder, Endpoint
@@ -165,7 +156,7 @@ class _Translator:
     # -- host ports --------------------------------------------------------------------------------------------
     def _host_endpoint(self, item: ast.HostInput | ast.HostOutput) -> None:
         name, role = item.name.name, _ROLES[type(item)]
-        endpoint = Endpoint(name, role, item.name.span, None, {name: Port(name, _type(item.type))})
+        endpoint = Endpoint(name, role, item.name.span, None, {name: upl.Port(name, _type(item.type))})
         self.endpoints[name] = endpoint
         with self.problems.statement():
             endpoint.fields = self._fields(item.fields or (), name, host=role is Role.HOST_INPUT)
@@ -275,25 +266,25 @@ class _Translator:
         node.inputs.append(decl)
         node.endpoint.ports[name] = None
 
-    def _port(self, node: _Node, decl: ast.InputDecl) -> Port:
+    def _port(self, node: _Node, decl: ast.InputDecl) -> upl.Port:
         name, type_ = decl.name.name, _type(decl.type)
         if decl.gather is None or decl.count is None:
-            return Port(name, type_)
-        gather = next((g for g in Gather if decl.gather.name == g.value), None)
+            return upl.Port(name, type_)
+        gather = next((g for g in upl.Gather if decl.gather.name == g.value), None)
         if gather is None:
-            known = ", ".join(f"`{g.value}`" for g in Gather)
+            known = ", ".join(f"`{g.value}`" for g in upl.Gather)
             raise error("UPL1103", f"unknown gather operator `{decl.gather.name}`", decl.gather.span, help=f"one of {known}")
         logical = gather.of_truths
         if logical != (type_ is UplType.BOOL):
             gathered = "truth values" if logical else "numbers"
             message = f"`@({gather.value})` gathers {gathered}, `{name}` is {type_.value}"
-            help = "for truth values there are " + " and ".join(f"`{g.value}`" for g in Gather if g.of_truths)
+            help = "for truth values there are " + " and ".join(f"`{g.value}`" for g in upl.Gather if g.of_truths)
             if logical:
                 help = f"write `@({gather.value}) {name}[…]: bool`"
             raise error("UPL1106", message, decl.span, help=help)
         if isinstance(decl.count, ast.StatedBySummands):
-            return Port(name, type_, gather, Special.CARRIED)
-        return Port(name, type_, gather, self._gather_count(node, decl, decl.count))
+            return upl.Port(name, type_, gather, upl.Special.CARRIED)
+        return upl.Port(name, type_, gather, self._gather_count(node, decl, decl.count))
 
     def _gather_count(self, node: _Node, decl: ast.InputDecl, count: ast.Expr) -> IndexExpr:
         """The number of summands: an index expression over fields, or the name of another input."""
@@ -380,7 +371,7 @@ class _Translator:
         if s.type is not None:
             wanted = UPL_RANK[_type(s.type)]
             builder.typer.convertible(s.value, wanted, f"variable `{name}`")
-        let = LetOp(name, builder.emit(s.value, wanted))
+        let = upl.LetOp(name, builder.emit(s.value, wanted))
         value = builder.add(let, s.span)
         scope[name] = replace(scope[name], rank=wanted, value=value)
 

@@ -9,15 +9,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.fold import ARITY, check_arity
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, converts, power, real_valued
-from upl_mlir.frontend.upl_text.scope import (
-    VALUES,
-    Poisoned,
-    Role,
-    Symbol,
-    declared_at,
-    unknown_name,
-    visible_values,
-)
+from upl_mlir.frontend.upl_text.scope import VALUES, Poisoned, Role, Symbol, declared_at, unknown_name, visible_values
 
 CASTS = {"real": Rank.REAL, "f64": Rank.REAL, "f32": Rank.F32, "int": Rank.INT}
 """Functions that convert to a type."""

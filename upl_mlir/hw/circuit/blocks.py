@@ -179,10 +179,10 @@ class Window(wiring.Component):
 
     LATENCY = 2
 
-    def __init__(self, width: int, depth: int, target: Target = "generic"):
+    def __init__(self, width: int, depth: int, target: Target = "generic", in_luts: int = LUT_WORDS):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth={depth}: expected a power of two, 2 and more")
-        self.width, self.depth, self.target = width, depth, target
+        self.width, self.depth, self.target, self.in_luts = width, depth, target, in_luts
         super().__init__(
             {
                 "write": In(1), "data_in": In(width), "read_address": In(range(depth)), "read_enable": In(1),
@@ -193,7 +193,7 @@ class Window(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """A memory and the counter of its writes."""
         m = Module()
-        m.submodules.ram = ram = Ram(self.width, self.depth, self.LATENCY, self.target)
+        m.submodules.ram = ram = Ram(self.width, self.depth, self.LATENCY, self.target, self.in_luts)
         at = Signal.like(self.read_address)
         with m.If(self.write):
             m.d.sync += at.eq(at + 1)

@@ -1,7 +1,7 @@
 """A circuit: ports, head, lanes; AXI4-Stream outside.
 
-For a port `P`: `P_tdata` (32), `P_tvalid`, `P_tready` and `P_tlast`; `tlast` is 1 with a run's last word (inputs may leave
-it at 0).  Runs follow each other without a reset; whatever waits at a port only adds clocks.
+For a port `P`: `P_tdata` (32), `P_tvalid`, `P_tready` and `P_tlast`; `tlast` is 1 with a run's last word (inputs may
+leave it at 0).  Runs follow each other without a reset; whatever waits at a port only adds clocks.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 from operator import and_
+from typing import Any
 
 from amaranth.hdl import Const, Module, Signal
 from amaranth.lib import wiring
@@ -37,7 +38,7 @@ class Circuit(wiring.Component):
 
     def __init__(self, plan: Plan, target: Target = "generic", watched: bool = False):
         self.plan, self.target, self.watched = plan, target, watched
-        ports: dict[str, In | Out] = {}
+        ports: dict[str, Any] = {}
         self.names = port_names(plan)
         for i in plan.inputs:
             n = self.names[i.host.name]
@@ -81,8 +82,9 @@ class Circuit(wiring.Component):
             m.submodules[f"out_{self.names[o.host.name]}"] = self._queue(m, o, wires)
         room = reduce(and_, [q.room for q in self._queues], Const(1))
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
+        lane: Lane | None = None
         for n in range(plan.nest.lanes):
-            lane = Lane(plan, n, wires, self.target, self.watched)
+            lane = Lane(plan, n, wires, self.target, self.watched, lane)
             m.submodules[f"lane_{n}"] = lane.build()
             self.probes += lane.probes
         return m
@@ -92,7 +94,8 @@ class Circuit(wiring.Component):
         reserve = self.plan.nest.lanes + BEHIND + 2
         queue = StreamOut(BITS, 1 << (reserve + 8 - 1).bit_length(), reserve, self.target)
         strobe, word = wires.sent[o][-1]
-        count, last = Signal(range(o.words), name=f"{o.host.name}_count"), Signal(init=o.words == 1, name=f"{o.host.name}_last")
+        count = Signal(range(o.words), name=f"{o.host.name}_count")
+        last = Signal(init=o.words == 1, name=f"{o.host.name}_last")
         with m.If(strobe):
             m.d.sync += [count.eq(count + 1), last.eq(count == o.words - 2)]
             with m.If(last):

@@ -27,10 +27,16 @@ MOST_BOXES = 24
 
 
 class Tally(wiring.Component):
-    """`words` is the number of the current group; `event` goes on to the next one, and after the last to the first."""
+    """`words` is the number of the current group; `event` goes on to the next one, and after the last to the first.
 
-    def __init__(self, runs: Runs):
+    It begins with the first group, or with the second one if it is `ahead`.
+    """
+
+    def __init__(self, runs: Runs, ahead: bool = False):
         self.runs = runs.runs
+        first = self.runs[0][0]
+        second = 1 % len(self.runs)
+        self.begins = (0, first) if not ahead else (0, first - 1) if first > 1 else (second, self.runs[second][0])
         super().__init__({"event": In(1), "words": Out(range(max(w for _, w in self.runs) + 1))})
 
     def elaborate(self, platform: object) -> Module:
@@ -40,8 +46,9 @@ class Tally(wiring.Component):
             m.d.comb += self.words.eq(self.runs[0][1])
             return m
         longest = max(n for n, _ in self.runs)
-        number, left = Signal(range(len(self.runs))), Signal(range(longest), init=self.runs[0][0] - 1)
-        final = Signal(init=self.runs[0][0] == 1)
+        run, groups = self.begins
+        number, left = Signal(range(len(self.runs)), init=run), Signal(range(longest), init=groups - 1)
+        final = Signal(init=groups == 1)
         with m.Switch(number):
             for k, (_, words) in enumerate(self.runs):
                 with m.Case(k):
@@ -58,7 +65,8 @@ class Tally(wiring.Component):
 
 
 class Walk(wiring.Component):
-    """An address along a loop nest, modulo a power of two: ``first + sum(steps * counters)``, `words` more in each run."""
+    """An address along a loop nest, modulo a power of two: ``first + sum(steps * counters)``, `words` more in each
+    run."""
 
     def __init__(self, depth: int, extents: Sequence[int], first: int, steps: Sequence[int], words: int):
         self.depth, self.first = depth, first % depth
@@ -82,7 +90,8 @@ class Walk(wiring.Component):
 
 
 def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
-    """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last iteration."""
+    """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last
+    iteration."""
     extents, every = [*nest.extents, 1], [*nest.every, 1]
     idle = [every[k] - extents[k + 1] * every[k + 1] for k in range(len(every) - 1)]
     whole = every[0] * extents[0]
@@ -94,7 +103,8 @@ def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
 
 
 class Conditions:
-    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made once."""
+    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made
+    once."""
 
     LATENCY = 2
 
@@ -103,7 +113,8 @@ class Conditions:
         self._made: dict[object, Signal] = {}
 
     def of(self, yes: Bools, no: Bools) -> Any:
-        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small one."""
+        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small
+        one."""
         if not no.any():
             return Const(1)
         if not yes.any():
@@ -139,7 +150,7 @@ def _between(counter: Value, extent: int, low: int, high: int) -> Any:
     return above if high >= extent - 1 else above & (counter <= high)
 
 
-def _along_one(yes: Bools, no: Bools) -> list[Box] | None:
+def _along_one(yes: Any, no: Any) -> list[Box] | None:
     """Ranges of one counter that decide, with the others free; None if one alone does not."""
     for axis in range(yes.ndim):
         others = tuple(a for a in range(yes.ndim) if a != axis)

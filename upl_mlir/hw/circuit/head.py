@@ -65,18 +65,22 @@ class Head:
         return m
 
     def _entry(self, i: Input, stream: StreamIn, n: int) -> _Entry:
-        """Words are taken while there is room; `level` have come that no group has needed yet."""
+        """Words are taken while there is room.
+
+        `more` are the words that have come beyond those of the next group, `room` the places that are free, less one: what
+        is asked of them is their sign, a register.
+        """
         m, nest = self.m, self.nest
-        lanes = self.plan.nest.lanes
-        size = i.window * (lanes if i.dealt else 1)
-        room, take = Signal(range(size + 1), init=size, name=f"room_{n}"), Signal(name=f"take_{n}")
-        level = Signal(range(max(size, i.words) + 1), name=f"level_{n}")
-        m.submodules[f"need_{n}"] = need = Tally(i.need)
+        size = i.window * (self.plan.nest.lanes if i.dealt else 1)
+        m.submodules[f"need_{n}"] = need = Tally(i.need, ahead=True)
         m.submodules[f"free_{n}"] = freed = Tally(i.free)
+        most = max(w for _, w in i.need.runs)
+        more = Signal(range(-most, size + 1), init=-i.need.runs[0][1], name=f"more_{n}")
+        room, take = Signal(range(-1, size), init=size - 1, name=f"room_{n}"), Signal(name=f"take_{n}")
         needs, ends = self._boundary(i.need.level), self._boundary(i.free.level) | nest.steps & nest.carry[-1]
         m.submodules[f"late_{n}"] = gone = Delay(1, late(self.plan.nest, i.shared, [r.site for r in i.reads]), self.target)
         m.d.comb += [
-            take.eq(stream.valid & (room != 0)), stream.take.eq(take),
+            take.eq(stream.valid & ~room[-1]), stream.take.eq(take),
             need.event.eq(self.go & (needs | self.start)),
             gone.data_in.eq(ends), gone.enable.eq(self.go), freed.event.eq(self.go & gone.data_out),
         ]  # fmt: skip
@@ -85,9 +89,9 @@ class Head:
             m.d.comb += takes.eq(need.words)
         with m.If(freed.event):
             m.d.comb += frees.eq(freed.words)
-        m.d.sync += [level.eq(level + take - takes), room.eq(room - take + frees)]
+        m.d.sync += [more.eq(more + take - takes), room.eq(room - take + frees)]
         self._pass(i, stream, take, n)
-        return _Entry(level >= need.words, needs)
+        return _Entry(~more[-1], needs)
 
     def _boundary(self, level: int) -> Any:
         """Whether an iteration of a loop outside of loop `level` ends in this slot, and another one begins."""

@@ -1,7 +1,7 @@
 """A lane of a process: counters, conditions, what is read of ports and of earlier instances, units, what is sent.
 
-All registers of a lane are gated by its enable but those that bring something from the lane before: a lane does in each clock
-what the lane before did one clock earlier.
+All registers of a lane are gated by its enable but those that bring something from the lane before: a lane does in
+each clock what the lane before did one clock earlier.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -13,6 +13,7 @@ what the lane before did one clock earlier.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,9 @@ from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, turns
 from upl_mlir.passes.circuit.stages import Site, matters
+
+QUEUE_IN_LUTS = 8
+"""Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 
 
 @dataclass(eq=False)
@@ -57,9 +61,13 @@ class Probe:
 
 
 class Lane:
-    """Builds the module of a lane."""
+    """Builds the module of a lane.
 
-    def __init__(self, plan: Plan, number: int, wires: Wires, target: Target, watched: bool):
+    Where lanes start together, a bit of control that is the same as in the lane before comes from there, over a register,
+    and is not computed again.
+    """
+
+    def __init__(self, plan: Plan, number: int, wires: Wires, target: Target, watched: bool, before: Lane | None):
         self.plan, self.number, self.wires, self.target, self.watched = plan, number, wires, target, watched
         self.m = m = Module()
         self.enable = wires.enable[number]
@@ -68,6 +76,9 @@ class Lane:
         self.conditions = Conditions(m, self.nest.counters, self.nest.extents, self.enable)
         self.where = {n: plan.nest.mask(f, plan.process.sizes)[..., number] for n, f in matters(plan.process).items()}
         self.probes: list[Probe] = []
+        self.before = before if plan.nest.skew == 0 else None
+        self.control: dict[object, Value] = {}
+        """Bits and addresses, for the next lane."""
         self._values: dict[tuple[Node, int], Value] = {}
         self._hops: dict[tuple[str, int], Value] = {}
         self._lines: dict[tuple[str, int], dict[int, Value]] = {}
@@ -86,11 +97,13 @@ class Lane:
         return self.m
 
     def _pass_on(self) -> None:
-        """To the next lane: the enable; start and what lanes share `skew` slots later; all over a register that always goes on."""
+        """To the next lane: the enable; start and what lanes share `skew` slots later; all over a register that
+        always goes on."""
         n, m = self.number, self.m
         if n + 1 < len(self.wires.enable):
             m.d.sync += self.wires.enable[n + 1].eq(self.enable)
-        for name, wire in [("start", self.wires.start), *((f"word_{k}", w) for k, w in enumerate(self.wires.shared.values()))]:
+        words = [(f"word_{k}", w) for k, w in enumerate(self.wires.shared.values())]
+        for name, wire in [("start", self.wires.start), *words]:
             if n + 1 < len(wire):
                 later = wire[n]
                 if self.plan.nest.skew:
@@ -121,8 +134,8 @@ class Lane:
             return self._of_port(node)
         return self._select(node) if node.kind == "select" else self._unit(node)
 
-    def _unit(self, node: Node) -> Value:
-        args = [self.value(a, self.plan.at.start[node]) for a in node.args]
+    def _unit(self, node: Node) -> Any:
+        args: list[Any] = [self.value(a, self.plan.at.start[node]) for a in node.args]
         if node.kind == "neg":
             return Cat(args[0][:-1], ~args[0][-1])
         made = unit(node.kind, self.plan.units, self.target)
@@ -151,6 +164,13 @@ class Lane:
         for when, value in reversed(cases[:-1]):
             chosen = Mux(when, value, chosen)
         out = Signal(BITS, name=f"chosen_{self._number()}", reset_less=True)
+        if len(cases) == 2 and isinstance(cases[0][1], Const):  # a constant comes by the registers' own reset, without LUTs
+            (when, constant), (_, value) = cases
+            with self.m.If(self.enable & when):
+                self.m.d.sync += out.eq(constant)
+            with self.m.Elif(self.enable):
+                self.m.d.sync += out.eq(value)
+            return out
         with self.m.If(self.enable):
             self.m.d.sync += out.eq(chosen)
         return out
@@ -160,13 +180,33 @@ class Lane:
 
     def condition(self, yes: Bools, no: Bools, stage: int) -> Any:
         """Whether an instance at a stage is one of `yes`, and none of `no`."""
-        shape = self.nest.extents
-        bit = self.conditions.of(yes.reshape(shape), no.reshape(shape))
-        if bit is None:
-            raise AssertionError("conditions that are no few boxes were refused")
-        if isinstance(bit, Const):
-            return bit
-        return delayed(self.m, bit, LEAD + stage - Conditions.LATENCY, self.enable, f"when_{self._number()}")
+
+        def computed() -> Value:
+            shape = self.nest.extents
+            bit = self.conditions.of(yes.reshape(shape), no.reshape(shape))
+            if bit is None:
+                raise AssertionError("conditions that are no few boxes were refused")
+            if isinstance(bit, Const):
+                return bit
+            return delayed(self.m, bit, LEAD + stage - Conditions.LATENCY, self.enable, f"when_{self._number()}")
+
+        return self._passed((yes.tobytes(), no.tobytes(), stage), computed)
+
+    def _passed(self, key: object, computed: Callable[[], Value]) -> Value:
+        """Control as the lane before has it, else computed."""
+        if key not in self.control:
+            value = self.before.control.get(key) if self.before is not None else None
+            if value is None or isinstance(value, Const):
+                value = computed()
+            else:
+                value = self._hop(value)
+            self.control[key] = value
+        return self.control[key]
+
+    def _hop(self, value: Value) -> Value:
+        register = Signal(len(value), name=f"passed_{self._number()}")
+        self.m.d.sync += register.eq(value)
+        return register
 
     # -- what is read ---------------------------------------------------------------------------------------------------
     def _of_port(self, node: Node) -> Value:
@@ -192,7 +232,10 @@ class Lane:
 
     def address(self, i: Input, r: Read, nest: LoopNest, first: int, enable: Value) -> Value:
         """The address of a read, so early that the word is there at the read's stage."""
-        return walked(self.m, i, r, nest, first, enable, f"walk_{self._number()}", self.plan.nest.lanes)
+        name = f"walk_{self._number()}"
+        return self._passed(
+            (r, first), lambda: walked(self.m, i, r, nest, first, enable, name, self.plan.nest.lanes)
+        )  # fmt: skip
 
     def _linked(self, s: Site) -> Value:
         """What an earlier instance wrote."""
@@ -281,14 +324,19 @@ class Lane:
         return word
 
     def _running(self, stage: int) -> Value:
-        return delayed(self.m, self.nest.running, LEAD + stage, self.enable, f"running_{self._number()}")
+        name = f"running_{self._number()}"
+        return self._passed(
+            ("running", stage), lambda: delayed(self.m, self.nest.running, LEAD + stage, self.enable, name)
+        )  # fmt: skip
 
     # -- what is sent -----------------------------------------------------------------------------------------------------
     def _send(self, o: Output) -> None:
         """The words of this lane to the last lane and the port."""
         n, m = self.number, self.m
         strobe, word = self.wires.sent[o][n]
-        mine, value = (self._turns(o) if len(o.lanes) > 1 else self._at_once(o)) if n in o.lanes else (Const(0), Const(0, BITS))
+        mine, value = Const(0), Const(0, BITS)
+        if n in o.lanes:
+            mine, value = self._turns(o) if len(o.lanes) > 1 else self._at_once(o)
         before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, BITS))
         goes = mine & self.enable
         m.d.sync += [strobe.eq(goes | before), word.eq(Mux(goes, value, came) if n in o.lanes else came)]
@@ -302,14 +350,12 @@ class Lane:
 
     def _turns(self, o: Output) -> tuple[Value, Value]:
         """Words wait until it is this lane's turn; one that another lane has and this one has not waits as a gap."""
-        m, lanes, at = self.m, self.plan.nest.lanes, self.plan.at.result
+        m, at = self.m, self.plan.at.result
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << max(1, (o.depth - 1).bit_length())
         n = self._number()
-        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target)
-        m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), lanes], [0, 0])
-        wait = self._delay(self.wires.start[self.number], LEAD + at + o.wait, f"wait_{n}")
-        mine = nest.running & (nest.c1 == self.number)
+        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target, QUEUE_IN_LUTS)
+        mine = self.control[o, "turn"] = self._turn(o, n)
         place = Signal(range(depth), name=f"place_{n}")
         with m.If(self.enable & mine):
             m.d.sync += place.eq(place + 1)
@@ -318,10 +364,18 @@ class Lane:
             queue.write.eq(self._sends(o, some) & self.enable),
             queue.data_in.eq(Cat(self.wires.written["result"][self.number], flag)),
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
-            nest.start.eq(wait), nest.enable.eq(self.enable),
         ]  # fmt: skip
         there = delayed(m, mine, Window.LATENCY, self.enable, f"turn_{n}")
         return there & queue.data_out[BITS], queue.data_out[:BITS]
+
+    def _turn(self, o: Output, n: int) -> Value:
+        """Whether it is this lane's turn: a slot after the lane before."""
+        if self.before is not None and (o, "turn") in self.before.control:
+            return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
+        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), self.plan.nest.lanes], [0, 0])
+        wait = self._delay(self.wires.start[self.number], LEAD + self.plan.at.result + o.wait, f"wait_{n}")
+        self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
+        return nest.running & (nest.c1 == self.number)
 
     # -- parts --------------------------------------------------------------------------------------------------------
     def _delay(self, value: Value, slots: int, name: str) -> Value:

@@ -21,12 +21,13 @@ from amaranth.lib.wiring import In, Out
 class LoopNest(wiring.Component):
     """Counters c0, c1, … of loops from 0 to extents[k]-1, the outermost first.
 
-    `start` in slot s makes slot s+1 the first iteration, if nothing runs in slot s or s is the nest's last slot; else it is
-    ignored.  After each complete run of loop k the nest waits idle[k] slots: those of inner loops first, so that after the
-    last iteration of all it waits the sum.  `running`: the slot is an iteration's.  `last`: it is the nest's last slot,
-    those that are waited included.  While the nest waits, the counters stay at the last iteration; when it is at rest, at 0.
-    `steps`: in the next slot another iteration begins, or none is left; `carry` then has one bit set: bit k if loop k goes on
-    to its next value, the last bit if all are complete.
+    `start` in slot s makes slot s+1 the first iteration, if nothing runs in slot s or s is the nest's last slot; else
+    it is ignored.  After each complete run of loop k the nest waits idle[k] slots: those of inner loops first, so
+    that after the last iteration of all it waits the sum.  `running`: the slot is an iteration's.  `last`: it is the
+    nest's last slot, those that are waited included.  While the nest waits, the counters stay at the last iteration;
+    when it is at rest, at 0.
+    `steps`: in the next slot another iteration begins, or none is left; `carry` then has one bit set: bit k if loop k
+    goes on to its next value, the last bit if all are complete.
     """
 
     def __init__(self, extents: Sequence[int], idle: Sequence[int]):

@@ -34,11 +34,12 @@ class Ram(wiring.Component):
     and the output; one register is possible in LUTs only.
 
     A word that is read in the clock in which it is written is the old one in LUTs; in block RAM it may be anything.
-    Memories begin with zeros and have no reset.
+    Memories begin with zeros and have no reset. One of more than `in_luts` words is in block RAM.
     """
 
-    def __init__(self, width: int, depth: int, registers: int, target: Target = "generic"):
-        if depth > LUT_WORDS and registers < 2:
+    def __init__(self, width: int, depth: int, registers: int, target: Target = "generic", in_luts: int = LUT_WORDS):
+        self.block = depth > in_luts
+        if self.block and registers < 2:
             raise ValueError(f"depth={depth}: block RAM has two registers")
         if depth > BLOCK_WORDS[1]:
             raise ValueError(f"depth={depth}: expected at most {BLOCK_WORDS[1]} words")
@@ -53,10 +54,10 @@ class Ram(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """The memory, and a register or two."""
         m = Module()
-        if self.depth > LUT_WORDS and self.target == "ecp5":
+        if self.block and self.target == "ecp5":
             self._blocks(m)
             return m
-        style = "distributed" if self.depth <= LUT_WORDS else "block"
+        style = "block" if self.block else "distributed"
         m.submodules.words = words = Memory(shape=self.width, depth=self.depth, init=[], attrs={"ram_style": style})
         write, read = words.write_port(), words.read_port(domain="comb")
         m.d.comb += [

@@ -42,11 +42,11 @@ class StreamIn(wiring.Component):
 
 
 class StreamOut(wiring.Component):
-    """A queue: `data` and `last` go in with `write`, and come out by tdata, tlast, tvalid, tready, three clocks later at
+    """A queue: `data` and `last` go in with `write`, and come out by tdata, tlast, tvalid, tready, four clocks later at
     the earliest.
 
     If `room` is 1 in a clock, `reserve` words may be written in that clock and after it, whatever `room` is later, and
-    whether or not any go out.  `depth` is a power of two; two words more may be on their way out.
+    whether or not any go out.  `depth` is a power of two; four words more may be on their way out.
     """
 
     def __init__(self, width: int, depth: int, reserve: int, target: Target = "generic"):
@@ -61,26 +61,31 @@ class StreamOut(wiring.Component):
         )  # fmt: skip
 
     def elaborate(self, platform: object) -> Module:
-        """A memory with two registers behind it, which move when the last one is free or is taken.
+        """A memory with two registers behind it, which move together, and a `StreamIn`, so that what lets them move is a
+        register.
 
-        What is asked of the number of words is the sign of a counter, and so a register.
+        What is asked of the number of words is the sign of a counter, and so a register, too.
         """
         m = Module()
         m.submodules.ram = ram = Ram(self.width + 1, self.depth, 2, self.target)
+        m.submodules.end = end = StreamIn(self.width)
         write, read = Signal(range(self.depth)), Signal(range(self.depth))
         rest = signed(self.depth.bit_length() + 1)
         more = Signal(rest, init=-1)  # words, less 1
         over = Signal(rest, init=self.reserve - self.depth - 1)  # the same, less those at which there is room
         coming, moves, reads = Signal(), Signal(), Signal()
         m.d.comb += [
-            moves.eq(~self.tvalid | self.tready), reads.eq(moves & ~more[-1]), self.room.eq(over[-1]),
+            moves.eq(end.tready), reads.eq(moves & ~more[-1]), self.room.eq(over[-1]),
             ram.write_address.eq(write), ram.write_data.eq(Cat(self.data, self.last)), ram.write_enable.eq(self.write),
-            ram.read_address.eq(read), ram.read_enable.eq(moves), Cat(self.tdata, self.tlast).eq(ram.read_data),
+            ram.read_address.eq(read), ram.read_enable.eq(moves), Cat(end.tdata, end.tlast).eq(ram.read_data),
+            self.tdata.eq(end.data), self.tlast.eq(end.last), self.tvalid.eq(end.valid),
+            end.take.eq(self.tready & end.valid),
         ]  # fmt: skip
-        m.d.sync += [
-            write.eq(write + self.write), read.eq(read + reads),
-            more.eq(more + self.write - reads), over.eq(over + self.write - reads),
-        ]  # fmt: skip
+        m.d.sync += [more.eq(more + self.write - reads), over.eq(over + self.write - reads)]
+        with m.If(self.write):
+            m.d.sync += write.eq(write + 1)
+        with m.If(reads):
+            m.d.sync += read.eq(read + 1)
         with m.If(moves):
-            m.d.sync += [coming.eq(reads), self.tvalid.eq(coming)]
+            m.d.sync += [coming.eq(reads), end.tvalid.eq(coming)]
         return m

@@ -17,8 +17,8 @@ from upl_mlir.passes.circuit.plan import Plan
 
 
 def circuit_of(module: ModuleOp) -> Plan | None:
-    """The plan of the circuit that a module holds, None if it holds none.  Raises UplError UPL1101 if there are several, UPL2003,
-    UPL2010."""
+    """The plan of the circuit that a module holds, None if it holds none.  Raises UplError: UPL1101 if there are several,
+    UPL2003, UPL2010."""
     ops = [op for op in module.body.block.ops if isinstance(op, CircuitOp)]
     if len(ops) > 1:
         raise error("UPL1101", f"expected one `ppn.circuit` in the module, found {len(ops)}", span_of(ops[1]))

@@ -39,6 +39,7 @@ from upl_mlir.hw.core.slow import SlowUnit
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.ports import writes, written
 
 
 def entry_layout(d: Dimensions) -> data.StructLayout:
@@ -130,18 +131,10 @@ class Execution(wiring.Component):
             {
                 "activation": In(stream.Signature(activation_layout(d))),
                 "token": Out(stream.Signature(token_layout(d))),
-                "entry_en": In(1),
-                "entry_address": In(d.node_bits),
-                "entry_data": In(entry_layout(d)),
-                "code_en": In(1),
-                "code_address": In(d.code_bits),
-                "code_data": In(instruction_layout()),
-                "send_en": In(1),
-                "send_address": In(d.send_bits),
-                "send_data": In(send_layout(d)),
-                "table_en": In(1),
-                "table_address": In(range(d.table_words)),
-                "table_data": In(32),
+                **writes("entry", d.node_bits, entry_layout(d)),
+                **writes("code", d.code_bits, instruction_layout()),
+                **writes("send", d.send_bits, send_layout(d)),
+                **writes("table", range(d.table_words), 32),
                 "failure": Out(Failure),
                 "failing_node": Out(d.node_bits),
                 "failing_tag": Out(d.tag_bits),
@@ -184,15 +177,14 @@ class Execution(wiring.Component):
         """Read ports of entries, code and tables; what is read comes a cycle later."""
         d = self.d
         memories = {
-            "entries": (entry_layout(d), 1 << d.node_bits, self.entry_en, self.entry_address, self.entry_data),
-            "codes": (instruction_layout(), d.code_words, self.code_en, self.code_address, self.code_data),
-            "tables": (32, d.table_words, self.table_en, self.table_address, self.table_data),
+            "entries": (entry_layout(d), 1 << d.node_bits, "entry"),
+            "codes": (instruction_layout(), d.code_words, "code"),
+            "tables": (32, d.table_words, "table"),
         }
         made = []
-        for name, (shape, depth, enable, address, written) in memories.items():
+        for name, (shape, depth, ports) in memories.items():
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[])
-            port = memory.write_port()
-            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+            written(m, memory, self, ports)
             made.append(memory.read_port())
         return made
 

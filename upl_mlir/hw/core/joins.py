@@ -37,6 +37,7 @@ from upl_mlir.hw.core.stores.hash import set_of
 from upl_mlir.hw.core.stores.presence import Presence, row_of
 from upl_mlir.hw.core.stores.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stores.store import join_shape
+from upl_mlir.hw.ports import writes, written
 
 
 @dataclass
@@ -65,12 +66,8 @@ class Joins(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node_layout(d)),
-                "walk_en": In(1),
-                "walk_address": In(d.node_bits + d.input_bits),
-                "walk_data": In(walk_layout(d)),
+                **writes("node", d.node_bits, node_layout(d)),
+                **writes("walk", d.node_bits + d.input_bits, walk_layout(d)),
                 "failure": Out(Failure),
                 "failing": Out(token_layout(d)),
                 "stopped": In(1),
@@ -119,12 +116,8 @@ class Joins(wiring.Component):
         d = self.d
         m.submodules.nodes = nodes = Memory(shape=node_layout(d), depth=1 << d.node_bits, init=[])
         m.submodules.walks = walks = Memory(shape=walk_layout(d), depth=1 << (d.node_bits + d.input_bits), init=[])
-        for memory, enable, address, written in (
-            (nodes, self.node_en, self.node_address, self.node_data),
-            (walks, self.walk_en, self.walk_address, self.walk_data),
-        ):
-            port = memory.write_port()
-            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+        written(m, nodes, self, "node")
+        written(m, walks, self, "walk")
         node_read, walk_read = nodes.read_port(), walks.read_port()
         return node_read, walk_read
 

@@ -40,6 +40,7 @@ from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.core.stores.hash import set_of
 from upl_mlir.hw.core.stores.records import Records
 from upl_mlir.hw.core.stores.store import gather_shape
+from upl_mlir.hw.ports import writes
 
 
 def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
@@ -47,9 +48,7 @@ def matching_ports(d: Dimensions, node: data.StructLayout) -> dict[str, Any]:
     return {
         "token": In(stream.Signature(token_layout(d))),
         "activation": Out(stream.Signature(activation_layout(d))),
-        "node_en": In(1),
-        "node_address": In(d.node_bits),
-        "node_data": In(node),
+        **writes("node", d.node_bits, node),
         "failure": Out(Failure),
         "failing": Out(token_layout(d)),
         "idle": Out(1),
@@ -103,9 +102,7 @@ class Matching(wiring.Component):
     def __init__(self, d: Dimensions):
         self.d = d
         others = {
-            "walk_en": In(1),
-            "walk_address": In(d.node_bits + d.input_bits),
-            "walk_data": In(walk_layout(d)),
+            **writes("walk", d.node_bits + d.input_bits, walk_layout(d)),
             "limits": In(limits_layout(d), init=d.limits),
         }
         super().__init__({**matching_ports(d, node_layout(d)), **stage_ports(d), **others})

@@ -26,6 +26,7 @@ from upl_mlir.hw.core.layouts import CORE_BITS, OFFSET_BITS, Dimensions, flit_la
 from upl_mlir.hw.core.stages import stage_layout
 from upl_mlir.hw.direct.lanes import LANE
 from upl_mlir.hw.machine import Organisation
+from upl_mlir.hw.ports import writes, written
 
 PLACE_BITS = 16
 """Precision of the hash that chooses the core of a token."""
@@ -90,9 +91,7 @@ class Placer(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "flit": Out(stream.Signature(flit_layout(d))),
-                "place_en": In(1),
-                "place_address": In(d.node_bits),
-                "place_data": In(place_layout(d)),
+                **writes("place", d.node_bits, place_layout(d)),
                 "idle": Out(1),
             }
         )
@@ -102,12 +101,8 @@ class Placer(wiring.Component):
         d = self.d
         m = Module()
         m.submodules.rows = rows = Memory(shape=place_layout(d), depth=1 << d.node_bits, init=[])
-        write, read = rows.write_port(), rows.read_port()
-        m.d.comb += [
-            write.en.eq(self.place_en),
-            write.addr.eq(self.place_address),
-            write.data.eq(self.place_data),
-        ]
+        written(m, rows, self, "place")
+        read = rows.read_port()
         first_valid, second_valid = Signal(), Signal()
         first, second = Signal(token_layout(d)), Signal(token_layout(d))
         first_moves, second_moves = Signal(), Signal()

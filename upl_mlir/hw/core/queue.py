@@ -19,6 +19,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
+from upl_mlir.hw.ports import queue_ends
+
 
 def following(place: Signal, words: int):
     """The place after this one in a ring of `words`."""
@@ -38,12 +40,7 @@ class TokenQueue(wiring.Component):
         self.width, self.front, self.words, self.latency = width, front, words, latency
         super().__init__(
             {
-                "w_valid": In(1),
-                "w_ready": Out(1),
-                "w_data": In(width),
-                "r_valid": Out(1),
-                "r_ready": In(1),
-                "r_data": Out(width),
+                **queue_ends(width),
                 "level": Out(range(front + words + 1)),
                 "spilling": Out(1),
                 "full": Out(1),

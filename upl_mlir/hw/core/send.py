@@ -29,6 +29,7 @@ from upl_mlir.hw.core.layouts import (
     token_layout,
 )
 from upl_mlir.hw.machine import Organisation
+from upl_mlir.hw.ports import writes, written
 
 
 def request_layout(d: Dimensions) -> data.StructLayout:
@@ -82,17 +83,13 @@ class SendEngine(wiring.Component):
             {
                 "request": In(stream.Signature(request_layout(d))),
                 "token": Out(stream.Signature(token_layout(d))),
-                "send_en": In(1),
-                "send_address": In(d.send_bits),
-                "send_data": In(send_layout(d)),
+                **writes("send", d.send_bits, send_layout(d)),
                 "reads": Out(ReadRequest(d)).array(len(PORTS)),
                 "context": Out(d.context_bits),
                 "activation": In(activation_layout(d)),
                 "fetched_context": Out(d.context_bits),
                 "fetched_tag": In(d.tag_bits),
-                "table_en": In(1),
-                "table_address": In(range(d.table_words)),
-                "table_data": In(32),
+                **writes("table", range(d.table_words), 32),
                 "finished": Out(d.contexts),
                 "ended": Out(d.contexts),
                 "failure": Out(Failure),
@@ -122,8 +119,7 @@ class SendEngine(wiring.Component):
         """Read ports of the descriptors and of the tables of multiplicities; what is read comes a cycle later."""
         d = self.d
         m.submodules.sends = sends = Memory(shape=send_layout(d), depth=d.send_words, init=[])
-        port = sends.write_port()
-        m.d.comb += [port.en.eq(self.send_en), port.addr.eq(self.send_address), port.data.eq(self.send_data)]
+        written(m, sends, self, "send")
         read = sends.read_port()
         m.submodules.table = table = Memory(shape=d.multiplicity_bits, depth=d.table_words, init=[])
         table_write, table_read = table.write_port(), table.read_port()

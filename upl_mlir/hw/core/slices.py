@@ -16,12 +16,16 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 
-class Forward(wiring.Component):
-    """source (in stream), target (out stream): `valid` and payload of the target are registers; a cycle of latency."""
+class _Slice(wiring.Component):
+    """source (in stream), target (out stream): what stands in a stream."""
 
     def __init__(self, layout: data.Layout):
         signature = stream.Signature(layout)
         super().__init__({"source": In(signature), "target": Out(signature)})
+
+
+class Forward(_Slice):
+    """`valid` and payload of the target are registers; a cycle of latency."""
 
     def elaborate(self, platform: object) -> Module:
         """One register, which is filled whenever it is free or becomes free."""
@@ -32,12 +36,8 @@ class Forward(wiring.Component):
         return m
 
 
-class Skid(wiring.Component):
-    """source (in stream), target (out stream): `ready` of the source is a register; no latency."""
-
-    def __init__(self, layout: data.Layout):
-        signature = stream.Signature(layout)
-        super().__init__({"source": In(signature), "target": Out(signature)})
+class Skid(_Slice):
+    """`ready` of the source is a register; no latency."""
 
     def elaborate(self, platform: object) -> Module:
         """What was taken in a cycle in which the target does not take it waits in a register, and goes first."""

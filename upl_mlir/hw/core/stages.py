@@ -18,6 +18,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Member, Out
 
 from upl_mlir.hw.core.layouts import OFFSET_BITS, Dimensions, key_layout
+from upl_mlir.hw.ports import writes, written
 
 STAGE_BITS = 16
 """Width of the number of a stage."""
@@ -43,8 +44,7 @@ def stage_ports(d: Dimensions) -> dict[str, Member]:
     """The ports of a matching unit for the stages of its records: see `Stages`; none if stages are not told apart."""
     if not d.stages:
         return {}
-    written = {"stage_en": In(1), "stage_address": In(d.node_bits), "stage_data": In(stage_layout(d))}
-    return {**written, "live": Out(d.stages)}
+    return {**writes("stage", d.node_bits, stage_layout(d)), "live": Out(d.stages)}
 
 
 def stage_of(row: Value, tag: Value) -> Value:
@@ -67,9 +67,7 @@ class Stages(wiring.Component):
         super().__init__(
             {
                 "changes": In(change_layout(d)).array(2),
-                "row_en": In(1),
-                "row_address": In(d.node_bits),
-                "row_data": In(stage_layout(d)),
+                **writes("row", d.node_bits, stage_layout(d)),
                 "live": Out(d.stages),
                 "idle": Out(1),
             }
@@ -80,8 +78,7 @@ class Stages(wiring.Component):
         d = self.d
         m = Module()
         m.submodules.rows = rows = Memory(shape=stage_layout(d), depth=1 << d.node_bits, init=[])
-        write = rows.write_port()
-        m.d.comb += [write.en.eq(self.row_en), write.addr.eq(self.row_address), write.data.eq(self.row_data)]
+        written(m, rows, self, "row")
         more, fewer, busy = [], [], []
         for n in range(2):
             change = self.changes[n]

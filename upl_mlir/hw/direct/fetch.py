@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.core.layouts import Dimensions, token_layout
 from upl_mlir.hw.direct.layouts import row_bits
 from upl_mlir.hw.direct.rank import find_row
+from upl_mlir.hw.ports import writes, written
 
 
 class Fetch(wiring.Component):
@@ -32,12 +33,8 @@ class Fetch(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "found": Out(stream.Signature(found)),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(node),
-                "rank_en": In(1),
-                "rank_address": In(row_bits(d)),
-                "rank_data": In(ranks),
+                **writes("node", d.node_bits, node),
+                **writes("rank", row_bits(d), ranks),
                 "idle": Out(1),
             }
         )
@@ -49,12 +46,8 @@ class Fetch(wiring.Component):
         node_shape, rank_shape = self.shapes
         m.submodules.nodes = nodes = Memory(shape=node_shape, depth=1 << d.node_bits, init=[])
         m.submodules.ranks = ranks = Memory(shape=rank_shape, depth=d.rank_rows, init=[])
-        for memory, enable, address, written in (
-            (nodes, self.node_en, self.node_address, self.node_data),
-            (ranks, self.rank_en, self.rank_address, self.rank_data),
-        ):
-            port = memory.write_port()
-            m.d.comb += [port.en.eq(enable), port.addr.eq(address), port.data.eq(written)]
+        written(m, nodes, self, "node")
+        written(m, ranks, self, "rank")
         node_read, rank_read = nodes.read_port(), ranks.read_port()
         told, known = Signal(token_layout(d)), Signal(token_layout(d))
         told_valid, known_valid, there = Signal(), Signal(), Signal()

@@ -31,6 +31,7 @@ from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.late import MANY, put_off
 from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout, row_bits
 from upl_mlir.hw.direct.rank import local, outside, rank
+from upl_mlir.hw.ports import writes
 
 
 class _Stages:
@@ -78,12 +79,8 @@ class Joins(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "activation": Out(stream.Signature(activation_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(join_row_layout(d)),
-                "rank_en": In(1),
-                "rank_address": In(row_bits(d)),
-                "rank_data": In(join_rank_layout(d)),
+                **writes("node", d.node_bits, join_row_layout(d)),
+                **writes("rank", row_bits(d), join_rank_layout(d)),
                 "failure": Out(Failure),
                 "failing": Out(token_layout(d)),
                 "stop": In(1),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
 
 from upl_mlir.hw.core.front import Front
 from upl_mlir.hw.core.layouts import Dimensions, Failure
@@ -18,6 +17,7 @@ from upl_mlir.hw.core.matching import connected, matching_ports
 from upl_mlir.hw.direct.joining import Joins
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
 from upl_mlir.hw.direct.summing import PlacedGathers
+from upl_mlir.hw.ports import writes
 
 QUIET_BITS = 8
 """After 2**n - 1 cycles without a firing the host is not held any more."""
@@ -35,8 +35,7 @@ class DirectMatching(wiring.Component):
 
     def __init__(self, d: Dimensions):
         self.d = d
-        ranks = {"rank_en": In(1), "rank_address": In(row_bits(d)), "rank_data": In(rank_layout(d))}
-        super().__init__({**matching_ports(d, direct_node_layout(d)), **ranks})
+        super().__init__({**matching_ports(d, direct_node_layout(d)), **writes("rank", row_bits(d), rank_layout(d))})
 
     def elaborate(self, platform: object) -> Module:
         """Summands go to the gathers, all others to the joins; completed gathers go from the one to the other."""

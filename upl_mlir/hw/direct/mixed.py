@@ -17,12 +17,13 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from upl_mlir.hw.core.layouts import Dimensions, Failure, added_layout, node_layout, walk_layout
 from upl_mlir.hw.core.matching import Matching, matching_ports
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
 from upl_mlir.hw.direct.matching import DirectMatching
+from upl_mlir.hw.ports import writes
 
 
 def mixed_node_layout(d: Dimensions) -> data.StructLayout:
@@ -44,12 +45,8 @@ class MixedMatching(wiring.Component):
         self.d = d
         self.direct, self.beside = d.alone, d.beside
         others = {
-            "rank_en": In(1),
-            "rank_address": In(row_bits(d)),
-            "rank_data": In(rank_layout(self.direct)),
-            "walk_en": In(1),
-            "walk_address": In(d.node_bits + d.input_bits),
-            "walk_data": In(walk_layout(self.beside)),
+            **writes("rank", row_bits(d), rank_layout(self.direct)),
+            **writes("walk", d.node_bits + d.input_bits, walk_layout(self.beside)),
             "added_beside": Out(added_layout(d)),
         }
         super().__init__({**matching_ports(d, mixed_node_layout(d)), **others})

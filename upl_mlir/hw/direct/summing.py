@@ -23,6 +23,7 @@ from upl_mlir.hw.direct.late import MANY, put_off
 from upl_mlir.hw.direct.layouts import row_bits, sum_rank_layout, sum_row_layout, sum_state_layout
 from upl_mlir.hw.direct.places import Places
 from upl_mlir.hw.direct.rank import local, outside, rank
+from upl_mlir.hw.ports import writes
 
 
 class PlacedGathers(wiring.Component):
@@ -38,12 +39,8 @@ class PlacedGathers(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "complete": Out(stream.Signature(token_layout(d))),
-                "node_en": In(1),
-                "node_address": In(d.node_bits),
-                "node_data": In(sum_row_layout(d)),
-                "rank_en": In(1),
-                "rank_address": In(row_bits(d)),
-                "rank_data": In(sum_rank_layout(d)),
+                **writes("node", d.node_bits, sum_row_layout(d)),
+                **writes("rank", row_bits(d), sum_rank_layout(d)),
                 "failure": Out(Failure),
                 "failing": Out(token_layout(d)),
                 "stop": In(1),

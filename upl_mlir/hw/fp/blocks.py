@@ -19,7 +19,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-WIDTH = 18
+WIDTH = 18  # bits of the factors of a block, as the device has them
 
 
 def block_verilog() -> str:

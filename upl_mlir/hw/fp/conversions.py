@@ -22,7 +22,7 @@ from amaranth.hdl import Cat, Const, Mux
 from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipe import PASSED, Pipe, Pipelined, Step, picked, powers_of_shift
 
-INTEGER = 32
+INTEGER = 32  # bits of an integer
 
 
 class Comparer(Pipelined):

@@ -18,11 +18,6 @@ from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.parts import normalised, round_normal, unpack
 
 
-def _bits_per_cycle(steps: int, cycles: int) -> int:
-    """How many steps must be done in a cycle so that, with one cycle to begin and one to end, `cycles` are enough."""
-    return -(-steps // max(1, cycles - 2))
-
-
 class _Iterative(wiring.Component):
     """start (in, 1), while not busy: take a, b (in). busy (out, 1). done (out, 1): for one cycle, result (out) is there."""
 
@@ -40,21 +35,30 @@ class _Iterative(wiring.Component):
             }
         )
 
+    def rounds(self, steps: int) -> tuple[int, int]:
+        """How many steps must be done in a cycle so that, with one cycle to begin and one to end, `cycles` are enough; and
+        how many cycles these are."""
+        at_once = -(-steps // max(1, self.cycles - 2))
+        return at_once, -(-steps // at_once)
 
-class Divider(_Iterative):
-    """a / b in a floating-point format, by restoring division."""
+
+class _Floating(_Iterative):
+    """An operation on numbers of a format."""
 
     def __init__(self, f: Format, cycles: int):
         self.format = f
         super().__init__(f.bits, cycles)
+
+
+class Divider(_Floating):
+    """a / b in a floating-point format, by restoring division."""
 
     def elaborate(self, platform: object) -> Module:
         """The quotient of normalised significands lies in (1/2, 2): mantissa + 3 bits of it, and whether a rest is left."""
         f = self.format
         m = Module()
         steps = f.mantissa + 3
-        at_once = _bits_per_cycle(steps, self.cycles)
-        rounds = -(-steps // at_once)
+        at_once, rounds = self.rounds(steps)
         a, b = unpack(m, f, self.a, "a"), unpack(m, f, self.b, "b")
         exponent_a, significand_a = normalised(m, f, a, "a_normal")
         exponent_b, significand_b = normalised(m, f, b, "b_normal")
@@ -98,20 +102,15 @@ class Divider(_Iterative):
         return m
 
 
-class SquareRoot(_Iterative):
+class SquareRoot(_Floating):
     """The square root of a (b is not used), bit by bit."""
-
-    def __init__(self, f: Format, cycles: int):
-        self.format = f
-        super().__init__(f.bits, cycles)
 
     def elaborate(self, platform: object) -> Module:
         """The root of a significand in [1, 4) lies in [1, 2): mantissa + 2 bits of it, and whether a rest is left."""
         f = self.format
         m = Module()
         steps = f.mantissa + 3
-        at_once = _bits_per_cycle(steps, self.cycles)
-        rounds = -(-steps // at_once)
+        at_once, rounds = self.rounds(steps)
         steps = rounds * at_once
         a = unpack(m, f, self.a, "a")
         exponent_a, significand_a = normalised(m, f, a, "a_normal")
@@ -161,8 +160,7 @@ class IntegerDivider(_Iterative):
         """Division of magnitudes, then one step down if the signs differ and a rest is left."""
         m = Module()
         width = self.width
-        at_once = _bits_per_cycle(width, self.cycles)
-        rounds = -(-width // at_once)
+        at_once, rounds = self.rounds(width)
         total = rounds * at_once
         dividend, divisor = Signal(total), Signal(width)
         rest = Signal(width + 1)

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 from amaranth.utils import bits_for
+
+from upl_mlir.hw.ports import queue_ends
 
 
 class Link(wiring.Component):
@@ -27,12 +29,7 @@ class Link(wiring.Component):
         self.width, self.depth, self.cycles = width, depth, cycles
         super().__init__(
             {
-                "w_valid": In(1),
-                "w_ready": Out(1),
-                "w_data": In(width),
-                "r_valid": Out(1),
-                "r_ready": In(1),
-                "r_data": Out(width),
+                **queue_ends(width),
                 "free": Out(range(depth + 1), init=depth),
             }
         )

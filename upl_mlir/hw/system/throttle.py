@@ -20,6 +20,7 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.layouts import token_layout
 from upl_mlir.hw.core.stages import STAGE_BITS, stage_layout, stage_of
+from upl_mlir.hw.ports import writes, written
 from upl_mlir.hw.system.layouts import System
 
 QUIET = 64
@@ -45,9 +46,7 @@ class Throttle(wiring.Component):
         super().__init__(
             {
                 **ports,
-                "row_en": In(1),
-                "row_address": In(s.core.node_bits),
-                "row_data": In(stage_layout(s.core)),
+                **writes("row", s.core.node_bits, stage_layout(s.core)),
                 "live": In(s.core.stages),
                 "rest": In(1),
                 "over": In(1),
@@ -60,8 +59,7 @@ class Throttle(wiring.Component):
         s, d = self.s, self.s.core
         m = Module()
         m.submodules.rows = rows = Memory(shape=stage_layout(d), depth=1 << d.node_bits, init=[])
-        write = rows.write_port()
-        m.d.comb += [write.en.eq(self.row_en), write.addr.eq(self.row_address), write.data.eq(self.row_data)]
+        written(m, rows, self, "row")
         oldest = Signal(STAGE_BITS)
         valids: list[Value] = []
         held: list[Value] = []  # at each port: it is

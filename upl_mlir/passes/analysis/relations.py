@@ -17,15 +17,7 @@ from xdsl.ir import Attribute, Block
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.attributes import index_text
-from upl_mlir.dialects.upl.query import (
-    Endpoint,
-    arrows,
-    endpoints,
-    poly_context,
-    source_of,
-    span_of,
-    target_port,
-)
+from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.dialects.upl.query import directives as held_directives
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.poly.expr import Formula, IndexExpr

@@ -8,22 +8,12 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.dialects.upl import (
-    FormulaAttr,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    SendOp,
-    Special,
-    port_ref,
-)
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import COMMENT, here, host_port
+from upl_mlir.passes.arrows import COMMENT, connect, here, host_port
 from upl_mlir.passes.autodiff.activity import PortKey
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.autodiff.derivation import Derivation
@@ -63,13 +53,13 @@ def relay(program: ProgramOp, sets: ProgramSets, dynamics: Dynamics, of: PortKey
     name = unused(f"{op.symbol}_relay", symbols(program))
     attr = op.domain or op.declared
     assert attr is not None
-    node = NodeOp(name, op.fields, [Port(port := unused("r", set(op.fields)), op.type)], attr.data)
+    node = NodeOp(name, op.fields, [upl.Port(port := unused("r", set(op.fields)), op.type)], attr.data)
     node.domain = attr
     node.location = op.location
     node.attributes[COMMENT] = StringAttr(f"takes the elements of {op.symbol}")
     for a in into:
         a.send.target = port_ref(name, port)
-    send = SendOp(node.arg(port), port_ref(op.symbol), here(op.fields), rule="relay")
+    send = upl.SendOp(node.arg(port), port_ref(op.symbol), here(op.fields), rule="relay")
     send.location = op.location
     node.block.add_op(send)
     program.body.block.add_op(node)
@@ -113,13 +103,13 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
             formula = d.plans[key[0]].formula
             comment = f"derivative of the objective by {'.'.join(dict.fromkeys(key))}"
-            out = host_port(d.program, OutputOp, name, (op, key[1]), FormulaAttr(formula), comment)
+            out = host_port(d.program, OutputOp, name, (op, key[1]), upl.FormulaAttr(formula), comment)
             made.append(out)
             d.result[key] = port_ref(name)
         plan = d.plans[key[0]]
         if plan.node is not None:
-            d.send(
-                plan.node, plan.deltas[key[1]], d.result[key], here(op.fields), rule="result", origin=op,
+            connect(
+                d.program, plan.node, plan.deltas[key[1]], d.result[key], here(op.fields), rule="result", origin=op,
                 condition=describe(d.sets.domain(key[0]), plan.domain),
             )  # fmt: skip
     plan = d.plans.get(d.activity.of[0])
@@ -128,7 +118,7 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         assert d.seed is not None, "`of` is a node input: there is a seed"
         source, value = d.seed
         when = describe(plan.domain, seed_domain(d, request, source, asked_at))
-        d.send(source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
+        connect(d.program, source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
     return made
 
 
@@ -155,7 +145,7 @@ def _variable(d: Derivation, of: Endpoint, request: Request, seed: str, asked_at
         nodes = [n for n, o in d.sets.ends.items() if isinstance(o, NodeOp)]
         raise error("UPL1401", f"`seed {seed}`: there is no node `{name}`", span_of(asked_at),
                     help=did_you_mean(name, nodes))  # fmt: skip
-    variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, LetOp)}
+    variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, upl.LetOp)}
     if wanted not in variables:
         raise error("UPL1401", f"`seed {seed}`: `{name}` has no variable `{wanted}`", span_of(asked_at),
                     help=did_you_mean(wanted, variables))  # fmt: skip
@@ -171,8 +161,10 @@ def send_unit_seed(d: Derivation, value: ActiveValue, a: Arrow, ref: SymbolRefAt
     """`grad`: the node that sends the objective also sends 1 to its adjoint, under the same condition (rule 9)."""
     one = Body(a.source.block, a.send.location).constant(1.0, value.ssa.type)
     count = None
-    if value.port.count is Special.CARRIED:
+    if value.port.count is upl.Special.CARRIED:
         count = total(value.terms, d.planner.pruned(a).project(a.src))
     predicate = a.send.predicate if d.dynamics.flow(a) is Flow.COUNTED else None
-    d.send(a.source, one, ref, here(a.src), rule="seed", origin=a.send, condition=a.send.when, predicate=predicate,
-           count=count)  # fmt: skip
+    connect(
+        d.program, a.source, one, ref, here(a.src), rule="seed", origin=a.send, condition=a.send.when,
+        predicate=predicate, count=count,
+    )  # fmt: skip

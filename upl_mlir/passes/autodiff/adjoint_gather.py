@@ -44,7 +44,7 @@ from upl_mlir.dialects.upl import (
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import answer, copy_along, free_names, here, new_node
+from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.build import unused
@@ -183,7 +183,7 @@ class SelectingGather:
         count = a.send.count.data if self.port.count is Special.CARRIED and a.send.count else None
         assert not isinstance(count, Special)
         ties = port_ref(plan.name, self.ports[0].name)
-        d.send(node, one, ties, a.send.index.data, rule="ties of the gather", origin=a.send, count=count)
+        connect(d.program, node, one, ties, a.send.index.data, rule="ties of the gather", origin=a.send, count=count)
         copy_along(
             a, r, d.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(name, vn), rule="compared value",
             index=here(points.dims), count=False,
@@ -250,7 +250,7 @@ class SelectingGather:
         count = None
         if value.port.count is Special.CARRIED:
             count = total(value.terms, r.project(a.src))
-        d.send(node, out, target, here(a.src), rule="reversed arrow", origin=a.send, count=count)
+        connect(d.program, node, out, target, here(a.src), rule="reversed arrow", origin=a.send, count=count)
         answer(d.program, a, r, points, node, names[1], plan.node, self.share, plan.domain)
         if product:
             answer(d.program, a, r, points, node, names[2], plan.node, self.none, plan.domain)
@@ -261,5 +261,7 @@ class SelectingGather:
         else:
             compared, equal = self.equal[id(a)]
             everywhere = self._points(a, self._inside(a))
-            d.send(compared, equal, port_ref(node.symbol, names[0]), here(points.dims), rule="selection", origin=a.send,
-                   condition=describe(points, everywhere))  # fmt: skip
+            connect(
+                d.program, compared, equal, port_ref(node.symbol, names[0]), here(points.dims), rule="selection",
+                origin=a.send, condition=describe(points, everywhere),
+            )  # fmt: skip

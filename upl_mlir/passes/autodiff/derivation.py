@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import SymbolRefAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp, SendOp
+from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import ports_and_fields
 from upl_mlir.passes.analysis.relations import ProgramSets
-from upl_mlir.passes.arrows import connect
 from upl_mlir.passes.autodiff.activity import Activity, PortKey
 from upl_mlir.passes.autodiff.adjoint_plan import AdjointPlan, Planner
 from upl_mlir.passes.autodiff.dynamic import Dynamics
-from upl_mlir.passes.autodiff.reverse import Inverse
 from upl_mlir.passes.build import unused
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 
 @dataclass
@@ -40,23 +36,3 @@ class Derivation:
     def fresh(self, name: str) -> str:
         """The name, or one made from it that nothing in the program has."""
         return unused(name, self.taken)
-
-    def send(
-        self,
-        source: InputOp | NodeOp,
-        value: SSAValue,
-        target: SymbolRefAttr,
-        index: Sequence[IndexExpr | None],
-        *,
-        rule: str,
-        origin: Operation,
-        condition: Formula = TRUE,
-        predicate: SSAValue | None = None,
-        count: IndexExpr | None = None,
-        inverse: Inverse | None = None,
-    ) -> SendOp:
-        """A new arrow; the value is converted to the target's type."""
-        return connect(
-            self.program, source, value, target, index, rule=rule, origin=origin, condition=condition,
-            predicate=predicate, count=count, inverse=inverse,
-        )  # fmt: skip

@@ -14,25 +14,13 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error, placed
-from upl_mlir.dialects.upl import (
-    AdjointOp,
-    Gather,
-    InputOp,
-    LetOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    Special,
-    UplType,
-    port_ref,
-    upl_type,
-)
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, UplType, port_ref
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import WHY, copy_along, here, new_node, not_inverted
+from upl_mlir.passes.arrows import WHY, connect, copy_along, here, new_node, not_inverted
 from upl_mlir.passes.autodiff.activity import analyse, input_ports
 from upl_mlir.passes.autodiff.adjoint_body import AdjointBody, Arrival
 from upl_mlir.passes.autodiff.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
@@ -75,7 +63,7 @@ class _Differentiator:
     # -- the whole -----------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Differentiate."""
-        inside = isinstance(self.asked_at, AdjointOp)
+        inside = isinstance(self.asked_at, upl.AdjointOp)
         span = span_of(self.asked_at) if inside else None
         sets = ProgramSets(self.program, directives=inside)  # those that this one does not go through
         of = port_key(sets, self.request.of, "of", span)
@@ -140,12 +128,13 @@ class _Differentiator:
         active = [p for p in input_ports(op) if (op.symbol, p) in d.activity.active]
         masks = [v.mask for v in plan.values if v.mask is not None]
         body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, masks)
-        ports: list[Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
+        ports: list[upl.Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
         tallies = [v for v in plan.values if v.tally is not None]
         ports += [v.tally for v in tallies if v.tally is not None]
-        stash = [(v, Port(unused(_stash_name(v, op, n), plan.used), upl_type(v.type))) for n, v in enumerate(body.stash)]
+        names = (unused(_stash_name(v, op, n), plan.used) for n, v in enumerate(body.stash))
+        stash = [(v, upl.Port(name, upl.upl_type(v.type))) for v, name in zip(body.stash, names, strict=True)]
         ports += [p for _, p in stash]
-        selecting: dict[str, list[Port]] = {}
+        selecting: dict[str, list[upl.Port]] = {}
         for p in op.ports if isinstance(op, NodeOp) else ():
             if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
                 if p.gather in SELECTING:
@@ -155,7 +144,7 @@ class _Differentiator:
                     plan.traces[p.name] = t
                     ports += t.ports
         if not ports:  # nothing reaches this input: its derivative is 0 everywhere
-            ports.append(Port(unused("d_none", plan.used), UplType.REAL, Gather.SUM, IndexExpr.of(0)))
+            ports.append(upl.Port(unused("d_none", plan.used), UplType.REAL, upl.Gather.SUM, IndexExpr.of(0)))
         domain = (op.fields, plan.formula)
         plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
         arrivals = [
@@ -166,13 +155,14 @@ class _Differentiator:
         plan.deltas = body.write(plan.node, arrivals, {v: plan.arg(p.name) for v, p in stash}, extra)
         when = describe(plan.domain, d.sets.domain(op.symbol))
         for v, p in stash:
-            kept = d.send(op, v, port_ref(plan.name, p.name), here(op.fields), condition=when, rule="stash", origin=op)
+            target = port_ref(plan.name, p.name)
+            kept = connect(d.program, op, v, target, here(op.fields), condition=when, rule="stash", origin=op)
             kept.attributes[WHY] = StringAttr(body.why(v))
         for v in tallies:
             assert v.tally is not None
             sent = self._tally(plan, v)
-            d.send(op, sent, port_ref(plan.name, v.tally.name), here(op.fields), condition=when,
-                   rule="number of tokens sent", origin=op)  # fmt: skip
+            target = port_ref(plan.name, v.tally.name)
+            connect(d.program, op, sent, target, here(op.fields), condition=when, rule="number of tokens sent", origin=op)
         for p in op.ports if isinstance(op, NodeOp) else ():
             if p.name in selecting:
                 self.gathers[op.symbol, p.name] = SelectingGather(d, plan, p, selecting[p.name])
@@ -263,13 +253,13 @@ class _Differentiator:
             count: IndexExpr | None = inverse.multiplicity
             if value.port.gather is not None:
                 count = None
-                if value.port.count is Special.CARRIED:
+                if value.port.count is upl.Special.CARRIED:
                     count = self._carried(value, relation, a, inverse, context)
             rule = "reversed arrow" if not value.port.gather else "reversed arrow, multicast to gather"
             if None in inverse.index:
                 rule = "reversed arrow, gather to multicast"
-            d.send(
-                sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
+            connect(
+                d.program, sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
                 count=count, inverse=inverse,
             )  # fmt: skip
 
@@ -302,16 +292,16 @@ class _Differentiator:
             body = Body(target.node.block, a.send.location)
             which = target.arg(trace.which.name)
             predicate = body.add(arith.CmpiOp(which, body.constant(n, which.type), "eq"))
-        self.d.send(
-            target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send, predicate=predicate,
-            condition=describe(known.project(fields), target.domain),
+        connect(
+            self.d.program, target.node, delta, ref, index, rule="reversed arrow, by identifier", origin=a.send,
+            predicate=predicate, condition=describe(known.project(fields), target.domain),
         )  # fmt: skip
 
 
 def _stash_name(v: SSAValue, op: InputOp | NodeOp, n: int) -> str:
     """A stash keeps its name: the variable's, the input's, else a number."""
     lets = [v.owner, *(use.operation for use in v.uses)]
-    name = next((o.var.data for o in lets if isinstance(o, LetOp)), None)
+    name = next((o.var.data for o in lets if isinstance(o, upl.LetOp)), None)
     if name is not None:
         return name
     if not isinstance(v.owner, Operation):

@@ -19,15 +19,8 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
-from upl_mlir.dialects.upl import (
-    CountAttr,
-    FormulaAttr,
-    InputOp,
-    NodeOp,
-    PortsAttr,
-    ProgramOp,
-    SendOp,
-)
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, ProgramOp, SendOp
+from upl_mlir.dialects.upl.attributes import CountAttr, PortsAttr
 from upl_mlir.dialects.upl.query import nodes, program_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.backward import Step, reaching

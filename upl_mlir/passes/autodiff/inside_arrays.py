@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from upl_mlir.dialects.upl import CountAttr, FormulaAttr, NodeOp, PortsAttr, ProgramOp
+from upl_mlir.dialects.upl import FormulaAttr, NodeOp, ProgramOp
+from upl_mlir.dialects.upl.attributes import CountAttr, PortsAttr
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup, extremum

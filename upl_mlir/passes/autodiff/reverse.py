@@ -2,6 +2,10 @@
 
 The inverse of an arrow is sent from the target's adjoint node, whose instance is the arrow's target y, to the source's
 adjoint node.  For each y it is one point, or one token with `*`, or a `for` nest over the fibre.
+
+The question is about sets: the new arrow is text that people read and `check` proves, so its conditions must be exact, at
+open sizes too, and said as a person would.  Nothing is solved here: `poly` does it (`express`, `nest`, `describe`).  Native
+code asks for an expression only, and may guard what it is not sure of: `passes/loops/pull.py` finds that by elimination.
 """
 
 from __future__ import annotations
@@ -12,11 +16,11 @@ from dataclasses import dataclass
 from upl_mlir.dialects.upl import Index, Iterator
 from upl_mlir.passes.analysis.relations import Arrow
 from upl_mlir.passes.build import unused
-from upl_mlir.poly.describe import describe, disjoint_pieces
-from upl_mlir.poly.expr import TRUE, Div, Formula, IndexExpr, divide
+from upl_mlir.poly.describe import describe, disjoint_pieces, tidy
+from upl_mlir.poly.expr import TRUE, Div, Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_count
 from upl_mlir.poly.nest import nest
-from upl_mlir.poly.operators import CmpOp, DivKind
+from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
 
@@ -106,26 +110,6 @@ def _known(r: PSet, dim: str, fields: Sequence[str]) -> IndexExpr:
     e = r.express(IndexExpr.of(dim), fields)
     assert e is not None
     return tidy(e)
-
-
-def tidy(e: IndexExpr) -> IndexExpr:
-    """An expression with one quotient as it is written: ``(a + 4*b) floordiv 6`` for ``b + (a - 2*b) floordiv 6``, and
-    ``a mod 6`` for ``a - 6*(a floordiv 6)``; an identity of integers."""
-    quotients = [(m[0], c) for m, c in e.terms if len(m) == 1 and isinstance(m[0], Div)]
-    if len(quotients) != 1:
-        return e
-    (q, c), *_ = quotients
-    n = q.den.constant
-    if q.kind is not DivKind.FLOORDIV or n is None or n <= 0:
-        return e
-    rest = e - IndexExpr.of(q) * c
-    if c == 1:  # whole numbers may go into the quotient
-        whole = divide(DivKind.FLOORDIV, q.num + rest * n, IndexExpr.of(n))
-        return min(e, whole, key=lambda x: len(str(x)))
-    if c == -n and all(k % n == 0 for _, k in (rest - q.num).terms):  # num + n*f - n*(num floordiv n)
-        low = IndexExpr(tuple((m, k % n) for m, k in q.num.terms if k % n))
-        return divide(DivKind.MOD, low, IndexExpr.of(n)) + rest - q.num
-    return e
 
 
 def _with_star(

@@ -16,18 +16,8 @@ from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from upl_mlir.dialects.upl import (
-    Gather,
-    Index,
-    InputOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    PortsAttr,
-    ProgramOp,
-    SendOp,
-    port_ref,
-)
+from upl_mlir.dialects.upl import Gather, Index, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, port_ref
+from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import endpoints, nodes, ports_and_fields, program_of, target_port, value_names
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import Body

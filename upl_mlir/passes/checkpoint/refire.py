@@ -22,17 +22,8 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i1
 from xdsl.ir import Block, SSAValue
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import (
-    CountAttr,
-    FormulaAttr,
-    InputOp,
-    NodeOp,
-    Port,
-    ProgramOp,
-    SendOp,
-    UplType,
-    port_ref,
-)
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, UplType, port_ref
+from upl_mlir.dialects.upl.attributes import CountAttr
 from upl_mlir.dialects.upl.query import span_of, symbols
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import Body

@@ -18,7 +18,6 @@ from upl_mlir.dialects.upl import (
     NodeOp,
     OutputOp,
     Port,
-    PortsAttr,
     ProgramOp,
     SendOp,
     Special,
@@ -26,6 +25,7 @@ from upl_mlir.dialects.upl import (
     port_ref,
     upl_type,
 )
+from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import symbols, value_names
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets

@@ -1,11 +1,11 @@
 """The body of a process: what one instance computes, as operations of units with latencies, each at its stage.
 
-Stage 0 of an instance is its own slot; a unit of latency n gives its result n stages later.  Everything happens as late as
-the result allows, so that no value waits: what comes from a channel is read when it is needed.
+Stage 0 of an instance is its own slot; a unit of latency n gives its result n stages later.  Everything happens as
+late as the result allows, so that no value waits: what comes from a channel is read when it is needed.
 
-A gather over iterators is a running sum: its instances are those of the node times the values of the iterators, and each adds
-its summand to the sum so far.  The sum begins with -0.0, to which x is added as x for every x (IEEE 754-2019, 6.3); a summand
-that is left out is -0.0 for the same reason.
+A gather over iterators is a running sum: its instances are those of the node times the values of the iterators, and
+each adds its summand to the sum so far.  The sum begins with -0.0, to which x is added as x for every x (IEEE
+754-2019, 6.3); a summand that is left out is -0.0 for the same reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from upl_mlir.poly.linear import Cons
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A value of a body.  `kind` is "read", "constant", "select", "previous" (the running sum so far) or a unit's operation."""
+    """A value of a body.  `kind` is "read", "constant", "select", "previous" (the running sum so far) or a unit's
+    operation."""
 
     kind: str
     args: tuple[Node, ...] = ()
@@ -47,14 +48,15 @@ class Body:
 
 
 NEGATIVE_ZERO = -0.0
+"""What leaves every number as it is when it is added."""
 MOST_PLACES = 24
 """Powers of two by which a shift multiplies: as many as a significand has bits."""
 OPERATIONS: Mapping[type, str] = {arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div"}
 LATENCY: Mapping[str, int] = {
     "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0,
 }  # fmt: skip
-"""Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up", "down":
-multiplication by a power of two."""
+"""Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
+"down": multiplication by a power of two."""
 GREATEST_ODD = 15
 """The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
 
@@ -70,7 +72,8 @@ def latency(node: Node, units: Mapping[str, int]) -> int:
 class Builder:
     """Makes the nodes of a process of the pieces of its equation.
 
-    `refuse` makes the error for what has no circuit yet; `always` says of a condition whether it holds at all instances;
+    `refuse` makes the error for what has no circuit yet; `always` says of a condition whether it holds at all
+    instances;
     `first` holds at the first summand of a running sum.
     """
 
@@ -163,7 +166,8 @@ class Builder:
         if self.total is not None or len(t.parts) > 1:
             raise self.refuse("more than one gather of many summands")
         before = self.node("select", (self.zero, self.node("previous")), when=(self.first, TRUE))
-        self.total = self.node("add", (before, self.guarded(t.parts[0])))
+        part = next(iter(t.parts))
+        self.total = self.node("add", (before, self.guarded(part)))
         return self.total
 
     @property

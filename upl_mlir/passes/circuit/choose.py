@@ -1,8 +1,9 @@
 """The choice of a schedule: along which field the lanes lie, in which order the loops run, how many slots pass idle.
 
-All orders of the loops are tried with all fields for the lanes.  The slots of loops and the skew between lanes are the least
-that keep every dependence: a system of inequalities whose unknowns only grow (as in modulo scheduling with an initiation
-interval of 1; Rau 1994).  The best schedule takes the fewest slots for a run, then the least time for its results.
+All orders of the loops are tried with all fields for the lanes.  The slots of loops and the skew between lanes are
+the least that keep every dependence: a system of inequalities whose unknowns only grow (as in modulo scheduling with
+an initiation interval of 1; Rau 1994).  The best schedule takes the fewest slots for a run, then the least time for
+its results.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from upl_mlir.passes.circuit.process import Process
 from upl_mlir.passes.circuit.stages import Site
 
 MOST_ROUNDS = 200
-"""Of corrections to a schedule, each of which keeps one more dependence; real ones take as many as there are dependences."""
+"""Of corrections to a schedule, each of which keeps one more dependence; real ones take as many as there are
+dependences."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ def candidates(p: Process, wish: Wish, sites: Sequence[Site]) -> list[Nest]:
     own = [s for s in sites if s.written is not None]
     names = [d.name for d in p.dims]
     if wish.along is not None and wish.along not in names:
-        raise error("UPL2004", f"along={wish.along}: expected one of {', '.join(names)}", help=did_you_mean(wish.along, names))
+        help_ = did_you_mean(wish.along, names)
+        raise error("UPL2004", f"along={wish.along}: expected one of {', '.join(names)}", help=help_)
     if wish.order is not None and sorted(wish.order) != sorted(names):
         raise error("UPL2004", f"order={','.join(wish.order)}: expected {', '.join(names)} in some order")
     for d in p.dims:

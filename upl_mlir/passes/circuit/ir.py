@@ -1,5 +1,5 @@
-"""The plan of a circuit as the dialect `ppn`, and back: a text may change the schedule, the latencies and the orders of streams;
-what follows from them is found again, and must be what the text says."""
+"""The plan of a circuit as the dialect `ppn`, and back: a text may change the schedule, the latencies and the orders
+of streams; what follows from them is found again, and must be what the text says."""
 
 from __future__ import annotations
 
@@ -72,8 +72,12 @@ def units(plan: Plan) -> list[tuple[str, Node]]:
 def _units(plan: Plan) -> Iterator[Operation]:
     for name, node in units(plan):
         latency = plan.units[node.kind.partition(" ")[0]]
-        yield UnitOp(properties={"sym_name": StringAttr(name), "operation": StringAttr(node.kind), "latency": _number(latency),
-                                 "interval": _number(1)})  # fmt: skip
+        yield UnitOp(
+            properties={
+                "sym_name": StringAttr(name), "operation": StringAttr(node.kind), "latency": _number(latency),
+                "interval": _number(1),
+            }
+        )  # fmt: skip
     for name, node in units(plan):
         yield BindOp(properties={"unit": SymbolRefAttr(name), "process": SymbolRefAttr(process_name(plan)),
                                  "stage": _number(plan.at.start[node])})  # fmt: skip
@@ -132,7 +136,8 @@ def _runs(runs: Runs) -> RunsAttr:
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
-    """The plan that a verified operation says.  Raises UplError UPL2010 where the text says what does not follow, and as
+    """The plan that a verified operation says.  Raises UplError UPL2010 where the text says what does not follow, and
+    as
     `planned`."""
     ops = list(op.body.block.ops)
     loops = read_loops(next(o for o in ops if isinstance(o, LoopProgramOp)))
@@ -140,7 +145,8 @@ def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
     process = replace(process_of(loops), span=span_of(says))
     if says.array.root_reference.data != process.name:
         raise error("UPL2010", f"the process of this program computes `{process.name}`", span_of(says))
-    latencies = {**LATENCY, **{o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}}
+    latencies = dict(LATENCY)
+    latencies |= {o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}
     orders = {o.sym_name.data: tuple(Axis(*axis) for axis in o.order.data) for o in ops if isinstance(o, PortOp)}
     plan = planned(process, Fixed(_nest(process, says), orders), latencies)
     _compare(ops, _operations(plan))

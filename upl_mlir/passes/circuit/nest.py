@@ -1,8 +1,8 @@
 """Where and when the instances of a process are: lanes along one field, a loop nest in time.
 
-A *slot* is a cycle in which the process goes on.  Every lane runs the loop nest once a run, `skew` slots after the lane before
-it; an iteration takes a slot, and after the last iteration of an inner loop some slots may pass idle (`every`).  Sizes are
-numbers here, so that questions are answered by looking at every instance: the answers are exact.
+A *slot* is a cycle in which the process goes on.  Every lane runs the loop nest once a run, `skew` slots after the
+lane before it; an iteration takes a slot, and after the last iteration of an inner loop some slots may pass idle
+(`every`).  Sizes are numbers here, so that questions are answered by looking at every instance: the answers are exact.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Dim:
 class Nest:
     """The instances over `dims` in space and time.
 
-    Lane number ``(x - low) mod lanes`` has the value x of the field `along`; `order` are the loops, outermost first, that of
+    Lane number ``(x - low) mod lanes`` has the value x of the field `along`; `order` are the loops, outermost first,
+    that of
     `along` over blocks of `lanes` values; one iteration of loop number n takes `every[n]` slots.  A run takes `slots`.
     """
 
@@ -91,7 +92,8 @@ class Nest:
         """The slot of each iteration, from a lane's start on; without the axis of lanes."""
         total = np.zeros((1,) * len(self.extents), dtype=np.int64)
         for at, (n, every) in enumerate(zip(self.extents, self.every, strict=True)):
-            total = total + every * np.arange(n, dtype=np.int64).reshape([-1 if k == at else 1 for k in range(len(self.extents))])
+            shape = [-1 if k == at else 1 for k in range(len(self.extents))]
+            total = total + every * np.arange(n, dtype=np.int64).reshape(shape)
         return total
 
     @cached_property

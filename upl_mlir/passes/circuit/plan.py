@@ -94,7 +94,7 @@ def _small_enough(p: Process) -> None:
 
 ARRIVES = 2
 """Clocks from the one in which a word is taken to that in which it counts."""
-LEAVES = 4
+LEAVES = 5
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
 QUEUED = 2
 """Slots from a lane's turn to its word."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import prod
 from typing import Any
 
@@ -127,8 +127,7 @@ def orders(dims: Sequence[Dim], nest: Nest) -> Iterator[Order]:
 def extents(dims: Sequence[Dim], order: Order, lanes: int) -> tuple[int, ...]:
     """How many values each loop of a stream has."""
     by_name = {d.name: d.extent for d in dims}
-    size = {"": lambda n: n, "block": lambda n: n // lanes, "lane": lambda n: lanes}
-    return tuple(size[a.part](by_name[a.field]) for a in order)
+    return tuple(lanes if a.part == "lane" else by_name[a.field] // (lanes if a.part else 1) for a in order)
 
 
 def number(dims: Sequence[Dim], order: Order, lanes: int, values: dict[str, Any]) -> Any:
@@ -222,9 +221,11 @@ def _affine(w: Ints, m: Bools) -> tuple[int, tuple[int, ...]] | None:
         if len(found) > 1:
             return None
         steps.append(int(found[0]))
-    made = sum(k * np.arange(n).reshape([-1 if a == axis else 1 for a in range(w.ndim)])
-               for axis, (k, n) in enumerate(zip(steps, w.shape, strict=True)))  # fmt: skip
-    rest = np.unique((w - made)[m])
+    rest: Ints = w
+    for axis, (k, n) in enumerate(zip(steps, w.shape, strict=True)):
+        shape = [-1 if a == axis else 1 for a in range(w.ndim)]
+        rest = np.subtract(rest, k * np.arange(n, dtype=np.int64).reshape(shape))
+    rest = np.unique(rest[m])
     return (int(rest[0]), tuple(steps)) if len(rest) == 1 else None
 
 
@@ -242,7 +243,7 @@ def _runs(level: int, numbers: Ints) -> Runs | None:
     if len(changes) >= MOST_RUNS:
         return None
     edges = [0, *changes.tolist(), len(numbers)]
-    return Runs(level, tuple((b - a, int(numbers[a])) for a, b in zip(edges, edges[1:], strict=False)))
+    return Runs(level, tuple((b - a, int(numbers[a])) for a, b in pairwise(edges)))
 
 
 def _needs(wanted: _Wanted, nest: Nest, total: int) -> Iterator[Runs]:
@@ -328,8 +329,8 @@ def _output(p: Process, nest: Nest, h: Host, shown: Sequence[Shown], fixed: Orde
         here = exprs.formula(each.when)
         for f, e in zip(p.fields, each.index, strict=True):
             read[f] = np.where(here, exprs.expr(e), read.get(f, 0))
-    read |= {d.name: np.int64(d.low + d.extent - 1) for d in p.dims if d.name in p.sums}
     shape = grid.shape[1:]
+    read |= {d.name: np.full(shape, d.low + d.extent - 1, np.int64) for d in p.dims if d.name in p.sums}
     lane, slot = (np.broadcast_to(x, shape) for x in nest.place(read))
     when = _marked(nest, {n: np.broadcast_to(x, shape) for n, x in read.items()})
     lanes = tuple(np.unique(lane).tolist())

@@ -47,8 +47,8 @@ class Process:
 
 
 def process_of(p: LoopProgram) -> Process:
-    """The process of a program whose sizes are numbers.  Raises UplError: UPL2001 if it is not one statement, UPL2002 for what
-    has no unit."""
+    """The process of a program whose sizes are numbers.  Raises UplError: UPL2001 if it is not one statement, UPL2002
+    for what has no unit."""
     ctx = p.system.lin.ctx
     if ctx.params:
         names = ", ".join(f"`{n}`" for n in ctx.params)
@@ -87,7 +87,8 @@ def process_of(p: LoopProgram) -> Process:
     inputs = {h.name: h for h in p.hosts if not h.output}
     for h in p.hosts:
         if h.kind.value != "f32":
-            raise error("UPL2002", f"`{h.name}` is {h.kind.value}: circuits compute in f32", p.places.get(h.name), help=OTHER_ENGINES)
+            message = f"`{h.name}` is {h.kind.value}: circuits compute in f32"
+            raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
     return Process(eq.name, span, eq.fields, sums, dims, whole, body, inputs, outputs, sizes)
 
 
@@ -101,7 +102,8 @@ def _statement(p: LoopProgram) -> Equation:
         names = ", ".join(f"`{eq.name}`" for eq in inner) or "none"
         help_ = f"circuits of several statements are not built yet; {OTHER_ENGINES}"
         where = next((p.places.get(eq.name) for eq in (*inner[1:], *equations)), None)
-        raise error("UPL2001", f"a circuit is made of a program of one statement, found {len(inner)}: {names}", where, help=help_)
+        message = f"a circuit is made of a program of one statement, found {len(inner)}: {names}"
+        raise error("UPL2001", message, where, help=help_)
     return inner[0]
 
 

@@ -1,5 +1,5 @@
-"""Proofs about a plan, made of nothing but its schedule and its numbers: every value is there when it is read, no memory is too
-small, nothing within a circuit waits for itself.
+"""Proofs about a plan, made of nothing but its schedule and its numbers: every value is there when it is read, no
+memory is too small, nothing within a circuit waits for itself.
 
 All instances of a run, and of as many runs as are under way at once, are looked at; whoever made the plan is not asked.
 """

@@ -23,11 +23,12 @@ from xdsl.ir import BlockArgument, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
+from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
 from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
-from upl_mlir.passes.loops.graph import Graph, resolve
+from upl_mlir.passes.loops.graph import WORTH, Graph
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
@@ -74,10 +75,11 @@ class System:
 class Builder:
     """Builds the equations that the outputs of a program need."""
 
-    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int]):
+    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool = False):
         self.program, self.real, self.ordered = program, real, ordered
+        self.most = 0 if plain else MAX_PIECES
         self.lin = Linear(poly_context(program, fixed))
-        self.graph = Graph(program, self.lin)
+        self.graph = Graph(program, self.lin, worth=0 if plain else WORTH)
         self.graph.choose()
         self.reals = real_constants(program)
         self.bodies = Bodies(self)
@@ -162,7 +164,7 @@ class Builder:
                 raise self._no_token(e.what, e.op) from None
             return
         conditions = list(self.undecided)
-        if not conditions or len(eq.pieces) >= MAX_PIECES:
+        if not conditions or len(eq.pieces) >= self.most:
             eq.pieces.append((at, term))
             return
         whole = self.lin.tidy(c for cond in conditions for c in cond)
@@ -458,10 +460,14 @@ def _same_element(a: Term, b: Term) -> bool:
     return isinstance(a, Get) and isinstance(b, Get) and (a.kind, a.array, a.index) == (b.kind, b.array, b.index)
 
 
-def equations(program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None) -> System:
+def equations(
+    program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None, plain: bool = False
+) -> System:
     """The equations of a checked affine program with known domains.
 
     `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10, `fixed` parameters that are
-    numbers.  Raises UplError (UPL19xx).
+    numbers.  `plain` ones are for readers: conditions stay inside, and nothing is computed twice.
+
+    Raises UplError (UPL18xx).
     """
-    return Builder(program, real, ordered=ordered, fixed=fixed or {}).build()
+    return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain).build()

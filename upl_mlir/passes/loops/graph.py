@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
+from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
@@ -42,13 +43,6 @@ _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith
 _FUNCTIONS = (math.PowFOp, *BY_OP)
 
 
-def resolve(v: SSAValue) -> SSAValue:
-    """The value itself, through the names that `upl.let` gives it."""
-    while not isinstance(v, BlockArgument) and isinstance(v.owner, LetOp):
-        v = v.owner.value
-    return v
-
-
 def op_cost(op: Operation) -> int:
     """What an operation costs, in additions."""
     if isinstance(op, _FREE):
@@ -67,6 +61,7 @@ class Graph:
 
     program: ProgramOp
     lin: Linear
+    worth: int = WORTH
     stored_ports: set[Port] = field(default_factory=set[Port])
     stored_values: set[SSAValue] = field(default_factory=set[SSAValue])
 
@@ -204,7 +199,7 @@ class Graph:
             if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
                 continue
             n = self.value_evals(v)
-            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > WORTH:
+            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth:
                 self.stored_values.add(v)
                 self._evals.clear()
 

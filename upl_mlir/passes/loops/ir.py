@@ -9,62 +9,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-    SymbolRefAttr,
-    UnitAttr,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from upl_mlir.dialects.loops import ops as loops
 from upl_mlir.dialects.loops.attributes import AxesAttr, ConsAttr, Range, RangesAttr
-from upl_mlir.dialects.loops.ops import (
-    ArrayOp,
-    CaseOp,
-    ChooseOp,
-    ContractOp,
-    FoldOp,
-    ForOp,
-    IfOp,
-    IndexOp,
-    LoopProgramOp,
-    PartOp,
-    ProductOp,
-    ReadOp,
-    RunOp,
-    ScheduleOp,
-    StatementOp,
-    YieldOp,
-)
 from upl_mlir.dialects.upl import ArrayOp as TableOp
-from upl_mlir.dialects.upl import ExprAttr, FormulaAttr, Gather, IndexAttr, LookupOp, NamesAttr
+from upl_mlir.dialects.upl import FormulaAttr, Gather, LookupOp
+from upl_mlir.dialects.upl.attributes import ExprAttr, IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.frontend.upl_text.scope import loc
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.build import unused
+from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.statements import Statement, statement
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Part,
-    Term,
-    arguments,
-    inner_first,
-)
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.passes.loops.transform.contractions import Contraction, Padded
 from upl_mlir.passes.loops.transform.contractions import Term as Product
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees
@@ -88,7 +51,7 @@ def _cases(cases: Iterable[Cons]) -> ArrayAttr[ConsAttr]:
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
-def write(p: LoopProgram) -> LoopProgramOp:
+def write(p: LoopProgram) -> loops.LoopProgramOp:
     """The operation that says what a program is."""
     ops: list[Operation] = [op.clone() for op in p.declarations]
     hosts = {h.name for h in p.hosts}
@@ -98,10 +61,10 @@ def write(p: LoopProgram) -> LoopProgramOp:
         if eq.name not in hosts:
             ops.append(_local(eq, None if p.arrays is None else p.arrays.get(eq.name)))
     for op in ops:
-        at = p.places.get(op.symbol) if isinstance(op, ArrayOp) else None
+        at = p.places.get(op.symbol) if isinstance(op, loops.ArrayOp) else None
         if at is not None:
             op.location = loc(at)
-    out = LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed")
+    out = loops.LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed")
     if p.assumed is not None:
         out.attributes[ASSUMED] = p.assumed
     if p.tree is None:
@@ -114,7 +77,7 @@ def write(p: LoopProgram) -> LoopProgramOp:
             names[s] = unused(f"S{s.at}", taken)
             ops.append(_statement(names[s], s.array, s.cons, s.term))
         block = Block(_tree(p.tree, names))
-        ops.append(ScheduleOp(regions=[Region(block)]))
+        ops.append(loops.ScheduleOp(regions=[Region(block)]))
     out.body.block.add_ops(ops)
     return out
 
@@ -132,8 +95,8 @@ def _statements(trees: Iterable[Tree]) -> Iterator[Statement]:
 def _array(
     name: str, fields: tuple[str, ...], kind: Kind, role: str, cases: Iterable[Cons],
     declared: Formula | None = None,
-) -> ArrayOp:
-    return ArrayOp(
+) -> loops.ArrayOp:
+    return loops.ArrayOp(
         properties=_props(
             sym_name=StringAttr(name), index=NamesAttr(fields), element=kind.mlir, role=StringAttr(role),
             domain=_cases(cases),
@@ -142,7 +105,7 @@ def _array(
     )  # fmt: skip
 
 
-def _local(eq: Equation, a: Array | None) -> ArrayOp:
+def _local(eq: Equation, a: Array | None) -> loops.ArrayOp:
     op = _array(eq.name, eq.fields, eq.kind, "local", eq.domain)
     op.properties |= _props(planar=_flag(eq.planar))
     if a is not None:
@@ -151,11 +114,11 @@ def _local(eq: Equation, a: Array | None) -> ArrayOp:
     return op
 
 
-def _statement(name: str, array: str, cons: Cons, term: Term) -> StatementOp:
+def _statement(name: str, array: str, cons: Cons, term: Term) -> loops.StatementOp:
     block = Block()
     _body(block, term, {})
     props = _props(sym_name=StringAttr(name), array=SymbolRefAttr(array), where=ConsAttr(cons))
-    return StatementOp(properties=props, regions=[Region(block)])
+    return loops.StatementOp(properties=props, regions=[Region(block)])
 
 
 def _body(block: Block, term: Term, known: Mapping[Term, SSAValue]) -> None:
@@ -166,32 +129,32 @@ def _body(block: Block, term: Term, known: Mapping[Term, SSAValue]) -> None:
             op = _operation(t, values)
             block.add_op(op)
             values[t] = op.results[0]
-    block.add_op(YieldOp(values[term]))
+    block.add_op(loops.YieldOp(values[term]))
 
 
 def _operation(t: Term, values: Mapping[Term, SSAValue]) -> Operation:
     match t:
-        case Number(kind, value):
+        case terms.Number(kind, value):
             return _constant(kind, value)
-        case IndexValue(e):
-            return IndexOp(properties={"value": ExprAttr(e)}, result_types=[i64])
-        case Get(kind, array, index):
+        case terms.IndexValue(e):
+            return loops.IndexOp(properties={"value": ExprAttr(e)}, result_types=[i64])
+        case terms.Get(kind, array, index):
             props = _props(array=SymbolRefAttr(array), index=IndexAttr(index))
-            return ReadOp(properties=props, result_types=[kind.mlir])
-        case Entry(kind, table, at):
+            return loops.ReadOp(properties=props, result_types=[kind.mlir])
+        case terms.Entry(kind, table, at):
             return LookupOp(table, values[at], kind.mlir)
-        case Convert(kind, arg):
+        case terms.Convert(kind, arg):
             return (arith.ExtFOp if kind is Kind.F64 else arith.TruncFOp)(values[arg], kind.mlir)  # pyright: ignore
-        case Apply(kind, op, args):
+        case terms.Apply(kind, op, args):
             given = [values[a] for a in args]
             return type(op).create(operands=given, result_types=[kind.mlir], properties=dict(op.properties))
-        case Fold(kind, gather, parts, count):
+        case terms.Fold(kind, gather, parts, count):
             block = Block([_part(p, values) for p in parts])
             props = _props(gather=StringAttr(gather.value), count=None if count is None else ExprAttr(count))
-            return FoldOp(properties=props, regions=[Region(block)], result_types=[kind.mlir])
-        case Choice(kind, cases):
+            return loops.FoldOp(properties=props, regions=[Region(block)], result_types=[kind.mlir])
+        case terms.Choice(kind, cases):
             block = Block([_case(when, value, values) for when, value in cases])
-            return ChooseOp(regions=[Region(block)], result_types=[kind.mlir])
+            return loops.ChooseOp(regions=[Region(block)], result_types=[kind.mlir])
 
 
 def _constant(kind: Kind, value: float) -> arith.ConstantOp:
@@ -200,17 +163,17 @@ def _constant(kind: Kind, value: float) -> arith.ConstantOp:
     return arith.ConstantOp(IntegerAttr(int(value), i1 if kind is Kind.BOOL else i64))
 
 
-def _part(p: Part, values: Mapping[Term, SSAValue]) -> PartOp:
+def _part(p: terms.Part, values: Mapping[Term, SSAValue]) -> loops.PartOp:
     block = Block()
     _body(block, p.body, values if not p.dims else {})  # of other points, other values
     props = _props(over=NamesAttr(p.dims), where=ConsAttr(p.cons), guards=_cases(p.guards))
-    return PartOp(properties=props, regions=[Region(block)])
+    return loops.PartOp(properties=props, regions=[Region(block)])
 
 
-def _case(when: Cons, value: Term, values: Mapping[Term, SSAValue]) -> CaseOp:
+def _case(when: Cons, value: Term, values: Mapping[Term, SSAValue]) -> loops.CaseOp:
     block = Block()
     _body(block, value, values)
-    return CaseOp(properties={"where": ConsAttr(when)}, regions=[Region(block)])
+    return loops.CaseOp(properties={"where": ConsAttr(when)}, regions=[Region(block)])
 
 
 def _tree(trees: Iterable[Tree], names: Mapping[Statement, str]) -> list[Operation]:
@@ -228,13 +191,13 @@ def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
                 var=StringAttr(t.var), lows=IndexAttr(t.lows), highs=IndexAttr(t.highs), parallel=_flag(t.parallel),
                 tiled=_flag(t.tiled),
             )  # fmt: skip
-            return ForOp(properties=props, regions=[_region(t.body, names)])
+            return loops.ForOp(properties=props, regions=[_region(t.body, names)])
         case Guard(cons, body, other):
             more = [_region(other, names)] if other else []
-            return IfOp(properties={"where": ConsAttr(cons)}, regions=[_region(body, names), more])
+            return loops.IfOp(properties={"where": ConsAttr(cons)}, regions=[_region(body, names), more])
         case Leaf(s, env):
             props = _props(statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(env[f] for f in s.fields)))
-            return RunOp(properties=props)
+            return loops.RunOp(properties=props)
         case Box(leaf, found, plain):
             s = leaf.stmt
             products = [_product(x) for x in found.terms] + ([] if found.padded is None else [_padded(found.padded)])
@@ -242,7 +205,7 @@ def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
                 statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(leaf.env.get(f) for f in s.fields)),
                 around=RangesAttr(found.around), over=RangesAttr(found.fields), index=IndexAttr(found.index),
             )  # fmt: skip
-            return ContractOp(properties=props, regions=[Region(Block(products)), _region(plain, names)])
+            return loops.ContractOp(properties=props, regions=[Region(Block(products)), _region(plain, names)])
 
 
 def contraction_text(leaf: Leaf, found: Contraction) -> str:
@@ -250,16 +213,16 @@ def contraction_text(leaf: Leaf, found: Contraction) -> str:
     return str(_node(Box(leaf, found, []), {leaf.stmt: "S"}))
 
 
-def _product(t: Product) -> ProductOp:
+def _product(t: Product) -> loops.ProductOp:
     props = _props(
         where=ConsAttr(t.cons), around=RangesAttr(t.around), over=RangesAttr(t.fields), summed=RangesAttr(t.summed),
         of=ArrayAttr(SymbolRefAttr(g.array) for g in t.arrays), reads=ArrayAttr(IndexAttr(g.index) for g in t.arrays),
         indices=ArrayAttr(map(IndexAttr, t.indices)),
     )  # fmt: skip
-    return ProductOp(properties=props)
+    return loops.ProductOp(properties=props)
 
 
-def _padded(p: Padded) -> ProductOp:
+def _padded(p: Padded) -> loops.ProductOp:
     out = _product(p.term)
     limits = tuple(Range(str(i), lows, highs) for i, (lows, highs) in p.limits.items())
     out.properties |= _props(padded=ExprAttr(IndexExpr.of(p.factor)), limits=RangesAttr(limits))
@@ -267,17 +230,17 @@ def _padded(p: Padded) -> ProductOp:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-def read(op: LoopProgramOp) -> LoopProgram:
+def read(op: loops.LoopProgramOp) -> LoopProgram:
     """The program that a verified operation says."""
     return _Reader(op).program()
 
 
 class _Reader:
-    def __init__(self, op: LoopProgramOp):
+    def __init__(self, op: loops.LoopProgramOp):
         self.op = op
         self.lin = Linear(poly_context(op))
         self.declarations = [o for o in op.body.block.ops if isinstance(o, ParamOp | ConstOp | TableOp)]
-        self.array_ops = {o.symbol: o for o in op.body.block.ops if isinstance(o, ArrayOp)}
+        self.array_ops = {o.symbol: o for o in op.body.block.ops if isinstance(o, loops.ArrayOp)}
         self.kinds = {name: _KINDS[o.element] for name, o in self.array_ops.items()}
         self.statements: dict[str, Statement] = {}
 
@@ -295,8 +258,8 @@ class _Reader:
                 output, planar = role == "output", o.planar is not None
                 equations[name] = Equation(name, self.kinds[name], o.fields, cases, output=output, planar=planar)
         system = System(self.lin, equations, {h.name: (h.kind, h.fields, h.cases) for h in hosts if not h.output})
-        schedule = next((o for o in ops if isinstance(o, ScheduleOp)), None)
-        for n, o in enumerate(o for o in ops if isinstance(o, StatementOp)):
+        schedule = next((o for o in ops if isinstance(o, loops.ScheduleOp)), None)
+        for n, o in enumerate(o for o in ops if isinstance(o, loops.StatementOp)):
             eq = equations[o.array.root_reference.data]
             term = self._body(o.body.block, {})
             eq.pieces.append((o.where.data, term))
@@ -324,7 +287,7 @@ class _Reader:
     def _body(self, block: Block, known: Mapping[SSAValue, Term]) -> Term:
         values = dict(known)
         for op in block.ops:
-            if isinstance(op, YieldOp):
+            if isinstance(op, loops.YieldOp):
                 return values[op.value]
             values[op.results[0]] = self._term(op, values)
         raise AssertionError("a body that the verifier has seen yields")
@@ -335,27 +298,27 @@ class _Reader:
             case arith.ConstantOp():
                 assert isinstance(op.value, FloatAttr | IntegerAttr)
                 value = op.value.value.data
-                return Number(kind, bool(value) if kind is Kind.BOOL else value)
-            case IndexOp():
-                return IndexValue(op.value.data)
-            case ReadOp():
-                return Get(kind, op.array.root_reference.data, _full(op.index))
+                return terms.Number(kind, bool(value) if kind is Kind.BOOL else value)
+            case loops.IndexOp():
+                return terms.IndexValue(op.value.data)
+            case loops.ReadOp():
+                return terms.Get(kind, op.array.root_reference.data, _full(op.index))
             case LookupOp():
-                return Entry(kind, op.symbol.root_reference.data, values[op.at])
+                return terms.Entry(kind, op.symbol.root_reference.data, values[op.at])
             case arith.ExtFOp() | arith.TruncFOp():
-                return Convert(kind, values[op.operands[0]])
-            case FoldOp():
-                parts = tuple(self._part(o, values) for o in op.parts.block.ops if isinstance(o, PartOp))
-                return Fold(kind, Gather(op.gather.data), parts, None if op.count is None else op.count.data)
-            case ChooseOp():
-                cases = (o for o in op.cases.block.ops if isinstance(o, CaseOp))
-                return Choice(kind, tuple((o.where.data, self._body(o.body.block, values)) for o in cases))
+                return terms.Convert(kind, values[op.operands[0]])
+            case loops.FoldOp():
+                parts = tuple(self._part(o, values) for o in op.parts.block.ops if isinstance(o, loops.PartOp))
+                return terms.Fold(kind, Gather(op.gather.data), parts, None if op.count is None else op.count.data)
+            case loops.ChooseOp():
+                cases = (o for o in op.cases.block.ops if isinstance(o, loops.CaseOp))
+                return terms.Choice(kind, tuple((o.where.data, self._body(o.body.block, values)) for o in cases))
             case _:
-                return Apply(kind, op, tuple(values[v] for v in op.operands))
+                return terms.Apply(kind, op, tuple(values[v] for v in op.operands))
 
-    def _part(self, op: PartOp, values: Mapping[SSAValue, Term]) -> Part:
+    def _part(self, op: loops.PartOp, values: Mapping[SSAValue, Term]) -> terms.Part:
         guards = tuple(g.data for g in op.guards)
-        return Part(op.over.data, op.where.data, self._body(op.body.block, values), guards)
+        return terms.Part(op.over.data, op.where.data, self._body(op.body.block, values), guards)
 
     # -- trees ----------------------------------------------------------------------------------------------------------
     def _trees(self, region: Region) -> list[Tree]:
@@ -363,33 +326,33 @@ class _Reader:
 
     def _node(self, op: Operation) -> Tree:
         match op:
-            case ForOp():
+            case loops.ForOp():
                 body, tiled = self._trees(op.body), op.tiled is not None
                 return Loop(op.var.data, _full(op.lows), _full(op.highs), op.parallel is not None, body, tiled)
-            case IfOp():
+            case loops.IfOp():
                 return Guard(op.where.data, self._trees(op.then), self._trees(op.other) if op.other else [])
-            case RunOp():
+            case loops.RunOp():
                 s = self.statements[op.statement.root_reference.data]
                 return Leaf(s, dict(zip(s.fields, _full(op.at), strict=True)))
-            case ContractOp():
+            case loops.ContractOp():
                 s = self.statements[op.statement.root_reference.data]
-                assert isinstance(s.term, Fold)
+                assert isinstance(s.term, terms.Fold)
                 env = {f: e for f, e in zip(s.fields, op.at.data, strict=True) if e is not None}
-                products = [o for o in op.products.block.ops if isinstance(o, ProductOp)]
-                terms = tuple(self._product(o) for o in products if o.padded is None)
+                products = [o for o in op.products.block.ops if isinstance(o, loops.ProductOp)]
+                parts = tuple(self._product(o) for o in products if o.padded is None)
                 padded = next((self._padded(o) for o in products if o.padded is not None), None)
-                found = Contraction(s.term, op.around.data, op.over.data, _full(op.index), terms, padded)
+                found = Contraction(s.term, op.around.data, op.over.data, _full(op.index), parts, padded)
                 return Box(Leaf(s, env), found, self._trees(op.plain))
             case _:
                 raise AssertionError(op.name)
 
-    def _product(self, op: ProductOp) -> Product:
+    def _product(self, op: loops.ProductOp) -> Product:
         names = [ref.root_reference.data for ref in op.of]
-        a, b = (Get(self.kinds[n], n, _full(x)) for n, x in zip(names, op.reads, strict=True))
+        a, b = (terms.Get(self.kinds[n], n, _full(x)) for n, x in zip(names, op.reads, strict=True))
         x, y, z = (_full(i) for i in op.indices)
         return Product(op.where.data, op.around.data, op.over.data, op.summed.data, (a, b), (x, y, z))
 
-    def _padded(self, op: ProductOp) -> Padded:
+    def _padded(self, op: loops.ProductOp) -> Padded:
         assert op.padded is not None
         limits = {int(r.var): (r.lows, r.highs) for r in op.limits.data} if op.limits is not None else {}
         return Padded(self._product(op), op.padded.data.constant or 0, limits)

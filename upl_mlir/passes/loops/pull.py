@@ -6,6 +6,10 @@
 
 The relation of an arrow (LANGUAGE 3.9) is solved for the source's fields and iterators.  For an ordinary input all of them
 follow from the target's index; for a gather some stay free, and are what the sum runs over.
+
+The question is about expressions: which element is read.  Elimination finds them in microseconds, and may err on the safe
+side, as what is left open becomes a guard or a loop that runs in vain.  Only where it leaves a source open, exact sets are
+asked (`express`).  An adjoint's arrows must be exact sets throughout: `passes/autodiff/reverse.py`.
 """
 
 from __future__ import annotations
@@ -142,6 +146,11 @@ class Solver:
         names = self._names()
         return [tuple(c.substitute(names) for c in case) for case in lin.cases(whole)]
 
+    def divided(self, cases: Sequence[Cons]) -> list[IndexExpr]:
+        """The equations ``e == 0`` of all cases that give a quotient or a remainder: the index may give the other part."""
+        found = dict.fromkeys(c.e for case in cases for c in case if c.eq and all(c in other for other in cases))
+        return [e for e in found if self._division(e) and sum(isinstance(a, Div) for a in e.atoms()) == 1]
+
     def solve(self, more: Sequence[IndexExpr] = ()) -> tuple[list[Con], list[str]]:
         """Solve for as many unknowns as there are equations, `more` (``e == 0``) among them.
 
@@ -227,9 +236,16 @@ def invert(
 
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
-    solver = Solver(lin, arrow, ordered=ordered and arrow.port.gather is not None)  # one token has no order
+    ordered = ordered and arrow.port.gather is not None  # one token has no order
+    solver = Solver(lin, arrow, ordered=ordered)
     left, free = solver.solve()
-    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in solver.conditions()]
+    conditions = solver.conditions()
+    if free and (more := solver.divided(conditions)):
+        again = Solver(lin, arrow, ordered=ordered)
+        found, fewer = again.solve(more)
+        if len(fewer) < len(free):
+            solver, left, free = again, found, fewer
+    cases = [tuple(q.substitute(solver.solved) for q in (*left, *case)) for case in conditions]
     solver.determine(cases, free)
     if arrow.port.gather is not None or not free:
         return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]

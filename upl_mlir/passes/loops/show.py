@@ -10,18 +10,8 @@ from xdsl.ir import Operation
 
 from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Part,
-    Term,
-)
+from upl_mlir.passes.loops import terms
+from upl_mlir.passes.loops.terms import Term
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -103,21 +93,21 @@ def term_text(t: Term, env: Mapping[str, IndexExpr]) -> str:
         return str(e.substitute(dict(env)))
 
     match t:
-        case Number(_, value):
+        case terms.Number(_, value):
             return f"{value:g}"
-        case IndexValue(e):
+        case terms.IndexValue(e):
             return index(e)
-        case Get(_, array, at):
+        case terms.Get(_, array, at):
             return f"{array}<{','.join(map(index, at))}>"
-        case Entry(_, table, at):
+        case terms.Entry(_, table, at):
             return f"{table}[{term_text(at, env)}]"
-        case Convert(kind, arg):
+        case terms.Convert(kind, arg):
             return f"{kind.value}({term_text(arg, env)})"
-        case Apply(_, op, args):
+        case terms.Apply(_, op, args):
             return _operation(t.kind, op, [term_text(a, env) for a in args])
-        case Fold(_, gather, parts, _):
+        case terms.Fold(_, gather, parts, _):
             return f"{gather.value}[{'; '.join(_part(p, env) for p in parts)}]"
-        case Choice(_, cases):
+        case terms.Choice(_, cases):
             return "{" + "; ".join(f"{_where(_at(c, env))}: {term_text(v, env)}" for c, v in cases) + "}"
 
 
@@ -144,7 +134,7 @@ def _at(cons: Cons, env: Mapping[str, IndexExpr]) -> Cons:
     return tuple(c.substitute(dict(env)) for c in cons)
 
 
-def _part(p: Part, env: Mapping[str, IndexExpr]) -> str:
+def _part(p: terms.Part, env: Mapping[str, IndexExpr]) -> str:
     ranges, rest = list[str](), list(_at(p.cons, env))
     for at, dim in enumerate(p.dims):
         lows, highs, others = list[IndexExpr](), list[IndexExpr](), list[Con]()

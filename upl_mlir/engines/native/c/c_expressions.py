@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import error
+from upl_mlir.engines.native.scalars import scalar
 from upl_mlir.ops import FUNCTIONS
 
 ATOM, UNARY, TIMES, PLUS, LOOSE = 4, 3, 2, 1, 0
@@ -30,6 +31,9 @@ class Expr:
     level: int = ATOM
     reads: bool = False
 
+    def __str__(self) -> str:
+        return self.text
+
     def at(self, level: int) -> str:
         """The text as an operand of an operator that binds so tightly."""
         return self.text if self.level >= level else f"({self.text})"
@@ -37,17 +41,8 @@ class Expr:
 
 def c_type(t: Attribute) -> str:
     """The C type of a scalar.  Raises UplError (UPL1820)."""
-    match t:
-        case Float64Type():
-            return "double"
-        case Float32Type():
-            return "float"
-        case IndexType():
-            return "int64_t"
-        case IntegerType():
-            return "bool" if t.width.data == 1 else f"int{t.width.data}_t"
-        case _:
-            raise error("UPL1820", f"C code has no values of the type `{t}`")
+    found = scalar(t, "C code")
+    return found if isinstance(found, str) else "bool" if found == 1 else f"int{found}_t"
 
 
 def real_text(x: float, single: bool) -> str:

@@ -27,7 +27,7 @@ from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.c.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
-from upl_mlir.engines.native.c.c_statements import STATEMENTS
+from upl_mlir.engines.native.c.c_statements import FunctionWriter
 from upl_mlir.engines.native.c.c_writer import Array, Writer, is_reserved
 from upl_mlir.engines.native.llvm.values import Argument
 from upl_mlir.engines.native.signature import arguments_of, function_of, layouts_of
@@ -79,7 +79,7 @@ def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parame
     """The function's name, its prototype, its parameters, and the parts of the source behind the first include."""
     function = function_of(module)
     name = _identifier(name or function.sym_name.data, set())
-    w = Writer(STATEMENTS)
+    w = FunctionWriter()
     w.taken[0].add(name)
     parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
     layouts = dict(zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(function), strict=False))

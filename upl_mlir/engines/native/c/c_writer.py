@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import memref
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.c.c_expressions import (
-    ATOM,
-    HELPERS,
-    NEEDS,
-    PAIRS,
-    PLUS,
-    ROWS,
-    TIMES,
-    Expr,
-    c_type,
-    literal,
-)
+from upl_mlir.engines.native.c.c_expressions import ATOM, HELPERS, NEEDS, PLUS, TIMES, Expr, c_type
 
 WIDTH = 90
 """Expressions are kept below this by giving their parts variables."""
@@ -108,10 +96,8 @@ def times(a: Expr, b: Expr) -> Expr:
 
 @dataclass
 class Writer:
-    """Writes the body of one C function."""
+    """The text of one C function; `c_statements.py` says what is written for each operation."""
 
-    statements: dict[type[Operation], Callable[[Writer, Any], None]]
-    """How to write the operations that are no expressions (`c_statements.py`)."""
     values: dict[SSAValue, Expr | Array] = field(default_factory=dict[SSAValue, Any])
     lines: list[str] = field(default_factory=list[str])
     helpers: set[str] = field(default_factory=set[str])
@@ -163,22 +149,6 @@ class Writer:
                 self.helpers |= {name, *NEEDS.get(name, ())}
 
     # -- values --------------------------------------------------------------------------------------------------
-    def expr(self, value: SSAValue) -> Expr:
-        """The expression of a scalar."""
-        found = self.values[value]
-        assert isinstance(found, Expr)
-        return found
-
-    def exprs(self, values: Iterable[SSAValue]) -> list[Expr]:
-        """The expressions of scalars."""
-        return [self.expr(v) for v in values]
-
-    def array(self, value: SSAValue) -> Array:
-        """The array that a memref is."""
-        found = self.values[value]
-        assert isinstance(found, Array)
-        return found
-
     def define(self, value: SSAValue, e: Expr) -> None:
         """A value: in place where it is used, if that is once and soon, else in a variable.  Unused ones vanish."""
         self.call(e.text)
@@ -195,32 +165,6 @@ class Writer:
             name = self.name(value.name_hint, "t")
             self.line(f"const {c_type(value.type)} {name} = {e.text};")
             self.values[value] = Expr(name)
-
-    # -- operations ----------------------------------------------------------------------------------------------
-    def run(self, ops: Iterable[Operation]) -> None:
-        """Write operations in order.  Raises UplError (UPL1820) for one that is not known."""
-        for op in ops:
-            if isinstance(op, arith.ConstantOp):
-                self.values[op.result] = literal(op)
-            elif type(op) in ROWS:
-                operands = self.exprs(op.operands)
-                text, level = ROWS[type(op)](op, operands)
-                self.define(op.results[0], Expr(text, level, any(x.reads for x in operands)))
-            elif type(op) in PAIRS:
-                operands = self.exprs(op.operands)
-                for result, text in zip(op.results, PAIRS[type(op)], strict=True):
-                    full = text.format(*(x.text for x in operands))
-                    self.define(result, Expr(full, ATOM, any(x.reads for x in operands)))
-            elif type(op) in self.statements:
-                self.statements[type(op)](self, op)
-            else:
-                raise error("UPL1820", f"C code does not know the operation `{op.name}`")
-
-    def body(self, block: Block) -> list[Expr]:
-        """Write the operations of a block; returns what its terminator hands on."""
-        *ops, last = block.ops
-        self.run(ops)
-        return self.exprs(last.operands)
 
     def variable(self, value: SSAValue, start: Expr | None, default: str = "acc") -> str:
         """A variable that changes, for a value of a loop or a condition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +14,13 @@ from upl_mlir.engines.native.llvm.scratch import ScratchPlan
 from upl_mlir.engines.native.llvm.text import Code
 from upl_mlir.engines.native.llvm.values import View
 from upl_mlir.engines.native.products.tiles import TileFormat
-
-Statement = Callable[["Emitter", Any], None]
+from upl_mlir.engines.native.walk import Walk
 
 
 @dataclass
 class Library:
     """The functions and globals of the LLVM module under construction, besides the program's own."""
 
-    statements: Mapping[type[Operation], Statement]
-    """How operations that are no scalar values are written: `emit.STATEMENTS`."""
     threads: int
     vector_bytes: int
     registers: int
@@ -81,7 +78,7 @@ class Library:
 
 
 @dataclass
-class Emitter:
+class Emitter(Walk[str, View]):
     """Writes one LLVM function."""
 
     library: Library
@@ -120,18 +117,30 @@ class Emitter:
         return self.library.math(name, type_)
 
     # -- operations ----------------------------------------------------------------------------------------------
-    def run(self, ops: Iterable[Operation]) -> None:
-        """Write operations in order.  Raises UplError (UPL1820) for one that is not known."""
-        for op in ops:
-            row = ROWS.get(type(op))
-            if row is not None:
-                self.values[op.results[0]] = row(self, op)
-            elif type(op) in self.library.statements:
-                self.library.statements[type(op)](self, op)
-            elif isinstance(op, EXTENDED):
-                self.values[op.results[0]], self.values[op.results[1]] = extended(self, op)
-            else:
-                raise unknown(op)
+    def compute(self, op: Operation) -> bool:
+        row = ROWS.get(type(op))
+        if row is not None:
+            self.values[op.results[0]] = row(self, op)
+        elif isinstance(op, EXTENDED):
+            self.values[op.results[0]], self.values[op.results[1]] = extended(self, op)
+        else:
+            return False
+        return True
+
+    def unknown(self, op: Operation) -> Exception:
+        return error("UPL1820", f"native code does not know the operation `{op.name}`")
+
+    def number(self, n: int) -> str:
+        return str(n)
+
+    def times(self, a: str, b: str) -> str:
+        return self.code.mul(a, b)
+
+    def strides(self, a: View) -> Sequence[str]:
+        return a.strides
+
+    def table(self, name: str) -> View:
+        return self.library.tables[name]
 
     def stack(self, words: int) -> str:
         """Memory for 64-bit words on the stack of the function being written."""
@@ -139,17 +148,10 @@ class Emitter:
         self.code.entry.append(f"  {name} = alloca [{words} x i64], align 64")
         return name
 
-    def body(self, block: Block) -> Sequence[SSAValue]:
-        """Write the operations of a block; returns what its terminator hands on."""
-        *ops, last = block.ops
+    def body(self, block: Block) -> list[str]:
         around, self.heap = self.heap, []
-        self.run(ops)
+        handed = super().body(block)
         for pointer in self.heap:
             self.code.do(f"call void @free(ptr {pointer})")
         self.heap = around
-        return last.operands
-
-
-def unknown(op: Operation) -> Exception:
-    """The error for an operation that native code does not know."""
-    return error("UPL1820", f"native code does not know the operation `{op.name}`")
+        return handed

@@ -19,11 +19,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
-from upl_mlir.engines.native.llvm.emit import STATEMENTS
+from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library
 from upl_mlir.engines.native.llvm.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.engines.native.llvm.text import ATTRIBUTES, Code, byte_size, float_text, llvm_type, memory_type
-from upl_mlir.engines.native.llvm.values import EmittedModule, Root, View, row_major, shape_of
+from upl_mlir.engines.native.llvm.values import EmittedModule, Root, View, row_major
 from upl_mlir.engines.native.signature import arguments_of, function_of
 from upl_mlir.engines.native.target import Machine
 
@@ -36,7 +36,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     function = function_of(module)
     gather = function.attributes.get("upl.gather")
     ordered = isinstance(gather, StringAttr) and gather.data == "ordered"
-    library = Library(STATEMENTS, threads, machine.vector_bytes, machine.registers, ordered)
+    library = Library(threads, machine.vector_bytes, machine.registers, ordered)
     for op in module.ops:
         if isinstance(op, memref.GlobalOp):
             _table(library, op)
@@ -93,8 +93,8 @@ class _Kernel:
         if panels:
             scratch.append(Scratch(None, panels, shared=False))
         entry, inner = Code(), Code()
-        outside = Emitter(self.library, ScratchPlan(), entry)
-        inside = Emitter(self.library, ScratchPlan(), inner)
+        outside = FunctionEmitter(self.library, ScratchPlan(), entry)
+        inside = FunctionEmitter(self.library, ScratchPlan(), inner)
         self._pass_arguments(outside, inside)
         self._pass_scratch(scratch, outside, inside)
         self._pass("ptr", entry.let(f"load ptr, ptr {entry.at('%slots', '2', 'i64')}"), "%fork")
@@ -191,11 +191,7 @@ class _Kernel:
         """Bytes of an allocation, computed before anything runs."""
         for v in op.dynamic_sizes:
             _evaluate(v, outside)
-        t = op.memref.type
-        total = str(byte_size(t.element_type))
-        for n in shape_of(t, outside.texts(op.dynamic_sizes)):
-            total = outside.code.mul(total, n)
-        return total
+        return outside.product(str(byte_size(op.memref.type.element_type)), outside.extents(op))
 
 
 def _evaluate(value: SSAValue, outside: Emitter) -> None:
@@ -207,8 +203,7 @@ def _evaluate(value: SSAValue, outside: Emitter) -> None:
     if isinstance(op, Allocation):  # only its shape is asked for
         for v in op.dynamic_sizes:
             _evaluate(v, outside)
-        t = op.memref.type
-        outside.values[value] = View("null", t.element_type, shape_of(t, outside.texts(op.dynamic_sizes)), (), Root(""))
+        outside.values[value] = View("null", op.memref.type.element_type, outside.extents(op), (), Root(""))
         return
     for v in op.operands:
         _evaluate(v, outside)

@@ -103,7 +103,7 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     wanted = c.let(f"icmp sge i64 {work}, {FORK_WORK}", "c")
 
     capture = _Capture()
-    inner = Emitter(e.library, ScratchPlan(), parallel=False)
+    inner = type(e)(e.library, ScratchPlan(), parallel=False)
     inner.values.update(_captured(e, op, capture, inner))
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]

@@ -7,10 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, IntegerType
 from xdsl.ir import Attribute
 
-from upl_mlir.diagnostics import error
+from upl_mlir.engines.native.scalars import scalar
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
 """What all functions have: vectors as wide as the machine's, and no interest in floating-point exceptions."""
@@ -18,17 +17,8 @@ ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
 
 def llvm_type(t: Attribute) -> str:
     """The LLVM type of a scalar; `index` is i64.  Raises UplError (UPL1820)."""
-    match t:
-        case Float64Type():
-            return "double"
-        case Float32Type():
-            return "float"
-        case IndexType():
-            return "i64"
-        case IntegerType():
-            return f"i{t.width.data}"
-        case _:
-            raise error("UPL1820", f"native code has no values of the type `{t}`")
+    found = scalar(t)
+    return found if isinstance(found, str) else f"i{found}"
 
 
 def memory_type(t: Attribute) -> str:
@@ -106,6 +96,18 @@ class Code:
         self.lines.append("")
         return Phi(self, len(self.lines) - 1, self.name(hint), type_)
 
+    def counting(self, header: str, hint: str, upper: str, inside: str, done: str) -> tuple[Phi, str]:
+        """Begin a loop: its head goes on `inside` while the variable is less than `upper`, else to `done`.
+
+        Gives the variable, to be closed where the loop goes round, and the block before it.
+        """
+        before = self.block
+        self.jump(header)
+        self.begin(header)
+        counter = self.phi("i64", hint)
+        self.branch(self.let(f"icmp slt i64 {counter.name}, {upper}", "c"), inside, done)
+        return counter, before
+
     @contextmanager
     def loop(self, lower: str, upper: str, step: str = "1", hint: str = "for", note: str = "") -> Generator[str]:
         """Write a counting loop around what the `with` writes; gives the induction variable.
@@ -113,11 +115,7 @@ class Code:
         `note` is appended to the jump back: metadata of the loop.
         """
         header, inside, done = self.label(hint), self.label("body"), self.label("done")
-        before = self.block
-        self.jump(header)
-        self.begin(header)
-        counter = self.phi("i64", "iv")
-        self.branch(self.let(f"icmp slt i64 {counter.name}, {upper}", "c"), inside, done)
+        counter, before = self.counting(header, "iv", upper, inside, done)
         self.begin(inside)
         yield counter.name
         following = self.let(f"add nsw i64 {counter.name}, {step}", "iv")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, Float32Type, Float64Type, IndexType, IntegerType, MemRefType, i1
+from xdsl.dialects.builtin import DYNAMIC_INDEX, i1
 from xdsl.ir import Attribute
 
 from upl_mlir.engines.native.llvm.text import Code, byte_size, memory_type
 from upl_mlir.engines.native.products.tiles import TileFormat
+from upl_mlir.engines.native.scalars import scalar
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,6 @@ def row_major(code: Code, sizes: Sequence[str]) -> tuple[str, ...]:
     return tuple(reversed(strides)) if sizes else ()
 
 
-def shape_of(t: MemRefType[Attribute], dynamic: Sequence[str]) -> tuple[str, ...]:
-    """The sizes of a memref type, the open ones taken from `dynamic`."""
-    rest = iter(dynamic)
-    return tuple(next(rest) if n == DYNAMIC_INDEX else str(n) for n in t.get_shape())
-
-
 @dataclass(frozen=True)
 class Argument:
     """An argument of the kernel: a number (`rank` None) or an array.  `dtype` is numpy's name of the element type.
@@ -118,14 +113,7 @@ class EmittedModule:
 
 def dtype_name(t: Attribute) -> str:
     """numpy's name of an element type."""
-    match t:
-        case Float64Type():
-            return "float64"
-        case Float32Type():
-            return "float32"
-        case IntegerType():
-            return "bool" if t.width.data == 1 else f"int{t.width.data}"
-        case IndexType():
-            return "int64"
-        case _:
-            raise AssertionError(t)
+    found = scalar(t)
+    if isinstance(found, str):
+        return {"double": "float64", "float": "float32"}[found]
+    return "bool" if found == 1 else f"int{found}"

@@ -164,7 +164,7 @@ def _once(e: Emitter, nest: Nest, places: list[str]) -> None:
             e.values[arg] = view.load(e.code, ())
     results = e.body(nest.block)
     for view, value in zip(at[-len(results) :], results, strict=True):
-        view.store(e.code, (), e.text(value))
+        view.store(e.code, (), value)
 
 
 @dataclass(frozen=True)

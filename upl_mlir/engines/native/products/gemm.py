@@ -275,11 +275,7 @@ def _tiles(
         with c.when(c.let(f"and i1 {apart}, {added}"), "take"):
             c.do(f"call void @upl.take.{f.name}({moved})")
         header, same, moved_on = c.label("same"), c.label("alike"), c.label("moved")
-        before = c.block
-        c.jump(header)
-        c.begin(header)
-        begin = c.phi("i64", "row")
-        c.branch(c.let(f"icmp slt i64 {begin.name}, {mb}", "c"), same, moved_on)
+        begin, before = c.counting(header, "row", mb, same, moved_on)
         c.begin(same)
         end, first, some = zeros.part(c, begin.name, mb, kb)
         along = c.at(part["ak"], first, "i64")

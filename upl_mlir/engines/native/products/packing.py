@@ -61,11 +61,7 @@ def _pack_squares(c: Code, f: TileFormat, places: str, target: str, width: int) 
     header, ask, look, straight, crooked, done = (
         c.label(x) for x in ("along", "ask", "look", "straight", "crooked", "packed")
     )
-    before = c.block
-    c.jump(header)
-    c.begin(header)
-    j = c.phi("i64", "k")
-    c.branch(c.let(f"icmp slt i64 {j.name}, %k", "c"), ask, done)
+    j, before = c.counting(header, "k", "%k", ask, done)
     c.begin(ask)
     table, to = c.at("%along", j.name, "i64"), c.at(target, c.mul(j.name, str(width)), f.real)
     c.branch(c.let(f"icmp sle i64 {c.add(j.name, str(s.lanes))}, %k", "c"), look, crooked)

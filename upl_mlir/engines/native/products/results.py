@@ -27,11 +27,7 @@ def move(f: TileFormat, name: str) -> str:
     c.jump(done)
     c.begin(columns)
     header, body, square, single, after = (c.label(x) for x in ("from", "run", "square", "single", "after"))
-    before = c.block
-    c.jump(header)
-    c.begin(header)
-    i = c.phi("i64", "row")
-    c.branch(c.let(f"icmp slt i64 {i.name}, %m", "c"), body, done)
+    i, before = c.counting(header, "row", "%m", body, done)
     c.begin(body)
     run = _run(c, square_format(f), i.name)
     c.branch(c.let(f"icmp sgt i64 {run}, 2", "c"), square, single)

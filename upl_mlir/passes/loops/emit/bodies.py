@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType, i1
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from upl_mlir.dialects.upl import AlongOp, InputOp, LookupOp, NodeOp, RefOp, StopGradientOp
-from upl_mlir.dialects.upl.kinds import Kind, kind_of
-from upl_mlir.passes.loops.graph import resolve
+from upl_mlir.dialects.upl import AlongOp, LookupOp, RefOp, StopGradientOp
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.precision import WEAK, Kinds, resolve
 from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Number, Term, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
-_WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)  # take the precision of where they are used
 _NAMES = (arith.ExtFOp, arith.TruncFOp, StopGradientOp)  # their operand, in the precision of the result
 
 
@@ -42,35 +41,7 @@ class Bodies:
 
     def __init__(self, builder: Names):
         self.builder = builder
-        self.real = builder.real
-        self._kinds: dict[SSAValue, Kind] = {}
-
-    def kind(self, v: SSAValue) -> Kind:
-        """How a value is represented: `real` has the engine's precision unless a declared f64 takes part."""
-        v = resolve(v)
-        if v not in self._kinds:
-            self._kinds[v] = self._kind(v)
-        return self._kinds[v]
-
-    def _kind(self, v: SSAValue) -> Kind:
-        if isinstance(v, BlockArgument):
-            owner = v.block.parent_op()
-            assert isinstance(owner, NodeOp | InputOp)
-            n = len(owner.fields)
-            if v.index < n:
-                return Kind.INT
-            return kind_of(owner.type if isinstance(owner, InputOp) else owner.ports[v.index - n].type, self.real)
-        if isinstance(v.type, IntegerType):
-            return Kind.BOOL if v.type == i1 else Kind.INT
-        if isinstance(v.type, Float32Type):
-            return Kind.F32
-        op = v.owner
-        assert isinstance(op, Operation)
-        if self.real is Kind.F64:
-            return Kind.F64
-        if isinstance(op, (*_WEAK, LookupOp)):
-            return Kind.F32
-        return Kind.F64 if Kind.F64 in map(self.kind, op.operands) else Kind.F32
+        self.kind = Kinds(builder.real)
 
     def compute(self, v: SSAValue, env: Mapping[str, IndexExpr], at: Cons) -> Term:
         """The term of a value at the instance `env`, under the constraints `at`."""
@@ -127,7 +98,7 @@ class Bodies:
         op = v.owner
         if isinstance(term, Number):
             return Number(wanted, op.value.value.data if _is_literal(op) else term.value)
-        if isinstance(op, _WEAK) and isinstance(term, Apply):
+        if isinstance(op, WEAK) and isinstance(term, Apply):
             return Apply(wanted, term.op, term.args)
         return Convert(wanted, term)
 

@@ -13,11 +13,7 @@ from collections.abc import Sequence, Set
 
 from xdsl.dialects import memref
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
-    MemRefType,
-    i64,
-)
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, i64
 from xdsl.dialects.utils import FastMathFlag as Flag
 from xdsl.ir import Block, SSAValue
 

@@ -10,15 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
-    ArrayAttr,
-    FunctionType,
-    MemRefType,
-    ModuleOp,
-    StringAttr,
-    i1,
-)
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FunctionType, MemRefType, ModuleOp, StringAttr, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.passes.analysis.proved import ASSUMED

@@ -19,22 +19,10 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather, ModOp
 from upl_mlir.dialects.upl.kinds import Kind, folding
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.emit.code import Code
 from upl_mlir.passes.loops.emit.frame import Frame
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Part,
-    Term,
-    arguments,
-    inner_first,
-)
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 
@@ -49,7 +37,7 @@ INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 Env = Mapping[str, IndexExpr]
 
 
-def neutral(code: Code, t: Fold) -> SSAValue:
+def neutral(code: Code, t: terms.Fold) -> SSAValue:
     """What a fold starts from: leaves every summand as it is, -0.0 included."""
     return code.constant(t.gather.neutral if t.kind.is_float else identity(t.gather, t.kind), t.kind.mlir)
 
@@ -80,9 +68,9 @@ class Values:
     def _value(self, t: Term, env: Env) -> SSAValue:
         code = self.code
         match t:
-            case Number(kind, value):
+            case terms.Number(kind, value):
                 return code.constant(value, kind.mlir)
-            case IndexValue(e):
+            case terms.IndexValue(e):
                 e = self.lin.plain(e.substitute(dict(env)))
                 key = ("i64", e)
                 found = code.scope.find(key)
@@ -91,21 +79,21 @@ class Values:
                     found = code.constant(n, i64) if n is not None else code.integer(e)
                     code.scope.known[key] = found
                 return found
-            case Get(_, array, index):
+            case terms.Get(_, array, index):
                 return self.f.load(array, tuple(self.lin.plain(e.substitute(dict(env))) for e in index))
-            case Entry(kind, table, at):
+            case terms.Entry(kind, table, at):
                 return self._entry(kind, table, self.value(at, env))
-            case Convert(kind, arg):
+            case terms.Convert(kind, arg):
                 v = self.value(arg, env)
                 return code.add(arith.ExtFOp(v, kind.mlir) if kind is Kind.F64 else arith.TruncFOp(v, kind.mlir))
-            case Apply():
+            case terms.Apply():
                 return self._apply(t, env)
-            case Fold():
+            case terms.Fold():
                 return self._fold(t, env)
-            case Choice():
+            case terms.Choice():
                 return self._choice(t, env, list(t.cases))
 
-    def _choice(self, t: Choice, env: Env, cases: list[tuple[Cons, Term]]) -> SSAValue:
+    def _choice(self, t: terms.Choice, env: Env, cases: list[tuple[Cons, Term]]) -> SSAValue:
         (cons, value), *rest = cases
         if not rest:
             return self.value(value, env)
@@ -121,7 +109,7 @@ class Values:
         return self.lin.tidy(Con(self.lin.plain(c.e.substitute(values)), c.eq) for c in cons)
 
     # -- arithmetic -----------------------------------------------------------------------------------------------------
-    def _apply(self, t: Apply, env: Env) -> SSAValue:
+    def _apply(self, t: terms.Apply, env: Env) -> SSAValue:
         args = [self.value(a, env) for a in t.args]
         op, code = t.op, self.code
         match op:
@@ -199,7 +187,7 @@ class Values:
         return code.add(memref.LoadOp.get(code.table(table, values, kind.mlir), [index]))
 
     # -- folds ----------------------------------------------------------------------------------------------------------
-    def _fold(self, t: Fold, env: Env) -> SSAValue:
+    def _fold(self, t: terms.Fold, env: Env) -> SSAValue:
         code = self.code
         acc: SSAValue | None = None
         for part in t.parts:
@@ -215,7 +203,7 @@ class Values:
         count = self.lin.plain(t.count.substitute(dict(env)))
         return code.add(arith.SelectOp(code.holds(Con(-count)), empty, acc))
 
-    def _part(self, t: Fold, part: Part, env: Env, acc: SSAValue | None) -> SSAValue:
+    def _part(self, t: terms.Fold, part: terms.Part, env: Env, acc: SSAValue | None) -> SSAValue:
         if not part.dims and not part.guards:
             v = self.value(part.body, env)
             return v if acc is None else self.step(t, acc, v)
@@ -237,7 +225,7 @@ class Values:
             return out
         return self._loops(t, part, part.guards, env, start)
 
-    def _loops(self, t: Fold, part: Part, guards: Sequence[Cons], env: Env, start: SSAValue) -> SSAValue:
+    def _loops(self, t: terms.Fold, part: terms.Part, guards: Sequence[Cons], env: Env, start: SSAValue) -> SSAValue:
         """The loops of a part round its body."""
         cons = self._at(part.cons, env)
 
@@ -275,12 +263,12 @@ class Values:
 
         return level(part.dims, start)
 
-    def _chains(self, t: Fold) -> bool:
+    def _chains(self, t: terms.Fold) -> bool:
         """Whether a fold may be summed in several chains."""
         return self.f.flags is not None and not self.f.planar and t.gather is Gather.SUM and t.kind.is_float
 
     def _tested(
-        self, t: Fold, part: Part, cons: Cons, guards: Sequence[Cons], env: Env, acc: SSAValue
+        self, t: terms.Fold, part: terms.Part, cons: Cons, guards: Sequence[Cons], env: Env, acc: SSAValue
     ) -> SSAValue:
         """The innermost body, under what the loops' bounds do not ensure."""
         context = self.code.scope.context
@@ -295,13 +283,13 @@ class Values:
         )
         return out
 
-    def _summand(self, t: Fold, part: Part, env: Env, acc: SSAValue) -> SSAValue:
+    def _summand(self, t: terms.Fold, part: terms.Part, env: Env, acc: SSAValue) -> SSAValue:
         inner = dict(env)  # a new one: what it computes is known in its block only
         self._envs.append(inner)
         v = self.value(part.body, env if not part.dims else inner)
         return self.step(t, acc, v)
 
-    def step(self, t: Fold, acc: SSAValue, v: SSAValue) -> SSAValue:
+    def step(self, t: terms.Fold, acc: SSAValue, v: SSAValue) -> SSAValue:
         """One more summand."""
         code = self.code
         op = folding(t.gather, t.kind)

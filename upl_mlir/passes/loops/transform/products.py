@@ -19,28 +19,16 @@ from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Part,
-    Term,
-    arguments,
-    inner_first,
-)
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
 
 def factors(body: Term) -> tuple[Term, Term] | None:
     """The two factors of a product; None if it is none."""
-    return (body.args[0], body.args[1]) if isinstance(body, Apply) and isinstance(body.op, arith.MulfOp) else None
+    return (body.args[0], body.args[1]) if isinstance(body, terms.Apply) and isinstance(body.op, arith.MulfOp) else None
 
 
 def names_in(t: Term) -> frozenset[str]:
@@ -51,21 +39,21 @@ def names_in(t: Term) -> frozenset[str]:
 def _own_names(t: Term) -> frozenset[str]:
     """The same without those of its arguments."""
     match t:
-        case Number():
+        case terms.Number():
             return frozenset()
-        case IndexValue(e):
+        case terms.IndexValue(e):
             return e.names
-        case Get(_, _, index):
+        case terms.Get(_, _, index):
             return frozenset(n for e in index for n in e.names)
-        case Entry() | Convert() | Apply():
+        case terms.Entry() | terms.Convert() | terms.Apply():
             return frozenset()
-        case Fold(_, _, parts, count):
+        case terms.Fold(_, _, parts, count):
             out = frozenset() if count is None else count.names
             for p in parts:
                 inside = names_in(p.body).union(*(c.e.names for c in p.cons), *(c.e.names for g in p.guards for c in g))
                 out |= inside - frozenset(p.dims)
             return out
-        case Choice(_, cases):
+        case terms.Choice(_, cases):
             return frozenset[str]().union(*(names_in(v).union(*(c.e.names for c in cons)) for cons, v in cases))
 
 
@@ -87,7 +75,7 @@ class Splitter:
         self.system.equations.update(self.new)
 
     def _top(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
-        if isinstance(t, Fold) and is_sum_of_products(t):
+        if isinstance(t, terms.Fold) and is_sum_of_products(t):
             return replace(t, parts=tuple(self._factored(p, names, cons) for p in t.parts))
         return self._inside(t, names, cons)
 
@@ -102,21 +90,21 @@ class Splitter:
 
     def _replaced(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         match t:
-            case Number() | IndexValue() | Get():
+            case terms.Number() | terms.IndexValue() | terms.Get():
                 return t
-            case Entry(kind, table, at):
+            case terms.Entry(kind, table, at):
                 new = self._inside(at, names, cons)
-                return t if new is at else Entry(kind, table, new)
-            case Convert(kind, arg):
+                return t if new is at else terms.Entry(kind, table, new)
+            case terms.Convert(kind, arg):
                 new = self._inside(arg, names, cons)
-                return t if new is arg else Convert(kind, new)
-            case Apply(kind, op, args):
+                return t if new is arg else terms.Convert(kind, new)
+            case terms.Apply(kind, op, args):
                 new = tuple(self._inside(a, names, cons) for a in args)
-                return t if all(x is y for x, y in zip(new, args, strict=True)) else Apply(kind, op, new)
-            case Choice(kind, cases):
+                return t if all(x is y for x, y in zip(new, args, strict=True)) else terms.Apply(kind, op, new)
+            case terms.Choice(kind, cases):
                 new = tuple((when, self._inside(v, names, (*cons, *when))) for when, v in cases)
-                return t if all(x[1] is y[1] for x, y in zip(new, cases, strict=True)) else Choice(kind, new)
-            case Fold():
+                return t if all(x[1] is y[1] for x, y in zip(new, cases, strict=True)) else terms.Choice(kind, new)
+            case terms.Fold():
                 if is_sum_of_products(t):
                     got = self._own(t, names, cons)
                     if got is not None:
@@ -127,23 +115,23 @@ class Splitter:
                 )
                 return t if all(x.body is y.body for x, y in zip(parts, t.parts, strict=True)) else replace(t, parts=parts)
 
-    def _factored(self, p: Part, names: tuple[str, ...], cons: Cons) -> Part:
+    def _factored(self, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
         """A part of a sum whose factors are arrays, if they could be made so."""
         found = factors(p.body)
-        assert found is not None and isinstance(p.body, Apply)
+        assert found is not None and isinstance(p.body, terms.Apply)
         every = (*names, *p.dims)
         where = (*cons, *p.cons)
         reached = [set(names_in(x)) & set(every) for x in found]
         if any(r == set(every) for r in reached):
             return p
         new = tuple(
-            x if isinstance(x, Get) else self._own(x, every, where) for x in found
+            x if isinstance(x, terms.Get) else self._own(x, every, where) for x in found
         )
         if any(x is None for x in new):
             return p
-        return replace(p, body=Apply(p.body.kind, p.body.op, tuple(x for x in new if x is not None)))
+        return replace(p, body=terms.Apply(p.body.kind, p.body.op, tuple(x for x in new if x is not None)))
 
-    def _own(self, t: Term, names: Sequence[str], cons: Cons) -> Get | None:
+    def _own(self, t: Term, names: Sequence[str], cons: Cons) -> terms.Get | None:
         """The element of a new array that holds a term; None if the points at which it is needed are not known exactly."""
         used = names_in(t) & set(names)
         fields = tuple(n for n in names if n in used)
@@ -156,10 +144,10 @@ class Splitter:
         new = Equation(name, t.kind, fields, (domain,))
         self.new[name] = new
         new.pieces = [(domain, self._top(t, fields, domain))]
-        return Get(t.kind, name, tuple(IndexExpr.of(f) for f in fields))
+        return terms.Get(t.kind, name, tuple(IndexExpr.of(f) for f in fields))
 
 
-def is_sum_of_products(t: Fold) -> bool:
+def is_sum_of_products(t: terms.Fold) -> bool:
     """Whether a fold adds products of two factors, neither of which depends on everything that the other one does."""
     if t.gather is not Gather.SUM or not t.kind.is_float or not t.parts:
         return False
@@ -170,6 +158,6 @@ def is_sum_of_products(t: Fold) -> bool:
         first, second = map(names_in, found)
         if not (first - second or second - first) or not (first | second) & set(p.dims):
             return False
-        if any(isinstance(x, Number) for x in found):
+        if any(isinstance(x, terms.Number) for x in found):
             return False
     return t.kind in (Kind.F32, Kind.F64)

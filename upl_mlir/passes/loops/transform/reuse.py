@@ -19,22 +19,10 @@ from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Term,
-    arguments,
-    inner_first,
-    walk,
-)
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
 
@@ -75,12 +63,12 @@ class Reuse:
             for at, (cons, term) in enumerate(eq.pieces):
                 for here, t in self._ends(term, cons):
                     key = _key(t, self.costly)
-                    if key is not None and not eq.output and isinstance(t, Apply) and isinstance(t.args[0], Get):
+                    if key is not None and not eq.output and isinstance(t, terms.Apply) and isinstance(t.args[0], terms.Get):
                         self.offers.setdefault(key, []).append(_Offer(eq, t.args[0].index, here))
                         own.add((eq.name, at))
         if self.offers:
             self._reads = {
-                eq.name: {t.array for _, term in eq.pieces for t, _ in walk(term) if isinstance(t, Get)}
+                eq.name: {t.array for _, term in eq.pieces for t, _ in walk(term) if isinstance(t, terms.Get)}
                 for eq in self.system.equations.values()
             }
             found = components(list(self._reads), lambda n: [m for m in self._reads[n] if m in self._reads])
@@ -106,10 +94,10 @@ class Reuse:
 
     def _cases(self, t: Term) -> tuple[tuple[Cons, Term], tuple[Cons, Term]] | None:
         """A choice between two by indices alone, with disjoint conditions; None for other terms."""
-        if not isinstance(t, Apply) or not isinstance(t.op, arith.SelectOp):
+        if not isinstance(t, terms.Apply) or not isinstance(t.op, arith.SelectOp):
             return None
         asked, yes, no = t.args
-        if not isinstance(asked, Apply) or not isinstance(asked.op, arith.CmpiOp):
+        if not isinstance(asked, terms.Apply) or not isinstance(asked.op, arith.CmpiOp):
             return None
         name = arith.CMPI_COMPARISON_OPERATIONS[asked.op.predicate.value.data]
         ends = [_whole(a) for a in asked.args]
@@ -130,7 +118,7 @@ class Reuse:
         self._eq, self._memo = eq, dict[tuple[Term, Cons], Term]()
         self._gone: set[str] = set()
         new = self._inside(term, cons)
-        if new is term or any(isinstance(t, Get) and t.array in self._gone for t, _ in walk(new)):
+        if new is term or any(isinstance(t, terms.Get) and t.array in self._gone for t, _ in walk(new)):
             return term
         self.changed.add(eq.name)
         return new
@@ -148,24 +136,24 @@ class Reuse:
             if all(x is v for x, (_, v) in zip(new, cases, strict=True)):
                 return t
             # a choice: an element may be there in one case only
-            return Choice(t.kind, ((cases[0][0], new[0]), ((), new[1])))
+            return terms.Choice(t.kind, ((cases[0][0], new[0]), ((), new[1])))
         match t:
-            case Apply(kind, op, args):
+            case terms.Apply(kind, op, args):
                 found = self._element(t, cons)
                 if found is not None:
                     return found
                 given = tuple(self._inside(a, cons) for a in args)
-                return t if all(x is y for x, y in zip(given, args, strict=True)) else Apply(kind, op, given)
-            case Convert(kind, arg):
+                return t if all(x is y for x, y in zip(given, args, strict=True)) else terms.Apply(kind, op, given)
+            case terms.Convert(kind, arg):
                 value = self._inside(arg, cons)
-                return t if value is arg else Convert(kind, value)
-            case Entry(kind, table, at):
+                return t if value is arg else terms.Convert(kind, value)
+            case terms.Entry(kind, table, at):
                 value = self._inside(at, cons)
-                return t if value is at else Entry(kind, table, value)
-            case Choice(kind, choices):
+                return t if value is at else terms.Entry(kind, table, value)
+            case terms.Choice(kind, choices):
                 some = tuple((when, self._inside(v, (*cons, *when))) for when, v in choices)
-                return t if all(x[1] is y[1] for x, y in zip(some, choices, strict=True)) else Choice(kind, some)
-            case Fold(parts=parts):
+                return t if all(x[1] is y[1] for x, y in zip(some, choices, strict=True)) else terms.Choice(kind, some)
+            case terms.Fold(parts=parts):
                 bodies = tuple(
                     p if p.guards else replace(p, body=self._inside(p.body, (*cons, *p.cons))) for p in parts
                 )
@@ -174,18 +162,18 @@ class Reuse:
             case _:
                 return t
 
-    def _element(self, t: Apply, cons: Cons) -> Get | None:
+    def _element(self, t: terms.Apply, cons: Cons) -> terms.Get | None:
         """The element that holds the value of a function, under these constraints."""
         key = _key(t, self.costly)
         for offer in self.offers.get(key, ()) if key is not None else ():
             (arg,) = t.args
-            assert isinstance(arg, Get)
+            assert isinstance(arg, terms.Get)
             if offer.eq is self._eq or not self._before(offer.eq.name, arg.array):
                 continue
             index = self._solved(offer, arg.index)
             if index is not None and all(self.lin.implies(cons, c.substitute(index)) for c in offer.cons):
                 self._gone.add(arg.array)
-                return Get(t.kind, offer.eq.name, tuple(index[f] for f in offer.eq.fields))
+                return terms.Get(t.kind, offer.eq.name, tuple(index[f] for f in offer.eq.fields))
         return None
 
     def _before(self, name: str, argument: str) -> bool:
@@ -222,10 +210,10 @@ class Reuse:
 
 def _key(t: Term, costly: int) -> _Key | None:
     """Which function of an element of which array a term is; None if it is none, or a cheap one."""
-    if not isinstance(t, Apply) or len(t.args) != 1 or op_cost(t.op) < costly:
+    if not isinstance(t, terms.Apply) or len(t.args) != 1 or op_cost(t.op) < costly:
         return None
     (arg,) = t.args
-    if not isinstance(arg, Get):
+    if not isinstance(arg, terms.Get):
         return None
     properties = tuple(sorted((n, str(v)) for n, v in t.op.properties.items()))
     return type(t.op), properties, t.kind, arg.kind, arg.array
@@ -234,11 +222,11 @@ def _key(t: Term, costly: int) -> _Key | None:
 def _whole(t: Term) -> IndexExpr | None:
     """An integer term as an index expression; None for one that data decide."""
     match t:
-        case IndexValue(e):
+        case terms.IndexValue(e):
             return e
-        case Number(Kind.INT, value):
+        case terms.Number(Kind.INT, value):
             return IndexExpr.of(int(value))
-        case Apply(Kind.INT, arith.AddiOp() | arith.SubiOp() as op, (a, b)):
+        case terms.Apply(Kind.INT, arith.AddiOp() | arith.SubiOp() as op, (a, b)):
             first, second = _whole(a), _whole(b)
             if first is None or second is None:
                 return None
