@@ -29,9 +29,6 @@ for tool in ("upl-opt", "upl", "filecheck"):
     if shutil.which(tool, path=str(tools)) is None:
         lit_config.fatal(f"{tool} is not in lit's environment: run 'make test', or 'pip install -e .[dev]'")
 
-# The tools import the package of this checkout, also where the environment is another checkout's.
-config.environment["PYTHONPATH"] = str(ROOT)
-
 # What is printed must not depend on who runs it.
 config.environment["NO_COLOR"] = "1"
 config.environment["COLUMNS"] = "120"

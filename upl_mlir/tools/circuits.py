@@ -1,4 +1,4 @@
-"""`--circuit`: programs as circuits on the command line; `upl check --circuit` prints what is proved of one."""
+"""`--circuit`: programs as circuits on the command line, proved by `upl check`, drawn by `upl draw` and `upl view`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upl_mlir.tools.boundary import UsageError, definitions
+from upl_mlir.tools.boundary import UsageError, definitions, whole_file, write_whole
 
 if TYPE_CHECKING:
     from upl_mlir.passes.circuit.plan import Plan
@@ -45,6 +45,39 @@ def check(args: argparse.Namespace) -> int:
     found = proofs(plan_of(args))
     print(as_json(found) if args.json else as_text(args.file, found))
     return 0 if all(p.holds for p in found) else 1
+
+
+def draw(args: argparse.Namespace) -> int:
+    """Write the picture; returns the exit status."""
+    from upl_mlir.diagnostics import error
+    from upl_mlir.picture.circuit import svg_of_circuit
+    from upl_mlir.picture.png import png_of
+    from upl_mlir.picture.style import Theme
+
+    output: str = args.output or "-"
+    suffix = ".svg" if output == "-" else Path(output).suffix
+    if suffix not in (".svg", ".png"):
+        raise error("UPL1805", f"a circuit is drawn as .svg or .png, not as `{suffix}`")
+    theme = Theme.LIGHT if suffix == ".png" and args.theme == "auto" else Theme(args.theme)
+    svg = svg_of_circuit(plan_of(args), theme)
+    if suffix == ".png":
+        with whole_file(output) as stream:
+            stream.write(png_of(svg))
+    else:
+        write_whole(output, svg)
+    return 0
+
+
+def view(args: argparse.Namespace) -> int:
+    """Write the page with picture and replay; returns the exit status."""
+    from upl_mlir.observe.circuit_trace import values_of
+    from upl_mlir.observe.replay import load_trace
+    from upl_mlir.picture.circuit_page import circuit_page
+
+    plan = plan_of(args)
+    values = values_of(load_trace(args.trace), plan) if args.trace else {}
+    write_whole(args.output, circuit_page(plan, f"{plan.process.name} of {Path(args.file).name}", values))
+    return 0
 
 
 def as_text(file: str, found: Sequence[Proof]) -> str:

@@ -47,8 +47,12 @@ def _parser() -> argparse.ArgumentParser:
                    help="reverse: d_R in (not where R is one number), d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
-    draw.add_arguments(command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz"))
-    view.add_arguments(command("view", "one page with the picture, the passes step by step, and the replay of a run"))
+    p = command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz")
+    draw.add_arguments(p)
+    circuits.add_arguments(p, "the program's circuit: ports, lanes with their units, channels")
+    p = command("view", "one page with the picture, the passes step by step, and the replay of a run")
+    view.add_arguments(p)
+    circuits.add_arguments(p, "the page of the program's circuit, with the replay of a run by its schedule")
     p = command("run", "run a program")
     _run_options(p)
     p = command("train", "train with a program that holds `adjoint of` and the update")
@@ -107,7 +111,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
     p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
-    p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl: waveforms of what the units do, in words")
+    p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
@@ -168,11 +172,11 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    return draw.run(_load(args), args)
+    return circuits.draw(args) if circuits.wanted(args) else draw.run(_load(args), args)
 
 
 def _view(args: argparse.Namespace) -> int:
-    return view.run(_load(args), args)
+    return circuits.view(args) if circuits.wanted(args) else view.run(_load(args), args)
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:
