@@ -6,19 +6,7 @@ take the same values as another; what no output depends on is left out.
 
 from __future__ import annotations
 
-from upl_mlir.netsim.read import (
-    Cell,
-    Chunk,
-    Memory,
-    Netlist,
-    Read,
-    Register,
-    Value,
-    Word,
-    constant,
-    part,
-    width,
-)
+from upl_mlir.netsim.read import Cell, Chunk, Memory, Netlist, Read, Register, Value, Word, constant, part, width
 from upl_mlir.netsim.rewrite import Replacement, in_order, joined
 
 _SYMMETRIC = ("and", "or", "xor", "xnor", "add", "mul", "eq", "ne", "logic_and", "logic_or")

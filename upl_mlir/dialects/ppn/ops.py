@@ -146,8 +146,8 @@ class ChannelOp(Named):
 
     `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes), "window" (the
     last words of a port, at a computed address; one for all lanes, which pass each word on), "windows" (each lane has
-    its own), "dealt" (each lane has its own, with its turn of the words).  `depth` values are under way at most in
-    one lane; so many
+    its own), "dealt" (each lane has its own, with its turn of the words), "held" (the same in registers, for words that
+    are read one after the other).  `depth` values are under way at most in one lane; so many
     `reads` were looked at, and each found its value.
     """
 

@@ -15,7 +15,7 @@ from upl_mlir.dialects.loops.ops import ArrayOp, LoopProgramOp, ScheduleOp
 from upl_mlir.dialects.ppn.attributes import PARTS
 from upl_mlir.dialects.ppn.ops import BindOp, ChannelOp, CircuitOp, PortOp, ProcessOp, UnitOp
 
-KINDS = ("delay", "varying", "window", "windows", "dealt")
+KINDS = ("delay", "varying", "window", "windows", "dealt", "held")
 
 
 def verify_circuit(op: CircuitOp) -> None:

@@ -29,8 +29,11 @@ from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import Output
 
-BEHIND = 6
-"""Clocks from a slot that passes to the last word that it may send, less the lanes'; two more until that is seen."""
+BEHIND = 8
+"""Words that may still come when the head stands still, less the lanes'."""
+BACK = 3
+"""Registers on the way from the outputs, which are behind the last lane, to the head, which is before the first one: it may
+lead across the whole device."""
 
 
 class Circuit(wiring.Component):
@@ -80,7 +83,11 @@ class Circuit(wiring.Component):
             m.submodules[f"in_{self.names[i.host.name]}"] = self._streams[-1]
         for o in plan.outputs:
             m.submodules[f"out_{self.names[o.host.name]}"] = self._queue(m, o, wires)
-        room = reduce(and_, [q.room for q in self._queues], Const(1))
+        room: Any = reduce(and_, [q.room for q in self._queues], Const(1))
+        for n in range(BACK):
+            register = Signal(init=1, name=f"room_{n}")
+            m.d.sync += register.eq(room)
+            room = register
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
         lane: Lane | None = None
         for n in range(plan.nest.lanes):
@@ -91,7 +98,7 @@ class Circuit(wiring.Component):
 
     def _queue(self, m: Module, o: Output, wires: Wires) -> StreamOut:
         """The queue of an output, with the mark of a run's last word."""
-        reserve = self.plan.nest.lanes + BEHIND + 2
+        reserve = self.plan.nest.lanes + BEHIND + BACK
         queue = StreamOut(BITS, 1 << (reserve + 8 - 1).bit_length(), reserve, self.target)
         strobe, word = wires.sent[o][-1]
         count = Signal(range(o.words), name=f"{o.host.name}_count")

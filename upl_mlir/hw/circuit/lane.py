@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
@@ -28,7 +29,7 @@ from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.links import VARYING, Link
 from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, turns
+from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, places, turns
 from upl_mlir.passes.circuit.stages import Site, matters
 
 QUEUE_IN_LUTS = 8
@@ -219,6 +220,8 @@ class Lane:
 
     def _of_window(self, i: Input, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
+        if i.held:
+            return self._held(i, r)
         m, n = self.m, self._number()
         strobe, word, lane = self.wires.own[i][self.number]
         m.submodules[f"window_{n}"] = window = Window(BITS, i.window, self.target)
@@ -229,6 +232,29 @@ class Lane:
         address = self.address(i, r, self.nest, r.first + r.lane_step * self.number, self.enable)
         m.d.comb += window.read_address.eq(address)
         return window.data_out
+
+    def _held(self, i: Input, r: Read) -> Value:
+        """The word that is read, until the first instance comes that reads the next one; two more wait.
+
+        There are never more: the head lets a word come only when one is free again.
+        """
+        m, n, nest = self.m, self._number(), self.plan.nest
+        strobe, word, lane = self.wires.own[i][self.number]
+        at = np.reshape(places(r, nest), nest.extents)
+        new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
+        loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
+        now, soon, last = (Signal(BITS, name=f"{what}_{n}", reset_less=True) for what in ("now", "soon", "last"))
+        some, more, moves = Signal(name=f"some_{n}"), Signal(name=f"more_{n}"), Signal(name=f"moves_{n}")
+        comes = strobe & (lane == self.number)
+        m.d.comb += moves.eq(more & (~some | loads))
+        m.d.sync += [some.eq(moves | some & ~loads), more.eq(comes | more & ~moves)]
+        with m.If(comes):
+            m.d.sync += last.eq(word)
+        with m.If(moves):
+            m.d.sync += soon.eq(last)
+        with m.If(loads):
+            m.d.sync += now.eq(soon)
+        return now
 
     def address(self, i: Input, r: Read, nest: LoopNest, first: int, enable: Value) -> Value:
         """The address of a read, so early that the word is there at the read's stage."""

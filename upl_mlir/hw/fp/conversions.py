@@ -52,14 +52,18 @@ class Comparer(Pipelined):
         )  # fmt: skip
 
 
-class FromInteger(Pipelined):
-    """The number that is nearest to an integer a with sign."""
+class Conversion(Pipelined):
+    """Of integers and numbers; the exponents of a format must reach all integers."""
 
     def __init__(
         self, f: Format, latency: int | None = None, passed: int = 1, target: Literal["generic", "ecp5"] = "generic"
     ):
         _wide_enough(f)
         super().__init__(f, latency, passed, target)
+
+
+class FromInteger(Conversion):
+    """The number that is nearest to an integer a with sign."""
 
     @classmethod
     def steps(cls, f: Format) -> int:
@@ -84,14 +88,8 @@ class FromInteger(Pipelined):
         return pipe.cut(p=s[PASSED], result=Cat(self._rounded(s["x"], s["field"]), s["sign"]))
 
 
-class ToInteger(Pipelined):
+class ToInteger(Conversion):
     """a without its fraction, as an integer with sign; `failed`: there is none of 32 bits."""
-
-    def __init__(
-        self, f: Format, latency: int | None = None, passed: int = 1, target: Literal["generic", "ecp5"] = "generic"
-    ):
-        _wide_enough(f)
-        super().__init__(f, latency, passed, target)
 
     @classmethod
     def steps(cls, f: Format) -> int:

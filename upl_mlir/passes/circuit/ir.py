@@ -90,7 +90,7 @@ def _channels(plan: Plan) -> Iterator[ChannelOp]:
         n = counts[s.array] = counts.get(s.array, -1) + 1
         if s.written is None:
             i, _ = by_site[s]
-            kind, depth = "window" if i.shared else "dealt" if i.dealt else "windows", i.window
+            kind, depth = "window" if i.shared else "held" if i.held else "dealt" if i.dealt else "windows", i.window
         else:
             lengths = [n for link in plan.links[s] for n in link.lengths if n is not None]
             kind = "varying" if any(link.constant is None for link in plan.links[s]) else "delay"

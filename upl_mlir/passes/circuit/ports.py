@@ -25,6 +25,8 @@ from upl_mlir.poly.expr import Formula
 
 LEAD = 3
 """Slots from an instance's own slot, in which the counters have its index, to its stage 0: two registers for conditions."""
+HELD = 3
+"""Words of a lane that holds them in registers: the one that is read, and two that come after it."""
 MOST_RUNS = 4
 """Runs of equal numbers of words that the counters of a port follow."""
 
@@ -69,6 +71,7 @@ class Input:
 
     `shared`: at each iteration all lanes read the same word, which goes from lane to lane; else each lane has a window of
     its own, with all words or, if they are `dealt`, each lane with its turn of them.  `window` words are kept.
+    `held`: each lane reads its words one after the other, so that two registers before the one that is read suffice.
     """
 
     host: Host
@@ -76,6 +79,7 @@ class Input:
     extents: tuple[int, ...]
     shared: bool
     dealt: bool
+    held: bool
     window: int
     need: Runs
     free: Runs
@@ -188,9 +192,27 @@ def _inputs(
     for need in _needs(wanted, nest, total):
         for free in _frees(wanted, nest, total):
             fill, window = _window(nest, total, need, free, after)
-            size = 1 << max(1, (-(-window // nest.lanes) if dealt else window) - 1).bit_length()
+            each = -(-window // nest.lanes) if dealt else window
+            held = dealt and each <= HELD and len(reads) == 1 and _one_by_one(reads[0], nest, total // nest.lanes)
+            size = HELD if held else 1 << max(1, each - 1).bit_length()
             ext = extents(dims, order, nest.lanes)
-            yield fill + window, Input(h, order, ext, shared, dealt, size, need, free, tuple(reads))
+            yield fill + window, Input(h, order, ext, shared, dealt, held, size, need, free, tuple(reads))
+
+
+def places(r: Read, nest: Nest) -> Ints:
+    """The number of the word that the first lane reads at each iteration, in their order."""
+    at = np.full(nest.extents, r.first, dtype=np.int64)
+    for axis, (k, n) in enumerate(zip(r.steps, nest.extents, strict=True)):
+        at = at + k * np.arange(n, dtype=np.int64).reshape([-1 if a == axis else 1 for a in range(at.ndim)])
+    return at.ravel()
+
+
+def _one_by_one(r: Read, nest: Nest, words: int) -> bool:
+    """Whether a lane reads its words in order, none again after the next one, and all lanes read the same places."""
+    at = places(r, nest)
+    steps_ = np.diff(at)
+    whole = r.lane_step == 0 and at[0] == 0 and at[-1] == words - 1
+    return whole and bool(((steps_ == 0) | (steps_ == 1)).all())
 
 
 def late(nest: Nest, shared: bool, sites: Sequence[Site]) -> int:
