@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.passes.circuit.body import Node
-from upl_mlir.passes.circuit.ir import reads, units
+from upl_mlir.passes.circuit.ir import channels, units
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import Input, Order, Output
 from upl_mlir.passes.circuit.stages import Site
@@ -58,18 +58,10 @@ class _Drawing:
 def channel_texts(plan: Plan) -> dict[Site, tuple[str, str]]:
     """Of each channel its name with its kind, and its depth with the number of reads."""
     out: dict[Site, tuple[str, str]] = {}
-    counts: dict[str, int] = {}
-    by_site = {r.site: i for i in plan.inputs for r in i.reads}
-    for s in plan.sites:
-        n = counts[s.array] = counts.get(s.array, -1) + 1
+    for s, c in zip(plan.sites, channels(plan), strict=True):
         index = "<" + ", ".join(map(str, s.index)) + ">" if s.index else " sum"
-        if s.written is None:
-            i = by_site[s]
-            kind, depth = "window" if i.shared else "dealt" if i.dealt else "windows", i.window
-        else:
-            kind = "varying" if any(x.constant is None for x in plan.links[s]) else "delay"
-            depth = max((n for x in plan.links[s] for n in x.lengths if n is not None), default=0)
-        out[s] = f"{s.array}_{n}{index} {kind}", f"depth {depth}, {reads(plan, s)} reads"
+        depth = f"depth {c.depth.value.data}, {c.reads.value.data} reads"
+        out[s] = f"{c.sym_name.data}{index} {c.kind.data}", depth
     return out
 
 

@@ -89,7 +89,7 @@ ppn.circuit @c {
   ppn.process @P computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
   ppn.unit @neg_0 "neg" latency 0 interval 1
   ppn.bind @neg_0 to @P at 0
-  // CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one of `delay`, `varying`, `window`, `windows`, `dealt`, found `queue`
+  // CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one of `delay`, `varying`, `window`, `windows`, `dealt`, `held`, found `queue`
   ppn.channel @X_0 from @X to @P of <"i"> at 0 "queue" depth 2 reads 8
   ppn.port @X "in" order <"i"> words 8
   ppn.port @Y "out" order <"i"> words 8

@@ -34,7 +34,7 @@ def write(loops: LoopProgram, plan: Plan) -> CircuitOp:
 
 def _operations(plan: Plan) -> list[Operation]:
     """Process, units, channels, ports."""
-    return [_process(plan), *_units(plan), *_channels(plan), *map(_input, plan.inputs), *map(_output, plan.outputs)]
+    return [_process(plan), *_units(plan), *channels(plan), *map(_input, plan.inputs), *map(_output, plan.outputs)]
 
 
 def process_name(plan: Plan) -> str:
@@ -83,7 +83,8 @@ def _units(plan: Plan) -> Iterator[Operation]:
                                  "stage": _number(plan.at.start[node])})  # fmt: skip
 
 
-def _channels(plan: Plan) -> Iterator[ChannelOp]:
+def channels(plan: Plan) -> Iterator[ChannelOp]:
+    """The channels of a plan, one for each of its sites."""
     counts: dict[str, int] = {}
     by_site = {r.site: (i, r) for i in plan.inputs for r in i.reads}
     for s in plan.sites:
