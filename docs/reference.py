@@ -15,6 +15,8 @@ from xdsl.ir import Dialect
 
 from upl_mlir.dialects.loops import ops as loops_ops
 from upl_mlir.dialects.loops.ops import UPL_LOOPS
+from upl_mlir.dialects.ppn import PPN
+from upl_mlir.dialects.ppn import ops as ppn_ops
 from upl_mlir.dialects.ttm import TTM
 from upl_mlir.dialects.ttm import ops as ttm_ops
 from upl_mlir.dialects.upl import UPL
@@ -103,7 +105,15 @@ def machine() -> str:
     return page_of(TTM, "The dialect `ttm`", ttm_ops)
 
 
-PAGES = {"passes.md": passes, "dialect.md": dialect, "dialect_loops.md": loops, "dialect_ttm.md": machine}
+def circuits() -> str:
+    """The page of the dialect of circuits."""
+    return page_of(PPN, "The dialect `ppn`", ppn_ops)
+
+
+PAGES = {
+    "passes.md": passes, "dialect.md": dialect, "dialect_loops.md": loops, "dialect_ttm.md": machine,
+    "dialect_ppn.md": circuits,
+}  # fmt: skip
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

@@ -18,6 +18,7 @@ Codes are grouped by stage:
 | UPL17xx | hardware: what does not fit, machine errors        |
 | UPL18xx | the command line and pipelines                     |
 | UPL19xx | front ends other than the text form                |
+| UPL20xx | circuits: what has none yet, texts that contradict |
 """
 
 from __future__ import annotations

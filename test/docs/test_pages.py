@@ -22,7 +22,7 @@ def reference():
     return module
 
 
-@pytest.mark.parametrize("page", ["passes.md", "dialect.md", "dialect_loops.md", "dialect_ttm.md"])
+@pytest.mark.parametrize("page", ["passes.md", "dialect.md", "dialect_loops.md", "dialect_ttm.md", "dialect_ppn.md"])
 def test_generated_pages_are_current(page):
     written = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert written == reference().PAGES[page](), "run: .venv/bin/python docs/reference.py"

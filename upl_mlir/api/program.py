@@ -192,13 +192,15 @@ class Program:
 
         return shown(self)
 
-    def errors(self) -> _WithSources:
+    def errors(self) -> WithSources:
         """A context in which errors learn the program's text, so that they can show the line."""
-        return _WithSources(self.sources)
+        return WithSources(self.sources)
 
 
 @dataclass(frozen=True)
-class _WithSources:
+class WithSources:
+    """A context in which errors learn texts, so that they can show the line."""
+
     sources: Sources
 
     def __enter__(self) -> None:

@@ -60,10 +60,15 @@ def save_machine_trace(p: Program, run: Recorded, result: RtlResult | UplError, 
 
 def save_waves(run: Recorded, path: str, window: str | None) -> None:
     """Write the waveforms of a window of cycles `A:B`, or of all.  Raises UplError (UPL1503) for a window that is none."""
-    first, _, last = (window or "0:").partition(":")
+    write_waves(run, path, *window_of(window))
+
+
+def window_of(text: str | None) -> tuple[int, int | None]:
+    """The first and the last cycle of a window `A:B`; None is all.  Raises UplError (UPL1503)."""
+    first, _, last = (text or "0:").partition(":")
     if not (first.isdecimal() and (not last or last.isdecimal())):
-        raise error("UPL1503", f"`{window}` is no window of cycles", help="write it as A:B, for instance 100:200")
-    write_waves(run, path, int(first), int(last) if last else None)
+        raise error("UPL1503", f"`{text}` is no window of cycles", help="write it as A:B, for instance 100:200")
+    return int(first), int(last) if last else None
 
 
 def slices(run: Recorded) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.protocol import EngineName
-from upl_mlir.tools import breaks, draw, einsum, explain, explore, fmt, plot, synth, view
+from upl_mlir.tools import breaks, circuits, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
     p.add_argument("--json", action="store_true", help="the report as JSON")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
+    circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
     p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
     p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
@@ -46,8 +47,12 @@ def _parser() -> argparse.ArgumentParser:
                    help="reverse: d_R in (not where R is one number), d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
-    draw.add_arguments(command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz"))
-    view.add_arguments(command("view", "one page with the picture, the passes step by step, and the replay of a run"))
+    p = command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz")
+    draw.add_arguments(p)
+    circuits.add_arguments(p, "the program's circuit: ports, lanes with their units, channels")
+    p = command("view", "one page with the picture, the passes step by step, and the replay of a run")
+    view.add_arguments(p)
+    circuits.add_arguments(p, "the page of the program's circuit, with the replay of a run by its schedule")
     p = command("run", "run a program")
     _run_options(p)
     p = command("train", "train with a program that holds `adjoint of` and the update")
@@ -107,7 +112,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
-    p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl: waveforms of what the units do, in words")
+    p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
@@ -138,6 +143,8 @@ def _right(args: argparse.Namespace) -> Program:
 def _check(args: argparse.Namespace) -> int:
     from upl_mlir.tools.report import print_json, print_text
 
+    if circuits.wanted(args):
+        return circuits.check(args)
     program = _load(args)
     report = program.check()
     if args.json:
@@ -166,11 +173,11 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    return draw.run(_load(args), args)
+    return circuits.draw(args) if circuits.wanted(args) else draw.run(_load(args), args)
 
 
 def _view(args: argparse.Namespace) -> int:
-    return view.run(_load(args), args)
+    return circuits.view(args) if circuits.wanted(args) else view.run(_load(args), args)
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:

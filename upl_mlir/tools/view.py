@@ -41,18 +41,28 @@ def run(p: Program, args: argparse.Namespace) -> int:
 def traced(
     p: Program, args: argparse.Namespace, arrays: Mapping[str, Any]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Run a program on the interpreter or on a machine and write the trace, also of a run that fails: outputs and
-    statistics.
+    """Run a program on the interpreter, a machine or as a circuit and write the trace, also of a run that fails: outputs
+    and statistics.
 
     Raises that run's UplError.
     """
     from upl_mlir.observe.replay import record
 
-    if args.engine not in (EngineName.INTERP, EngineName.RTL):
-        raise UsageError(f"--trace records the interpreter and machines, not --engine {args.engine}")
+    if args.engine not in (EngineName.INTERP, EngineName.RTL, EngineName.CIRCUIT):
+        raise UsageError(f"--trace records the interpreter, machines and circuits, not --engine {args.engine}")
     if args.trace is not None and Path(args.trace).suffix not in (".json", ".gz", ".pftrace"):
         raise UsageError(f"--trace {args.trace}: expected a name that ends in .json, .json.gz or .pftrace")
     params = {name: value for name, value in arrays.items() if name in p.params}
+    if args.engine == EngineName.CIRCUIT:
+        from upl_mlir.observe.circuit_trace import record_circuit, save_circuit_trace, save_circuit_waves
+
+        given = {n: v for n, v in arrays.items() if n not in params}
+        seen, done = record_circuit(p, given, args.lanes, args.along, **params)
+        if args.trace is not None:
+            save_circuit_trace(p, seen, args.trace)
+        if args.vcd is not None:
+            save_circuit_waves(seen, args.vcd, args.vcd_window)
+        return done.outputs, done.stats.to_dict()
     if args.engine == EngineName.RTL:
         from upl_mlir.observe.machine_trace import record_machine, save_machine_trace, save_waves
 
@@ -65,7 +75,7 @@ def traced(
             raise ended
         return ended.outputs, ended.stats.to_dict()
     if args.vcd is not None:
-        raise UsageError(f"--vcd shows machines (--engine rtl), not --engine {args.engine}")
+        raise UsageError(f"--vcd shows machines and circuits (--engine rtl, circuit), not --engine {args.engine}")
     assert args.trace is not None
     trace, result = record(
         p, {n: v for n, v in arrays.items() if n not in params}, real=args.real or "f64", gather=args.gather,

@@ -1,15 +1,39 @@
 """Operations of the `ppn` dialect: what runs where and when in a circuit, and by which ways values go.
 
     ppn.circuit @matmul {
-      upl_loops.program @matmul "ordered" { ... }
-      ppn.process @C.process computes @C over <"i in 0..15, j in 0..15, k_1 in 0..15"> lanes 16 along "i" order
-      <"k_1,i,j">
-        every <"16, 16, 1"> skew 0 slots 256 result 27 cycles 319
+      upl_loops.program @matmul "ordered" {
+        upl.const @m = 16 : i64
+        upl_loops.array @A <"i,k"> f32 "input" in <"0<=i<m && 0<=k<m">
+            [#upl_loops.all<"i >= 0 && 15 >= i && k >= 0 && 15 >= k">]
+        upl_loops.array @B <"k,j"> f32 "input" in <"0<=k<m && 0<=j<m">
+            [#upl_loops.all<"k >= 0 && 15 >= k && j >= 0 && 15 >= j">]
+        upl_loops.array @C <"i,j"> f32 "output" in <"0<=i<m && 0<=j<m">
+            [#upl_loops.all<"i >= 0 && 15 >= i && j >= 0 && 15 >= j">]
+        upl_loops.statement @S0 writes @C where <"i >= 0 && 15 >= i && j >= 0 && 15 >= j"> {
+          %0 = upl_loops.fold "+" {
+            upl_loops.part <"k_1"> where <"k_1 >= 0 && 15 >= k_1"> [] {
+              %1 = upl_loops.read @A <"i,k_1"> : f32
+              %2 = upl_loops.read @B <"k_1,j"> : f32
+              %3 = arith.mulf %1, %2 : f32
+              upl_loops.yield %3 : f32
+            }
+          } : f32
+          upl_loops.yield %0 : f32
+        }
+      }
+      ppn.process @C.process computes @C over <"i in 0..15, j in 0..15, k_1 in 0..15"> lanes 16 along "i"
+          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 567
+      ppn.unit @select_0 "select" latency 1 interval 1
       ppn.unit @mul_0 "mul" latency 14 interval 1
+      ppn.unit @add_0 "add" latency 12 interval 1
+      ppn.bind @select_0 to @C.process at 13
       ppn.bind @mul_0 to @C.process at 0
-      ppn.channel @C_0 from @C.process to @C.process at 14 "delay" depth 3 reads 3840
-      ppn.channel @A_0 from @A to @C.process of <"i,k_1"> at 0 "window" depth 4 reads 4096
+      ppn.bind @add_0 to @C.process at 14
+      ppn.channel @C_0 from @C.process to @C.process at 13 "delay" depth 3 reads 3840
+      ppn.channel @A_0 from @A to @C.process of <"i,k_1"> at 0 "held" depth 3 reads 4096
+      ppn.channel @B_0 from @B to @C.process of <"k_1,j"> at 0 "window" depth 8 reads 4096
       ppn.port @A "in" order <"k, i"> words 256 need <"loop 2: 16 x 16"> free <"loop 2: 16 x 16">
+      ppn.port @B "in" order <"k, j"> words 256 need <"loop 3: 256 x 1"> free <"loop 3: 256 x 1">
       ppn.port @C "out" order <"j, i"> words 256 wait 241 depth 16
     }
 

@@ -119,7 +119,8 @@ async def streams(dut: Any, pauses: tuple[float, float]) -> None:
 
 def main() -> None:
     """Builds `circuit.v` for a simulator and runs the bench."""
-    from cocotb_tools.runner import get_results, get_runner
+    from cocotb_tools.check_results import get_results
+    from cocotb_tools.runner import get_runner
 
     here = Path(__file__).resolve().parent
     simulator = sys.argv[1] if len(sys.argv) > 1 else "verilator"

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.ppn import CircuitOp
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.verilog import convert, netlist, waivers
@@ -18,8 +19,11 @@ from upl_mlir.passes.circuit.plan import Plan
 
 
 def circuit_of(module: ModuleOp) -> Plan | None:
-    """The plan of the circuit that a module holds, None if it holds none.  Raises UplError UPL2003, UPL2010."""
+    """The plan of the circuit that a module holds, None if it holds none.  Raises UplError: UPL1101 if there are several,
+    UPL2003, UPL2010."""
     ops = [op for op in module.body.block.ops if isinstance(op, CircuitOp)]
+    if len(ops) > 1:
+        raise error("UPL1101", f"expected one `ppn.circuit` in the module, found {len(ops)}", span_of(ops[1]))
     return read(ops[0])[1] if ops else None
 
 

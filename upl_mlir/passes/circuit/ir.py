@@ -4,6 +4,7 @@ of streams; what follows from them is found again, and must be what the text say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
@@ -33,7 +34,7 @@ def write(loops: LoopProgram, plan: Plan) -> CircuitOp:
 
 def _operations(plan: Plan) -> list[Operation]:
     """Process, units, channels, ports."""
-    return [_process(plan), *_units(plan), *_channels(plan), *map(_input, plan.inputs), *map(_output, plan.outputs)]
+    return [_process(plan), *_units(plan), *channels(plan), *map(_input, plan.inputs), *map(_output, plan.outputs)]
 
 
 def process_name(plan: Plan) -> str:
@@ -82,7 +83,8 @@ def _units(plan: Plan) -> Iterator[Operation]:
                                  "stage": _number(plan.at.start[node])})  # fmt: skip
 
 
-def _channels(plan: Plan) -> Iterator[ChannelOp]:
+def channels(plan: Plan) -> Iterator[ChannelOp]:
+    """The channels of a plan, one for each of its sites."""
     counts: dict[str, int] = {}
     by_site = {r.site: (i, r) for i in plan.inputs for r in i.reads}
     for s in plan.sites:
@@ -140,8 +142,8 @@ def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
     `planned`."""
     ops = list(op.body.block.ops)
     loops = read_loops(next(o for o in ops if isinstance(o, LoopProgramOp)))
-    process = process_of(loops)
     says = next(o for o in ops if isinstance(o, ProcessOp))
+    process = replace(process_of(loops), span=span_of(says))
     if says.array.root_reference.data != process.name:
         raise error("UPL2010", f"the process of this program computes `{process.name}`", span_of(says))
     latencies = dict(LATENCY)
@@ -162,6 +164,10 @@ def _nest(process: Process, says: ProcessOp) -> Nest:
     )  # fmt: skip
 
 
+WORDS = {"stages": "result", "stage": "at", "index": "of"}
+"""Properties whose word in the text is another one."""
+
+
 def _compare(said: list[Operation], follows: list[Operation]) -> None:
     """Every operation that the plan has, as the plan has it."""
     wanted = {_key(o): o for o in follows}
@@ -176,7 +182,8 @@ def _compare(said: list[Operation], follows: list[Operation]) -> None:
         for name, value in wanted[key].properties.items():
             if o.properties.get(name) != value:
                 is_ = o.properties.get(name)
-                message = f"`{name}` of {key[1]} is {_text(is_)}: {_text(value)} follows from the schedule"
+                what = WORDS.get(name, name)
+                message = f"`{what}` of {key[1]} is {_text(is_)}: {_text(value)} follows from the schedule"
                 raise error("UPL2010", message, span_of(o))
     for key, o in wanted.items():
         if key not in found:

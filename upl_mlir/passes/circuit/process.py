@@ -101,7 +101,7 @@ def _statement(p: LoopProgram) -> Equation:
     if len(inner) != 1:
         names = ", ".join(f"`{eq.name}`" for eq in inner) or "none"
         help_ = f"circuits of several statements are not built yet; {OTHER_ENGINES}"
-        where = p.places.get(inner[1].name) if inner else None
+        where = next((p.places.get(eq.name) for eq in (*inner[1:], *equations)), None)
         message = f"a circuit is made of a program of one statement, found {len(inner)}: {names}"
         raise error("UPL2001", message, where, help=help_)
     return inner[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -63,9 +64,20 @@ def _first(plan: Plan, wrong: np.ndarray) -> str:
     """The first instance at which something is wrong."""
     if not wrong.any():
         return ""
-    at = tuple(np.argwhere(wrong)[0].tolist())
+    return _named(plan, tuple(np.argwhere(wrong)[0].tolist()))
+
+
+def _named(plan: Plan, at: tuple[int, ...]) -> str:
+    """An instance, given by its loops and its lane."""
     fields = [f"{n}={int(np.broadcast_to(g, plan.nest.shape)[at])}" for n, g in plan.nest.grid.items()]
     return f"{plan.process.name}<{', '.join(fields)}>"
+
+
+def _iteration(plan: Plan, number: int, lane: int = 0) -> str:
+    """The instance of a lane in an iteration of the nest, given by its number, counted over several runs."""
+    nest = plan.nest
+    at = np.unravel_index(number % prod(nest.extents), nest.extents)
+    return _named(plan, (*map(int, at), lane))
 
 
 def _times(plan: Plan) -> Ints:
@@ -140,9 +152,11 @@ def _goes_on(plan: Plan, i: Input) -> Proof:
     gone = np.cumsum(np.concatenate([many] * runs))
     freed_at = np.concatenate([ends + n * nest.slots for n in range(runs)])
     left = needed - np.concatenate([[0], gone])[np.searchsorted(freed_at, at, side="left")]
-    worst = int(left.max())
+    group = int(left.argmax())
+    worst = int(left[group])
     whole = int(needed[-1]) == runs * i.words and int(gone[-1]) == runs * i.words
-    text = f"{worst} words are needed at once, there is room for {size}"
+    first = _iteration(plan, group * (prod(nest.extents) // len(before)))
+    text = f"{worst} words are needed at once for {first}, there is room for {size}"
     text = text if whole else "not every word is needed and freed once"
     return Proof(f"port {i.host.name}", "what is waited for has room", len(needed), whole and worst <= size, text)
 
@@ -155,16 +169,21 @@ def _port(plan: Plan, o: Output) -> Iterator[Proof]:
     yield Proof(name, "every element leaves once", o.words, sent == o.words, f"{sent} instances send {o.words} elements")
     if len(o.lanes) == 1:
         return
-    at = np.broadcast_to(nest.slot, nest.extents)[o.when.any(axis=-1)]
+    sending = np.flatnonzero(o.when.any(axis=-1).ravel())
+    at = np.broadcast_to(nest.slot, nest.extents).ravel()[sending]
     turn = np.arange(len(at)) * nest.lanes + o.wait
-    worst = int((at[:, None] + 1 - (turn[:, None] + np.arange(nest.lanes))).max())
-    yield Proof(name, "a word is there when its lane has its turn", len(at) * nest.lanes, worst <= 0,
-                f"a turn comes {worst} slots early")  # fmt: skip
+    early = at[:, None] + 1 - (turn[:, None] + np.arange(nest.lanes))
+    first = np.unravel_index(early.argmax(), early.shape)
+    text = f"the turn of {_iteration(plan, sending[first[0]], int(first[1]))} comes {early.max()} slots early"
+    yield Proof(name, "a word is there when its lane has its turn", early.size, bool(early.max() <= 0), text)
     runs = 3 + o.wait // nest.slots
     comes = np.concatenate([at + n * nest.slots for n in range(runs)])
     goes = np.concatenate([turn + n * nest.slots for n in range(runs)])
-    kept = max(int((np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes)).max()) for lane in o.lanes)
-    text = f"{kept} words wait, {o.depth} fit"
+    waiting = {lane: np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes) for lane in o.lanes}
+    lane = max(waiting, key=lambda n: int(waiting[n].max()))
+    kept = int(waiting[lane].max())
+    who = _iteration(plan, sending[int(waiting[lane].argmax()) % len(sending)], lane)
+    text = f"{kept} words wait when that of {who} comes, {o.depth} fit"
     yield Proof(name, "the queue of a lane holds what waits", len(comes), kept <= o.depth, text)
     yield Proof(name, "a run's turns end before the next run's begin", turns(o), turns(o) * nest.lanes <= nest.slots,
                 f"{turns(o) * nest.lanes} slots of {nest.slots}")  # fmt: skip

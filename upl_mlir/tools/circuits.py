@@ -1,0 +1,93 @@
+"""`--circuit`: programs as circuits on the command line, proved by `upl check`, drawn by `upl draw` and `upl view`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upl_mlir.tools.boundary import UsageError, definitions, whole_file, write_whole
+
+if TYPE_CHECKING:
+    from upl_mlir.passes.circuit.plan import Plan
+    from upl_mlir.passes.circuit.prove import Proof
+
+
+def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
+    """The options that ask for the circuit of a program; `what` says what is done with it."""
+    p.add_argument("--circuit", action="store_true", help=f"{what}; FILE may be a circuit (`ppn`), too")
+    p.add_argument("--lanes", type=int, metavar="N", help="of --circuit: instances at a time (default 1)")
+    p.add_argument("--along", metavar="FIELD", help="of --circuit: the field along which the lanes lie")
+
+
+def wanted(args: argparse.Namespace) -> bool:
+    """Whether the command is about a circuit.  Raises UsageError for options that only a circuit has."""
+    if not args.circuit and (args.lanes is not None or args.along is not None):
+        raise UsageError("--lanes and --along go with --circuit")
+    return args.circuit
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """The plan that a command line asks for.  Raises UplError."""
+    from upl_mlir.api.circuits import circuit_plan
+
+    lanes = 1 if args.lanes is None else args.lanes
+    return circuit_plan(Path(args.file), definitions(args.define), lanes, args.along)
+
+
+def check(args: argparse.Namespace) -> int:
+    """Print the proofs; returns the exit status."""
+    from upl_mlir.passes.circuit.prove import proofs
+
+    found = proofs(plan_of(args))
+    print(as_json(found) if args.json else as_text(args.file, found))
+    return 0 if all(p.holds for p in found) else 1
+
+
+def draw(args: argparse.Namespace) -> int:
+    """Write the picture; returns the exit status."""
+    from upl_mlir.diagnostics import error
+    from upl_mlir.picture.circuit import svg_of_circuit
+    from upl_mlir.picture.png import png_of
+    from upl_mlir.picture.style import Theme
+
+    output: str = args.output or "-"
+    suffix = ".svg" if output == "-" else Path(output).suffix
+    if suffix not in (".svg", ".png"):
+        raise error("UPL1805", f"a circuit is drawn as .svg or .png, not as `{suffix}`")
+    theme = Theme.LIGHT if suffix == ".png" and args.theme == "auto" else Theme(args.theme)
+    svg = svg_of_circuit(plan_of(args), theme)
+    if suffix == ".png":
+        with whole_file(output) as stream:
+            stream.write(png_of(svg))
+    else:
+        write_whole(output, svg)
+    return 0
+
+
+def view(args: argparse.Namespace) -> int:
+    """Write the page with picture and replay; returns the exit status."""
+    from upl_mlir.observe.circuit_trace import values_of
+    from upl_mlir.observe.replay import load_trace
+    from upl_mlir.picture.circuit_page import circuit_page
+
+    plan = plan_of(args)
+    values = values_of(load_trace(args.trace), plan) if args.trace else {}
+    write_whole(args.output, circuit_page(plan, f"{plan.process.name} of {Path(args.file).name}", values))
+    return 0
+
+
+def as_text(file: str, found: Sequence[Proof]) -> str:
+    """A line for each proof, and how many there are."""
+    refuted = sum(not p.holds for p in found)
+    end = f", {refuted} refuted" if refuted else ""
+    return "\n".join([*map(str, found), f"{file}: {len(found) - refuted} proved{end}"])
+
+
+def as_json(found: Sequence[Proof]) -> str:
+    """The proofs as JSON."""
+    rows = [asdict(p) | {"counterexample": None if p.holds else p.counterexample} for p in found]
+    return json.dumps({"ok": all(p.holds for p in found), "proofs": rows}, indent=2, ensure_ascii=False)
