@@ -18,7 +18,7 @@ builtin.module {
         upl_loops.yield %0 : f32
       }
     }
-    ppn.process @Y.process computes @Y over <"i in 0..5, k_1 in 0..1"> lanes 2 along "k_1" order <"i,k_1"> every <"1, 1"> skew 13 slots 7 result 26 cycles 59
+    ppn.process @Y.process computes @Y over <"i in 0..5, k_1 in 0..1"> lanes 2 along "k_1" order <"i,k_1"> every <"1, 1"> skew 13 slots 7 result 26 cycles 60
     ppn.unit @select_0 "select" latency 1 interval 1
     ppn.unit @mul_0 "mul" latency 14 interval 1
     ppn.unit @add_0 "add" latency 12 interval 1

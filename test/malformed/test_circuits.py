@@ -82,7 +82,7 @@ PROCESS = 21
 LATER = [
     ("skew 13", "skew 12", "UPL2003", "a value is read 1 slots before it is there", PROCESS),
     ("slots 7", "slots 6", "UPL2010", "`slots` of `Y.process` is 6: 7 follows from the schedule", PROCESS),
-    ("cycles 59", "cycles 58", "UPL2010", "`cycles` of `Y.process` is 58: 59 follows from the schedule", PROCESS),
+    ("cycles 60", "cycles 59", "UPL2010", "`cycles` of `Y.process` is 59: 60 follows from the schedule", PROCESS),
     ("result 26", "result 25", "UPL2010", "`result` of `Y.process` is 25: 26 follows from the schedule", PROCESS),
     (OVER, 'over <"i in 0..4, k_1 in 0..1">', "UPL2010", "the process `Y` is over", PROCESS),
     ('"mul" latency 14 interval 1', '"mul" latency 14 interval 2', "UPL2010", "`interval` of `mul_0` is 2: 1 follows", 23),
