@@ -156,6 +156,13 @@ def conv2d(rng: np.random.Generator, scale: int) -> Data:
 
 
 @example
+def fir(rng: np.random.Generator, scale: int) -> Data:
+    k, n = 2 + scale, 5 * scale
+    x, h = rng.standard_normal(n + k - 1), rng.standard_normal(k)
+    return Data({"K": k, "n": n}, {"X": x, "H": h}, {"Y": np.correlate(x, h)})
+
+
+@example
 def conv_strided(rng: np.random.Generator, scale: int) -> Data:
     c, k, p, q = 2, 2 * scale, 2 * scale, 3 * scale
     x, w = rng.standard_normal((c, 2 * p + 1, 2 * q + 1)), rng.standard_normal((k, c, 3, 3))

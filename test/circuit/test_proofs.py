@@ -67,8 +67,8 @@ def with_input(plan: Plan, change: Callable[[Input], Input], which: int = 0) -> 
 
 
 def small_window(plan: Plan) -> Plan:
-    """The last input's window has half of its size."""
-    return with_input(plan, lambda i: replace(i, window=i.window // 2), len(plan.inputs) - 1)
+    """The last input's window has a quarter of its size."""
+    return with_input(plan, lambda i: replace(i, window=i.window // 4), len(plan.inputs) - 1)
 
 
 def late_need(plan: Plan) -> Plan:
@@ -88,7 +88,7 @@ def early_free(plan: Plan) -> Plan:
         groups = sum(n for n, _ in i.free.runs)
         return replace(i, free=replace(i.free, runs=((1, i.words), (groups - 1, 0))))
 
-    return with_input(plan, change)
+    return with_input(plan, change, len(plan.inputs) - 1)
 
 
 def wrong_address(plan: Plan) -> Plan:
@@ -118,7 +118,7 @@ DEFECTS = [
     (product, small_window, "port B", "what is waited for has room"),
     (stencil, small_window, "port A", "what is waited for has room"),
     (product, late_need, "read 0 of A", "a word has come when it is read"),
-    (product, early_free, "read 0 of A", "a word is kept until it is read"),
+    (product, early_free, "read 0 of B", "a word is kept until it is read"),
     (product, wrong_address, "read 0 of A", "the address is that of the element"),
     (product, short_queue, "port C", "the queue of a lane holds what waits"),
     (product, early_turn, "port C", "a word is there when its lane has its turn"),

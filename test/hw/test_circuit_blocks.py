@@ -323,7 +323,7 @@ def test_the_device_has_its_own_memories(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(module, "Ram", ram.Ram)
     for unit, lut_ram, block_ram, flip_flops in (
         (Delay(8, BANK, "ecp5"), 2, 0, 8 + 5), (Window(4, 32, "ecp5"), 2, 0, 4 + 4 + 5), (Delay(18, 600, "ecp5"), 0, 1, 22),
-        (Crossing(20, 1500, 4, "ecp5"), 0, 3, 24), (StreamOut(17, 512, 9, "ecp5"), 0, 1, 42),
+        (Crossing(20, 1500, 4, "ecp5"), 0, 3, 24), (StreamOut(17, 512, 9, "ecp5"), 0, 1, 42 + 2 * 18 + 3),
     ):  # fmt: skip
         text = rtlil.convert(unit, ports=[getattr(unit, name) for name in unit.signature.members])
         area = ecp5.area(text, "top", lambda _: None)

@@ -23,7 +23,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
-PERIOD = 10
+PERIOD = 10  # of the clock, in ns; any will do
 PATIENCE = 100_000
 """Clocks without a word at any port after which the circuit is said to stand still."""
 PAUSES = ((0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3), (0.9, 0.1), (0.1, 0.9))

@@ -40,6 +40,8 @@ class Unary(wiring.Component):
     def __init__(self, f: Format, steps: int, latency: int | None, passed: int):
         self.format, self.steps = f, steps
         self.latency = steps if latency is None else latency
+        if not 1 <= self.latency <= steps:
+            raise ValueError(f"latency={self.latency}: expected 1 to {steps}")
         self.kept = spread(steps, self.latency)
         super().__init__(
             {
