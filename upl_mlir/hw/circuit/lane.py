@@ -252,7 +252,7 @@ class Lane:
             last = k == i.window - 1
             comes = strobe & (lane == self.number) if last else Signal(name=f"moves_{n}_{k}")
             if not last:
-                m.d.comb += comes.eq(full[k + 1] & (~full[k] | leaves))
+                m.d.comb += comes.eq(full[k + 1] & ~full[k])  # a clock later than it could be, and no path through all
             m.d.sync += full[k].eq(comes | full[k] & ~leaves)
             with m.If(comes):
                 m.d.sync += waiting[k].eq(word if last else waiting[k + 1])
