@@ -48,3 +48,26 @@ def test_options() -> None:
         with pytest.raises(upl.UplError, match="UPL2004") as caught:
             CircuitEngine(p.module, {"K": 2, "n": 4}, wish)
         assert message in str(caught.value)
+
+
+TRIANGLE = """program triangle
+param n >= 2
+input A<i> in 0<=i<n { -> U.u<0,i> }
+output B<i>
+node U<t,i> in 0<=t<n, 0<=i<n {
+  in u
+  if t<n-1 && i<=t: u+u -> U.u<t+1,i>
+  if t<n-1 && i>t: u*u -> U.u<t+1,i>
+  if t==n-1: u -> B<i>
+}
+"""
+
+
+def test_a_condition_that_is_no_few_boxes_is_refused() -> None:
+    p = upl.load(TRIANGLE)
+    a = {"A": [1.5, 2.0, -3.0]}
+    assert (upl.compile(p, engine="circuit")(**a)["B"] == upl.compile(p, real="f32")(**a)["B"]).all()
+    with pytest.raises(upl.UplError, match="UPL2003") as caught:
+        upl.compile(p, engine="circuit")(A=[1.0] * 40)
+    (d,) = caught.value.diagnostics
+    assert "is not a union of at most 24 boxes" in d.message and d.span is not None

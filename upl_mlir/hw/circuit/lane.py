@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
+from upl_mlir.diagnostics import error
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
-from upl_mlir.hw.circuit.control import Conditions, Marks, Walk, delayed, loop_nest
+from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, Walk, delayed, loop_nest
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.units import BITS, unit
@@ -30,6 +31,7 @@ from upl_mlir.passes.circuit.links import VARYING, Link
 from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, places, turns
+from upl_mlir.passes.circuit.process import OTHER_ENGINES
 from upl_mlir.passes.circuit.stages import Site, matters
 
 QUEUE_IN_LUTS = 8
@@ -185,7 +187,9 @@ class Lane:
             shape = self.nest.extents
             bit = self.conditions.of(yes.reshape(shape), no.reshape(shape))
             if bit is None:
-                raise AssertionError("conditions that are no few boxes were refused")
+                name = self.plan.process.name
+                what = f"a condition of `{name}` is not a union of at most {MOST_BOXES} boxes of its loops: no circuit yet"
+                raise error("UPL2003", what, self.plan.process.span, help=OTHER_ENGINES)
             if isinstance(bit, Const):
                 return bit
             return delayed(self.m, bit, LEAD + stage - Conditions.LATENCY, self.enable, f"when_{self._number()}")
