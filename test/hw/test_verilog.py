@@ -62,6 +62,6 @@ def test_the_verilog_is_what_is_simulated(
 def verilated(monkeypatch: pytest.MonkeyPatch, system: System, folder: Path) -> CompiledSimulation:
     """The same machine by Verilator."""
     with monkeypatch.context() as changed:
-        changed.setattr(compiled, "machine_library", lambda s, _lanes, _parts: machine_library(s, folder))
+        changed.setattr(compiled, "machine_library", lambda s, _lanes: machine_library(s, folder))
         changed.setattr(compiled, "_library", compiled._library.__wrapped__)
         return CompiledSimulation(system)

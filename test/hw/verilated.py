@@ -57,7 +57,7 @@ def lint(folder: Path, text: str, top: str = "board") -> set[str]:
 def machine_library(s: System, work: Path) -> Path:
     """The library of a machine, as that of `build`, of Verilog and by Verilator, in a folder that is empty."""
     texts = {"core": core_verilog(s.core), "fabric": fabric_verilog(s)}
-    wires = build.wires(s, 1)
+    wires = build.wires(s)
     width = "sizeof(Core::idle) / sizeof(u64)"  # of ours, whose ports have 64 bits
     assert wires.count(width) == 1
     harness = Path(compiled.__file__).with_name("harness.cpp").read_text()

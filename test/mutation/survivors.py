@@ -272,7 +272,7 @@ SURVIVORS = (
         reason="it is only asked whether this is 0: any other number says that a coordinate grows",
     ),
     Survivor(
-        "passes/autodiff/adjoint_ends.py", "if value.port.count is Special.CARRIED:", "Is to IsNot",
+        "passes/autodiff/adjoint_ends.py", "if value.port.count is upl.Special.CARRIED:", "Is to IsNot",
         test="test/autodiff/test_dynamic.py::test_newton_with_its_own_exit",
     ),
     Survivor(
