@@ -27,7 +27,7 @@ builtin.module {
     ppn.bind @add_0 to @Y.process at 14
     ppn.channel @Y_0 from @Y.process to @Y.process at 13 "delay" depth 0 reads 6
     ppn.channel @X_0 from @X to @Y.process of <"i+k_1"> at 0 "windows" depth 32 reads 12
-    ppn.channel @H_0 from @H to @Y.process of <"k_1"> at 0 "dealt" depth 8 reads 12
+    ppn.channel @H_0 from @H to @Y.process of <"k_1"> at 0 "dealt" depth 16 reads 12
     ppn.port @X "in" order <"i"> words 7 need <"loop 1: 1 x 2, 5 x 1"> free <"loop 1: 5 x 1, 1 x 2">
     ppn.port @H "in" order <"k"> words 2 need <"loop 0: 1 x 2"> free <"loop 0: 1 x 2">
     ppn.port @Y "out" order <"i"> words 6

@@ -29,6 +29,9 @@ from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import Input, late
 
+BEHIND = 3
+"""Words that may be taken before `open` knows of them: a clock each for `came`, `change`, and `room`."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
@@ -67,8 +70,9 @@ class Head:
     def _entry(self, i: Input, stream: StreamIn, n: int) -> _Entry:
         """Words are taken while there is room.
 
-        `more` are the words that have come beyond those of the next group, `room` the places that are free, less one: what
-        is asked of them is their sign, a register.
+        `more` are the words that have come beyond those of the next group, `room` the places that are free, less `BEHIND`
+        and one: what is asked of them is their sign, a register.  `open` is that sign a clock later, a register beside the
+        port, so that no path leads from a counter to the port and back.
         """
         m, nest = self.m, self.nest
         size = i.window * (self.plan.nest.lanes if i.dealt else 1)
@@ -76,21 +80,24 @@ class Head:
         m.submodules[f"free_{n}"] = freed = Tally(i.need if i.held else i.free)
         most = max(w for _, w in i.need.runs)
         more = Signal(range(-most, size + 1), init=-i.need.runs[0][1], name=f"more_{n}")
-        room, take = Signal(range(-1, size), init=size - 1, name=f"room_{n}"), Signal(name=f"take_{n}")
+        first = size - 1 - BEHIND
+        room, take = Signal(range(-1 - BEHIND, size), init=first, name=f"room_{n}"), Signal(name=f"take_{n}")
+        change = Signal(range(-1, max(w for _, w in (i.need if i.held else i.free).runs) + 1), name=f"change_{n}")
+        open_ = Signal(init=first >= 0, name=f"open_{n}")
         needs, ends = self._boundary(i.need.level), self._boundary(i.free.level) | nest.steps & nest.carry[-1]
         after = late(self.plan.nest, i.shared, [r.site for r in i.reads])
         m.submodules[f"late_{n}"] = gone = Marks(after, self.target)
         m.d.comb += [
-            take.eq(stream.valid & ~room[-1]), stream.take.eq(take),
+            take.eq(stream.valid & open_), stream.take.eq(take),
             need.event.eq(self.go & (needs | self.start)),
             gone.mark.eq(needs | self.start if i.held else ends), gone.enable.eq(self.go),
             freed.event.eq(self.go & gone.later),
         ]  # fmt: skip
         came = Signal(name=f"came_{n}")  # a word counts a clock after it was taken
         m.d.sync += [
-            came.eq(take),
+            came.eq(take), open_.eq(~room[-1]),
             more.eq(Mux(need.event, more + came - need.words, more + came)),
-            room.eq(Mux(freed.event, room - take + freed.words, room - take)),
+            change.eq(Mux(freed.event, freed.words, 0) - came), room.eq(room + change),
         ]  # fmt: skip
         self._pass(i, stream, take, n)
         return _Entry(~more[-1], needs)

@@ -166,13 +166,6 @@ class Lane:
         for when, value in reversed(cases[:-1]):
             chosen = Mux(when, value, chosen)
         out = Signal(BITS, name=f"chosen_{self._number()}", reset_less=True)
-        if len(cases) == 2 and isinstance(cases[0][1], Const):  # a constant comes by the registers' own reset, without LUTs
-            (when, constant), (_, value) = cases
-            with self.m.If(self.enable & when):
-                self.m.d.sync += out.eq(constant)
-            with self.m.Elif(self.enable):
-                self.m.d.sync += out.eq(value)
-            return out
         with self.m.If(self.enable):
             self.m.d.sync += out.eq(chosen)
         return out

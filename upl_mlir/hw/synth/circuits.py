@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from upl_mlir.hw.circuit.circuit import Circuit
-from upl_mlir.hw.synth.ecp5 import DEVICE, Area, Clock, Timing, area, known_timing, timing
+from upl_mlir.hw.synth.ecp5 import DEVICE, NO_RESETS, Area, Clock, Timing, area, known_timing, timing
 from upl_mlir.hw.synth.figures import COUNTS, as_rtlil
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 from upl_mlir.passes.circuit.nest import Bools
@@ -56,14 +56,14 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
     tools = [YOSYS.version(), *([NEXTPNR.version()] if seeds else [])]
     say(f"{name}: elaborating")
     rtlil = as_rtlil(Circuit(plan, target="ecp5"))
-    cost = area(rtlil, "top", lambda what: say(f"{name}: {what}"))
+    cost = area(rtlil, "top", lambda what: say(f"{name}: {what}"), NO_RESETS)
     timings: dict[int, Timing] = {}
     for seed in seeds:
 
         def told(what: str, seed: int = seed) -> None:
             say(f"{name}, seed {seed}: {what}")
 
-        timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed)
+        timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed, NO_RESETS)
     units = sum(int(lanes.any(axis=tuple(range(lanes.ndim - 1))).sum()) for lanes in _busy(plan))
     return CircuitFigures(name=name, lanes=plan.nest.lanes, units=units, area=cost, timings=timings, tools=tools)
 
@@ -71,7 +71,7 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
 def routed_before(plan: Plan, seeds: Sequence[int]) -> list[int]:
     """Those of the seeds with which a circuit has been routed, so that its clock is in the cache."""
     rtlil = as_rtlil(Circuit(plan, target="ecp5"))
-    return [s for s in seeds if known_timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, s) is not None]
+    return [s for s in seeds if known_timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, s, NO_RESETS) is not None]
 
 
 def firings(plan: Plan) -> int:

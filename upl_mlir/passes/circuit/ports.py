@@ -27,7 +27,7 @@ LEAD = 3
 """Slots from an instance's own slot, in which the counters have its index, to its stage 0: two registers for conditions."""
 HELD = 3
 """Words that wait in registers of a lane beside the one that is read."""
-SPARE = 4
+SPARE = 9
 """Places that are not free at once again: the clocks from a slot that frees one to the word that takes it."""
 MOST_RUNS = 4
 """Runs of equal numbers of words that the counters of a port follow."""
