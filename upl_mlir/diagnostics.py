@@ -137,6 +137,12 @@ def error(
     return UplError(Diagnostic(code, message, span, fixed, help))
 
 
+def not_installed(what: str, package: str, extra: str, instead: str = "") -> UplError:
+    """The error UPL1804: what needs a Python package that is not installed; the caller raises it."""
+    help_ = f"pip install 'upl-mlir[{extra}]'{f', or {instead}' if instead else ''}"
+    return error("UPL1804", f"{what} the Python package `{package}`, which is not installed", help=help_)
+
+
 @contextmanager
 def placed(span: Span | None) -> Generator[None]:
     """Errors from inside the block that have no position get this one."""

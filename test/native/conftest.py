@@ -75,6 +75,32 @@ func.func @f({arrays}, %out: memref<?x{result}>, %status: memref<i64>) {{
   func.return
 }}""")
 
+    def rows(self, first: str, second: str) -> str:
+        """The text of a function, but for its end: y is `second` of `first` of x, rows at once, with scratch for each.
+        Both operations read %a."""
+        return f"""
+func.func @f(%x: memref<?x?xf64>, %y: memref<?x?xf64>, %status: memref<i64>) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %x, %c0 : memref<?x?xf64>
+  %m = memref.dim %x, %c1 : memref<?x?xf64>
+  "scf.parallel"(%c0, %n, %c1) <{{operandSegmentSizes = array<i32: 1, 1, 1, 0>}}> ({{
+  ^bb0(%i: index):
+    %t = memref.alloc(%m) : memref<?xf64>
+    scf.for %j = %c0 to %m step %c1 {{
+      %a = memref.load %x[%i, %j] : memref<?x?xf64>
+      %b = {first}
+      memref.store %b, %t[%j] : memref<?xf64>
+    }}
+    scf.for %j = %c0 to %m step %c1 {{
+      %a = memref.load %t[%j] : memref<?xf64>
+      %b = {second}
+      memref.store %b, %y[%i, %j] : memref<?x?xf64>
+    }}
+    "scf.reduce"() : () -> ()
+  }}) : (index, index, index) -> ()
+"""
+
     def product(self, maps: list[str], kinds: str, type_: str = "f64", flags: str = RELAXED) -> ModuleOp:
         """A module C += A·B: a map for each array, as ``(i,j,k)->(i,k)``, and `p` or `r` for each dimension."""
         results = [m.split("->")[1].strip("() ") for m in maps]

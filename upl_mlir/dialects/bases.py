@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import SymbolNameConstraint, SymbolRefAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, operand_def, prop_def, region_def, result_def, traits_def
 from xdsl.traits import NoTerminator, Pure, SymbolTable
 from xdsl.utils.exceptions import VerifyException
@@ -29,6 +29,14 @@ class Named(IRDLOperation):
     def symbol(self) -> str:
         """The declared name."""
         return self.sym_name.data
+
+
+_N = TypeVar("_N", bound=Named)
+
+
+def by_symbol(block: Block, kind: type[_N]) -> dict[str, _N]:
+    """The declarations of a kind in a block, by name."""
+    return {o.symbol: o for o in block.ops if isinstance(o, kind)}
 
 
 class Program(Named):

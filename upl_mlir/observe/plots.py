@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, not_installed
 from upl_mlir.observe.replay import Firing, Trace
 
 STYLE = {
@@ -36,10 +36,7 @@ def matplotlib() -> Any:
         import_module("matplotlib.figure")
         return import_module("matplotlib")
     except ImportError as e:
-        raise error(
-            "UPL1804", "plots need the Python package `matplotlib`, which is not installed",
-            help="pip install 'upl-mlir[plot]'",
-        ) from e  # fmt: skip
+        raise not_installed("plots need", "matplotlib", "plot") from e
 
 
 def over_cycles(trace: Trace, columns: int = 100) -> tuple[list[float], list[float], list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, not_installed
 from upl_mlir.picture.text import FACE
 
 _LETTER = (
@@ -18,10 +18,7 @@ def png_of(svg: str, *, zoom: float = 2.0) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError as e:
-        raise error(
-            "UPL1804", "a PNG needs the Python package `resvg-py`, which is not installed",
-            help="pip install 'upl-mlir[draw]', or write an .svg file",
-        ) from e  # fmt: skip
+        raise not_installed("a PNG needs", "resvg-py", "draw", "write an .svg file") from e
     if svg_to_bytes(svg_string=_LETTER % "M") == svg_to_bytes(svg_string=_LETTER % " "):
         message = "there is no font for the texts of a PNG"
         raise error("UPL1804", message, help="install DejaVu Sans Mono, or write an .svg file")

@@ -157,11 +157,7 @@ def case(batch: int, real: str, target: float) -> Case:
         inputs=inputs,
         reference=reference,
         contenders={
-            "jax": jax_idiomatic,
-            "jax, literal": jax_literal,
-            "torch": torch_run,
-            "numpy": numpy_run,
-            "C": c_run,
+            "jax": jax_idiomatic, "jax, literal": jax_literal, "torch": torch_run, "numpy": numpy_run, "C": c_run,
         },
         against_peers=target,
         first_seconds=0.3 if batch == 1 else 1.0,

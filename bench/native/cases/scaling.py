@@ -141,11 +141,7 @@ CASES = (
         inputs=inputs,
         reference=reference,
         contenders={
-            "jax": jax_idiomatic,
-            "jax, literal": jax_literal,
-            "torch": torch_run,
-            "numpy": numpy_run,
-            "C": c_run,
+            "jax": jax_idiomatic, "jax, literal": jax_literal, "torch": torch_run, "numpy": numpy_run, "C": c_run,
         },
         against_peers=12,
         first_seconds=0.3,

@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr, f32, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from upl_mlir.dialects.bases import RuleError
+from upl_mlir.dialects.bases import RuleError, by_symbol
 from upl_mlir.dialects.loops import ops as loops
 from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.dialects.loops.ops import ROLES
@@ -35,13 +35,13 @@ def verify_program(op: loops.LoopProgramOp) -> None:
 class _Verifier:
     def __init__(self, op: loops.LoopProgramOp):
         self.op = op
-        ops = list(op.body.block.ops)
-        self.arrays = {o.symbol: o for o in ops if isinstance(o, loops.ArrayOp)}
-        self.statements = {o.symbol: o for o in ops if isinstance(o, loops.StatementOp)}
-        self.tables = {o.symbol: o for o in ops if isinstance(o, TableOp)}
+        body = op.body.block
+        self.arrays, self.statements = by_symbol(body, loops.ArrayOp), by_symbol(body, loops.StatementOp)
+        self.tables = by_symbol(body, TableOp)
         self.values = {
-            o.symbol for o in ops if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
-        }
+            o.symbol for o in body.ops
+            if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
+        }  # fmt: skip
 
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:

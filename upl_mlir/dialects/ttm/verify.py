@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from upl_mlir.dialects.bases import RuleError
+from upl_mlir.dialects.bases import RuleError, by_symbol
 from upl_mlir.dialects.ttm import ops as ttm
 from upl_mlir.dialects.ttm.attributes import TYPES, Field, Input
 from upl_mlir.dialects.upl.attributes import FormulaAttr
@@ -51,10 +51,9 @@ def verify_program(op: ttm.ProgramOp) -> None:
 class _Verifier:
     def __init__(self, op: ttm.ProgramOp):
         self.op = op
-        ops = list(op.body.block.ops)
-        self.nodes = {o.symbol: o for o in ops if isinstance(o, ttm.NodeOp)}
-        self.outputs = {o.symbol: o for o in ops if isinstance(o, ttm.OutputOp)}
-        self.tables = {o.symbol: o for o in ops if isinstance(o, ttm.TableOp)}
+        body = op.body.block
+        self.nodes, self.outputs = by_symbol(body, ttm.NodeOp), by_symbol(body, ttm.OutputOp)
+        self.tables = by_symbol(body, ttm.TableOp)
 
     def run(self) -> None:
         for o in self.op.body.block.ops:

@@ -8,7 +8,7 @@ without an integer value, an entry outside a constant array) is evaluated only w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -244,6 +244,12 @@ class Body:
         value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
         return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)
 
+    def _assign_all(self, w: Writer, ops: Set[Operation]) -> None:
+        """These operations, in the body's order."""
+        for o in self._order:
+            if o in ops:
+                self._assign(w, o)
+
     def _assign(self, w: Writer, op: Operation) -> None:
         """Write one operation as an assignment."""
         rule = self._rule(op)
@@ -308,16 +314,12 @@ class Body:
         inner = Writer()
         inner.depth = w.depth + 1
         with inner.block("try:"):
-            for o in self._order:
-                if o in first:
-                    self._assign(inner, o)
+            self._assign_all(inner, first)
         inner.line(f"except Trap as trap: trapped(trap, SOURCES[{self.number}], key)")
         if not first & self._lazy:  # nothing can fail: no need for the `try`
             inner = Writer()
             inner.depth = w.depth + 1
-            for o in self._order:
-                if o in first:
-                    self._assign(inner, o)
+            self._assign_all(inner, first)
         for a, value, test in zip(self.arrows, values, tests, strict=True):
             self._write_send(inner, a, value - first, test - first)
         w.line(f"def fire{self.number}(key, {''.join(f'a{i}, ' for i in range(self._ports))}_=1):")
@@ -337,15 +339,11 @@ class Body:
             if not s.when.is_true:
                 w.line(f"if {self.scope.condition(s.when)}:")
                 w.depth += 1
-            for o in self._order:
-                if o in test:
-                    self._assign(w, o)
+            self._assign_all(w, test)
             if s.predicate is not None:
                 w.line(f"if {self.text(s.predicate)}:")
                 w.depth += 1
-            for o in self._order:
-                if o in value - test:
-                    self._assign(w, o)
+            self._assign_all(w, value - test)
             scope = self.scope
             points: list[str] = []
             for i, it in enumerate(s.loops):

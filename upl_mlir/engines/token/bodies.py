@@ -98,9 +98,7 @@ class CBody(Body):
             w.line(f"fired[{self.number}]++;")
             unpack(w, self._layout, "key")
             with w.block("try"):
-                for o in self._order:
-                    if o in first:
-                        self._assign(w, o)
+                self._assign_all(w, first)
                 for a, value, test in zip(self.arrows, values, tests, strict=True):
                     with w.block(""):
                         self._write_send(w, a, value - first, test - first)
@@ -117,14 +115,10 @@ class CBody(Body):
 
         if not s.when.is_true:
             open_(f"if ({self.scope.condition(s.when)})")
-        for o in self._order:
-            if o in test:
-                self._assign(w, o)
+        self._assign_all(w, test)
         if s.predicate is not None:
             open_(f"if ({self.text(s.predicate)})")
-        for o in self._order:
-            if o in value - test:
-                self._assign(w, o)
+        self._assign_all(w, value - test)
         scope = self.scope
         points: list[str] = []
         for i, it in enumerate(s.loops):

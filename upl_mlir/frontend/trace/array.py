@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.frontend.tensor import Apply, Expr, Number
@@ -293,11 +294,8 @@ def as_array(x: Any) -> Array:
         return _loop_values(x)
     if isinstance(x, list | tuple) and any(isinstance(v, Array | LoopIndex) for v in _flat(x)):
         return LATE["stack"]([as_array(v) for v in cast(Sequence[Any], x)])
-    try:
-        value = np.asarray(x)
-    except ValueError:
-        value = np.array(None)
-    if value.dtype.kind not in "biuf":
+    value = real_numbers(x)
+    if value is None:
         raise fail(
             "UPL1932", f"a traced array cannot be combined with {type(x).__name__}",
             help="use numbers and arrays of real numbers",
@@ -305,6 +303,15 @@ def as_array(x: Any) -> Array:
     node = current().constant(value)
     out = made(node)
     return computed(lambda a: Apply("!=", (a, Number(0))), out, boolean=True) if value.dtype.kind == "b" else out
+
+
+def real_numbers(x: Any) -> NDArray[Any] | None:
+    """What numpy makes of `x`; None if that is no array of real numbers or booleans."""
+    try:
+        value = np.asarray(x)
+    except ValueError:
+        return None
+    return value if value.dtype.kind in "biuf" else None
 
 
 def _flat(x: Any) -> Iterator[Any]:

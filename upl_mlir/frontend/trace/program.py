@@ -19,7 +19,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
-from upl_mlir.frontend.trace.array import Array, as_array, computed, made
+from upl_mlir.frontend.trace.array import Array, as_array, computed, made, real_numbers
 from upl_mlir.frontend.trace.build import Built, build
 from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, recording
@@ -214,11 +214,8 @@ def argument_array(name: str, value: Any) -> NDArray[Any]:
     """An argument as an array of numbers.  Raises UplError (UPL1934)."""
     if isinstance(value, Array):
         raise fail("UPL1935", f"`{name}` is a traced value", help="call the function inside the one that is traced")
-    try:
-        out = np.asarray(value)
-    except ValueError:
-        out = np.array(None)
-    if out.dtype.kind not in "biuf":
+    out = real_numbers(value)
+    if out is None:
         raise fail(
             "UPL1934", f"the argument `{name}` is no array of numbers, but {type(value).__name__}",
             help="for an argument that is no data: upl.function(f, static_argnums=…)",

@@ -23,7 +23,7 @@ from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import connect, free_names, here, host_port, new_node
+from upl_mlir.passes.arrows import HostPort, connect, free_names, here, host_port, new_node
 from upl_mlir.passes.autodiff.activity import Dependence, PortKey, input_ports, key_of, reach
 from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
 from upl_mlir.passes.autodiff.derivative_table import apply, entry
@@ -89,8 +89,8 @@ class _Tangent:
         arrows = list(self.sets.arrows)
         for node in nodes(self.program):
             self._add_twins(node)
-        self.inputs = {key: self._seed(key) for key in self.wrt}
-        self.outputs = {key: self._output(key) for key in self.of}
+        self.inputs = {key: self._host(InputOp, key) for key in self.wrt}
+        self.outputs = {key: self._host(OutputOp, key) for key in self.of}
         for a in arrows:
             if self._carries(a) and a.port.gather not in SELECTING:
                 self._twin_arrow(a)
@@ -142,20 +142,13 @@ class _Tangent:
             arg.name_hint = hint(p.name)
         node.inputs = PortsAttr((*node.ports, *new))
 
-    def _seed(self, key: PortKey) -> InputOp:
-        """The host input that brings the tangent of a `wrt`."""
+    def _host(self, kind: type[HostPort], key: PortKey) -> HostPort:
+        """The host input that brings the tangent of a `wrt`, or the output that takes that of an `of`."""
         op = self.sets.ends[key[0]]
-        name = self._fresh("t_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
+        name = self._fresh("t_" + (key[0] if isinstance(op, kind) else "_".join(key)))
         attr = op.domain or op.declared
         assert attr is not None
-        return host_port(self.program, InputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
-
-    def _output(self, key: PortKey) -> OutputOp:
-        op = self.sets.ends[key[0]]
-        name = self._fresh("t_" + (key[0] if isinstance(op, OutputOp) else "_".join(key)))
-        attr = op.domain or op.declared
-        assert attr is not None
-        return host_port(self.program, OutputOp, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
+        return host_port(self.program, kind, name, (op, key[1]), attr, f"tangent of {'.'.join(dict.fromkeys(key))}")
 
     # -- arrows ------------------------------------------------------------------------------------------------------
     def _gather(self, node: NodeOp, port: Port) -> None:

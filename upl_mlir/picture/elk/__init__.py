@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import not_installed
 
 _SHIM = """
 var global = globalThis;
@@ -44,10 +44,7 @@ def _runtime() -> Any:
     try:
         from py_mini_racer import MiniRacer
     except ImportError as e:
-        raise error(
-            "UPL1804", "the layout of pictures needs the Python package `mini-racer`, which is not installed",
-            help="pip install 'upl-mlir[draw]', or write a .dot file for Graphviz",
-        ) from e  # fmt: skip
+        raise not_installed("the layout of pictures needs", "mini-racer", "draw", "write a .dot file for Graphviz") from e
     code = resources.files("upl_mlir.picture.elk").joinpath("elk-worker.min.js").read_text(encoding="utf-8")
     v8 = MiniRacer()
     atexit.register(v8.close)  # later, when Python takes itself apart, closing it can wait for ever

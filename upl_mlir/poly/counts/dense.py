@@ -25,6 +25,10 @@ from upl_mlir.poly.tools import DIM, PARAM
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+_COMPARE = {
+    CmpOp.LE: np.less_equal, CmpOp.LT: np.less, CmpOp.EQ: np.equal, CmpOp.NE: np.not_equal, CmpOp.GE: np.greater_equal,
+    CmpOp.GT: np.greater,
+}  # fmt: skip
 
 
 @dataclass
@@ -168,20 +172,7 @@ class Evaluator:
     def formula(self, f: Formula) -> Any:
         match f.kind:
             case Connective.CMP:
-                a, b = self.expr(f.lhs), self.expr(f.rhs)
-                match f.op:
-                    case CmpOp.LE:
-                        return np.less_equal(a, b)
-                    case CmpOp.LT:
-                        return np.less(a, b)
-                    case CmpOp.EQ:
-                        return np.equal(a, b)
-                    case CmpOp.NE:
-                        return np.not_equal(a, b)
-                    case CmpOp.GE:
-                        return np.greater_equal(a, b)
-                    case CmpOp.GT:
-                        return np.greater(a, b)
+                return _COMPARE[f.op](self.expr(f.lhs), self.expr(f.rhs))
             case Connective.AND:
                 return reduce(np.logical_and, map(self.formula, f.args), np.True_)
             case Connective.OR:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, memref, scf
@@ -258,19 +258,18 @@ class Code:
 
     def any(self, cases: Sequence[Cons]) -> SSAValue:
         """Whether one of the cases holds."""
-        out: SSAValue | None = None
-        for case in cases:
-            v = self.all(case)
-            out = v if out is None else self.add(arith.OrIOp(out, v))
-        return self.constant(0, i1) if out is None else out
+        return self._joined(arith.OrIOp, map(self.all, cases), 0)
 
     def all(self, cons: Cons) -> SSAValue:
         """Whether all constraints hold."""
+        return self._joined(arith.AndIOp, map(self.holds, cons), 1)
+
+    def _joined(self, by: type[arith.AndIOp | arith.OrIOp], bits: Iterable[SSAValue], none: int) -> SSAValue:
+        """The bits as one; `none` if there are none."""
         out: SSAValue | None = None
-        for c in cons:
-            v = self.holds(c)
-            out = v if out is None else self.add(arith.AndIOp(out, v))
-        return self.constant(1, i1) if out is None else out
+        for bit in bits:
+            out = bit if out is None else self.add(by(out, bit))
+        return self.constant(none, i1) if out is None else out
 
     def holds(self, c: Con) -> SSAValue:
         """Whether a constraint holds."""
