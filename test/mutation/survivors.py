@@ -273,7 +273,7 @@ SURVIVORS = (
     ),
     Survivor(
         "passes/autodiff/adjoint_ends.py", "if value.port.count is upl.Special.CARRIED:", "Is to IsNot",
-        test="test/autodiff/test_dynamic.py::test_newton_with_its_own_exit",
+        test="test/autodiff/test_dynamic.py::test_newton_with_its_own_exit", was="if value.port.count is Special.CARRIED:",
     ),
     Survivor(
         "passes/hardware/lower_hw.py",
