@@ -8,8 +8,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import InputOp, OutputOp, ProgramOp, UplType
+from upl_mlir.dialects.upl.query import directives, program_of, span_of
 from upl_mlir.passes.autodiff.adjoint_ends import Request
 from upl_mlir.passes.autodiff.differentiate import differentiate
 from upl_mlir.passes.autodiff.directives import expand_directives
@@ -45,6 +46,20 @@ class AutodiffPass(ModulePass):
         if self.wrt:
             help_ = "give both, or neither to expand `adjoint of`"
             raise error("UPL1401", "autodiff: `wrt` is given without `of`", help=help_)
+        if not directives(program):
+            raise _nothing_asked(program)
         if not domains_known(program):
             infer_domains(program)
         expand_directives(program)
+
+
+def _nothing_asked(program: ProgramOp) -> UplError:
+    """The error where neither options nor the program say what to differentiate; its help names ports that there are."""
+    ports = [op for op in program.body.block.ops if isinstance(op, InputOp | OutputOp)]
+    real = [op for op in ports if op.type not in (UplType.INT, UplType.BOOL)]
+    of = next((op.symbol for op in real if isinstance(op, OutputOp)), "OUTPUT")
+    wrt = next((op.symbol for op in real if isinstance(op, InputOp)), "INPUT")
+    return error(
+        "UPL1401", "autodiff: it has no options, and no `adjoint of` is left in the program", span_of(program),
+        help=f"write --autodiff=of={of},wrt={wrt}, or `adjoint of {of} wrt {wrt}` in the program",
+    )  # fmt: skip
