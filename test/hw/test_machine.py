@@ -49,6 +49,8 @@ def test_every_key_of_the_format() -> None:
         ("cores = 0", "error[UPL1722]: machine description: cores = 0 is not in 1..4096"),
         ("[token]\ntag_bits = 0", "token.tag_bits = 0 is not in 1..256"),
         ("[matching]\ncapacity = -1", "matching.capacity = -1 is not in"),
+        ("[matching]\ncapacity = 0", "m.toml:2:1: error[UPL1722]: machine description: matching.capacity = 0 is not in"),
+        ('[matching]\ncapacity = "1"', "Expected `int`, got `str`"),
         ('[matching]\norganisation = "tree"', "error[UPL1722]"),
         ("matching = 3", "error[UPL1722]"),
         ("cores =", "error[UPL1720]: the machine description is not TOML"),

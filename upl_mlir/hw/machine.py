@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
@@ -58,8 +59,8 @@ class Matching(_Section, frozen=True):
     """The matching unit of each core."""
 
     organisation: Organisation = Organisation.HASHED
-    capacity: int = 0
-    """Entries per core; 0 stands for the organisation's own: 256 for `cam`, 1024 for the others."""
+    capacity: int | UnsetType = UNSET
+    """Entries per core; if it is not said, the organisation's own: 256 for `cam`, 1024 for the others."""
     ways: int = 4
     wildcard_entries: int = 16
     stages: int = 4
@@ -75,7 +76,8 @@ class Matching(_Section, frozen=True):
     @property
     def entries(self) -> int:
         """The capacity in entries per core, with the default put in."""
-        return self.capacity or (256 if self.organisation is Organisation.CAM else 1024)
+        own = 256 if self.organisation is Organisation.CAM else 1024
+        return own if self.capacity is UNSET else self.capacity
 
     @property
     def store_beside(self) -> tuple[int, int]:
