@@ -98,15 +98,9 @@ def machine_file(name: str) -> Path:
 
 
 def _in_amaranth(p: upl.Program, machine: str, arrays: Arrays, params: Mapping[str, int]) -> Arrays:
-    """As the engine "rtl", on Amaranth's simulator: the one that is taken where there is no C++ compiler."""
-    import pytest
-
-    from upl_mlir.engines.rtl import run
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "available", lambda: False)
-        f = upl.compile(p, engine="rtl", machine=machine_file(machine))
-        out = f(**arrays, **params)
+    """As the engine "rtl", on Amaranth's simulator."""
+    f = upl.compile(p, engine="rtl", machine=machine_file(machine), simulator="amaranth")
+    out = f(**arrays, **params)
     if f.stats.get("simulator") != "amaranth":
         raise Broken("the run did not take Amaranth's simulator")
     return out

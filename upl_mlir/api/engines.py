@@ -69,7 +69,7 @@ def _options(s: Setting) -> dict[str, Any]:
 def _rtl(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     from upl_mlir.engines.rtl.engine import RtlEngine
 
-    return RtlEngine(program.module, bound, machine=s.machine)
+    return RtlEngine(program.module, bound, machine=s.machine, simulator=s.simulator)
 
 
 def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:

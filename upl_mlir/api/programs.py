@@ -17,7 +17,7 @@ from upl_mlir.api.ports import PortView, require_arrays
 from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
-from upl_mlir.engines.protocol import EngineName, Runner, Setting
+from upl_mlir.engines.protocol import SIMULATORS, EngineName, Runner, Setting
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
 
@@ -300,14 +300,16 @@ def compile(
     lanes: int = 1,
     along: str | None = None,
     bench: str | Path | None = None,
+    simulator: Literal["amaranth", "compiled", "verilator"] | None = None,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
 
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
-    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl", `threads` how many threads
-    the engine "native" may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field,
-    `bench` a folder to which its Verilog, a bench and the words of the last call go;
+    and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl" and `simulator` what runs
+    it (default: "compiled" where there is a C++ compiler, else "amaranth"), `threads` how many threads the engine "native"
+    may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field, `bench` a folder to
+    which its Verilog, a bench and the words of the last call go;
     `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
@@ -320,14 +322,17 @@ def compile(
         ("real", real, (None, "f32", "f64")),
         ("gather", gather, ("relaxed", "ordered")),
         ("order", order, ("fifo", "random")),
+        ("simulator", simulator, (None, *SIMULATORS)),
     ):
         if value not in allowed:
             raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
     row.check(real=real, gather=gather)
+    if simulator is not None and name is not EngineName.RTL:
+        raise error("UPL1733", f"the engine `{name}` has no simulator to choose", help="give it with the engine `rtl`")
     program = p.expanded().infer_domains()
     if row.all_sizes is None and not (program.lowered and row.machine_programs):  # native code may be there already
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench)
+    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator)
     return Compiled(program, engine=name, setting=setting, given=params)

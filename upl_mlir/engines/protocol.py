@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from numpy.typing import NDArray
 
@@ -23,6 +23,11 @@ class EngineName(StrEnum):
     REFERENCE = "reference"
 
 
+Simulator = Literal["amaranth", "compiled", "verilator"]
+"""What simulates a machine: Amaranth's simulator, our models, Verilator's."""
+SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
+
+
 @dataclass(frozen=True)
 class Setting:
     """How a program is to run; `compile` says what each means."""
@@ -36,6 +41,7 @@ class Setting:
     lanes: int
     along: str | None
     bench: str | Path | None = None
+    simulator: Simulator | None = None
 
 
 class _Figures(Protocol):

@@ -10,6 +10,7 @@ import numpy as np
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.engines.protocol import Simulator
 from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
 from upl_mlir.engines.rtl.observe.names import UNITS, named, shown
 from upl_mlir.engines.rtl.observe.watch import Recorded
@@ -23,7 +24,7 @@ from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 
 
 def record_machine(
-    p: Program, arrays: Mapping[str, Any], machine: str | None, **params: int
+    p: Program, arrays: Mapping[str, Any], machine: str | None, simulator: Simulator | None = None, **params: int
 ) -> tuple[Recorded, RtlResult | UplError]:
     """Run a program on a machine and watch it: what happened, and the result or the error that ended the run.
 
@@ -32,11 +33,11 @@ def record_machine(
     program = p.expanded().infer_domains()
     with program.errors():
         if program.lowered:
-            engine = RtlEngine(program.module, params, machine=machine)
+            engine = RtlEngine(program.module, params, machine=machine, simulator=simulator)
             dense = engine.bind(arrays)
         else:
             bound = bind_parameters(program.op, arrays, params)
-            engine = RtlEngine(program.module, bound, machine=machine)
+            engine = RtlEngine(program.module, bound, machine=machine, simulator=simulator)
             dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
         seen: list[Recorded] = []
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.protocol import EngineName
+from upl_mlir.engines.protocol import SIMULATORS, EngineName
 from upl_mlir.tools import breaks, circuits, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
@@ -109,6 +109,8 @@ def _run_options(p: argparse.ArgumentParser) -> None:
         "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"
     )
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
+    p.add_argument("--simulator", choices=SIMULATORS, help="of --engine rtl: what runs its RTL (default: compiled, or "
+                   "amaranth where there is no C++ compiler)")  # fmt: skip
     p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
@@ -239,7 +241,7 @@ def _run(args: argparse.Namespace) -> int:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
             machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along,
-            bench=args.bench,
+            bench=args.bench, simulator=args.simulator,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats
     with ExitStack() as files:  # all of them, or none

@@ -66,7 +66,8 @@ def traced(
     if args.engine == EngineName.RTL:
         from upl_mlir.observe.machine_trace import record_machine, save_machine_trace, save_waves
 
-        run, ended = record_machine(p, {n: v for n, v in arrays.items() if n not in params}, args.machine, **params)
+        given = {n: v for n, v in arrays.items() if n not in params}
+        run, ended = record_machine(p, given, args.machine, args.simulator, **params)
         if args.trace is not None:
             save_machine_trace(p.expanded(), run, ended, args.trace)
         if args.vcd is not None:

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.ttm import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.engines.protocol import Simulator
 from upl_mlir.engines.rtl.host_order import field_order
 from upl_mlir.engines.rtl.host_ports import machine_ports
 from upl_mlir.engines.rtl.lowered import lowered, machine_of
@@ -64,11 +65,13 @@ class RtlEngine:
         params: Mapping[str, int],
         *,
         machine: Machine | str | Path | None = None,
+        simulator: Simulator | None = None,
     ):
         name = None if machine is None or isinstance(machine, Machine) else str(machine)
         if not isinstance(machine, Machine):
             machine = load_machine(name) if name else machine_of(module)
         self.machine = machine
+        self.simulator: Simulator | None = simulator
         self._loaded = _Loaded(lowered(module, params, machine, name))
         self.ports, self.hosts = self._loaded.ports, self._loaded.hosts
         self.image = self._fitting()
@@ -105,9 +108,9 @@ class RtlEngine:
         `watch` is given what the cores did; `audit`: the outputs are compared with those of the recorded additions."""
         given = tokens if isinstance(tokens, tuple) else tuple(map(HostToken._make, tokens))
         if audit:
-            result = run_machine(self.image, self.machine, given, watch=watch, audit=True)
+            result = run_machine(self.image, self.machine, given, simulator=self.simulator, watch=watch, audit=True)
         else:  # whether runs are audited that do not ask for it is a default, which tests change
-            result = run_machine(self.image, self.machine, given, watch=watch)
+            result = run_machine(self.image, self.machine, given, simulator=self.simulator, watch=watch)
         return RtlResult(self.collect(result.outputs), result.stats)
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:

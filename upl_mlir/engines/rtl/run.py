@@ -10,11 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.engines.protocol import Simulator
 from upl_mlir.engines.rtl.leftovers import direct_leftovers
 from upl_mlir.engines.rtl.observe.statistics import stats
 from upl_mlir.engines.rtl.observe.stranded import Leftover, place, stranded_error
@@ -34,11 +35,10 @@ from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import TOKEN, CoreReport, Ended, Record, Report, Simulation, Tokens
+from upl_mlir.hw.sim.verilator import verilator_library
 from upl_mlir.hw.stages import NO_STREAM, Stream, by_stage, name_of, throttled_stream
 from upl_mlir.hw.system.layouts import System
 from upl_mlir.hw.system.placement import placement_writes
-
-Simulator = Literal["amaranth", "compiled"]
 
 
 def run_machine(
@@ -79,9 +79,7 @@ def run_machine(
     d = system.core
     stream = throttled_stream(image, machine, tokens)
     image, program, words = _encoded(image, d, tokens, Spread.of(machine), stream)
-    runs: Simulation = simulation or (
-        CompiledSimulation(system) if simulator == "compiled" else AmaranthSimulation(system, vcd)
-    )
+    runs = simulation or _simulation(system, simulator, vcd)
     settings = setting_writes(d, wanted.core)
     runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program, stream)])
     started = time.perf_counter()
@@ -101,6 +99,17 @@ def run_machine(
         store = {**program.ranks.report(image), "put_off": report.count(Event.WAIT_BACKING)}
         figures = replace(figures, store=store)
     return SimulationResult(outputs, figures)
+
+
+def _simulation(system: System, simulator: Simulator, vcd: str | Path | None) -> Simulation:
+    """A machine on a simulator.  Raises UplError (UPL1737, UPL1804)."""
+    match simulator:
+        case "amaranth":
+            return AmaranthSimulation(system, vcd)
+        case "compiled":
+            return CompiledSimulation(system)
+        case "verilator":  # in one thread: its models share a context
+            return CompiledSimulation(system, threads=1, library=verilator_library(system))
 
 
 _KEPT = 8

@@ -85,7 +85,7 @@ def machine_library(s: System, lanes: int) -> Path:
     path = cache.file(found.decode()) if found is not None else None
     if path is not None:
         return path
-    harness = _source("hw/sim/harness.cpp")
+    harness = source("hw/sim/harness.cpp")
     core, fabric, joined = core_netlist(s.core), fabric_netlist(s), wires(s)
     name = f"machine-{digest(core, fabric, joined, harness, str(lanes), *tools())}.so"
     cache.write(known, name.encode())
@@ -128,7 +128,7 @@ def model(
 
 def link(objects: Sequence[Path], library: Path) -> Path:
     """A library of objects."""
-    _call([_cxx(), "-shared", "-o", str(library), *map(str, objects), "-lpthread"])
+    call([cxx(), "-shared", "-o", str(library), *map(str, objects), "-lpthread"])
     return library
 
 
@@ -139,7 +139,7 @@ def tools() -> tuple[str, ...]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
     texts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     own = Path(__file__).read_text(encoding="utf-8")
-    return digest(*texts, *map(_source, HEADERS), own), compiler() or "", *FLAGS, *vectors()
+    return digest(*texts, *map(source, HEADERS), own), compiler() or "", *FLAGS, *vectors()
 
 
 def _kept_model(folder: Path, netlist: str, top: str, lanes: int) -> Path:
@@ -172,24 +172,24 @@ def vectors() -> tuple[str, ...]:
     return tuple(has) if set(VECTORS) <= set(has) else ()
 
 
-def _source(path: str) -> str:
+def source(path: str) -> str:
     """The text of a file below the package."""
     return resources.files("upl_mlir").joinpath(path).read_text(encoding="utf-8")
 
 
 def _headers(folder: Path) -> None:
     for path in HEADERS:
-        (folder / Path(path).name).write_text(_source(path), encoding="utf-8")
+        (folder / Path(path).name).write_text(source(path), encoding="utf-8")
 
 
 def compile_source(source: Path, lanes: int = 1) -> Path:
     """C++ to an object beside it."""
     made = source.with_suffix(".o")
-    cxx = _cxx()
+    tool = cxx()
     more = [*vectors(), f"-DLANES={lanes}"] if lanes > 1 else []
-    if lanes > 1 and "clang" in cxx:
+    if lanes > 1 and "clang" in tool:
         more.append("-fno-unroll-loops")  # see `compiler`
-    _call([cxx, *FLAGS, *more, "-c", str(source), "-o", str(made)])
+    call([tool, *FLAGS, *more, "-c", str(source), "-o", str(made)])
     return made
 
 
@@ -255,19 +255,20 @@ def watched(s: System) -> list[int]:
     return [field.offset + field.shape["valid"].offset for _, field in layout]
 
 
-def _cxx() -> str:
-    cxx = compiler()
-    if cxx is None:
-        help_ = "install one, or run with Amaranth's simulator"
+def cxx() -> str:
+    """The C++ compiler.  Raises UplError (UPL1737) where there is none."""
+    tool = compiler()
+    if tool is None:
+        help_ = "install one, or take Amaranth's simulator: --simulator amaranth"
         raise error("UPL1737", "machines cannot be compiled here: a C++ compiler is missing", help=help_)
-    return cxx
+    return tool
 
 
-def _call(command: list[str]) -> None:
+def call(command: list[str]) -> None:
     """Run a tool.  `UplError` UPL1737 with its last words if it fails."""
     done = run(command)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-5:]
-        help_ = "name another C++ compiler in the environment variable CXX, or run with Amaranth's simulator"
+        help_ = "name another C++ compiler in the environment variable CXX, or take Amaranth's: --simulator amaranth"
         what = f"`{Path(command[0]).name}` failed while the machine was compiled"
         raise error("UPL1737", what, notes=last, help=help_)

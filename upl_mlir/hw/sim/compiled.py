@@ -7,6 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,15 +74,18 @@ def _core_dtype(s: System) -> np.dtype[Any]:
 
 class CompiledSimulation:
     """A machine with these parameters, built if the cache does not have it. `lanes`: how many cores a model has (1, 2, 4 or
-    8; None: what `build.lanes_for` says). `threads` evaluate models: None is what the environment variable
+    8; None: what `build.lanes_for` says). `library`: one that was built in another way (`verilator.py`).
+    `threads` evaluate models: None is what the environment variable
     UPL_SIMULATION_THREADS says, or one for each processor, but a single one in a process of a pool, where each processor has
     one. `late`: how often a thread is looked for before its share is evaluated by another one."""
 
-    def __init__(self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None):
+    def __init__(
+        self, s: System, threads: int | None = None, late: int = 0, lanes: int | None = None, library: Path | None = None
+    ):
         self.s = s
         self.late = late
         self.threads = threads or _threads()
-        self.library = _library(s, lanes or lanes_for(s.cores))
+        self.library = _library(s, library or _built(s, lanes or lanes_for(s.cores)))
         self.handle = ctypes.c_void_p(self.library.upl_new())
 
     def __del__(self) -> None:
@@ -154,10 +158,13 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_built = cache(machine_library)
+
+
 @cache
-def _library(s: System, lanes: int) -> ctypes.CDLL:
+def _library(s: System, path: Path) -> ctypes.CDLL:
     """The library for a machine; it stays loaded."""
-    library = ctypes.CDLL(str(machine_library(s, lanes)))
+    library = ctypes.CDLL(str(path))
     pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     library.upl_new.restype = pointer
     library.upl_free.argtypes = [pointer]
