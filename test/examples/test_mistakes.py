@@ -98,7 +98,7 @@ MISTAKES = [
     ("gmm", "A<k>   in 0<=k<K", "A<k>   in 0<=k<=K", Kind.GATHER, "AMax.a"),
 ]  # fmt: skip
 
-MENTION = re.compile(r"(\w+)(?:\.\w+)?`?[⟨<]([-\d,*]*)[⟩>]")
+MENTION = re.compile(r"(\w+)(?:\.\w+)?`?<([-\d,*]*)>")
 
 
 CODES = {

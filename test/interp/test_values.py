@@ -218,7 +218,7 @@ def test_integers_without_a_value_are_errors_with_node_and_index(ir, body):
     with pytest.raises(UplError) as e:
         evaluate(ir, {"a": "int", "b": "int"}, body, {"a": [1, a], "b": [1, b]}, "int")
     assert e.value.diagnostics[0].code == "UPL1604"
-    assert "`M`⟨1⟩" in str(e.value)
+    assert "`M<1>`" in str(e.value)
     assert why in str(e.value)
 
 

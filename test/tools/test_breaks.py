@@ -30,11 +30,11 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("place", "shown"),
     [
-        ("Point<2>", ["Point⟨2⟩ fires", "x = 2.0", "a = 2.0"]),
-        ("Sum", ["Sum⟨⟩ fires", "s = 2.0, 4.0, 6.0"]),
-        ("Point.x<3>", ["Point.x⟨3⟩ is sent 3.0"]),
-        ("L", ["L⟨⟩ is sent 12.0"]),
-        ("Point.a<2>", ["Point.a⟨*⟩ is sent 2.0"]),
+        ("Point<2>", ["Point<2> fires", "x = 2.0", "a = 2.0"]),
+        ("Sum", ["Sum<> fires", "s = 2.0, 4.0, 6.0"]),
+        ("Point.x<3>", ["Point.x<3> is sent 3.0"]),
+        ("L", ["L<> is sent 12.0"]),
+        ("Point.a<2>", ["Point.a<*> is sent 2.0"]),
     ],
 )
 def test_one_stop(upl, fit, place, shown):
@@ -48,8 +48,8 @@ def test_all_instances(upl, fit, place):
     done = upl("run", fit, *ARRAYS, "--break", place, "--break", "Sum")
     stops = [line for line in done.err.splitlines() if "fires" in line]
     assert stops == [
-        "Point⟨1⟩ fires  (0 firings before)", "Point⟨2⟩ fires  (1 firings before)", "Point⟨3⟩ fires  (2 firings before)",
-        "Sum⟨⟩ fires  (3 firings before)",
+        "Point<1> fires  (0 firings before)", "Point<2> fires  (1 firings before)", "Point<3> fires  (2 firings before)",
+        "Sum<> fires  (3 firings before)",
     ]  # fmt: skip
 
 

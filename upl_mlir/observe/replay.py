@@ -332,12 +332,12 @@ def slices(trace: Trace) -> Iterable[Slice | Count]:
         if isinstance(e, Firing):
             name = trace.nodes[e.node]
             track = (name,)
-            shown = f"{name}⟨{','.join(map(str, e.index))}⟩"
+            shown = f"{name}<{','.join(map(str, e.index))}>"
             yield Slice(track, shown, n, following[n + 1], {}, (), tuple(event + 1 for event, _ in e.ends))
             waiting -= len(e.ends)
         else:
             tag = ",".join("*" if i is None else str(i) for i in e.tag)
             notes = {"value": e.value} | ({"stuck": "nothing used it"} if e.stuck else {})
-            yield Slice(track, f"→ {trace.targets[e.target]}⟨{tag}⟩", n, n, notes, (n + 1,))
+            yield Slice(track, f"→ {trace.targets[e.target]}<{tag}>", n, n, notes, (n + 1,))
             waiting += e.target < inputs
         yield Count(("tokens waiting",), n, waiting)

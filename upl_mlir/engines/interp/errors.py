@@ -53,8 +53,8 @@ class WaitingToken:
 
 
 def tag(index: Sequence[int | None]) -> str:
-    """``⟨1,2,*⟩``"""
-    return f"⟨{','.join('*' if i is None else str(i) for i in index)}⟩"
+    """``<1,2,*>``"""
+    return f"<{','.join('*' if i is None else str(i) for i in index)}>"
 
 
 def full_index(pattern: Pattern, key: Sequence[int], fields: int) -> Index:
@@ -97,7 +97,7 @@ class Reporter:
         where = tag(full_index(pattern, key, len(node.op.fields)))
         first: Any = cast("list[Any]", old)[0] if isinstance(old, list) else old
         raise error(
-            "UPL1602", f"two tokens wait on `{name}`{where} at once: {first!r} and {new!r}", span_of(node.op),
+            "UPL1602", f"two tokens wait on `{name}{where}` at once: {first!r} and {new!r}", span_of(node.op),
             notes=self._senders(p, pattern),
         )  # fmt: skip
 
@@ -106,7 +106,7 @@ class Reporter:
         op = self.plan.outputs[at]
         notes = [Note(f"an arrow of `{a.source.symbol}`", span_of(a.op)) for a in self.plan.arrows if a.output == at]
         raise error(
-            "UPL1602", f"the host output `{op.symbol}`{tag(key)} receives two tokens: {old!r} and {new!r}", span_of(op),
+            "UPL1602", f"the host output `{op.symbol}{tag(key)}` receives two tokens: {old!r} and {new!r}", span_of(op),
             notes=notes,
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ class Reporter:
         node, name = self._port(p)
         announced = "than announced" if count is None else f"than the {max(count, 0)} announced"
         raise error(
-            "UPL1605", f"the gather `{name}`{tag(key)} receives more summands {announced}", span_of(node.op),
+            "UPL1605", f"the gather `{name}{tag(key)}` receives more summands {announced}", span_of(node.op),
             notes=self._senders(p),
         )  # fmt: skip
 
@@ -123,14 +123,14 @@ class Reporter:
         """Summands announce different numbers."""
         node, name = self._port(p)
         raise error(
-            "UPL1605", f"the summands of `{name}`{tag(key)} disagree on their number: {one} and {other}",
+            "UPL1605", f"the summands of `{name}{tag(key)}` disagree on their number: {one} and {other}",
             span_of(node.op), notes=self._senders(p),
         )  # fmt: skip
 
     def few(self, a: Arrow, key: Sequence[int], count: int) -> NoReturn:
         """A multiplicity below 1."""
         raise error(
-            "UPL1604", f"`{a.source.symbol}`{tag(key)} sends a token of multiplicity {count} to "
+            "UPL1604", f"`{a.source.symbol}{tag(key)}` sends a token of multiplicity {count} to "
             f"`{a.op.target_name}.{a.op.target_port}`", span_of(a.op),
             help="guard the arrow by a condition that holds where the multiplicity is at least 1",
         )  # fmt: skip
@@ -138,7 +138,7 @@ class Reporter:
     def trapped(self, trap: Trap, at: Arrow | InputOp | NodeOp, key: Sequence[int]) -> NoReturn:
         """An operation that has no value."""
         op, source = (at.op, at.source) if isinstance(at, Arrow) else (at, at)
-        raise error("UPL1604", f"in `{source.symbol}`{tag(key)}: {trap.why}", span_of(op)) from None
+        raise error("UPL1604", f"in `{source.symbol}{tag(key)}`: {trap.why}", span_of(op)) from None
 
     def runaway(self, firings: int, limit: int) -> NoReturn:
         """Too many firings."""

@@ -46,8 +46,8 @@ class Waiting:
 
 
 def tag(index: Index) -> str:
-    """``⟨1,2,*⟩``"""
-    return f"⟨{','.join('*' if i is None else str(i) for i in index)}⟩"
+    """``<1,2,*>``"""
+    return f"<{','.join('*' if i is None else str(i) for i in index)}>"
 
 
 def _list(things: Iterable[object]) -> str:
@@ -64,14 +64,14 @@ def _senders(program: ProgramOp, target: str, port: str | None) -> list[Note]:
 
 def no_value(why: NoValue, op: Operation, name: str, at: Index) -> UplError:
     """An operation without a value; `op` is the arrow or node at fault."""
-    return error("UPL1604", f"in `{name}`{tag(at)}: {why.why}", span_of(op))
+    return error("UPL1604", f"in `{name}{tag(at)}`: {why.why}", span_of(op))
 
 
 def few(t: Token, at: Point) -> UplError:
     """A multiplicity below 1."""
     source = source_of(t.arrow).symbol
     return error(
-        "UPL1604", f"`{source}`{tag(at)} sends a token of multiplicity {t.left} to `{t.target}.{t.port}`", span_of(t.arrow),
+        "UPL1604", f"`{source}{tag(at)}` sends a token of multiplicity {t.left} to `{t.target}.{t.port}`", span_of(t.arrow),
         help="guard the arrow by a condition that holds where the multiplicity is at least 1",
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def few(t: Token, at: Point) -> UplError:
 def twice(program: ProgramOp, node: NodeOp, port: str, index: Index, old: object, new: object) -> UplError:
     """Two tokens wait on one input and index."""
     return error(
-        "UPL1602", f"two tokens wait on `{node.symbol}.{port}`{tag(index)} at once: {old!r} and {new!r}", span_of(node),
+        "UPL1602", f"two tokens wait on `{node.symbol}.{port}{tag(index)}` at once: {old!r} and {new!r}", span_of(node),
         notes=_senders(program, node.symbol, port),
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def twice(program: ProgramOp, node: NodeOp, port: str, index: Index, old: object
 def output_twice(program: ProgramOp, op: OutputOp, index: Index, old: object, new: object) -> UplError:
     """Two tokens for one element of a host output."""
     return error(
-        "UPL1602", f"the host output `{op.symbol}`{tag(index)} receives two tokens: {old!r} and {new!r}", span_of(op),
+        "UPL1602", f"the host output `{op.symbol}{tag(index)}` receives two tokens: {old!r} and {new!r}", span_of(op),
         notes=_senders(program, op.symbol, None),
     )  # fmt: skip
 
@@ -96,14 +96,14 @@ def surplus(program: ProgramOp, node: NodeOp, port: str, at: Index, count: float
     """A gather receives more summands than announced."""
     announced = "than announced" if count is None else f"than the {max(count, 0)} announced"
     return error(
-        "UPL1605", f"the gather `{node.symbol}.{port}`{tag(at)} receives more summands {announced}", span_of(node),
+        "UPL1605", f"the gather `{node.symbol}.{port}{tag(at)}` receives more summands {announced}", span_of(node),
         notes=_senders(program, node.symbol, port),
     )  # fmt: skip
 
 
 def disagree(program: ProgramOp, node: NodeOp, port: str, at: Index, one: float, other: float) -> UplError:
     """Summands announce different numbers."""
-    where = f"`{node.symbol}.{port}`{tag(at)}"
+    where = f"`{node.symbol}.{port}{tag(at)}`"
     message = f"the summands of {where} disagree on their number: {one} and {other}"
     return error("UPL1605", message, span_of(node), notes=_senders(program, node.symbol, port))
 
