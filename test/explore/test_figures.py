@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from upl_mlir.explore.dependences import Dependences, Unit
 from upl_mlir.explore.energy import energy, ranking_changes
 from upl_mlir.explore.job import Job, bind
 from upl_mlir.explore.reference import list_schedule, reference_lines
-from upl_mlir.explore.table import pareto
+from upl_mlir.explore.table import bottleneck, pareto, printed
 from upl_mlir.hw.machine import Energy, Execution
 
 
@@ -133,3 +134,44 @@ def test_the_seed_decides_random_inputs() -> None:
     first, second = (bind(Job("", PRODUCT, {"X": "random", "Y": "random"}), {})[2][n].tolist() for n in "XY")
     assert first != second
     assert len(set(itertools.chain(first, second))) == 8
+
+
+@pytest.mark.parametrize(
+    ("match", "execute", "expected"),
+    [
+        ({"busy": 3_561, "backing": 103_122}, {"busy": 30_000, "backing": 76_683}, ("backing", 103_122 / 106_683)),
+        ({"busy": 60, "probe": 40}, {"busy": 50, "match": 50}, ("match", 0.6)),
+        ({"busy": 10, "activation": 90}, {"busy": 70, "latency": 30}, ("execute", 0.7)),
+        ({"busy": 10, "execute": 90}, {"busy": 20, "latency": 80}, ("latency", 0.8)),
+        ({"busy": 10, "outside": 90}, {"busy": 20, "outside": 80}, ("outside", 0.9)),
+    ],
+)
+def test_the_bottleneck_is_where_the_cycles_went(
+    match: dict[str, int], execute: dict[str, int], expected: tuple[str, float]
+) -> None:
+    assert bottleneck({"match": match, "execute": execute}) == (expected[0], pytest.approx(expected[1]))
+
+
+WIDE = [
+    ["", "matching.organisation", "matching.backing_latency_cycles", "execution.mul_cycles", "cycles", "peak_waiting", "bottleneck"],
+    ["*", "hashed", "30", "4", "106683", "285", "backing 97 %"],
+    ["", "direct", "12345678901234567890123456789012345678", "123456789", "106683123456789", "285", "match 40 %"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [None, 200, 80, 60, 45])
+def test_no_figure_is_cut_however_narrow_the_terminal(width: int | None) -> None:
+    """Each row's cells stand whole and in order, and no line is wider than asked for; without a width a row is a line."""
+    text = printed(WIDE, width)
+    assert max(map(len, text.splitlines())) <= (width or 1000)
+    parts = [part.splitlines() for part in text.split("\n\n")]
+    for back, row in enumerate(reversed(WIDE[1:]), 1):
+        found = " ".join(cell for part in parts for cell in part[-back].split() if cell != "*")
+        assert found == " ".join(cell for cell in row if cell != "*" and cell)
+    names = WIDE[0][1:]
+    if width is None or width == 200:
+        assert len(text.splitlines()) == 3
+        assert text.splitlines()[0].split() == names
+    else:
+        head = "".join(line for part in parts for line in part[: -len(WIDE) + 1])
+        assert all(piece in head for name in names for piece in re.split(r"[._]", name))

@@ -112,7 +112,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.skipif(not available(), reason="no C++ compiler")
-def test_the_example(tmp_path: Path) -> None:
+def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One build for all its machines; less store is more time and more traffic to the memory behind it."""
     example = Path(__file__).parents[2] / "examples" / "sweep.toml"
     swept = load_sweep(example)
@@ -126,6 +126,16 @@ def test_the_example(tmp_path: Path) -> None:
     assert int(small["cycles"]) > int(large["cycles"])
     assert int(small["spills"]) > int(large["spills"]) == 0
     assert float(small["energy"]) > float(large["energy"])
+    shown = capsys.readouterr().out
+    for row in (r for r in rows if r["matching.capacity"] in ("64", "1024")):  # in a pipe: a line for each, whole
+        stats = json.loads((tmp_path / "runs" / row["run"] / "stats.json").read_text())
+        causes = stats["attribution"]["match"]
+        if row["bottleneck"] in causes:
+            assert causes[row["bottleneck"]] == max(causes.values())
+        figures = [row[name] for name in ("matching.organisation", "matching.capacity", "matching.backing_latency_cycles", "cycles")]
+        line = next(line for line in shown.splitlines() if all(f" {figure} " in f" {line} " for figure in figures))
+        assert f"{row['bottleneck']} {100 * float(row['bottleneck_share']):.0f} %" in line
+    assert small["bottleneck"] == "backing"
 
 
 def test_a_search_by_optuna(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

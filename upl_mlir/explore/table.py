@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from upl_mlir.engines.rtl.observe.attribution import BUSY
 from upl_mlir.explore.energy import energy
 from upl_mlir.explore.runner import Run
 from upl_mlir.explore.sweep import MAXIMISED
@@ -30,7 +32,7 @@ def rows(runs: Sequence[Run], objectives: Sequence[str]) -> list[Row]:
         row["lut"] = row["luts"]
         if stats is not None:
             row["energy"] = energy(stats, run.task.machine.energy, row["luts"])
-            row["bottleneck"] = max(stats["utilisation"], key=stats["utilisation"].get)
+            row["bottleneck"], row["bottleneck_share"] = bottleneck(stats["attribution"])
             if row["fmax_mhz"]:
                 row["time_us"] = row["cycles"] / row["fmax_mhz"]
         row["error"] = run.outcome.error or run.area_error
@@ -39,6 +41,25 @@ def rows(runs: Sequence[Run], objectives: Sequence[str]) -> list[Row]:
     for n, row in enumerate(out):
         row["pareto"] = n in front
     return out
+
+
+def bottleneck(attribution: Mapping[str, Mapping[str, int]]) -> tuple[str, float]:
+    """Where most cycles went, and their share: `match` or `execute` where that unit works, else the cause that stops it.
+
+    Tokens come first: what the matching unit does says what the machine does.  Where it only waits for activations, the
+    execution unit says why these take their time.
+    """
+    name, share = _most(attribution["match"])
+    if name in ("activation", "execute"):
+        inner, inner_share = _most({n: c for n, c in attribution["execute"].items() if n not in ("match", "outside")})
+        return ("execute" if inner == BUSY else inner), inner_share
+    return ("match" if name == BUSY else name), share
+
+
+def _most(causes: Mapping[str, int]) -> tuple[str, float]:
+    """The cause with most cycles, and its share of all."""
+    name = max(causes, key=lambda n: causes[n])
+    return name, causes[name] / max(1, sum(causes.values()))
 
 
 def pareto(found: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> set[int]:
@@ -99,11 +120,35 @@ def shown(found: Sequence[Row], axes: Sequence[str], objectives: Sequence[str], 
     sign = -1.0 if first in MAXIMISED else 1.0
     good = [r for r in found if r.get(first) is not None]
     good.sort(key=lambda r: (not r["pareto"], sign * float(r[first])))
-    names = [*axes, *dict.fromkeys((*objectives, "cycles", "bottleneck"))]
-    out = [["", *names]]
+    names = [*axes, *dict.fromkeys((*objectives, "cycles"))]
+    out = [["", *names, "bottleneck"]]
     for row in good[:most]:
-        out.append(["*" if row["pareto"] else "", *(_text(row.get(n)) for n in names)])
+        lost = f"{row['bottleneck']} {100 * row['bottleneck_share']:.0f} %"
+        out.append(["*" if row["pareto"] else "", *(_text(row.get(n)) for n in names), lost])
     return out
+
+
+def printed(cells: Sequence[Sequence[str]], width: int | None) -> str:
+    """A table as lines, header first, with nothing cut.  In `width` columns, names in the header are broken at `.` and `_`,
+    and what still does not fit beside the rest stands in a part of its own below, behind the first column.
+    """
+    narrow = width is not None and sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) - 2 > width
+    heads = [re.findall(r"[^._]+[._]?", name) if narrow else [name] for name in cells[0]]
+    columns = [[*head, *(row[n] for row in cells[1:])] for n, head in enumerate(heads)]
+    widths = [max(map(len, column), default=0) for column in columns]
+    parts: list[list[int]] = [[0]]
+    for n in range(1, len(widths)):
+        if narrow and parts[-1] != [0] and sum(widths[m] + 2 for m in (*parts[-1], n)) - 2 > cast("int", width):
+            parts.append([0])
+        parts[-1].append(n)
+    blocks: list[str] = []
+    for part in parts:
+        high = max(len(heads[n]) for n in part)
+        lines = [[([""] * (high - len(heads[n])) + heads[n])[line] for n in part] for line in range(high)]
+        lines += [[row[n] for n in part] for row in cells[1:]]
+        text = ("  ".join(c.rjust(widths[n]) for c, n in zip(line, part, strict=True)) for line in lines)
+        blocks.append("\n".join(line.rstrip() for line in text))
+    return "\n\n".join(blocks)
 
 
 def _text(value: object) -> str:

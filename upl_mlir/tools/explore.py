@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -84,9 +85,6 @@ def _require_tools(clock: bool) -> None:
 
 def _results(runner: Runner, folder: Path) -> int:
     """Write the tables and the plot, and print the best points."""
-    from rich.console import Console
-    from rich.table import Table
-
     from upl_mlir.explore import table
 
     search = runner.sweep.search
@@ -104,26 +102,20 @@ def _results(runner: Runner, folder: Path) -> int:
 
         save_pareto(good, search.objectives, folder / "pareto.svg")
         written.append("pareto.svg")
-    console = Console(highlight=False, markup=False)
-    lines = table.shown(rows, list(runner.sweep.axes), search.objectives, SHOWN)
-    drawn = Table(box=None, pad_edge=False, header_style="")
-    for n, name in enumerate(lines[0]):
-        drawn.add_column(name, justify="left" if n == 0 else "right", no_wrap=True)
-    for line in lines[1:]:
-        drawn.add_row(*line)
-    console.print(drawn)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(table.printed(table.shown(rows, list(runner.sweep.axes), search.objectives, SHOWN), width))
     failed = [r for r in rows if r["error"] is not None]
     kept = f", {runner.kept} of them from before" if runner.kept else ""
-    console.print(f"{len(rows)} points{kept}; * no other point is better in {' and '.join(search.objectives)}")
+    print(f"{len(rows)} points{kept}; * no other point is better in {' and '.join(search.objectives)}")
     if "energy" in search.objectives:
-        console.print(_ranking(runs))
+        print(_ranking(runs))
     for row in failed[:3]:
-        console.print(f"no result: {_point(row, runner.sweep.axes)}: {str(row['error']).splitlines()[0]}", soft_wrap=True)
+        print(f"no result: {_point(row, runner.sweep.axes)}: {str(row['error']).splitlines()[0]}")
     if len(failed) > 3:
-        console.print(f"and {len(failed) - 3} more without a result: see the column `error`")
+        print(f"and {len(failed) - 3} more without a result: see the column `error`")
     if not table.has_parquet():
-        console.print("no table.parquet: pip install 'upl-mlir[explore]'")
-    console.print(f"{folder}: {', '.join(written)}", soft_wrap=True)
+        print("no table.parquet: pip install 'upl-mlir[explore]'")
+    print(f"{folder}: {', '.join(written)}")
     if not good:
         first = [str(r["error"]).splitlines()[0] for r in failed[:1]]
         raise error("UPL1743", "no point of the sweep has a result", notes=first)
