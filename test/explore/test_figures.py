@@ -153,7 +153,8 @@ def test_the_bottleneck_is_where_the_cycles_went(
 
 
 WIDE = [
-    ["", "matching.organisation", "matching.backing_latency_cycles", "execution.mul_cycles", "cycles", "peak_waiting", "bottleneck"],
+    ["", "matching.organisation", "matching.backing_latency_cycles", "execution.mul_cycles", "cycles", "peak_waiting",
+     "bottleneck"],
     ["*", "hashed", "30", "4", "106683", "285", "backing 97 %"],
     ["", "direct", "12345678901234567890123456789012345678", "123456789", "106683123456789", "285", "match 40 %"],
 ]  # fmt: skip

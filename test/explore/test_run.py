@@ -132,7 +132,8 @@ def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         causes = stats["attribution"]["match"]
         if row["bottleneck"] in causes:
             assert causes[row["bottleneck"]] == max(causes.values())
-        figures = [row[name] for name in ("matching.organisation", "matching.capacity", "matching.backing_latency_cycles", "cycles")]
+        names = ("matching.organisation", "matching.capacity", "matching.backing_latency_cycles", "cycles")
+        figures = [row[name] for name in names]
         line = next(line for line in shown.splitlines() if all(f" {figure} " in f" {line} " for figure in figures))
         assert f"{row['bottleneck']} {100 * float(row['bottleneck_share']):.0f} %" in line
     assert small["bottleneck"] == "backing"

@@ -55,6 +55,10 @@ class ArrowBuilder:
     endpoints: Mapping[str, Endpoint]
     constants: Constants
     builder: BodyBuilder
+    last: Symbol | ast.Bare | None = None
+    """The last expression of the body so far: a variable, or one without a name."""
+    taken: dict[tuple[ast.Bare, Rank], SSAValue] = field(default_factory=dict[tuple[ast.Bare, Rank], SSAValue])
+    """Expressions without a name that arrows have taken, as the types wanted."""
 
     def build(self, arrow: ast.Arrow) -> SendOp:
         """Append the operations of an arrow.  Raises UplError."""
@@ -137,13 +141,19 @@ class ArrowBuilder:
             self.builder.typer.convertible(arrow.value, wanted, what)
             return self.builder.emit(arrow.value, wanted)
         symbol = self._default_value(arrow, port)
+        if isinstance(symbol, ast.Bare):
+            key = symbol, wanted
+            if key not in self.taken:
+                self.builder.typer.convertible(symbol.value, wanted, what)
+                self.taken[key] = self.builder.emit(symbol.value, wanted)
+            return self.taken[key]
         if symbol.value is None:
             raise Poisoned
         check_conversion(rank_of(symbol.value.type), wanted, f"{what}, which gets `{symbol.name}`,", arrow.span)
         return self.builder.convert(symbol.value, wanted, arrow.span)
 
-    def _default_value(self, arrow: ast.Arrow, port: Port) -> Symbol:
-        """The only input, or the variable with the name of the target's input (LANGUAGE 3.5)."""
+    def _default_value(self, arrow: ast.Arrow, port: Port) -> Symbol | ast.Bare:
+        """The only input, or the variable with the name of the target's input; else the last expression (LANGUAGE 3.5)."""
         inputs = [self.scope[n] for n in self.source.ports]
         found = inputs if len(inputs) == 1 else []
         variable = self.scope.get(port.name)
@@ -151,6 +161,8 @@ class ArrowBuilder:
             found = [variable, *found]
         if len(found) == 1:
             return found[0]
+        if not found and self.last is not None:
+            return self.last
         if found:
             both = " and ".join(f"{s.role.value} `{s.name}`" for s in found)
             message = f"this arrow names no value, and two could be meant: {both}"

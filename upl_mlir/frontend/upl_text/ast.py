@@ -243,6 +243,13 @@ class Assign(Node):
 
 
 @dataclass(frozen=True)
+class Bare(Node):
+    """`value;`: an expression by itself, which arrows below take where they leave their value out; the span has the `;`."""
+
+    value: Expr
+
+
+@dataclass(frozen=True)
 class InputDecl(Node):
     """One input of a node: `name[: type]`, or gathering, `@(gather) name[count][: type]`.
 
@@ -262,7 +269,7 @@ class Inputs(Node):
     inputs: tuple[InputDecl, ...]
 
 
-Statement: TypeAlias = Inputs | Assign | Arrow
+Statement: TypeAlias = Inputs | Assign | Bare | Arrow
 
 # --- items -----------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ an LALR table.
                 | node NAME [fields] [in e, ...] { statements }
                 | adjoint of PORT [seed PORT] wrt PORT, ... [-> PORT, ...]
     fields    ::= <NAME, ...>  |  <>
-    statement ::= in input, ...  |  NAME [: TYPE] = e  |  arrow
+    statement ::= in input, ...  |  NAME [: TYPE] = e  |  e ;  |  arrow
     input     ::= NAME [: TYPE]  |  @(OP) NAME[e | #] [: TYPE]
     arrow     ::= [if e :] [e] [# e | ##] -> PORT [<(e | *), ...>] [for NAME in e..e, ... [if e]]
     PORT      ::= NAME [. NAME]
@@ -23,38 +23,16 @@ A line end before `->` does not end an arrow that has a condition, value or mult
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from upl_mlir.diagnostics import Note, Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text.ast import (
-    Adjoint,
-    Arrow,
-    Assign,
-    Compare,
-    CompareOp,
-    Const,
-    ConstArray,
-    Expr,
-    HostInput,
-    HostOutput,
-    Ident,
-    IndexElement,
-    InputDecl,
-    Inputs,
-    Item,
-    Iterator,
-    Name,
-    NodeBlock,
-    Param,
-    PortRef,
-    Program,
-    Star,
-    StatedBySummands,
-    Statement,
-    TypeRef,
-    Unbounded,
-)
+    Adjoint, Arrow, Assign, Bare, Compare, CompareOp, Const, ConstArray, Expr, HostInput, HostOutput, Ident,
+    IndexElement, InputDecl, Inputs, Item, Iterator, Name, NodeBlock, Param, PortRef, Program, Star, StatedBySummands,
+    Statement, TypeRef, Unbounded,
+)  # fmt: skip
 from upl_mlir.frontend.upl_text.grammar import Cursor, begins_operand, describe, is_one_of
 from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, TYPE_WORDS, Kind, Token
 
@@ -354,7 +332,11 @@ class _Parser(Cursor):
             self.expect("=")
             value = self.expression()
             return Assign(self.since(start), name, kind, value)
-        return self.arrow()
+        start, value = self.token, self.expression() if begins_operand(self.token) else None
+        if value is not None and self.at(";"):  # said with `;`: at a line end an arrow is more likely missing
+            end = self.token.span
+            return Bare(replace(start.span, end_line=end.end_line, end_col=end.end_col), value)
+        return self.arrow(start, value)
 
     def _assigns(self) -> bool:
         """Whether `NAME =` or `NAME :` comes next, or a reserved word is taken for such a name."""
@@ -411,16 +393,16 @@ class _Parser(Cursor):
         kind = self.type_after_colon()
         return InputDecl(self.since(start), name, kind, gather, count)
 
-    def arrow(self) -> Arrow:
-        start = self.token
+    def arrow(self, start: Token | None = None, value: Expr | None = None) -> Arrow:
+        """An arrow, of which the value may have been read already, from `start` on."""
+        start = start or self.token
         condition: Expr | None = None
-        if self.accept("if"):
+        if value is None and self.accept("if"):
             condition = self.expression()
             self.expect(":", after="the condition")
-        value: Expr | None = None
-        if begins_operand(self.token):
+        if value is None and begins_operand(self.token):
             value = self.expression()
-        elif not self.at("#", "##", "->"):
+        elif value is None and not self.at("#", "##", "->"):
             self._no_statement(condition)
         self._join_line("->")
         multiplicity: Expr | Unbounded | None = None
@@ -461,7 +443,7 @@ class _Parser(Cursor):
         token = self.token
         help = None
         if token.kind in (Kind.NEWLINE, Kind.END) or self.at(";", "}"):
-            help = "send it, `-> NODE.input`, or give it a name, `t = …`"
+            help = "send it, `-> NODE.input`, give it a name, `t = …`, or end it with `;` if arrows below shall take it"
             if is_one_of(self.following(), ("#", "##")):
                 help = f"`{self.following().text}` stands on the line of the value"
             message = f"this statement has no arrow: expected `->`, found {describe(token)}"

@@ -351,8 +351,16 @@ class _Translator:
             with self.problems.statement():
                 if isinstance(s, ast.Assign):
                     self._assign(s, scope, builder)
+                    arrows.last = scope[s.name.name]
+                elif isinstance(s, ast.Bare):
+                    arrows.last = s
                 else:
                     arrows.build(s)
+        taken = {bare for bare, _ in arrows.taken}
+        for s in statements:
+            if isinstance(s, ast.Bare) and s not in taken and not self.problems.found:
+                with self.problems.statement():
+                    raise _not_taken(s, node)
 
     def _arrow_builder(self, endpoint: Endpoint, scope: Scope, builder: BodyBuilder) -> ArrowBuilder:
         return ArrowBuilder(endpoint, scope, self.endpoints, self.declarations.constants, builder)
@@ -374,6 +382,15 @@ class _Translator:
         let = upl.LetOp(name, builder.emit(s.value, wanted))
         value = builder.add(let, s.span)
         scope[name] = replace(scope[name], rank=wanted, value=value)
+
+
+def _not_taken(s: ast.Bare, node: _Node) -> UplError:
+    """The error about an expression that no arrow takes."""
+    message = "no arrow takes the value of this statement"
+    if len(node.inputs) == 1:
+        message += f": where an arrow leaves it out, the only input `{node.inputs[0].name.name}` is meant"
+    help_ = "write it in the arrow, `… -> NODE.input`, or give it the name of the target's input"
+    return error("UPL1012", message, s.span, help=help_)
 
 
 def _type(ref: ast.TypeRef | None) -> UplType:

@@ -282,7 +282,9 @@ def _block_on_one_line(entry: _Entry) -> str | None:
         return None
     if any(_breaks(e.pieces) or (e.comment and len(entry.block) > 1) for e in entry.block):
         return None
-    inner = "; ".join(_join([*e.pieces, *e.tail]) for e in entry.block)
+    texts = [_join([*e.pieces, *e.tail]) for e in entry.block]
+    ended = [text if e.pieces[-1].is_(";") else f"{text};" for text, e in zip(texts, entry.block, strict=True)]
+    inner = " ".join([*ended[:-1], *texts[-1:]])
     return f"{{ {inner} }}" if inner else "{ }"
 
 
