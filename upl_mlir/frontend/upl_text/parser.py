@@ -29,10 +29,34 @@ from typing import NoReturn, TypeVar
 
 from upl_mlir.diagnostics import Note, Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text.ast import (
-    Adjoint, Arrow, Assign, Bare, Compare, CompareOp, Const, ConstArray, Expr, HostInput, HostOutput, Ident,
-    IndexElement, InputDecl, Inputs, Item, Iterator, Name, NodeBlock, Param, PortRef, Program, Star, StatedBySummands,
-    Statement, TypeRef, Unbounded,
-)  # fmt: skip
+    Adjoint,
+    Arrow,
+    Assign,
+    Bare,
+    Compare,
+    CompareOp,
+    Const,
+    ConstArray,
+    Expr,
+    HostInput,
+    HostOutput,
+    Ident,
+    IndexElement,
+    InputDecl,
+    Inputs,
+    Item,
+    Iterator,
+    Name,
+    NodeBlock,
+    Param,
+    PortRef,
+    Program,
+    Star,
+    StatedBySummands,
+    Statement,
+    TypeRef,
+    Unbounded,
+)
 from upl_mlir.frontend.upl_text.grammar import Cursor, begins_operand, describe, is_one_of
 from upl_mlir.frontend.upl_text.lexer import ITEM_WORDS, TYPE_WORDS, Kind, Token
 
@@ -192,8 +216,7 @@ class _Parser(Cursor):
             help = f"a bound is written `param {name.name} >= 1`"
         elif self.at(","):
             help = "write one `param` for each"
-        after = "" if condition else "the bounds" if bounds else "the name of a parameter"
-        self.end_of_item(after, help=help)
+        self.end_of_item("" if condition else "the bounds" if bounds else "the name of a parameter", help=help)
         return Param(self.since(start), name, condition, bounds)
 
     def array_bounds(self, name: Ident, opening: Token, word: str) -> tuple[Expr, Expr]:
@@ -334,8 +357,7 @@ class _Parser(Cursor):
             return Assign(self.since(start), name, kind, value)
         start, value = self.token, self.expression() if begins_operand(self.token) else None
         if value is not None and self.at(";"):  # said with `;`: at a line end an arrow is more likely missing
-            end = self.token.span
-            return Bare(replace(start.span, end_line=end.end_line, end_col=end.end_col), value)
+            return Bare(replace(start.span, end_line=self.token.span.end_line, end_col=self.token.span.end_col), value)
         return self.arrow(start, value)
 
     def _assigns(self) -> bool:
@@ -377,8 +399,7 @@ class _Parser(Cursor):
         opening = self.expect("(")
         if self.token.kind not in (Kind.SYMBOL, Kind.NAME) or self.token.text == ")":
             self.fail("the operation of a gathering input", help="a sum is `@(+) s[n]`")
-        operator = self.token
-        self.advance()
+        operator = self.advance()
         gather = Ident(self.since(operator), operator.text)
         self.close(opening, "nothing else")
         name = self.ident("the name of an input")
@@ -395,8 +416,7 @@ class _Parser(Cursor):
 
     def arrow(self, start: Token | None = None, value: Expr | None = None) -> Arrow:
         """An arrow, of which the value may have been read already, from `start` on."""
-        start = start or self.token
-        condition: Expr | None = None
+        start, condition = start or self.token, None
         if value is None and self.accept("if"):
             condition = self.expression()
             self.expect(":", after="the condition")
