@@ -27,7 +27,6 @@ from upl_mlir.passes.autodiff.dynamic import Dynamics
 from upl_mlir.passes.autodiff.request import port_key
 from upl_mlir.passes.batch import batch_over, names_of
 from upl_mlir.passes.build import condition, unused
-from upl_mlir.passes.check import Count, number
 from upl_mlir.passes.notes import add_note
 from upl_mlir.passes.pipelines import GRADIENT, TANGENT
 from upl_mlir.pipeline import passes_of, run, verify
@@ -97,7 +96,7 @@ def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode) -> 
     )
 
 
-def _reverse_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> Count:
+def _reverse_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
     """Instances of adjoint nodes, times the elements of `of`."""
     dynamics = Dynamics(sets)
     total = IndexExpr()
@@ -111,10 +110,10 @@ def _reverse_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[Port
                 if n is None or seeds is None:
                     return None
                 total = total + seeds * n
-    return number(total)
+    return total
 
 
-def _forward_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> Count:
+def _forward_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
     """Instances of nodes with a tangent, times the elements of `wrt`."""
     dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
     total = IndexExpr()
@@ -127,10 +126,10 @@ def _forward_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[Port
                 if instances is None or seeds is None:
                     return None
                 total = total + seeds * instances
-    return number(total)
+    return total
 
 
-def _fewer(sets: ProgramSets, reverse: Count, forward: Count) -> tuple[str, str]:
+def _fewer(sets: ProgramSets, reverse: IndexExpr | None, forward: int | IndexExpr | None) -> tuple[str, str]:
     """The mode with fewer instances, forward if they are as many (it keeps no tape), and at what sizes that was decided."""
     if reverse is None or forward is None:
         return ("forward", "") if reverse is None and forward is not None else ("reverse", "")

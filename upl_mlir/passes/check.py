@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
@@ -21,7 +21,7 @@ from upl_mlir.passes.analysis.small_sizes import small_programs
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.notes import notes_of
-from upl_mlir.poly.counts.counting import count
+from upl_mlir.poly.counts.entry_sums import EntrySums, count_by_sums
 from upl_mlir.poly.counts.quota import TooComplex, limited
 from upl_mlir.poly.expr import IndexExpr
 
@@ -43,13 +43,13 @@ class CheckPass(ModulePass):
             raise UplError(*report.diagnostics())
 
 
-Count = int | IndexExpr | None
-"""A number, a polynomial in the parameters, or None where data decide or the polynomial is not known."""
+Count = int | IndexExpr | EntrySums | None
+"""A number, a polynomial in the parameters, sums over entries of symbolic arrays, or None where none of these is known."""
 
 
-def number(n: IndexExpr | None) -> Count:
+def number(n: IndexExpr | EntrySums | None) -> Count:
     """A polynomial without parameters as a plain integer."""
-    return n if n is None or n.constant is None else n.constant
+    return n if not isinstance(n, IndexExpr) or n.constant is None else n.constant
 
 
 class Counts(dict[str, Count]):
@@ -58,20 +58,29 @@ class Counts(dict[str, Count]):
     @property
     def total(self) -> Count:
         """Their sum; None if one of them is not known."""
-        out = IndexExpr()
+        out = EntrySums(IndexExpr())
         for n in self.values():
             if n is None:
                 return None
             out = out + n
-        return number(out)
+        return out if out.sums else number(out.plain)
 
-    def at(self, /, **params: int) -> dict[str, int | None]:
-        """The counts for given parameters.  Raises UplError (UPL1513) where a count needs an array without values."""
-        return {k: n.evaluate(params, _no_arrays) if isinstance(n, IndexExpr) else n for k, n in self.items()}
+    def at(self, /, **params: int | Sequence[int] | Mapping[int, int]) -> dict[str, int | None]:
+        """The counts for given parameters; of a symbolic array the entries, as a list from index 0 on or by index.
 
+        Raises UplError (UPL1513) where a count needs an entry that is not given.
+        """
+        numbers = {name: n for name, n in params.items() if isinstance(n, int)}
 
-def _no_arrays(array: str, i: int) -> int:
-    raise error("UPL1513", f"the count needs {array}[{i}], and `{array}` has no values", help=f"give them: -D {array}=[...]")
+        def entry(array: str, i: int) -> int:
+            values = params.get(array, {})
+            known = values if isinstance(values, Mapping) else {} if isinstance(values, int) else dict(enumerate(values))
+            if i not in known:
+                help_ = f"give them: -D {array}=[...]"
+                raise error("UPL1513", f"the count needs {array}[{i}], and `{array}` has no such value here", help=help_)
+            return known[i]
+
+        return {k: n if n is None or isinstance(n, int) else n.evaluate(numbers, entry) for k, n in self.items()}
 
 
 @dataclass
@@ -210,12 +219,12 @@ def _count(report: Report, sets: ProgramSets) -> None:
     report.tokens = Counts({n: None for n, op in sets.ends.items() if not isinstance(op, InputOp)})
     for name in report.firings:
         if name not in sets.dynamic_nodes:
-            report.firings[name] = number(count(sets.domain(name)))
+            report.firings[name] = number(count_by_sums(sets.domain(name)))
     waiting = Counts()
     for name in report.tokens:
         op = sets.ends[name]
         sent = Counts({
-            str(k): None if sets.dynamic(a) else number(count(sets.tokens(a)))
+            str(k): None if sets.dynamic(a) else number(count_by_sums(sets.tokens(a)))
             for k, a in enumerate(sets.into(name))
         })  # fmt: skip
         report.tokens[name] = sent.total
@@ -227,7 +236,8 @@ def _count(report: Report, sets: ProgramSets) -> None:
 def _measure(report: Report, sets: ProgramSets) -> None:
     """The critical path of a program that is right."""
     if report.ok:
-        report.critical_path = number(critical_path(sets, report.tokens.total))
+        tokens = report.tokens.total
+        report.critical_path = number(critical_path(sets, None if isinstance(tokens, EntrySums) else tokens))
 
 
 def obligations(sets: ProgramSets) -> Iterator[Obligation]:

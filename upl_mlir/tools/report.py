@@ -17,7 +17,7 @@ from upl_mlir.passes.check import Count, Report
 from upl_mlir.poly.expr import IndexExpr
 
 Number = int | str | None
-"""A number, a polynomial in the parameters as text, or null where data decide or no polynomial was found."""
+"""A number, a polynomial in the parameters or sums of entries as text, or null where data decide or none was found."""
 
 
 class ObligationJson(msgspec.Struct):
@@ -127,7 +127,7 @@ def print_text(file: str, report: Report, sources: Sources | None = None) -> Non
         tokens, waiting = (("?" if n is None else n) for n in (report.tokens.total, report.waiting_bound))
         print(f"firings: {report.firings.total}   tokens: {tokens}   waiting at most: {waiting}")
     elif report.firings:
-        print("  ?: decided by data, or no polynomial found")
+        print("  ?: decided by data, or no formula found")
     if report.critical_path is not None:
         print(f"critical path: {report.critical_path}   average parallelism: {average_parallelism(report) or '?'}")
     for note in report.notes:

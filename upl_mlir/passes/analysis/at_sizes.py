@@ -65,6 +65,13 @@ def require_at(program: ProgramOp, params: Mapping[str, int], wanted: Iterable[t
         counter.require(name, port)
 
 
+def refuse_data_count(node: NodeOp, port: Port) -> None:
+    """Raise UplError (UPL1821) for a gather whose number of summands is another input."""
+    if isinstance(port.count, IndexExpr) and any(node.port(n) for n in port.count.names):
+        help_ = 'use engine="interp" or "token", which move tokens'
+        raise error("UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node), help=help_)
+
+
 class _Counter:
     def __init__(self, sets: ProgramSets, params: Mapping[str, int]):
         self.sets, self.params = sets, params
@@ -104,6 +111,8 @@ class _Counter:
                 self.multiplicity(t, place)
             return
         assert port is not None
+        assert isinstance(op, NodeOp)
+        refuse_data_count(op, port)
         if isinstance(port.count, IndexExpr):
             at = self.index_arrays(op, place)
             wanted = np.maximum(self.values.given(at).expr(port.count), 0)

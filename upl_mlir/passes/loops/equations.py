@@ -25,6 +25,7 @@ from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, Prog
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
+from upl_mlir.passes.analysis.at_sizes import refuse_data_count
 from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
@@ -351,11 +352,7 @@ class Builder:
         count: IndexExpr | None = None
         if port.count is not Special.CARRIED:
             assert isinstance(port.count, IndexExpr)
-            if any(node.port(n) for n in port.count.names):
-                raise error(
-                    "UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node),
-                    help='use engine="interp" or "token", which move tokens',
-                )  # fmt: skip
+            refuse_data_count(node, port)
             count = self.lin.plain(port.count).substitute(dict(env))
             if self.lin.implies(at, Con(count - 1)):
                 count = None

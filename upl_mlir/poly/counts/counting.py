@@ -77,11 +77,11 @@ def _count_piece(p: PSet) -> IndexExpr | None:
     ctx = p.ctx
     symbolic = [a for a in p.params.values() if isinstance(a, Var) and a.name in ctx.params]
     if not p.dims:
-        return _where(p, IndexExpr.of(1))
+        return where_any(p, IndexExpr.of(1))
     n = fibre_count(p, p.dims)
     if n is not None:
         n = n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c))
-        return _where(p.project(()), n)
+        return where_any(p.project(()), n)
     used = [a for a in symbolic if p.involves(a)]
     if not used:
         flat = p.numeric().isl.project_out_all_params()
@@ -91,11 +91,11 @@ def _count_piece(p: PSet) -> IndexExpr | None:
         return _card(p) if HAS_BARVINOK else None
     total = IndexExpr()
     for sizes, n in terms:
-        total = total + _where(sizes, n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c)))
+        total = total + where_any(sizes, n.rewrite(lambda a: None if (c := ctx.constant(a)) is None else IndexExpr.of(c)))
     return total
 
 
-def _where(sizes: PSet, n: IndexExpr) -> IndexExpr:
+def where_any(sizes: PSet, n: IndexExpr) -> IndexExpr:
     """A polynomial that counts the points for the sizes for which there are any: as it is if it is 0 for all others."""
     ever = sizes.ctx.set((), sizes.ctx.param_condition)
     if _is_zero(ever - sizes, n):
