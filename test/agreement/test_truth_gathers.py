@@ -31,7 +31,8 @@ node T<i,j> in 0<=i<n, 1<=j<=i+1 { in x; x > 0 -> G.s<i> }""",
 N = 4
 ENGINES = [
     ("interp", {}), ("interp", {"order": "random", "seed": 5}), ("interp", {"gather": "ordered"}),
-    ("reference", {}), ("token", {}), ("token", {"order": "random", "seed": 7}), ("native", {}), ("native", {"gather": "ordered"}),
+    ("reference", {}), ("token", {}), ("token", {"order": "random", "seed": 7}),
+    ("native", {}), ("native", {"gather": "ordered"}),
     ("rtl", {"machine": "hashed"}), ("rtl", {"machine": "cam"}), ("rtl", {"machine": "direct"}), ("circuit", {}),
 ]  # fmt: skip
 REFUSED = {"circuit": "UPL2002", "cam": "UPL1711"}

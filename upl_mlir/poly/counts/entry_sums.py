@@ -86,7 +86,7 @@ class EntrySums:
 
 
 def count_by_sums(s: PSet) -> IndexExpr | EntrySums | None:
-    """The number of points, as `count` gives it; with sums over entries of symbolic arrays that are read at the set's points.
+    """The number of points, as `count` gives it; with sums over the entries of symbolic arrays that the set's points read.
 
     None where the fibres over the fields by which entries are read are no boxes, or these fields go through no intervals.
     """
