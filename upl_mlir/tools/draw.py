@@ -17,6 +17,11 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--theme", choices=["auto", "light", "dark"], default="auto",
                    help="colours; auto follows the reader's system")  # fmt: skip
     derivative_arguments(p)
+    p.add_argument("--unroll", action="store_true", help="the instances of each node, as a grid by their fields, at the "
+                   "sizes of -D (.svg, .png, or .html with the replay)")  # fmt: skip
+    p.add_argument("--colour", choices=["time", "core", "store", "critical"], default="time", help="of --unroll: when they "
+                   "fire, on which core, how long their tokens wait in the store, the longest chain")  # fmt: skip
+    p.add_argument("--trace", metavar="T.json", help="of --unroll: a run, as `upl run --trace` writes it")
 
 
 def derivative_arguments(p: argparse.ArgumentParser) -> None:
@@ -40,13 +45,47 @@ def derived(p: Program, args: argparse.Namespace) -> Program:
 def run(p: Program, args: argparse.Namespace) -> int:
     """Write the picture; returns the exit status."""
     from upl_mlir.api.drawing import draw
-    from upl_mlir.tools.boundary import whole_file
+    from upl_mlir.tools.boundary import UsageError, whole_file
 
+    if args.unroll:
+        return _unroll(derived(p, args), args)
+    if args.trace is not None:
+        raise UsageError("--trace goes with --unroll; `upl view` replays it on the program's picture")
     drawing = draw(derived(p, args), theme=args.theme)
     if args.output in (None, "-"):
         sys.stdout.write(drawing.svg())
         return 0
     data = drawing.encoded(Path(args.output).suffix)
+    with whole_file(args.output) as stream:
+        stream.write(data)
+    return 0
+
+
+def _unroll(p: Program, args: argparse.Namespace) -> int:
+    """Write the picture of the instances; returns the exit status."""
+    from upl_mlir.diagnostics import error
+    from upl_mlir.observe.replay import load_trace
+    from upl_mlir.observe.unroll import require_colour, unrolled
+    from upl_mlir.picture.png import png_of
+    from upl_mlir.picture.style import Theme
+    from upl_mlir.picture.unrolled import page_of_unrolled, svg_of_unrolled
+    from upl_mlir.tools.boundary import whole_file
+
+    found = unrolled(p, load_trace(args.trace) if args.trace else None)
+    require_colour(found, args.colour)
+    theme = Theme(args.theme)
+    if args.output in (None, "-"):
+        sys.stdout.write(svg_of_unrolled(found, args.colour, theme))
+        return 0
+    match Path(args.output).suffix:
+        case ".svg":
+            data = svg_of_unrolled(found, args.colour, theme).encode()
+        case ".png":
+            data = png_of(svg_of_unrolled(found, args.colour, Theme.LIGHT if theme is Theme.AUTO else theme))
+        case ".html":
+            data = page_of_unrolled(found, args.colour).encode()
+        case suffix:
+            raise error("UPL1805", f"a picture of instances has no form `{suffix}`", help="write .svg, .png or .html")
     with whole_file(args.output) as stream:
         stream.write(data)
     return 0
