@@ -149,7 +149,7 @@ def test_the_command(tmp_path: Path, examples: Path, suffix: str, colour: str) -
     ("arguments", "message"),
     [
         (("matmul.upl", "--unroll"), "error[UPL15"),
-        (("matmul.upl", "--unroll", "-D", "n=20", "-D", "m=20", "-D", "r=20"), "UPL1807]: there are more than 2000 instances"),
+        (("matmul.upl", "--unroll", "-D", "n=20", "-D", "m=20", "-D", "r=20"), "there are more than 2000 instances"),
         (("newton.upl", "--unroll", "-D", "n=2"), "error[UPL1807]: data decide which instances of `It` fire"),
         (("perceptron.upl", "--unroll", "-D", "D=1", "--colour", "core"), "UPL1807]: cores are known of a machine's run"),
         (("perceptron.upl", "--unroll", "-D", "D=1", "-o", "x.dot"), "error[UPL1805]"),
