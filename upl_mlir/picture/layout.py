@@ -125,7 +125,7 @@ def lay_out(picture: Picture) -> LayoutPlan:
 
 def _pairs(first: LayoutPlan, second: LayoutPlan) -> list[tuple[float, float]]:
     """The middles of nodes of the first band, and of what belongs to them in the second."""
-    middles = {b.box.name: b.at.x + b.at.shape.width / 2 for b in first.boxes}
+    middles = {b.box.name: b.at.x + b.at.shape.width / 2 for b in first.boxes if not b.box.glued}
     return [
         (middles[b.box.primal], b.at.x + b.at.shape.width / 2)
         for b in second.boxes

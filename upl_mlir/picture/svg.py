@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from upl_mlir.picture.layout import PlacedArrow, PlacedBox, PlacedShape, lay_out
 from upl_mlir.picture.model import Band, Picture
+from upl_mlir.picture.places import with_short_arrows
 from upl_mlir.picture.shapes import Form, Mark, Outline, Point, Words, moved
 from upl_mlir.picture.style import Theme, style_sheet
 from upl_mlir.picture.text import cut, escape, widest
@@ -20,7 +21,7 @@ def svg_of(picture: Picture, *, theme: Theme | None = Theme.AUTO) -> str:
 
     Raises UplError (UPL1804) without the JavaScript engine that lays it out.
     """
-    plan = lay_out(picture)
+    plan = with_short_arrows(picture, lay_out)
     head, head_width, head_height = _header(picture, plan.width)
     width = max(plan.width, head_width) + 2 * MARGIN
     height = plan.height + head_height + 2 * MARGIN
