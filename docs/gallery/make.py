@@ -18,7 +18,11 @@ import numpy as np
 import upl_mlir as upl
 from upl_mlir.api.programs import reverse
 from upl_mlir.observe.replay import record
+from upl_mlir.observe.unroll import unrolled
 from upl_mlir.observe.viewing import view
+from upl_mlir.picture.png import png_of
+from upl_mlir.picture.style import Theme
+from upl_mlir.picture.unrolled import svg_of_unrolled
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GALLERY = Path("docs/gallery")
@@ -98,6 +102,9 @@ def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
     print(f"  {PAGE}")
     print("  view.png" if screenshot() else "  view.png not made: no Chromium, or no playwright")
+    instances = unrolled(upl.load("examples/cholesky.upl", n=6))
+    (GALLERY / "unrolled.png").write_bytes(png_of(svg_of_unrolled(instances, "critical", Theme.LIGHT), zoom=1.0))
+    print("  unrolled.png")
     lines = [
         "# Gallery", "",
         "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
