@@ -27,6 +27,7 @@ from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 from upl_mlir.hw.synth.ecp5 import DEVICE, Clock, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
 
@@ -45,6 +46,7 @@ UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Comparer": ("<, =, least, greatest", lambda: Comparer(BINARY32)),
     "FromInteger": ("i32 to binary32", lambda: FromInteger(BINARY32)),
     "ToInteger": ("binary32 to i32", lambda: ToInteger(BINARY32)),
+    "Mask": ("a * b, b 0 or 1", lambda: Mask(BINARY32)),
     "Adder-4": ("a + b, in the core", lambda: Adder(BINARY32, 4)),
     "Multiplier-4": ("a * b, in the core", lambda: Multiplier(BINARY32, 4)),
     "FusedMultiplyAdd-4": ("a * b + c, in the core", lambda: FusedMultiplyAdd(BINARY32, 4)),

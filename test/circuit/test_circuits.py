@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from circuit.circuits import CASES, Case, data, plain, seen
+from circuit.circuits import CASES, SPECIAL, Case, data, plain, seen
 
 import upl_mlir as upl
 from upl_mlir.engines.circuit.engine import run
@@ -38,11 +38,11 @@ def test_a_circuit_computes_as_the_interpreter(case: Case, lanes: int) -> None:
     same_as_the_interpreter(case, lanes)
 
 
-def same_as_the_interpreter(case: Case, lanes: int) -> None:
+def same_as_the_interpreter(case: Case, lanes: int, special: tuple[float, ...] = SPECIAL) -> None:
     """Four runs without a reset: outputs, reads, clocks; then the same with ports that wait at random."""
     loops, plan = case.planned(lanes)
     simulation = Simulation(Circuit(plan, watched=True))
-    inputs = [data(plan, seed) for seed in range(4)]
+    inputs = [data(plan, seed, special) for seed in range(4)]
     interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
     wanted = [interpreter(**arrays, **case.params) for arrays in inputs]
 

@@ -20,8 +20,9 @@ from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 
-KINDS: tuple[type[Pipelined], ...] = (Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger)
+KINDS: tuple[type[Pipelined], ...] = (Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger, Mask)
 NAN = np.uint32(BINARY32.nan)
 HARNESS = """
 #include <cstdint>
@@ -95,6 +96,7 @@ def right(a: Words, b: Words) -> dict[str, Words]:
     return {
         **{f"{name}_result": wanted(unit, a, b, b)
            for name, unit in (("Adder", "add"), ("Multiplier", "mul"), ("Divider", "div"), ("SquareRoot", "sqrt"))},
+        "Mask_result": wanted("mul", a, (b & 1).astype(np.float32).view(np.uint32), b),
         "Comparer_order": order, "Comparer_least": np.where(unordered, NAN, np.where(before, a, b)),
         "Comparer_greatest": np.where(unordered, NAN, np.where(before, b, a)),
         "FromInteger_result": a.view(np.int32).astype(np.float32).view(np.uint32),

@@ -30,6 +30,7 @@ from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.model import BINARY32, Format
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 from upl_mlir.hw.sim import build
 
 MINI, BINARY16, BFLOAT16 = Format(4, 3), Format(5, 10), Format(8, 7)
@@ -67,6 +68,7 @@ REFERENCE: dict[type[Pipelined], Callable[[Format, int, int], Results]] = {
     Comparer: compared,
     FromInteger: real,
     ToInteger: whole,
+    Mask: lambda f, a, b: {"result": model.mul(f, a, (b & 1) * (f.bias << f.mantissa))},
 }
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in REFERENCE]
 CONVERSIONS = (FromInteger, ToInteger)
@@ -91,7 +93,7 @@ def results(unit: Pipelined, pairs: Pairs, held: random.Random | None = None) ->
                 await ctx.tick()
             ctx.set(unit.enable, 1)
             for port, value in zip(ports, pair, strict=False):
-                ctx.set(port, value)
+                ctx.set(port, value & (1 << len(port)) - 1)
             ctx.set(unit.pass_in, len(sent) & 1)
             sent.append(len(sent) & 1)
             await ctx.tick()
