@@ -1,7 +1,7 @@
 """Programs as circuits, for the tests: sizes, data, and what every read must see, by plain evaluation of the equations.
 
 The evaluation walks the terms of the equations with numpy's float32 scalars, summand after summand; it knows nothing
-of bodies, stages or schedules.
+of bodies, stages or schedules.  Functions are those of `hw/fp/functions.py` on arrays, which are tested on their own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.hw.fp import functions
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import elements
@@ -124,6 +125,15 @@ class Plain:
             self.known[array, index] = self.value(term, env, (array, index))
         return self.known[array, index]
 
+    def outputs(self, plan: Plan) -> dict[str, np.ndarray]:
+        """All outputs."""
+        out: dict[str, np.ndarray] = {}
+        for o in plan.outputs:
+            dims = elements(plan.process, o.host)
+            found = [self.element(o.host.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in dims))]
+            out[o.host.name] = np.array(found, np.float32).reshape([d.extent for d in dims])
+        return out
+
     def holds(self, cons: Cons, env: Mapping[str, int]) -> bool:
         return all(self.number(c.e, env) == 0 if c.eq else self.number(c.e, env) >= 0 for c in cons)
 
@@ -177,6 +187,11 @@ def greatest(a: Any, b: Any) -> Any:
     return -least(-a, -b)
 
 
+def alone(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], Any]:
+    """A function on arrays, of one number."""
+    return lambda x: f(np.array([x], np.float32))[0]
+
+
 TESTS = ("arith.cmpf", "arith.cmpi")
 ORDERED = {1: operator.eq, 2: operator.gt, 3: operator.ge, 4: operator.lt, 5: operator.le, 13: operator.ne}
 INTEGER = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
@@ -185,7 +200,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "arith.negf": operator.neg, "math.absf": abs, "arith.minimumf": least, "arith.maximumf": greatest,
     "arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor, "arith.extui": int,
     "arith.uitofp": np.float32, "arith.sitofp": np.float32, "arith.select": lambda c, a, b: a if c else b,
-    "math.sqrt": np.sqrt, "math.powf": lambda a, b: np.float32(np.float64(a) ** np.float64(b)),
+    "math.exp": alone(functions.exp), "math.log": alone(functions.log), "math.tanh": alone(functions.tanh),
+    "upl.sigmoid": alone(functions.sigmoid), "math.sqrt": np.sqrt,
+    "math.powf": lambda a, b: np.float32(np.float64(a) ** np.float64(b)),
     **{f"arith.cmpf {n}": lambda a, b, test=test: int(test(a, b)) for n, test in ORDERED.items()},
     **{f"arith.cmpi {n}": lambda a, b, test=test: int(test(a, b)) for n, test in enumerate(INTEGER)},
 }  # fmt: skip

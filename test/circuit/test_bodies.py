@@ -1,4 +1,5 @@
 """Bodies with truth values, choices by data, least and greatest, and gathers other than sums: the interpreter's bits.
+Functions: the bits of their arithmetic on arrays.
 
 The data have infinities, NaN, and zeros of both signs.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from circuit.circuits import NOT_FINITE, Text
-from circuit.test_circuits import same_as_the_interpreter
+from circuit.test_circuits import bits, same, same_as_the_interpreter
 
 import upl_mlir as upl
 from upl_mlir.passes.circuit.choose import Wish
@@ -82,6 +84,27 @@ def test_gathers_of_many(operator: str) -> None:
 @pytest.mark.parametrize("operator", ["max", "min", "*", "+"])
 def test_gathers_of_a_few(operator: str) -> None:
     same_as_the_interpreter(Text("neighbours", (("n", 23),), NEIGHBOURS % operator), 1, NOT_FINITE)
+
+
+FUNCTIONS = {
+    "exp": "exp(a)", "log": "log(a)", "tanh": "tanh(a)", "sigmoid": "sigmoid(a)",
+    "softplus": "max(a, 0) + log(1 + exp(-abs(a)))", "gate": "sigmoid(a)*tanh(b) + exp(-a*a)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    """As plain evaluation, bit for bit; and so near to the interpreter, which rounds, as the bound on the error says."""
+    case = elements(FUNCTIONS[name])
+    interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
+
+    def wanted(arrays: dict[str, np.ndarray], by_plain: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if FUNCTIONS[name] == f"{name}(a)":
+            rounded = interpreter(**arrays, **case.params)["Y"]
+            assert np.abs(bits(rounded).astype(np.int64) - bits(by_plain["Y"])).max() <= 1
+        return by_plain
+
+    same(case, 2, wanted, NOT_FINITE)
 
 
 REFUSED = {

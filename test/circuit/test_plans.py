@@ -29,7 +29,6 @@ def test_latencies_are_those_of_the_units() -> None:
 
 REFUSED = [
     ("lstm", {"T": 2, "E": 2, "H": 2}, "UPL2001"),
-    ("conv2d", {"H": 5, "W": 5}, "UPL2002"),
     ("jacobi1d", {"T": 2}, "UPL2001"),
     ("floyd_warshall", {"n": 3}, "UPL2003"),
     ("triangular_solve", {"n": 3}, "UPL2001"),

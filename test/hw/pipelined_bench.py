@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from amaranth.hdl import Cat, Module, Value
@@ -17,12 +19,19 @@ from floats_bench import Words, library, wanted
 
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.functions import Exponential, HyperbolicTangent, Logarithm, Logistic, exp, log, sigmoid, tanh
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Mask
 
-KINDS: tuple[type[Pipelined], ...] = (Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger, Mask)
+FUNCTIONS: dict[type[Pipelined], Callable[[Any], Any]] = {
+    Exponential: exp, Logarithm: log, HyperbolicTangent: tanh, Logistic: sigmoid,
+}  # fmt: skip
+"""Functions, with the same arithmetic on arrays."""
+KINDS: tuple[type[Pipelined], ...] = (
+    Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger, Mask, *FUNCTIONS,
+)  # fmt: skip
 NAN = np.uint32(BINARY32.nan)
 HARNESS = """
 #include <cstdint>
@@ -84,6 +93,10 @@ def compute(a: Words, b: Words) -> dict[str, Words]:
     return out
 
 
+def canonical(x: Any) -> Words:
+    return np.where(np.isnan(x), NAN, x.view(np.uint32))
+
+
 def right(a: Words, b: Words) -> dict[str, Words]:
     """The same by NumPy; every NaN canonical."""
     x, y = a.view(np.float32), b.view(np.float32)
@@ -96,6 +109,7 @@ def right(a: Words, b: Words) -> dict[str, Words]:
     return {
         **{f"{name}_result": wanted(unit, a, b, b)
            for name, unit in (("Adder", "add"), ("Multiplier", "mul"), ("Divider", "div"), ("SquareRoot", "sqrt"))},
+        **{f"{kind.__name__}_result": canonical(f(x)) for kind, f in FUNCTIONS.items()},
         "Mask_result": wanted("mul", a, (b & 1).astype(np.float32).view(np.uint32), b),
         "Comparer_order": order, "Comparer_least": np.where(unordered, NAN, np.where(before, a, b)),
         "Comparer_greatest": np.where(unordered, NAN, np.where(before, b, a)),

@@ -16,6 +16,7 @@ from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.fp.by_constant import DivideByConstant, ScaleByPowerOfTwo
 from upl_mlir.hw.fp.conversions import Comparer
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.functions import Exponential, Function, HyperbolicTangent, Logarithm, Logistic
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Combined, Mask
@@ -27,6 +28,9 @@ OUTCOMES = {
     "uge": "geu", "ult": "lu", "ule": "leu", "une": "glu", "uno": "u",
 }  # fmt: skip
 """When a comparison of reals, by its name in `arith.cmpf`, holds: equal, greater, less, unordered."""
+FUNCTIONS: Mapping[str, type[Function]] = {
+    "exp": Exponential, "log": Logarithm, "tanh": HyperbolicTangent, "sigmoid": Logistic,
+}  # fmt: skip
 LOGIC: Mapping[str, Callable[[Any, Any], Any]] = {"and": and_, "or": or_, "xor": xor}
 
 
@@ -58,6 +62,8 @@ def unit(kind: str, latencies: Mapping[str, int], target: Target) -> Any:
             return Divider(BINARY32, latency, target=target)
         case "sqrt":
             return SquareRoot(BINARY32, latency, target=target)
+        case "exp" | "log" | "tanh" | "sigmoid":
+            return FUNCTIONS[operation](BINARY32, latency, target=target)
         case "by":
             return DivideByConstant(BINARY32, int(number), latency)
         case "up" | "down":

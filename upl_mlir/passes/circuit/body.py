@@ -23,6 +23,7 @@ from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.ir import Operation
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, IndexValue, Number, Part, Term
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
@@ -62,13 +63,13 @@ OPERATIONS: Mapping[type[Operation], str] = {
     arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div", arith.NegfOp: "neg",
     arith.MinimumfOp: "min", arith.MaximumfOp: "max", math.AbsFOp: "abs",
     arith.AndIOp: "and", arith.OrIOp: "or", arith.XOrIOp: "xor", arith.UIToFPOp: "real",
-    math.SqrtOp: "sqrt",
+    math.SqrtOp: "sqrt", math.ExpOp: "exp", math.LogOp: "log", math.TanhOp: "tanh", SigmoidOp: "sigmoid",
 }  # fmt: skip
 """Operations that are the same in a body; "real": a truth value as 0 or 1."""
 LATENCY: Mapping[str, int] = {
     "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0, "abs": 0, "min": 2,
     "max": 2, "compare": 2, "and": 1, "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 2, "choose": 1,
-    "sqrt": 31,
+    "sqrt": 31, "exp": 22, "log": 26, "tanh": 24, "sigmoid": 42,
 }  # fmt: skip
 """Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
 "down": multiplication by a power of two; "mask": a real times a truth value; "choose": one of two values by a truth
