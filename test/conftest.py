@@ -53,6 +53,8 @@ SLOW = (
     "hw/formal/test_blocks.py::test_backing_memory", "hw/formal/test_blocks.py::test_send_engine",
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
+    "hw/test_pipelined_functions.py::test_many", "hw/test_pipelined_functions.py::test_other",
+    "circuit/test_bodies.py::test_functions[softplus", "circuit/test_bodies.py::test_functions[gate",
     "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
     "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
     "circuit/test_verilator.py", "circuit/test_cocotb.py", "circuit/test_circt.py::test_what_circt",

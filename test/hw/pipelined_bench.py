@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import ulps
 from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -19,7 +20,7 @@ from floats_bench import Words, library, wanted
 
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
-from upl_mlir.hw.fp.functions import Exponential, HyperbolicTangent, Logarithm, Logistic, exp, log, sigmoid, tanh
+from upl_mlir.hw.fp.functions import ULP, Exponential, HyperbolicTangent, Logarithm, Logistic, exp, log, sigmoid, tanh
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
@@ -117,6 +118,25 @@ def right(a: Words, b: Words) -> dict[str, Words]:
         "ToInteger_failed": (~fits).astype(np.uint32),
         "ToInteger_result": np.where(fits, np.trunc(np.where(fits, x, 0)), 0).astype(np.int32).view(np.uint32),
     }  # fmt: skip
+
+
+EXACT: dict[type[Pipelined], Callable[[Any], Any]] = {
+    Exponential: np.exp, Logarithm: np.log, HyperbolicTangent: np.tanh, Logistic: ulps.sigmoid,
+}  # fmt: skip
+"""In binary64, whose errors are some 1e-9 of the units that are counted here."""
+
+
+def errors(kind: type[Pipelined], x: Any) -> Any:
+    """Errors of a function's arithmetic on arrays, in units in the last place."""
+    with np.errstate(all="ignore"):
+        return ulps.units(FUNCTIONS[kind](x), EXACT[kind](x.astype(np.float64)))
+
+
+def beyond(a: Words) -> list[str]:
+    """For each function the first operand whose result is beyond the bound."""
+    x = a.view(np.float32)
+    return [f"{kind.__name__} of {a[n]:08x} is beyond {ULP} ulp" for kind in FUNCTIONS
+            for n in np.flatnonzero(errors(kind, x) > ULP)[:1]]  # fmt: skip
 
 
 def wrong(a: Words, b: Words) -> list[str]:

@@ -6,7 +6,7 @@ on arrays, bit for bit.
 
     exponential  classes | log2(e) x … | shift | shift | sign | polynomial … | as the multiplier's last five
     logarithm    classes | zeros | zeros | shift | shift | order | split | polynomial … | times m - 1 … | plus e ln 2 |
-                 zeros | zeros | shift | shift | special | round
+                 half | groups | zeros | shift | shift | special | round
     tanh         classes | shift | shift | row | polynomial … | times x … | one place | round
     logistic     as the exponential of -|a|, polynomial included | shift | shift | row | polynomial … | times the power … |
                  as the multiplier's last five
@@ -182,13 +182,16 @@ SUM = 7 + POINT
 
 
 class Logarithm(Function):
-    """log(a), which is e ln 2 + (m - 1) g(m) for a = m 2**e."""
+    """log(a), which is e ln 2 + (m - 1) g(m) for a = m 2**e; e is 1 more than the exponent where m counts as half.
+
+    So the sum has the sign of the exponent, and that of its two parts whose sign is another one is the less.
+    """
 
     @classmethod
     def steps(cls, f: Format) -> int:
         """As listed above."""
         t = logarithms()
-        return 14 + polynomial_steps(t) + product_steps(f.mantissa, t.stage(0).bits)
+        return 15 + polynomial_steps(t) + product_steps(f.mantissa, t.stage(0).bits)
 
     def _steps(self, pipe: Pipe) -> Step:
         s = self.polynomial(pipe, self._split(pipe, self._ordered(pipe)), logarithms())
@@ -204,7 +207,7 @@ class Logarithm(Function):
         less = s["less"]
         total = Cat(Const(0, low), s["whole"])[:SUM] + (Cat(s["product"], Const(0, SUM))[:SUM] ^ less.replicate(SUM)) + less
         s = pipe.cut(s, ("product", "whole", "less"), value=total[:SUM])
-        return self._rounds(pipe, self._normalise(pipe, s, "value"))
+        return self._rounds(pipe, self._lifted(pipe, s))
 
     def _ordered(self, pipe: Pipe) -> Step:
         """The significand with its highest 1 on top, whether it counts as half, and the exponent."""
@@ -224,24 +227,35 @@ class Logarithm(Function):
         return pipe.cut(s, big=s["fraction"][REST:] >= BIG)
 
     def _split(self, pipe: Pipe, s: Step) -> Step:
-        """Row and rest; `far` is |m - 1| with 24 places, `size` the size of e; `less`: the product is subtracted."""
-        fraction, big = s["fraction"], s["big"]
-        exponent = Signal(signed(self.format.exponent + 2))
-        self._m.d.comb += exponent.eq(s["exponent"] + big)
-        below, some = exponent[-1], exponent.any()
-        size = (exponent ^ below.replicate(len(exponent))) + below
+        """Row and rest; `far` is |m - 1| with 24 places, `size` that of e; `less`: the product is subtracted."""
+        fraction, big, exponent = s["fraction"], s["big"], s["exponent"]
+        below = exponent[-1]
+        less = big ^ below
+        size = (exponent ^ below.replicate(len(exponent))) + less
         return pipe.cut(
-            s, ("fraction", "big", "exponent"), at=fraction[REST:], d=fraction[:REST],
-            far=Mux(big, (1 << MANTISSA) - fraction, Cat(Const(0, 1), fraction))[:MANTISSA], size=size[:8],
-            less=Mux(below, ~big, some & big), sign=s["zero"] | ~s["infinite"] & (below | ~some & big),
+            s, ("fraction", "big", "exponent"), at=fraction[REST:], d=fraction[:REST], size=size[:8], less=less,
+            far=Mux(big, (1 << MANTISSA) - fraction, Cat(Const(0, 1), fraction))[:MANTISSA],
+            sign=s["zero"] | ~s["infinite"] & below,
         )  # fmt: skip
 
+    def _lifted(self, pipe: Pipe, s: Step) -> Step:
+        """The sum with its highest 1 on top, and its field, which is 0 for 0. The lower half comes up first if the upper one
+        is 0: to count the zeros of all bits at once would take too long."""
+        f, half = self.format, 32
+        s = pipe.cut(s, high=s["value"][-half:].any())
+        value = pipe.named(Mux(s["high"], s["value"], s["value"] << half)[:SUM], "value")
+        s = pipe.cut(s, value=value, filled=pipe.filled(pipe.named(value[-half:], "top")))
+        s = pipe.cut(s, ("filled",), zeros=pipe.zeros(pipe.named(s["value"][-half:], "top"), s["filled"], "zeros"))
+        first, last = powers_of_shift(half)
+        s = pipe.cut(s, value=pipe.left(s["value"], picked(s["zeros"], first), first, "lifted"),
+                     rest=picked(s["zeros"], last))  # fmt: skip
+        value = pipe.left(s["value"], s["rest"], last, "lifted")
+        field = f.bias + SUM - POINT - 1 - Cat(s["zeros"][:5], ~s["high"])
+        return pipe.cut(s, ("zeros", "rest", "high"), value=value, field=Mux(value[-1], field[: f.exponent], 0))
+
     def _rounds(self, pipe: Pipe, s: Step) -> Step:
-        """The sum with its highest 1 on top; it is 0 if there is none."""
+        """The nearest number."""
         f = self.format
-        value = s["value"]
-        field = Mux(value[-1], (f.bias + SUM - POINT - 1 - s["value_zeros"])[: f.exponent], 0)
-        s = pipe.cut(s, ("value_zeros",), value=value, field=field)
         other = s["nan"] | s["infinite"] | s["zero"]
         kept = s["value"][SUM - f.mantissa - 3 :]
         x = Mux(other, 0, Cat(s["value"][: SUM - f.mantissa - 3].any(), kept))
@@ -258,16 +272,15 @@ def log(x: NDArray[np.float32]) -> NDArray[np.float32]:
     exponent = np.maximum(a >> MANTISSA, 1) - BIAS - zeros
     fraction = significand << zeros & (1 << MANTISSA) - 1
     big = fraction >> REST >= BIG
+    below = exponent < 0
     exponent = exponent + big
     far = np.where(big, (1 << MANTISSA) - fraction, fraction << 1)
     g = logarithms().evaluate(fraction >> REST, fraction & (1 << REST) - 1)
     product, whole = far * g, np.abs(exponent) * LN_2 << (POINT - LN_2_PLACES)
-    less = np.where(exponent < 0, ~big, (exponent > 0) & big)
-    total = np.where(less, whole - product, whole + product)
-    negative = (exponent < 0) | (exponent == 0) & big
+    total = np.where(big ^ below, whole - product, whole + product)
     with np.errstate(all="ignore"):
         value = _nearest(total, -POINT)
-        value = np.where(negative, -value, value)
+        value = np.where(below, -value, value)
         value = np.where(a == BINARY32.infinity, np.float32(np.inf), np.where(a == 0, np.float32(-np.inf), value))
         return np.where((x < 0) | np.isnan(x), NAN.view(np.float32), value + np.float32(0))
 
@@ -331,15 +344,16 @@ class HyperbolicTangent(Function):
         f = self.format
         s = self._classes(pipe)
         significand, field, sign = self._parts(s, "a")
-        first, last = powers_of_shift(PLACES)
-        distance = pipe.named(f.bias - 1 - field, "distance")[: f.exponent]
+        first, last = powers_of_shift(PLACES + 1)
+        # Below 1, the field is at most bias - 1, and its complement says how far it is from the bias.
+        distance = ~s["a"][f.mantissa : -2]
         far = distance[len(first) + len(last) :].any()
-        x = Cat(Const(0, PLACES - f.mantissa - 1), significand)
+        x = Cat(Const(0, PLACES - f.mantissa), significand)
         near = right(pipe, x, picked(distance, first), first)
         s = pipe.cut(p=s[PASSED], sign=sign, nan=self._nan(s, "a"), significand=significand, field=field,
-                     x=Mux(far, 0, near)[:PLACES], rest=picked(distance, last), above=field >= f.bias,
+                     x=Mux(far, 0, near)[: PLACES + 1], rest=picked(distance, last), above=field >= f.bias,
                      end=field >= f.bias + BINADES)  # fmt: skip
-        s = pipe.cut(s, ("rest",), x=right(pipe, s["x"], s["rest"], last))
+        s = pipe.cut(s, ("rest",), x=right(pipe, s["x"], s["rest"], last)[:PLACES])
         above, bits = s["above"], PLACES - LINES
         binade = (s["field"] - (f.bias - 1))[:3]
         fraction = Cat(Const(0, PLACES - f.mantissa), s["significand"][: f.mantissa])

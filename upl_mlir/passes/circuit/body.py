@@ -69,7 +69,7 @@ OPERATIONS: Mapping[type[Operation], str] = {
 LATENCY: Mapping[str, int] = {
     "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0, "abs": 0, "min": 2,
     "max": 2, "compare": 2, "and": 1, "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 2, "choose": 1,
-    "sqrt": 31, "exp": 22, "log": 26, "tanh": 24, "sigmoid": 42,
+    "sqrt": 31, "exp": 22, "log": 27, "tanh": 24, "sigmoid": 42,
 }  # fmt: skip
 """Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
 "down": multiplication by a power of two; "mask": a real times a truth value; "choose": one of two values by a truth
