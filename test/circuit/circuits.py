@@ -36,7 +36,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "wave": [{"T": 6, "n": 64}, {"T": 3, "n": 7}, {"T": 2, "n": 3}],
     "conv2d": [{"H": 16, "W": 12}, {"H": 5, "W": 7}, {"H": 3, "W": 3}],
 }
-"""Three sizes of each program; the convolution is without its tanh, which has no unit yet."""
+"""Three sizes of each program; the convolution is without its tanh, which is not the interpreter's to the last bit."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from circuit.circuits import NOT_FINITE, Text
+from circuit.circuits import EXAMPLES, NOT_FINITE, Text
 from circuit.test_circuits import bits, same, same_as_the_interpreter
 
 import upl_mlir as upl
@@ -105,6 +105,12 @@ def test_functions(name: str) -> None:
         return by_plain
 
     same(case, 1, wanted, NOT_FINITE)
+
+
+def test_an_example_with_a_function() -> None:
+    text = (EXAMPLES / "conv2d.upl").read_text(encoding="utf-8")
+    assert "tanh" in text
+    same(Text("conv2d", (("H", 5), ("W", 7)), text), 1, lambda _, by_plain: by_plain)
 
 
 REFUSED = {
