@@ -22,6 +22,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from upl_mlir.hw.fp.angles import Cosine, Sine
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
@@ -52,6 +53,8 @@ UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Logarithm": ("log(a)", lambda: Logarithm(target="ecp5")),
     "HyperbolicTangent": ("tanh(a)", lambda: HyperbolicTangent(target="ecp5")),
     "Logistic": ("1 / (1 + exp(-a))", lambda: Logistic(target="ecp5")),
+    "Sine": ("sin(a)", lambda: Sine(target="ecp5")),
+    "Cosine": ("cos(a)", lambda: Cosine(target="ecp5")),
     "Adder-4": ("a + b, in the core", lambda: Adder(BINARY32, 4)),
     "Multiplier-4": ("a * b, in the core", lambda: Multiplier(BINARY32, 4)),
     "FusedMultiplyAdd-4": ("a * b + c, in the core", lambda: FusedMultiplyAdd(BINARY32, 4)),

@@ -55,6 +55,7 @@ SLOW = (
     "hw/test_floating_point.py::test_compiled_units", "hw/test_floating_point.py::test_pipelines_in_binary32",
     "hw/test_pipelined_functions.py::test_many", "hw/test_pipelined_functions.py::test_other",
     "circuit/test_bodies.py::test_functions[softplus", "circuit/test_bodies.py::test_functions[gate",
+    "circuit/test_bodies.py::test_functions[sin", "circuit/test_bodies.py::test_functions[log",
     "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
     "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
     "circuit/test_verilator.py", "circuit/test_cocotb.py", "circuit/test_circt.py::test_what_circt",

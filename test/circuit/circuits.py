@@ -17,7 +17,7 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.hw.fp import functions
+from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import elements
@@ -201,7 +201,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor, "arith.extui": int,
     "arith.uitofp": np.float32, "arith.sitofp": np.float32, "arith.select": lambda c, a, b: a if c else b,
     "math.exp": alone(functions.exp), "math.log": alone(functions.log), "math.tanh": alone(functions.tanh),
-    "upl.sigmoid": alone(functions.sigmoid), "math.sqrt": np.sqrt,
+    "upl.sigmoid": alone(functions.sigmoid), "math.sin": alone(angles.sin), "math.cos": alone(angles.cos),
+    "math.sqrt": np.sqrt,
     "math.powf": lambda a, b: np.float32(np.float64(a) ** np.float64(b)),
     **{f"arith.cmpf {n}": lambda a, b, test=test: int(test(a, b)) for n, test in ORDERED.items()},
     **{f"arith.cmpi {n}": lambda a, b, test=test: int(test(a, b)) for n, test in enumerate(INTEGER)},

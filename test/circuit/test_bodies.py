@@ -87,7 +87,8 @@ def test_gathers_of_a_few(operator: str) -> None:
 
 
 FUNCTIONS = {
-    "exp": "exp(a)", "log": "log(a)", "tanh": "tanh(a)", "sigmoid": "sigmoid(a)",
+    "exp": "exp(a)", "log": "log(a)", "tanh": "tanh(a)", "sigmoid": "sigmoid(a)", "sin": "sin(a)",
+    "cos": "cos(a)",
     "softplus": "max(a, 0) + log(1 + exp(-abs(a)))", "gate": "sigmoid(a)*tanh(b) + exp(-a*a)",
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from floats_bench import Words, library, wanted
 
+from upl_mlir.hw.fp.angles import Cosine, Sine, cos, sin
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.functions import ULP, Exponential, HyperbolicTangent, Logarithm, Logistic, exp, log, sigmoid, tanh
@@ -27,7 +28,7 @@ from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Mask
 
 FUNCTIONS: dict[type[Pipelined], Callable[[Any], Any]] = {
-    Exponential: exp, Logarithm: log, HyperbolicTangent: tanh, Logistic: sigmoid,
+    Exponential: exp, Logarithm: log, HyperbolicTangent: tanh, Logistic: sigmoid, Sine: sin, Cosine: cos,
 }  # fmt: skip
 """Functions, with the same arithmetic on arrays."""
 KINDS: tuple[type[Pipelined], ...] = (
@@ -121,7 +122,8 @@ def right(a: Words, b: Words) -> dict[str, Words]:
 
 
 EXACT: dict[type[Pipelined], Callable[[Any], Any]] = {
-    Exponential: np.exp, Logarithm: np.log, HyperbolicTangent: np.tanh, Logistic: ulps.sigmoid,
+    Exponential: np.exp, Logarithm: np.log, HyperbolicTangent: np.tanh, Logistic: ulps.sigmoid, Sine: np.sin,
+    Cosine: np.cos,
 }  # fmt: skip
 """In binary64, whose errors are some 1e-9 of the units that are counted here."""
 

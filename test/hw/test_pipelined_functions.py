@@ -19,6 +19,7 @@ from test_pipelined import SPECIAL, refused, results
 from ulps import any_bits
 
 from upl_mlir.hw.fp import functions
+from upl_mlir.hw.fp.angles import Cosine, Sine
 from upl_mlir.hw.fp.functions import ULP, Exponential, HyperbolicTangent, Logarithm, Logistic
 from upl_mlir.hw.fp.model import BINARY32, Format
 from upl_mlir.hw.fp.pipe import Pipelined
@@ -30,6 +31,8 @@ RANGES: dict[type[Pipelined], list[tuple[float, float]]] = {
     Logarithm: [(0, 4), (0.6, 1.45), (0.999, 1.001), (0, 1e-38)],
     HyperbolicTangent: [(-18, 18), (-1, 1), (0.9, 2.2), (-1e-3, 1e-3), (-1e-38, 1e-38)],
     Logistic: [(-105, 20), (-5, 5), (-1e-6, 1e-6)],
+    Sine: [(-10, 10), (-1e6, 1e6), (3.1415, 3.1417), (-1e-3, 1e-3), (-1e-38, 1e-38)],
+    Cosine: [(-10, 10), (-1e6, 1e6), (1.5707, 1.5709), (-1e-3, 1e-3)],
 }
 """Where a function is looked at closely."""
 SAMPLES = 200_000
@@ -56,8 +59,9 @@ def test_the_bounds(kind: type[Pipelined]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_values(kind: type[Pipelined]) -> None:
-    """Zeros, infinities, NaN, subnormals: as C's functions, and every NaN is the canonical one."""
-    x = np.array([*SPECIAL, 0x42B17218, 0x42B17217, 0xC2CFF1B4, 0xC2CFF1B5], np.uint32).view(np.float32)
+    """Zeros, infinities, NaN, subnormals, and the number nearest to a zero of the cosine: as C's functions, and every NaN is
+    the canonical one."""
+    x = np.array([*SPECIAL, 0x42B17218, 0x42B17217, 0xC2CFF1B4, 0xC2CFF1B5, 0x6F79BE45], np.uint32).view(np.float32)
     got = FUNCTIONS[kind](x)
     with np.errstate(all="ignore"):
         wanted = EXACT[kind](x.astype(np.float64))

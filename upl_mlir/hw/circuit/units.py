@@ -13,6 +13,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Value
 
 from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.fp.angles import Cosine, Sine
 from upl_mlir.hw.fp.by_constant import DivideByConstant, ScaleByPowerOfTwo
 from upl_mlir.hw.fp.conversions import Comparer
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
@@ -29,7 +30,8 @@ OUTCOMES = {
 }  # fmt: skip
 """When a comparison of reals, by its name in `arith.cmpf`, holds: equal, greater, less, unordered."""
 FUNCTIONS: Mapping[str, type[Function]] = {
-    "exp": Exponential, "log": Logarithm, "tanh": HyperbolicTangent, "sigmoid": Logistic,
+    "exp": Exponential, "log": Logarithm, "tanh": HyperbolicTangent, "sigmoid": Logistic, "sin": Sine,
+    "cos": Cosine,
 }  # fmt: skip
 LOGIC: Mapping[str, Callable[[Any, Any], Any]] = {"and": and_, "or": or_, "xor": xor}
 
@@ -62,7 +64,7 @@ def unit(kind: str, latencies: Mapping[str, int], target: Target) -> Any:
             return Divider(BINARY32, latency, target=target)
         case "sqrt":
             return SquareRoot(BINARY32, latency, target=target)
-        case "exp" | "log" | "tanh" | "sigmoid":
+        case "exp" | "log" | "tanh" | "sigmoid" | "sin" | "cos":
             return FUNCTIONS[operation](BINARY32, latency, target=target)
         case "by":
             return DivideByConstant(BINARY32, int(number), latency)

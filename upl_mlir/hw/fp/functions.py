@@ -45,6 +45,8 @@ LOG2_E_PLACES = 35
 LN_2 = 47632711549
 """The natural logarithm of 2, with 36 places after the point."""
 LN_2_PLACES = 36
+LIFTED = ("group", "rest", "high")
+"""What `lifted` leaves for no more than the step after it."""
 NAN = np.uint32(BINARY32.nan)
 BIAS, MANTISSA = BINARY32.bias, BINARY32.mantissa
 
@@ -64,6 +66,21 @@ class Function(Fixed):
     def operands(cls, f: Format) -> dict[str, int]:
         """One."""
         return {"a": f.bits}
+
+    def lifted(self, pipe: Pipe, s: Step) -> tuple[Step, Signal, Any]:
+        """Four steps, and what one more begins with: `value` with its highest 1 on top, and how many zeros there were, 63 at
+        most. The lower bits come up first if the upper 32 are 0: to count the zeros of all at once would take too long."""
+        half, width = 32, len(s["value"])
+        s = pipe.cut(s, high=s["value"][-half:].any())
+        value = pipe.named(Mux(s["high"], s["value"], s["value"] << half)[:width], "value")
+        s = pipe.cut(s, value=value, filled=pipe.filled(pipe.named(value[-half:], "top")))
+        group, nibble = pipe.group(pipe.named(s["value"][-half:], "top"), s["filled"], "zeros")
+        s = pipe.cut(s, ("filled",), group=group, nibble=nibble)
+        first, last = [4, 3, 2], [1, 0]
+        s = pipe.cut(s, ("nibble",), value=pipe.left(s["value"], s["group"][::-1], first, "lifted"),
+                     rest=pipe.within(s["nibble"], "zeros"))  # fmt: skip
+        value = pipe.left(s["value"], picked(s["rest"], last), last, "lifted")
+        return s, value, Cat(s["rest"], s["group"], ~s["high"])
 
 
 # -- exp ----------------------------------------------------------------------------------------------------------------
@@ -150,7 +167,7 @@ def exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _power(a: Integers, negative: Any) -> tuple[Integers, Integers]:
     """The power of two, and the number in fixed point."""
     field = np.maximum(a >> MANTISSA & 0xFF, 1)
-    product = _significand(a) * LOG2_E >> (MANTISSA + 1 + LOG2_E.bit_length() - POWER - FRACTION)
+    product = significand_of(a) * LOG2_E >> (MANTISSA + 1 + LOG2_E.bit_length() - POWER - FRACTION)
     distance = np.minimum(BIAS + SMALL - field & 0xFF, 63)
     y = product >> distance
     y = np.where(negative, -y, y)
@@ -158,7 +175,7 @@ def _power(a: Integers, negative: Any) -> tuple[Integers, Integers]:
     return y >> FRACTION, powers_of_two().evaluate(y >> low & (1 << ROWS) - 1, y & (1 << low) - 1)
 
 
-def _significand(a: Integers) -> Integers:
+def significand_of(a: Integers) -> Integers:
     return (a & (1 << MANTISSA) - 1) | np.where(a >> MANTISSA & 0xFF, 1 << MANTISSA, 0)
 
 
@@ -207,7 +224,7 @@ class Logarithm(Function):
         less = s["less"]
         total = Cat(Const(0, low), s["whole"])[:SUM] + (Cat(s["product"], Const(0, SUM))[:SUM] ^ less.replicate(SUM)) + less
         s = pipe.cut(s, ("product", "whole", "less"), value=total[:SUM])
-        return self._rounds(pipe, self._lifted(pipe, s))
+        return self._rounds(pipe, *self.lifted(pipe, s))
 
     def _ordered(self, pipe: Pipe) -> Step:
         """The significand with its highest 1 on top, whether it counts as half, and the exponent."""
@@ -238,24 +255,11 @@ class Logarithm(Function):
             sign=s["zero"] | ~s["infinite"] & below,
         )  # fmt: skip
 
-    def _lifted(self, pipe: Pipe, s: Step) -> Step:
-        """The sum with its highest 1 on top, and its field, which is 0 for 0. The lower half comes up first if the upper one
-        is 0: to count the zeros of all bits at once would take too long."""
-        f, half = self.format, 32
-        s = pipe.cut(s, high=s["value"][-half:].any())
-        value = pipe.named(Mux(s["high"], s["value"], s["value"] << half)[:SUM], "value")
-        s = pipe.cut(s, value=value, filled=pipe.filled(pipe.named(value[-half:], "top")))
-        s = pipe.cut(s, ("filled",), zeros=pipe.zeros(pipe.named(s["value"][-half:], "top"), s["filled"], "zeros"))
-        first, last = powers_of_shift(half)
-        s = pipe.cut(s, value=pipe.left(s["value"], picked(s["zeros"], first), first, "lifted"),
-                     rest=picked(s["zeros"], last))  # fmt: skip
-        value = pipe.left(s["value"], s["rest"], last, "lifted")
-        field = f.bias + SUM - POINT - 1 - Cat(s["zeros"][:5], ~s["high"])
-        return pipe.cut(s, ("zeros", "rest", "high"), value=value, field=Mux(value[-1], field[: f.exponent], 0))
-
-    def _rounds(self, pipe: Pipe, s: Step) -> Step:
-        """The nearest number."""
+    def _rounds(self, pipe: Pipe, s: Step, value: Signal, zeros: Any) -> Step:
+        """The nearest number; of 0 the field is 0."""
         f = self.format
+        field = Mux(value[-1], (f.bias + SUM - POINT - 1 - zeros)[: f.exponent], 0)
+        s = pipe.cut(s, LIFTED, value=value, field=field)
         other = s["nan"] | s["infinite"] | s["zero"]
         kept = s["value"][SUM - f.mantissa - 3 :]
         x = Mux(other, 0, Cat(s["value"][: SUM - f.mantissa - 3].any(), kept))
@@ -267,7 +271,7 @@ class Logarithm(Function):
 def log(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """What `Logarithm` computes."""
     a = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
-    significand = _significand(a)
+    significand = significand_of(a)
     zeros = MANTISSA + 1 - np.frexp(significand.astype(np.float64))[1]
     exponent = np.maximum(a >> MANTISSA, 1) - BIAS - zeros
     fraction = significand << zeros & (1 << MANTISSA) - 1
@@ -279,13 +283,13 @@ def log(x: NDArray[np.float32]) -> NDArray[np.float32]:
     product, whole = far * g, np.abs(exponent) * LN_2 << (POINT - LN_2_PLACES)
     total = np.where(big ^ below, whole - product, whole + product)
     with np.errstate(all="ignore"):
-        value = _nearest(total, -POINT)
+        value = nearest(total, -POINT)
         value = np.where(below, -value, value)
         value = np.where(a == BINARY32.infinity, np.float32(np.inf), np.where(a == 0, np.float32(-np.inf), value))
         return np.where((x < 0) | np.isnan(x), NAN.view(np.float32), value + np.float32(0))
 
 
-def _nearest(total: Integers, exponent: Any) -> NDArray[np.float32]:
+def nearest(total: Integers, exponent: Any) -> NDArray[np.float32]:
     """total * 2**exponent, rounded once; what binary64 has no place for is in its lowest bit."""
     lost = np.maximum(np.frexp(total.astype(np.float64))[1] - 50, 0)
     kept = total >> lost
@@ -368,7 +372,7 @@ class HyperbolicTangent(Function):
 def tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """What `HyperbolicTangent` computes."""
     a = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
-    field, significand = np.maximum(a >> MANTISSA, 1), _significand(a)
+    field, significand = np.maximum(a >> MANTISSA, 1), significand_of(a)
     above, end = field >= BIAS, field >= BIAS + BINADES
     below = significand << (PLACES - MANTISSA - 1) >> np.clip(BIAS - 1 - field, 0, 63)
     fraction = (significand & (1 << MANTISSA) - 1) << (PLACES - MANTISSA)
@@ -377,7 +381,7 @@ def tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
     row = np.where(end, BINADES, np.where(above, field - (BIAS - 1), 0)) << LINES | place >> low
     total = tangents().evaluate(row, place & (1 << low) - 1)
     product = np.where(above, total << MANTISSA, significand * total)
-    value = _nearest(product, np.where(above, BIAS, field) - BIAS - MANTISSA - FRACTION)
+    value = nearest(product, np.where(above, BIAS, field) - BIAS - MANTISSA - FRACTION)
     return np.where(np.isnan(x), NAN.view(np.float32), np.copysign(value, x))
 
 
@@ -444,6 +448,6 @@ def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
     q = np.minimum(q, (1 << FRACTION) - 1)
     low = FRACTION - SHARES
     share = shares().evaluate(q >> low, q & (1 << low) - 1)
-    value = _nearest(np.where(positive, 1 << FRACTION, number) * share, np.where(positive, 0, power) - 2 * FRACTION)
+    value = nearest(np.where(positive, 1 << FRACTION, number) * share, np.where(positive, 0, power) - 2 * FRACTION)
     value = np.where(great & ~positive, np.float32(0), value)
     return np.where(np.isnan(x), NAN.view(np.float32), value)

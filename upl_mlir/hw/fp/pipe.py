@@ -85,14 +85,22 @@ class Pipe:
 
     def zeros(self, bits: Signal, filled: Signal, name: str) -> Signal:
         """The number of zeros above the highest 1, which there is."""
+        group, nibble = self.group(bits, filled, name)
+        return self.named(Cat(self.within(nibble, name), group), name)
+
+    def group(self, bits: Signal, filled: Signal, name: str) -> tuple[Signal, Signal]:
+        """The number of groups above the highest 1, and the group that has it."""
         padded = self.named(_padded(bits), f"{name}_padded")
         groups = len(filled)
         group, nibble = Signal(range(max(2, groups)), name=f"{name}_group"), Signal(GROUP, name=f"{name}_nibble")
         for n in range(groups):  # the last one that holds decides
             with self.m.If(filled[n]):
                 self.m.d.comb += [group.eq(groups - 1 - n), nibble.eq(padded[GROUP * n : GROUP * n + GROUP])]
-        within = Mux(nibble[3], 0, Mux(nibble[2], 1, Mux(nibble[1], 2, 3)))
-        return self.named(Cat(self.named(within, f"{name}_within")[:2], group), name)
+        return group, nibble
+
+    def within(self, nibble: Signal, name: str) -> Any:
+        """The number of zeros above the highest 1 of a group."""
+        return self.named(Mux(nibble[3], 0, Mux(nibble[2], 1, Mux(nibble[1], 2, 3))), f"{name}_within")[:2]
 
 
 def _padded(bits: Value) -> Any:

@@ -64,12 +64,13 @@ OPERATIONS: Mapping[type[Operation], str] = {
     arith.MinimumfOp: "min", arith.MaximumfOp: "max", math.AbsFOp: "abs",
     arith.AndIOp: "and", arith.OrIOp: "or", arith.XOrIOp: "xor", arith.UIToFPOp: "real",
     math.SqrtOp: "sqrt", math.ExpOp: "exp", math.LogOp: "log", math.TanhOp: "tanh", SigmoidOp: "sigmoid",
+    math.SinOp: "sin", math.CosOp: "cos",
 }  # fmt: skip
 """Operations that are the same in a body; "real": a truth value as 0 or 1."""
 LATENCY: Mapping[str, int] = {
     "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0, "abs": 0, "min": 2,
     "max": 2, "compare": 2, "and": 1, "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 2, "choose": 1,
-    "sqrt": 31, "exp": 22, "log": 27, "tanh": 24, "sigmoid": 42,
+    "sqrt": 31, "exp": 22, "log": 27, "tanh": 24, "sigmoid": 42, "sin": 36, "cos": 36,
 }  # fmt: skip
 """Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
 "down": multiplication by a power of two; "mask": a real times a truth value; "choose": one of two values by a truth
