@@ -114,6 +114,14 @@ def test_an_example_with_a_function() -> None:
     same(Text("conv2d", (("H", 5), ("W", 7)), text), 1, lambda _, by_plain: by_plain)
 
 
+UNREAD = ELEMENTS.replace("in a%s", "in a, b").replace("%s\noutput", "input B<i> in 0<=i<n { -> F.b<i> }\noutput")
+
+
+@pytest.mark.parametrize("value", ["-a", "i < 7 ? a*b : a", "i > 30 ? a*b : a", "i == 20 ? a*b : a"])
+def test_words_that_nobody_reads_pass(value: str) -> None:
+    same_as_the_interpreter(Text("unread", (("n", 41),), UNREAD % value), 2)
+
+
 REFUSED = {
     "i mod 2 == 0 ? a : 1": "a comparison of integers",
     "floor(a)": "a value of type int", "i*a": "an index as a value", "(a < b) + (b < a) + a": "a value of type int",
