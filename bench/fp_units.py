@@ -22,11 +22,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from upl_mlir.hw.fp.angles import Cosine, Sine
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.fma import FusedMultiplyAdd
+from upl_mlir.hw.fp.functions import Exponential, HyperbolicTangent, Logarithm, Logistic
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 from upl_mlir.hw.synth.ecp5 import DEVICE, Clock, area, timing
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
 
@@ -45,6 +48,13 @@ UNITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "Comparer": ("<, =, least, greatest", lambda: Comparer(BINARY32)),
     "FromInteger": ("i32 to binary32", lambda: FromInteger(BINARY32)),
     "ToInteger": ("binary32 to i32", lambda: ToInteger(BINARY32)),
+    "Mask": ("a * b, b 0 or 1", lambda: Mask(BINARY32)),
+    "Exponential": ("exp(a)", lambda: Exponential(target="ecp5")),
+    "Logarithm": ("log(a)", lambda: Logarithm(target="ecp5")),
+    "HyperbolicTangent": ("tanh(a)", lambda: HyperbolicTangent(target="ecp5")),
+    "Logistic": ("1 / (1 + exp(-a))", lambda: Logistic(target="ecp5")),
+    "Sine": ("sin(a)", lambda: Sine(target="ecp5")),
+    "Cosine": ("cos(a)", lambda: Cosine(target="ecp5")),
     "Adder-4": ("a + b, in the core", lambda: Adder(BINARY32, 4)),
     "Multiplier-4": ("a * b, in the core", lambda: Multiplier(BINARY32, 4)),
     "FusedMultiplyAdd-4": ("a * b + c, in the core", lambda: FusedMultiplyAdd(BINARY32, 4)),

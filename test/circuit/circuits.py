@@ -1,12 +1,13 @@
 """Programs as circuits, for the tests: sizes, data, and what every read must see, by plain evaluation of the equations.
 
 The evaluation walks the terms of the equations with numpy's float32 scalars, summand after summand; it knows nothing
-of bodies, stages or schedules.
+of bodies, stages or schedules.  Functions are those of `hw/fp/functions.py` on arrays, which are tested on their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 
 import upl_mlir as upl
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.ports import elements
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.terms import Apply, Choice, Fold, Get, Number, Term
+from upl_mlir.passes.loops.terms import Apply, Choice, Fold, Get, IndexValue, Number, Term
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 from upl_mlir.poly.linear import Cons
 
@@ -33,7 +36,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "wave": [{"T": 6, "n": 64}, {"T": 3, "n": 7}, {"T": 2, "n": 3}],
     "conv2d": [{"H": 16, "W": 12}, {"H": 5, "W": 7}, {"H": 3, "W": 3}],
 }
-"""Three sizes of each program; the convolution is without its tanh, which has no unit yet."""
+"""Three sizes of each program; the convolution is without its tanh, which is not the interpreter's to the last bit."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,32 @@ class Case:
 CASES = [Case(name, tuple(sizes.items())) for name, all_sizes in SIZES.items() for sizes in all_sizes]
 
 
-def data(plan: Plan, seed: int) -> dict[str, np.ndarray]:
-    """Arrays with numbers of all magnitudes, zeros of both signs and subnormals among them."""
+@dataclass(frozen=True)
+class Text(Case):
+    """A program that the test writes."""
+
+    text: str
+
+    @property
+    def program(self) -> upl.Program:
+        return upl.load(self.text)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SPECIAL = (0.0, -0.0, 1e-40, -3e-42, 1.0)
+NOT_FINITE = (*SPECIAL, np.inf, -np.inf, np.nan, -1.0, 2.0)
+
+
+def data(plan: Plan, seed: int, special: tuple[float, ...] = SPECIAL) -> dict[str, np.ndarray]:
+    """Arrays with numbers of all magnitudes, and special ones among them."""
     rng = np.random.default_rng(seed)
     out: dict[str, np.ndarray] = {}
     for i in plan.inputs:
         shape = [d.extent for d in elements(plan.process, i.host)]
         values = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4, shape)
-        values = np.where(rng.random(shape) < 0.1, rng.choice([0.0, -0.0, 1e-40, -3e-42, 1.0], shape), values)
+        values = np.where(rng.random(shape) < 0.02 * len(special), rng.choice(special, shape), values)
         out[i.host.name] = values.astype(np.float32)
     return out
 
@@ -104,6 +125,15 @@ class Plain:
             self.known[array, index] = self.value(term, env, (array, index))
         return self.known[array, index]
 
+    def outputs(self, plan: Plan) -> dict[str, np.ndarray]:
+        """All outputs."""
+        out: dict[str, np.ndarray] = {}
+        for o in plan.outputs:
+            dims = elements(plan.process, o.host)
+            found = [self.element(o.host.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in dims))]
+            out[o.host.name] = np.array(found, np.float32).reshape([d.extent for d in dims])
+        return out
+
     def holds(self, cons: Cons, env: Mapping[str, int]) -> bool:
         return all(self.number(c.e, env) == 0 if c.eq else self.number(c.e, env) >= 0 for c in cons)
 
@@ -111,40 +141,75 @@ class Plain:
         ctx = self.loops.system.lin.ctx
         return e.evaluate({**ctx.constants, **env}, lambda a, i: ctx.arrays[a].values[i - ctx.arrays[a].lower])
 
-    def value(self, t: Term, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> np.float32:
+    def value(self, t: Term, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> Any:
         match t:
-            case Number(_, value):
-                return np.float32(value)
+            case Number(kind, value):
+                return np.float32(value) if kind is Kind.F32 else int(value)
+            case IndexValue(e):
+                return self.number(e, env)
             case Get(_, array, index):
                 return self.element(array, tuple(self.number(e, env) for e in index))
             case Choice(_, cases):
                 return next(self.value(v, env, of) for when, v in cases if self.holds(when, env))
             case Apply(_, op, args):
                 values = [self.value(a, env, of) for a in args]
-                return OPERATIONS[op.name](*values)
+                name = op.name if op.name not in TESTS else f"{op.name} {op.predicate.value.data}"
+                with np.errstate(all="ignore"):
+                    return OPERATIONS[name](*values)
             case Fold():
                 return self.fold(t, env, of)
             case _:
                 raise AssertionError(t)
 
-    def fold(self, t: Fold, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> np.float32:
-        total: np.float32 | None = None
+    def fold(self, t: Fold, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> Any:
+        total: Any = None
         for part in t.parts:
             for point in product(*(self.ranges[d] for d in part.dims)):
                 here = {**env, **dict(zip(part.dims, point, strict=True))}
                 if part.dims:
-                    self.partial[of[0], (*of[1], *point)] = np.float32(-0.0) if total is None else total
+                    self.partial[of[0], (*of[1], *point)] = np.float32(t.gather.neutral) if total is None else total
                 if not self.holds(part.cons, here) or (part.guards and not any(self.holds(g, here) for g in part.guards)):
                     continue
                 value = self.value(part.body, here, of)
-                total = value if total is None else total + value
+                with np.errstate(all="ignore"):
+                    total = value if total is None else GATHERS[t.gather.value](total, value)
         assert total is not None
         return total
 
 
-OPERATIONS = {
-    "arith.addf": lambda a, b: a + b, "arith.subf": lambda a, b: a - b, "arith.mulf": lambda a, b: a * b,
-    "arith.divf": lambda a, b: a / b, "arith.negf": lambda a: -a,
+def least(a: Any, b: Any) -> Any:
+    """IEEE 754-2019 `minimum`."""
+    return a + b if np.isnan(a) or np.isnan(b) else a if a < b or (a == b and np.signbit(a)) else b
+
+
+def greatest(a: Any, b: Any) -> Any:
+    """IEEE 754-2019 `maximum`."""
+    return -least(-a, -b)
+
+
+def alone(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], Any]:
+    """A function on arrays, of one number."""
+    return lambda x: f(np.array([x], np.float32))[0]
+
+
+TESTS = ("arith.cmpf", "arith.cmpi")
+ORDERED = {1: operator.eq, 2: operator.gt, 3: operator.ge, 4: operator.lt, 5: operator.le, 13: operator.ne}
+INTEGER = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "arith.addf": operator.add, "arith.subf": operator.sub, "arith.mulf": operator.mul, "arith.divf": operator.truediv,
+    "arith.negf": operator.neg, "math.absf": abs, "arith.minimumf": least, "arith.maximumf": greatest,
+    "arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor, "arith.extui": int,
+    "arith.uitofp": np.float32, "arith.sitofp": np.float32, "arith.select": lambda c, a, b: a if c else b,
+    "math.exp": alone(functions.exp), "math.log": alone(functions.log), "math.tanh": alone(functions.tanh),
+    "upl.sigmoid": alone(functions.sigmoid), "math.sin": alone(angles.sin), "math.cos": alone(angles.cos),
+    "math.sqrt": np.sqrt,
+    "math.powf": lambda a, b: np.float32(np.float64(a) ** np.float64(b)),
+    **{f"arith.cmpf {n}": lambda a, b, test=test: int(test(a, b)) for n, test in ORDERED.items()},
+    **{f"arith.cmpi {n}": lambda a, b, test=test: int(test(a, b)) for n, test in enumerate(INTEGER)},
+}  # fmt: skip
+GATHERS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "*": operator.mul, "min": least, "max": greatest, "&&": operator.and_, "||": operator.or_,
+    "!=": operator.xor,
 }  # fmt: skip
 
 

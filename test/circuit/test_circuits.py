@@ -5,9 +5,11 @@ Each program has three sizes and 1, 2, 4 and 16 lanes, as far as there are so ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from circuit.circuits import CASES, Case, data, plain, seen
+from circuit.circuits import CASES, SPECIAL, Case, data, plain, seen
 
 import upl_mlir as upl
 from upl_mlir.engines.circuit.engine import run
@@ -38,13 +40,27 @@ def test_a_circuit_computes_as_the_interpreter(case: Case, lanes: int) -> None:
     same_as_the_interpreter(case, lanes)
 
 
-def same_as_the_interpreter(case: Case, lanes: int) -> None:
-    """Four runs without a reset: outputs, reads, clocks; then the same with ports that wait at random."""
+def same_as_the_interpreter(case: Case, lanes: int, special: tuple[float, ...] = SPECIAL) -> None:
+    """Outputs are the interpreter's."""
+    interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
+
+    def wanted(arrays: dict[str, np.ndarray], _: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return interpreter(**arrays, **case.params)
+
+    same(case, lanes, wanted, special)
+
+
+Outputs = dict[str, np.ndarray]
+
+
+def same(case: Case, lanes: int, of: Callable[[Outputs, Outputs], Outputs], special: tuple[float, ...] = SPECIAL) -> None:
+    """Four runs without a reset: outputs, reads, clocks; then the same with ports that wait at random.  `of` has what
+    should come out, by the inputs and by plain evaluation."""
     loops, plan = case.planned(lanes)
     simulation = Simulation(Circuit(plan, watched=True))
-    inputs = [data(plan, seed) for seed in range(4)]
-    interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
-    wanted = [interpreter(**arrays, **case.params) for arrays in inputs]
+    inputs = [data(plan, seed, special) for seed in range(4)]
+    values = [plain(loops, plan, arrays) for arrays in inputs]
+    wanted = [of(arrays, v.outputs(plan)) for arrays, v in zip(inputs, values, strict=True)]
 
     room = 4 * plan.nest.instances
     found, streamed = run(simulation, inputs, watched=room)
@@ -57,7 +73,7 @@ def same_as_the_interpreter(case: Case, lanes: int) -> None:
         assert marks.tolist() == [n * o.words - 1 for n in range(1, 5)]
 
     for probe, words in zip(simulation.circuit.probes, streamed.watched, strict=True):
-        reads = [w for arrays in inputs for w in seen(plan, plain(loops, plan, arrays), probe.site, probe.lane)]
+        reads = [w for v in values for w in seen(plan, v, probe.site, probe.lane)]
         np.testing.assert_array_equal(bits(words.view(np.float32)), bits(np.array(reads, np.uint32).view(np.float32)),
                                       err_msg=f"{probe.site.array} in lane {probe.lane}")  # fmt: skip
 

@@ -7,21 +7,33 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
+import ulps
 from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from floats_bench import Words, library, wanted
 
+from upl_mlir.hw.fp.angles import Cosine, Sine, cos, sin
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.functions import ULP, Exponential, HyperbolicTangent, Logarithm, Logistic, exp, log, sigmoid, tanh
 from upl_mlir.hw.fp.model import BINARY32
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 
-KINDS: tuple[type[Pipelined], ...] = (Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger)
+FUNCTIONS: dict[type[Pipelined], Callable[[Any], Any]] = {
+    Exponential: exp, Logarithm: log, HyperbolicTangent: tanh, Logistic: sigmoid, Sine: sin, Cosine: cos,
+}  # fmt: skip
+"""Functions, with the same arithmetic on arrays."""
+KINDS: tuple[type[Pipelined], ...] = (
+    Adder, Multiplier, Divider, SquareRoot, Comparer, FromInteger, ToInteger, Mask, *FUNCTIONS,
+)  # fmt: skip
 NAN = np.uint32(BINARY32.nan)
 HARNESS = """
 #include <cstdint>
@@ -83,6 +95,10 @@ def compute(a: Words, b: Words) -> dict[str, Words]:
     return out
 
 
+def canonical(x: Any) -> Words:
+    return np.where(np.isnan(x), NAN, x.view(np.uint32))
+
+
 def right(a: Words, b: Words) -> dict[str, Words]:
     """The same by NumPy; every NaN canonical."""
     x, y = a.view(np.float32), b.view(np.float32)
@@ -95,12 +111,34 @@ def right(a: Words, b: Words) -> dict[str, Words]:
     return {
         **{f"{name}_result": wanted(unit, a, b, b)
            for name, unit in (("Adder", "add"), ("Multiplier", "mul"), ("Divider", "div"), ("SquareRoot", "sqrt"))},
+        **{f"{kind.__name__}_result": canonical(f(x)) for kind, f in FUNCTIONS.items()},
+        "Mask_result": wanted("mul", a, (b & 1).astype(np.float32).view(np.uint32), b),
         "Comparer_order": order, "Comparer_least": np.where(unordered, NAN, np.where(before, a, b)),
         "Comparer_greatest": np.where(unordered, NAN, np.where(before, b, a)),
         "FromInteger_result": a.view(np.int32).astype(np.float32).view(np.uint32),
         "ToInteger_failed": (~fits).astype(np.uint32),
         "ToInteger_result": np.where(fits, np.trunc(np.where(fits, x, 0)), 0).astype(np.int32).view(np.uint32),
     }  # fmt: skip
+
+
+EXACT: dict[type[Pipelined], Callable[[Any], Any]] = {
+    Exponential: np.exp, Logarithm: np.log, HyperbolicTangent: np.tanh, Logistic: ulps.sigmoid, Sine: np.sin,
+    Cosine: np.cos,
+}  # fmt: skip
+"""In binary64, whose errors are some 1e-9 of the units that are counted here."""
+
+
+def errors(kind: type[Pipelined], x: Any) -> Any:
+    """Errors of a function's arithmetic on arrays, in units in the last place."""
+    with np.errstate(all="ignore"):
+        return ulps.units(FUNCTIONS[kind](x), EXACT[kind](x.astype(np.float64)))
+
+
+def beyond(a: Words) -> list[str]:
+    """For each function the first operand whose result is beyond the bound."""
+    x = a.view(np.float32)
+    return [f"{kind.__name__} of {a[n]:08x} is beyond {ULP} ulp" for kind in FUNCTIONS
+            for n in np.flatnonzero(errors(kind, x) > ULP)[:1]]  # fmt: skip
 
 
 def wrong(a: Words, b: Words) -> list[str]:

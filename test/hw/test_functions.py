@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ulps import any_bits, sigmoid, units
 
 from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.evaluate import evaluate, fma
@@ -30,14 +31,9 @@ SPECIAL = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 2.0*
 SAMPLES = 60_000
 
 
-def _sigmoid(x: Any) -> Any:
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
-
-
 REFERENCE: dict[Op, Callable[..., Any]] = {
     Op.EXP_F32: np.exp, Op.LOG_F32: np.log, Op.SIN_F32: np.sin, Op.COS_F32: np.cos, Op.TAN_F32: np.tan,
-    Op.TANH_F32: np.tanh, Op.SIGMOID_F32: _sigmoid, Op.ERF_F32: np.vectorize(math.erf, otypes=[np.float64]),
+    Op.TANH_F32: np.tanh, Op.SIGMOID_F32: sigmoid, Op.ERF_F32: np.vectorize(math.erf, otypes=[np.float64]),
     Op.ATAN2_F32: np.arctan2, Op.POW_F32: np.power,
 }  # fmt: skip
 """In binary64, whose errors are some 1e-9 of the units that are counted here."""
@@ -56,10 +52,6 @@ AROUND: dict[Op, list[tuple[tuple[float, float], ...]]] = {
 """Where the functions are sampled evenly, one range an argument."""
 
 
-def any_bits(rng: np.random.Generator, count: int) -> Any:
-    return rng.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)
-
-
 def exact(op: Op, *arguments: Any) -> Any:
     """What should come out; sin, cos and tan are NaN beyond their range."""
     with np.errstate(all="ignore"):
@@ -67,17 +59,6 @@ def exact(op: Op, *arguments: Any) -> Any:
         if op in (Op.SIN_F32, Op.COS_F32, Op.TAN_F32):
             return np.where(np.abs(arguments[0]) < LIMIT, wanted, np.nan)
         return wanted
-
-
-def units(got: Any, wanted: Any) -> Any:
-    """The errors in units in the last place of the wanted values, subnormals included; infinite where the kind is wrong."""
-    with np.errstate(all="ignore"):
-        unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(wanted), 2.0**-126))) - 23)
-        largest = float(np.finfo(np.float32).max) * (1 + 2.0**-25)
-        clipped = np.where(np.abs(wanted) >= largest, np.copysign(np.inf, wanted), wanted)
-        error = np.abs(got.astype(np.float64) - wanted) / unit
-        error = np.where((got == clipped) | (np.isnan(got) & np.isnan(wanted)), 0, error)
-    return np.where(np.isnan(error), np.inf, error)
 
 
 @pytest.mark.parametrize("op", FUNCTIONS, ids=lambda op: op.value)

@@ -21,15 +21,18 @@ from amaranth.sim import Simulator
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pipelined_bench
 from floats_bench import operands
+from pipelined_bench import canonical
 from verilated import root, verilator
 
 from upl_mlir.hw.fp import model
 from upl_mlir.hw.fp.blocks import Block, block_verilog
 from upl_mlir.hw.fp.conversions import Comparer, FromInteger, ToInteger
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
+from upl_mlir.hw.fp.functions import Logistic, sigmoid
 from upl_mlir.hw.fp.model import BINARY32, Format
 from upl_mlir.hw.fp.pipe import Pipelined
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
+from upl_mlir.hw.fp.truths import Mask
 from upl_mlir.hw.sim import build
 
 MINI, BINARY16, BFLOAT16 = Format(4, 3), Format(5, 10), Format(8, 7)
@@ -67,6 +70,7 @@ REFERENCE: dict[type[Pipelined], Callable[[Format, int, int], Results]] = {
     Comparer: compared,
     FromInteger: real,
     ToInteger: whole,
+    Mask: lambda f, a, b: {"result": model.mul(f, a, (b & 1) * (f.bias << f.mantissa))},
 }
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in REFERENCE]
 CONVERSIONS = (FromInteger, ToInteger)
@@ -91,7 +95,7 @@ def results(unit: Pipelined, pairs: Pairs, held: random.Random | None = None) ->
                 await ctx.tick()
             ctx.set(unit.enable, 1)
             for port, value in zip(ports, pair, strict=False):
-                ctx.set(port, value)
+                ctx.set(port, value & (1 << len(port)) - 1)
             ctx.set(unit.pass_in, len(sent) & 1)
             sent.append(len(sent) & 1)
             await ctx.tick()
@@ -209,19 +213,22 @@ int main() {
     Vtop top;
     auto cycle = [&] { top.clk = 0, top.eval(), top.clk = 1, top.eval(); };
     top.rst = 0, top.enable = 1;
-    while (scanf("%x %x", &top.a, &top.b) == 2) cycle(), printf("%x\\n", top.result);
+    unsigned a, b;
+    while (scanf("%x %x", &a, &b) == 2) SET, cycle(), printf("%x\\n", top.result);
 }
 """
 
 
 @pytest.mark.skipif(not build.available(), reason="no C++ compiler")
-def test_the_verilog_with_the_block_of_ecp5(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Multiplier, Logistic])
+def test_the_verilog_with_the_block_of_ecp5(kind: type[Pipelined], tmp_path: Path) -> None:
     """By Verilator, with `mult18x18d.v` for the block: there both descriptions of it are run with products."""
     include = root() / "include"
-    unit = Multiplier(BINARY32, target="ecp5")
+    unit = kind(BINARY32, target="ecp5")
+    ports = [*kind.operands(BINARY32)]
     latency = unit.latency
     (tmp_path / "top.v").write_text(verilog.convert(unit, name="top", emit_src=False) + block_verilog())
-    (tmp_path / "main.cpp").write_text(HARNESS)
+    (tmp_path / "main.cpp").write_text(HARNESS.replace("SET", ", ".join(f"top.{name} = {name}" for name in ports)))
     done = verilator("--cc", "-Wno-fatal", "-Wno-lint", "--top-module", "top", "--prefix", "Vtop", "-Mdir", tmp_path,
                      tmp_path / "top.v")  # fmt: skip
     assert not done.returncode, done.stderr
@@ -232,4 +239,8 @@ def test_the_verilog_with_the_block_of_ecp5(tmp_path: Path) -> None:
     pairs = [(a, b) for a in SPECIAL for b in SPECIAL] + samples(Multiplier, BINARY32, 3000, 5)
     text = "".join(f"{a:x} {b:x}\n" for a, b in [*pairs, *[(0, 0)] * (latency - 1)])
     lines = subprocess.run([tmp_path / "run"], input=text, capture_output=True, text=True, check=True).stdout.split()
-    assert [int(line, 16) for line in lines[latency - 1 :]] == [model.mul(BINARY32, a, b) for a, b in pairs]
+    if kind is Multiplier:
+        right = [model.mul(BINARY32, a, b) for a, b in pairs]
+    else:
+        right = canonical(sigmoid(np.array(pairs, np.uint32)[:, 0].view(np.float32))).tolist()
+    assert [int(line, 16) for line in lines[latency - 1 :]] == right

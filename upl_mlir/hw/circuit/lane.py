@@ -25,8 +25,8 @@ from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, Walk, delayed, loop_nest
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
-from upl_mlir.hw.circuit.units import BITS, unit
-from upl_mlir.passes.circuit.body import Node
+from upl_mlir.hw.circuit.units import BITS, result, unit, wires
+from upl_mlir.passes.circuit.body import TRUTH, Node
 from upl_mlir.passes.circuit.links import VARYING, Link
 from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.plan import Plan
@@ -124,6 +124,8 @@ class Lane:
         return self._values[key]
 
     def _made(self, node: Node, stage: int) -> Value:
+        if node.kind == "constant" and node.bits == TRUTH:
+            return Const(int(node.number), TRUTH)
         if node.kind == "constant":
             return Const(struct.unpack("<I", struct.pack("<f", node.number))[0], BITS)
         for s in self.plan.sites:
@@ -138,17 +140,17 @@ class Lane:
 
     def _unit(self, node: Node) -> Any:
         args: list[Any] = [self.value(a, self.plan.at.start[node]) for a in node.args]
-        if node.kind == "neg":
-            return Cat(args[0][:-1], ~args[0][-1])
+        wired = wires(node.kind, args)
+        if wired is not None:
+            return wired
         made = unit(node.kind, self.plan.units, self.target)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
         if node.kind == "sub":
             args[1] = Cat(args[1][:-1], ~args[1][-1])
-        self.m.d.comb += [made.enable.eq(self.enable), made.a.eq(args[0])]
-        if len(args) > 1:
-            self.m.d.comb += made.b.eq(args[1])
-        return made.result
+        self.m.d.comb += made.enable.eq(self.enable)
+        self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", args, strict=False)]
+        return result(node.kind, made)
 
     def _select(self, node: Node) -> Value:
         """The choices that occur in this lane, by one register."""
@@ -165,7 +167,7 @@ class Lane:
         chosen = cases[-1][1]
         for when, value in reversed(cases[:-1]):
             chosen = Mux(when, value, chosen)
-        out = Signal(BITS, name=f"chosen_{self._number()}", reset_less=True)
+        out = Signal(node.bits, name=f"chosen_{self._number()}", reset_less=True)
         with self.m.If(self.enable):
             self.m.d.sync += out.eq(chosen)
         return out

@@ -24,7 +24,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.fp.model import Format
-from upl_mlir.hw.fp.pipe import Pipe, Step, picked, powers_of_shift, spread
+from upl_mlir.hw.fp.pipe import Pipe, Step, chosen, picked, powers_of_shift, spread
 
 DIGIT = 2
 """Bits of the quotient that come from one table."""
@@ -150,16 +150,8 @@ class DivideByConstant(Unary):
         size = self.odd.bit_length()
         at = pipe.named(Cat(bits, remainder, Const(0, size))[: DIGIT + size], "at")
         rows = [v // self.odd % (1 << DIGIT) | v % self.odd << DIGIT for v in range(1 << len(at))]
-        row = pipe.named(_chosen(at, rows, DIGIT + size), "row")
+        row = pipe.named(chosen(at, rows, DIGIT + size), "row")
         return row[:DIGIT], row[DIGIT:]
-
-
-def _chosen(at: Any, rows: list[int], width: int) -> Value:
-    """The row at a place. Of a tree yosys makes tables with few LUTs; of cases it makes three times as many."""
-    if len(rows) == 1:
-        return Const(rows[0], width)
-    half = len(rows) // 2
-    return Mux(at[-1], _chosen(at[:-1], rows[half:], width), _chosen(at[:-1], rows[:half], width))
 
 
 class ScaleByPowerOfTwo(Unary):

@@ -20,6 +20,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from upl_mlir.hw.fp.blocks import Block
 from upl_mlir.hw.fp.model import Format
 
 Step = dict[str, Signal]
@@ -84,18 +85,34 @@ class Pipe:
 
     def zeros(self, bits: Signal, filled: Signal, name: str) -> Signal:
         """The number of zeros above the highest 1, which there is."""
+        group, nibble = self.group(bits, filled, name)
+        return self.named(Cat(self.within(nibble, name), group), name)
+
+    def group(self, bits: Signal, filled: Signal, name: str) -> tuple[Signal, Signal]:
+        """The number of groups above the highest 1, and the group that has it."""
         padded = self.named(_padded(bits), f"{name}_padded")
         groups = len(filled)
         group, nibble = Signal(range(max(2, groups)), name=f"{name}_group"), Signal(GROUP, name=f"{name}_nibble")
         for n in range(groups):  # the last one that holds decides
             with self.m.If(filled[n]):
                 self.m.d.comb += [group.eq(groups - 1 - n), nibble.eq(padded[GROUP * n : GROUP * n + GROUP])]
-        within = Mux(nibble[3], 0, Mux(nibble[2], 1, Mux(nibble[1], 2, 3)))
-        return self.named(Cat(self.named(within, f"{name}_within")[:2], group), name)
+        return group, nibble
+
+    def within(self, nibble: Signal, name: str) -> Any:
+        """The number of zeros above the highest 1 of a group."""
+        return self.named(Mux(nibble[3], 0, Mux(nibble[2], 1, Mux(nibble[1], 2, 3))), f"{name}_within")[:2]
 
 
 def _padded(bits: Value) -> Any:
     return Cat(Const(0, -len(bits) % GROUP), bits)
+
+
+def chosen(at: Any, rows: list[int], width: int) -> Value:
+    """The row at a place. Of a tree yosys makes tables with few LUTs; of cases it makes three times as many."""
+    if len(rows) == 1:
+        return Const(rows[0], width)
+    half = len(rows) // 2
+    return Mux(at[-1], chosen(at[:-1], rows[half:], width), chosen(at[:-1], rows[:half], width))
 
 
 def powers_of_shift(width: int) -> tuple[list[int], list[int]]:
@@ -165,6 +182,14 @@ class Pipelined(wiring.Component):
 
     def _steps(self, pipe: Pipe) -> Step:
         raise NotImplementedError
+
+    def _block(self, pipe: Pipe, name: str, a: Value, b: Value) -> Any:
+        """a * b of at most 18 bits each; the registers that end this step and the next one are the block's."""
+        step = pipe.step + 1
+        registers = (step in self.kept, step + 1 in self.kept)
+        self._m.submodules[name] = block = Block(len(a), len(b), self.target, registers)
+        self._m.d.comb += [block.a.eq(a), block.b.eq(b), block.enable.eq(self.enable)]
+        return block.product
 
     def _classes(self, pipe: Pipe, **more: Value) -> Step:
         """The first step: what the fields of the operands are."""
@@ -252,4 +277,4 @@ class Pipelined(wiring.Component):
         return Cat(number[:quiet], number[quiet] | nan, number[quiet + 1 :], sign & ~nan)
 
 
-__all__ = ["PASSED", "Pipe", "Pipelined", "Step", "picked", "powers_of_shift"]
+__all__ = ["PASSED", "Pipe", "Pipelined", "Step", "chosen", "picked", "powers_of_shift"]

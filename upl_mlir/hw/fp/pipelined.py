@@ -13,11 +13,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from amaranth.hdl import Cat, Const, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Mux, Signal, signed
 
-from upl_mlir.hw.fp.blocks import Block
 from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipe import PASSED, Pipe, Pipelined, Step, picked, powers_of_shift
 
@@ -153,11 +152,3 @@ class Multiplier(Pipelined):
                      high=(s["first"] + s["last"])[: 2 * high])  # fmt: skip
         upper = Cat(s["low"][low:], s["high"]) + s["middle"]
         return pipe.cut(s, ("low", "middle", "high"), upper=upper[: 2 * size - low], lost=s["low"][:low].any())
-
-    def _block(self, pipe: Pipe, name: str, a: Value, b: Value) -> Any:
-        """a * b of at most 18 bits each; the registers that end this step and the next one are the block's."""
-        step = pipe.step + 1
-        registers = (step in self.kept, step + 1 in self.kept)
-        self._m.submodules[name] = block = Block(len(a), len(b), self.target, registers)
-        self._m.d.comb += [block.a.eq(a), block.b.eq(b), block.enable.eq(self.enable)]
-        return block.product

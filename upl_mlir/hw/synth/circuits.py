@@ -17,7 +17,10 @@ from upl_mlir.passes.circuit.stages import matters
 
 ASKED_MHZ = 170.0
 """The clock that nextpnr is asked for: about what the slowest unit reaches alone. It works no further once it is met."""
-UNITS = ("add", "sub", "mul", "div", "by", "up", "down")
+UNITS = (
+    "add", "sub", "mul", "div", "sqrt", "by", "up", "down", "min", "max", "compare", "mask", "exp", "log", "tanh", "sigmoid",
+    "sin", "cos",
+)  # fmt: skip
 """Operations of a body that are floating-point units; the others are wires and selections."""
 
 

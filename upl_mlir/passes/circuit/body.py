@@ -4,8 +4,12 @@ Stage 0 of an instance is its own slot; a unit of latency n gives its result n s
 late as the result allows, so that no value waits: what comes from a channel is read when it is needed.
 
 A gather over iterators is a running sum: its instances are those of the node times the values of the iterators, and
-each adds its summand to the sum so far.  The sum begins with -0.0, to which x is added as x for every x (IEEE
-754-2019, 6.3); a summand that is left out is -0.0 for the same reason.
+each adds its summand to the sum so far; a greatest, a least, and a product run in the same way.  The sum begins with
+-0.0, to which x is added as x for every x (IEEE 754-2019, 6.3), the others with 1 and the infinities; a summand that is
+left out is that number for the same reason.
+
+Values are reals (f32), or truth values of one bit.  Integers are there only on the way from a truth value or a literal to
+a real.
 """
 
 from __future__ import annotations
@@ -14,14 +18,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import frexp
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
+from xdsl.ir import Operation
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.dialects.upl import Gather
+from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, Number, Part, Term
+from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, IndexValue, Number, Part, Term
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
+
+REAL, TRUTH = 32, 1
+"""The bits of values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +45,7 @@ class Node:
     number: float = 0.0
     when: tuple[Formula, ...] = ()
     """Of a selection: the condition of each argument; the last one is taken without a test."""
+    bits: int = REAL
 
 
 @dataclass(eq=False)
@@ -47,18 +57,28 @@ class Body:
     total: Node | None
 
 
-NEGATIVE_ZERO = -0.0
-"""What leaves every number as it is when it is added."""
 MOST_PLACES = 24
 """Powers of two by which a shift multiplies: as many as a significand has bits."""
-OPERATIONS: Mapping[type, str] = {arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div"}
+OPERATIONS: Mapping[type[Operation], str] = {
+    arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div", arith.NegfOp: "neg",
+    arith.MinimumfOp: "min", arith.MaximumfOp: "max", math.AbsFOp: "abs",
+    arith.AndIOp: "and", arith.OrIOp: "or", arith.XOrIOp: "xor", arith.UIToFPOp: "real",
+    math.SqrtOp: "sqrt", math.ExpOp: "exp", math.LogOp: "log", math.TanhOp: "tanh", SigmoidOp: "sigmoid",
+    math.SinOp: "sin", math.CosOp: "cos",
+}  # fmt: skip
+"""Operations that are the same in a body; "real": a truth value as 0 or 1."""
 LATENCY: Mapping[str, int] = {
-    "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0,
+    "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0, "abs": 0, "min": 2,
+    "max": 2, "compare": 2, "and": 1, "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 2, "choose": 1,
+    "sqrt": 31, "exp": 22, "log": 27, "tanh": 24, "sigmoid": 42, "sin": 36, "cos": 36,
 }  # fmt: skip
 """Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
-"down": multiplication by a power of two."""
+"down": multiplication by a power of two; "mask": a real times a truth value; "choose": one of two values by a truth
+value."""
 GREATEST_ODD = 15
 """The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
+INTEGER_TESTS = ("==", "!=", "<", "<=", ">", ">=")
+"""Comparisons of integers, as `arith.cmpi` counts them."""
 
 
 def latency(node: Node, units: Mapping[str, int]) -> int:
@@ -103,19 +123,24 @@ class Builder:
             merged.setdefault(value, []).append(when)
         if len(merged) == 1:
             return next(iter(merged))
-        return self.node("select", tuple(merged), when=tuple(Formula.any(w) for w in merged.values()))
+        bits = next(iter(merged)).bits
+        return self.node("select", tuple(merged), when=tuple(Formula.any(w) for w in merged.values()), bits=bits)
 
     def term(self, t: Term) -> Node:
-        """The node of a term."""
-        if t.kind is not Kind.F32:
+        """The node of a term, a real or a truth value."""
+        if t.kind not in (Kind.F32, Kind.BOOL):
             raise self.refuse(f"a value of type {t.kind.value}")
         match t:
+            case Number(Kind.BOOL, value):
+                return self.truth(bool(value))
             case Number(_, value):
                 return self.node("constant", number=float(value))
-            case Get(_, array, index):
+            case Get(Kind.F32, array, index):
                 return self.node("read", array=array, index=index)
-            case Apply(_, op, args):
-                return self.apply(op, args)
+            case Get():
+                raise self.refuse("a truth value of an array")
+            case Apply():
+                return self.apply(t)
             case Choice(_, cases):
                 return self.select([(formula(when), self.term(value)) for when, value in cases])
             case Fold():
@@ -125,20 +150,82 @@ class Builder:
             case _:
                 raise self.refuse("an index as a value")
 
-    def apply(self, op: object, args: Sequence[Term]) -> Node:
+    def truth(self, value: bool) -> Node:
+        """A truth value that is known."""
+        return self.node("constant", number=float(value), bits=TRUTH)
+
+    def apply(self, t: Apply) -> Node:
         """An operation; by a constant that has a unit of its own it is that unit's."""
-        if isinstance(op, arith.NegfOp):
-            return self.node("neg", (self.term(args[0]),))
+        op, args = t.op, t.args
+        match op:
+            case arith.CmpfOp():
+                predicate = CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
+                if predicate in ("false", "true"):
+                    return self.truth(predicate == "true")
+                return self.node(f"compare {predicate}", tuple(map(self.term, args)), bits=TRUTH)
+            case arith.CmpiOp():
+                return self.compare(op.predicate.value.data, *args)
+            case arith.SelectOp():
+                return self.choose(self.term(args[0]), self.term(args[1]), self.term(args[2]))
+            case arith.SIToFPOp():
+                return self.real(args[0])
+            case math.PowFOp() if isinstance(args[1], Number) and args[1].value == 2:
+                return self.node("mul", (self.term(args[0]),) * 2)  # rounded once, as the interpreter does
+            case _:
+                pass
         kind = OPERATIONS.get(type(op))
         if kind is None:
-            raise self.refuse(f"`{getattr(op, 'name', op)}`")
+            raise self.refuse(f"`{op.name}`")
         if kind == "mul" and isinstance(args[0], Number):
             args = (args[1], args[0])  # the product is the same, of NaNs, too: there is one
         if kind in ("mul", "div") and isinstance(args[1], Number):
             special = self.by_constant(kind, args[0], float(args[1].value))
             if special is not None:
                 return special
-        return self.node(kind, tuple(map(self.term, args)))
+        nodes = tuple(map(self.term, args))
+        if kind == "mul" and nodes[0].kind == "real":
+            nodes = (nodes[1], nodes[0])
+        if kind == "mul" and nodes[1].kind == "real":
+            return self.node("mask", (nodes[0], *nodes[1].args))
+        if kind == "xor" and nodes[1].kind == "constant":
+            return self.node("not", nodes[:1], bits=TRUTH) if nodes[1].number else nodes[0]
+        return self.node(kind, nodes, bits=TRUTH if t.kind is Kind.BOOL else REAL)
+
+    def compare(self, predicate: int, a: Term, b: Term) -> Node:
+        """A comparison of integers: of indices, which is known for each instance, or of truth values that are equal or
+        not."""
+        if predicate >= len(INTEGER_TESTS):
+            raise self.refuse("a comparison of integers without sign")
+        indices = [t.e if isinstance(t, IndexValue) else int(t.value) if isinstance(t, Number) else None for t in (a, b)]
+        left, right = indices
+        if left is not None and right is not None:
+            when = Formula.compare(left, INTEGER_TESTS[predicate], right)
+            return self.select([(when, self.truth(True)), (TRUE, self.truth(False))])
+        if predicate > 1 or not all(isinstance(t, Apply) and isinstance(t.op, arith.ExtUIOp) for t in (a, b)):
+            raise self.refuse("a comparison of integers")
+        differ = self.node("xor", tuple(self.term(t.args[0]) for t in (a, b) if isinstance(t, Apply)), bits=TRUTH)
+        return differ if predicate else self.node("not", (differ,), bits=TRUTH)
+
+    def choose(self, condition: Node, yes: Node, no: Node) -> Node:
+        """One of two values by a truth value; a selection, if that is known for each instance."""
+        if condition.kind == "select" and all(a.kind == "constant" for a in condition.args):
+            return self.select([(when, yes if a.number else no)
+                                for when, a in zip(condition.when, condition.args, strict=True)])  # fmt: skip
+        return self.node("choose" if yes.bits == REAL else "choose bit", (condition, yes, no), bits=yes.bits)
+
+    def real(self, t: Term) -> Node:
+        """An integer as a real: what is made of truth values and literals."""
+        match t:
+            case Number(_, value):
+                return self.node("constant", number=float(value))
+            case Apply(_, arith.ExtUIOp(), (arg,)):
+                return self.node("real", (self.term(arg),))
+            case Apply(_, arith.SelectOp(), (condition, yes, no)):
+                return self.choose(self.term(condition), self.real(yes), self.real(no))
+            case IndexValue():
+                raise self.refuse("an index as a value")
+            case _:
+                raise self.refuse("a value of type int")
 
     def by_constant(self, kind: str, arg: Term, constant: float) -> Node | None:
         """A product or quotient by a power of two, or a quotient by a small integer."""
@@ -157,37 +244,37 @@ class Builder:
 
     def fold(self, t: Fold) -> Node:
         """A gather: its summands one after the other, or a running sum."""
-        if t.gather is not Gather.SUM:
-            raise self.refuse(f"@({t.gather.value})")
         if t.count is not None:
             raise self.refuse("a gather that may have no summand")
+        joins = t.gather.truth if t.kind is Kind.BOOL else t.gather.real
+        assert joins is not None
+        kind = OPERATIONS[joins]
+        bits = TRUTH if t.kind is Kind.BOOL else REAL
+        neutral = self.node("constant", number=float(t.gather.neutral), bits=bits)
         if not any(p.dims for p in t.parts):
-            return self.chain(t.parts)
+            return self.chain(kind, t.parts, neutral)
         if self.total is not None or len(t.parts) > 1:
             raise self.refuse("more than one gather of many summands")
-        before = self.node("select", (self.zero, self.node("previous")), when=(self.first, TRUE))
+        if bits == TRUTH:
+            raise self.refuse("a gather of many truth values")
+        before = self.node("select", (neutral, self.node("previous")), when=(self.first, TRUE))
         part = next(iter(t.parts))
-        self.total = self.node("add", (before, self.guarded(part)))
+        self.total = self.node(kind, (before, self.guarded(part, neutral)))
         return self.total
 
-    @property
-    def zero(self) -> Node:
-        """What leaves every summand as it is."""
-        return self.node("constant", number=NEGATIVE_ZERO)
-
-    def guarded(self, part: Part) -> Node:
-        """The summand of a part, -0.0 where it is left out."""
+    def guarded(self, part: Part, neutral: Node) -> Node:
+        """The summand of a part; where it is left out, what leaves every other summand as it is."""
         when = formula(part.cons)
         if part.guards:
             when = when & Formula.any(map(formula, part.guards))
         value = self.term(part.body)
-        return value if self.always(when) else self.node("select", (value, self.zero), when=(when, TRUE))
+        return value if self.always(when) else self.node("select", (value, neutral), when=(when, TRUE), bits=neutral.bits)
 
-    def chain(self, parts: Sequence[Part]) -> Node:
-        """A sum of a few summands, in their order."""
-        out = self.guarded(parts[0])
+    def chain(self, kind: str, parts: Sequence[Part], neutral: Node) -> Node:
+        """A few summands, in their order."""
+        out = self.guarded(parts[0], neutral)
         for p in parts[1:]:
-            out = self.node("add", (out, self.guarded(p)))
+            out = self.node(kind, (out, self.guarded(p, neutral)), bits=neutral.bits)
         return out
 
 

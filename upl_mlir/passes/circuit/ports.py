@@ -272,7 +272,9 @@ def _wanted(words: Sequence[tuple[Ints, Bools]], nest: Nest, total: int) -> _Wan
     for w, m in words:
         last = np.maximum(last, np.where(m, w, -1).max(axis=-1).ravel())
         first = np.minimum(first, np.where(m, w, total).min(axis=-1).ravel())
-    return _Wanted(np.maximum.accumulate(last) + 1, np.minimum.accumulate(first[::-1])[::-1])
+    needed = np.maximum.accumulate(last) + 1
+    before = np.append(0, needed[:-1])  # a word that nobody reads is not free before it was waited for
+    return _Wanted(needed, np.minimum(np.minimum.accumulate(first[::-1])[::-1], before))
 
 
 def _runs(level: int, numbers: Ints) -> Runs | None:
