@@ -188,8 +188,8 @@ def measured(plan: Plan, arrays: Arrays, expected: Arrays) -> tuple[int, int]:
                 assert made[name].tobytes() == np.asarray(array, np.float32).tobytes(), f"`{name}` is wrong"
         counts.append(stats.cycles)
     one, several = counts
-    assert several - one == (RUNS - 1) * plan.nest.slots, "runs follow each other in other intervals than predicted"
-    return one, plan.nest.slots
+    assert several - one == (RUNS - 1) * plan.slots, "runs follow each other in other intervals than predicted"
+    return one, plan.slots
 
 
 def on_machine(case: Case, organisation: Organisation, arrays: Arrays, expected: Arrays) -> int | str:

@@ -19,8 +19,7 @@ import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import elements
+from upl_mlir.passes.circuit.plan import Part, Plan
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Apply, Choice, Fold, Get, IndexValue, Number, Term
@@ -62,7 +61,7 @@ class Case:
 
     def planned(self, lanes: int) -> tuple[LoopProgram, Plan]:
         """Equations and plan."""
-        return planned_circuit(self.program.infer_domains().module.clone(), self.params, Wish(lanes))
+        return planned_circuit(self.program.expanded().infer_domains().module.clone(), self.params, Wish(lanes))
 
     def __str__(self) -> str:
         return "-".join([self.name, *(str(n) for _, n in self.sizes)])
@@ -94,10 +93,10 @@ def data(plan: Plan, seed: int, special: tuple[float, ...] = SPECIAL) -> dict[st
     rng = np.random.default_rng(seed)
     out: dict[str, np.ndarray] = {}
     for i in plan.inputs:
-        shape = [d.extent for d in elements(plan.process, i.host)]
+        shape = [d.extent for d in i.dims]
         values = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4, shape)
         values = np.where(rng.random(shape) < 0.02 * len(special), rng.choice(special, shape), values)
-        out[i.host.name] = values.astype(np.float32)
+        out[i.name] = values.astype(np.float32)
     return out
 
 
@@ -108,8 +107,8 @@ class Plain:
     loops: LoopProgram
     arrays: Mapping[str, np.ndarray]
     origin: Mapping[str, tuple[int, ...]]
-    ranges: Mapping[str, range]
-    """The values of the iterators of a running sum."""
+    ranges: Mapping[str, Mapping[str, range]]
+    """By array, the values of the iterators of its running sum."""
     known: dict[tuple[str, tuple[int, ...]], np.float32] = field(default_factory=dict)
     partial: dict[tuple[str, tuple[int, ...]], np.float32] = field(default_factory=dict)
     """Of the running sum of an element, the sum before each summand, by index and iterators."""
@@ -129,9 +128,8 @@ class Plain:
         """All outputs."""
         out: dict[str, np.ndarray] = {}
         for o in plan.outputs:
-            dims = elements(plan.process, o.host)
-            found = [self.element(o.host.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in dims))]
-            out[o.host.name] = np.array(found, np.float32).reshape([d.extent for d in dims])
+            found = [self.element(o.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in o.dims))]
+            out[o.name] = np.array(found, np.float32).reshape([d.extent for d in o.dims])
         return out
 
     def holds(self, cons: Cons, env: Mapping[str, int]) -> bool:
@@ -164,7 +162,7 @@ class Plain:
     def fold(self, t: Fold, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> Any:
         total: Any = None
         for part in t.parts:
-            for point in product(*(self.ranges[d] for d in part.dims)):
+            for point in product(*(self.ranges[of[0]][d] for d in part.dims)):
                 here = {**env, **dict(zip(part.dims, point, strict=True))}
                 if part.dims:
                     self.partial[of[0], (*of[1], *point)] = np.float32(t.gather.neutral) if total is None else total
@@ -215,22 +213,23 @@ GATHERS: dict[str, Callable[..., Any]] = {
 
 def plain(loops: LoopProgram, plan: Plan, arrays: Mapping[str, np.ndarray]) -> Plain:
     """The elements of a program for these inputs."""
-    origin = {i.host.name: tuple(d.low for d in elements(plan.process, i.host)) for i in plan.inputs}
-    return Plain(loops, arrays, origin, {d.name: range(d.low, d.low + d.extent) for d in plan.process.dims})
+    origin = {i.name: tuple(d.low for d in i.dims) for i in plan.inputs}
+    ranges = {p.process.name: {d.name: range(d.low, d.low + d.extent) for d in p.process.dims} for p in plan.parts}
+    return Plain(loops, arrays, origin, ranges)
 
 
-def seen(plan: Plan, values: Plain, s: Site, lane: int) -> list[int]:
+def seen(part: Part, values: Plain, s: Site, lane: int) -> list[int]:
     """The bits that a site of a lane reads, in the order of its schedule."""
-    nest = plan.nest
-    mask = nest.mask(s.when, plan.process.sizes)[..., lane]
+    nest = part.nest
+    mask = part.mask(s.when)[..., lane]
     out: list[int] = []
     for at in np.argwhere(mask):
         index = (*at.tolist(), lane)
         env = {n: int(np.broadcast_to(g, nest.shape)[index]) for n, g in nest.grid.items()}
-        if s.index:
+        if not s.running:
             found = values.element(s.array, tuple(values.number(e, env) for e in s.index))
         else:
-            values.element(s.array, tuple(env[f] for f in plan.process.fields))
-            found = values.partial[s.array, tuple(env[d.name] for d in plan.process.dims)]
+            values.element(s.array, tuple(env[f] for f in part.process.fields))
+            found = values.partial[s.array, tuple(env[d.name] for d in part.process.dims)]
         out.append(int(np.float32(found).view(np.uint32)))
     return out

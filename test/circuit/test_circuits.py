@@ -62,18 +62,18 @@ def same(case: Case, lanes: int, of: Callable[[Outputs, Outputs], Outputs], spec
     values = [plain(loops, plan, arrays) for arrays in inputs]
     wanted = [of(arrays, v.outputs(plan)) for arrays, v in zip(inputs, values, strict=True)]
 
-    room = 4 * plan.nest.instances
+    room = 4 * max(p.nest.instances for p in plan.parts)
     found, streamed = run(simulation, inputs, watched=room)
     for f, w in zip(found, wanted, strict=True):
         for name, array in f.items():
             np.testing.assert_array_equal(bits(array), bits(w[name]).reshape(array.shape), err_msg=name)
     assert streamed.cycles == cycles(plan, 4)
     for o in plan.outputs:
-        marks = np.flatnonzero(streamed.last[o.host.name])
+        marks = np.flatnonzero(streamed.last[o.name])
         assert marks.tolist() == [n * o.words - 1 for n in range(1, 5)]
 
     for probe, words in zip(simulation.circuit.probes, streamed.watched, strict=True):
-        reads = [w for v in values for w in seen(plan, v, probe.site, probe.lane)]
+        reads = [w for v in values for w in seen(plan.parts[probe.part], v, probe.site, probe.lane)]
         np.testing.assert_array_equal(bits(words.view(np.float32)), bits(np.array(reads, np.uint32).view(np.float32)),
                                       err_msg=f"{probe.site.array} in lane {probe.lane}")  # fmt: skip
 

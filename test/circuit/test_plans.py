@@ -28,10 +28,8 @@ def test_latencies_are_those_of_the_units() -> None:
 
 
 REFUSED = [
-    ("lstm", {"T": 2, "E": 2, "H": 2}, "UPL2001"),
     ("jacobi1d", {"T": 2}, "UPL2001"),
     ("floyd_warshall", {"n": 3}, "UPL2003"),
-    ("triangular_solve", {"n": 3}, "UPL2001"),
     ("newton", {"n": 3}, "UPL1821"),
 ]
 

@@ -26,5 +26,6 @@ def test_the_example_of_the_page_is_a_circuit() -> None:
     (op,) = module.body.block.ops
     assert isinstance(op, CircuitOp)
     _, plan = read(op)  # what the text says follows from its schedule
-    assert (plan.nest.lanes, plan.nest.along) == (16, "i")
+    (part,) = plan.parts
+    assert (part.nest.lanes, part.nest.along) == (16, "i")
     assert all(p.holds for p in proofs(plan))

@@ -12,10 +12,15 @@ from dataclasses import replace
 
 import pytest
 from circuit.circuits import CASES, EXAMPLES, Case
+from circuit.networks import NETS, Net
 
+from upl_mlir.passes.circuit.buffers import Buffer
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import Input
+from upl_mlir.passes.circuit.feeds import Read, Steps
+from upl_mlir.passes.circuit.inner import Stream
+from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.links import Link
+from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
 from upl_mlir.passes.circuit.prove import Proof, proofs
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 from upl_mlir.tools.circuits import as_json, as_text
@@ -35,29 +40,160 @@ def stencil() -> Plan:
     return Case("jacobi1d", (("T", 6), ("n", 100))).planned(4)[1]
 
 
+def network(name: str, lanes: int) -> Plan:
+    """A plan with several processes."""
+    return next(n for n in NETS if str(n) == name).planned(lanes)[1]
+
+
+def chain() -> Plan:
+    """Processes that read one of them by links of varying length."""
+    return network("chain-4", 2)
+
+
+def sticky() -> Plan:
+    """A buffer whose words are read several times one after the other."""
+    return network("centred-16-16", 1)
+
+
+def fifo() -> Plan:
+    """A buffer whose words are read once, in their order."""
+    return network("transposed-4-6", 4)
+
+
+def reordered() -> Plan:
+    """A buffer whose words are read in another order."""
+    return network("products-4", 1)
+
+
+def turns() -> Plan:
+    """A stream for which lanes take turns."""
+    return network("transposed-4-6", 2)
+
+
+def dealt() -> Plan:
+    """A stream of one lane, whose words are dealt to lanes."""
+    return network("products-4", 4)
+
+
 @pytest.mark.parametrize("lanes", [1, 4, 16])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_compilers_plans_are_proved(case: Case, lanes: int) -> None:
+@pytest.mark.parametrize("case", [*CASES, *NETS], ids=str)
+def test_the_compilers_plans_are_proved(case: Case | Net, lanes: int) -> None:
     _, plan = case.planned(lanes)
     found = proofs(plan)
     assert [str(p) for p in found if not p.holds] == []
-    own = [s for s in plan.sites if s.written is not None]
+    own = [s for _, s in at_sites(plan) if s.written is not None]
     assert len(found) >= 2 * len(own) + len(plan.inputs) + len(plan.outputs)
 
 
+def with_part(plan: Plan, which: int, change: Callable[[Part], Part]) -> Plan:
+    """A plan with one process changed."""
+    return replace(plan, parts=tuple(change(p) if n == which else p for n, p in enumerate(plan.parts)))
+
+
+def with_link(plan: Plan, which: int, change: Callable[[Link], Link]) -> Plan:
+    """A plan with one link of one lane of a process changed."""
+    part = plan.parts[which]
+    site = next(s for s in part.sites if s in part.links)
+    first, *rest = part.links[site]
+    return with_part(plan, which, lambda p: replace(p, links={**p.links, site: (change(first), *rest)}))
+
+
+def longer(by: int) -> Callable[[Link], Link]:
+    """A link that is so many slots longer."""
+    return lambda k: replace(k, lengths=tuple(None if n is None else n + by for n in k.lengths))
+
+
 def short_link(plan: Plan) -> Plan:
-    """One link of one lane is a slot shorter."""
-    site = next(s for s in plan.sites if s.written is not None)
-    first, *rest = plan.links[site]
-    less = replace(first, lengths=tuple(None if n is None else n - 1 for n in first.lengths))
-    return replace(plan, links={**plan.links, site: (less, *rest)})
+    """One link of one lane of the first process is a slot shorter."""
+    return with_link(plan, 0, longer(-1))
+
+
+def short_link_between(plan: Plan) -> Plan:
+    """One link of one lane of the last process, from another one, is a slot shorter."""
+    return with_link(plan, len(plan.parts) - 1, longer(-1))
+
+
+def long_link_between(plan: Plan) -> Plan:
+    """The same is a slot longer."""
+    return with_link(plan, len(plan.parts) - 1, longer(1))
+
+
+def early_start(plan: Plan) -> Plan:
+    """The last process starts a slot early."""
+    return with_part(plan, len(plan.parts) - 1, lambda p: replace(p, nest=replace(p.nest, start=p.nest.start - 1)))
+
+
+def with_buffer(plan: Plan, change: Callable[[Buffer], Buffer]) -> Plan:
+    """A plan with the last process's buffer changed."""
+    part = plan.parts[-1]
+    ((site, b),) = part.buffers.items()
+    return with_part(plan, len(plan.parts) - 1, lambda p: replace(p, buffers={site: change(b)}))
+
+
+def small_buffer(plan: Plan) -> Plan:
+    """A buffer has half of its places."""
+    return with_buffer(plan, lambda b: replace(b, places=b.places // 2))
+
+
+def moved(at: Steps) -> Steps:
+    """Addresses that go on a word further in each iteration of each loop; some loops have one iteration."""
+    return replace(at, steps=tuple(n + 1 for n in at.steps))
+
+
+def wrong_read_step(plan: Plan) -> Plan:
+    """The addresses of a buffer's reads take a wrong step."""
+    return with_buffer(plan, lambda b: replace(b, read=moved(b.read)))
+
+
+def wrong_write_step(plan: Plan) -> Plan:
+    """The addresses of a buffer's writes take a wrong step."""
+    return with_buffer(plan, lambda b: replace(b, write=moved(b.write)))
+
+
+def less_depth(plan: Plan) -> Plan:
+    """A word less waits in a buffer than it says."""
+    return with_buffer(plan, lambda b: replace(b, depth=b.depth + 1))
+
+
+def more_depth(plan: Plan) -> Plan:
+    """A word more waits in a buffer than it says."""
+    return with_buffer(plan, lambda b: replace(b, depth=b.depth - 1))
+
+
+def with_stream(plan: Plan, change: Callable[[Stream], Stream]) -> Plan:
+    """A plan with its stream changed."""
+    (x,) = plan.streams
+    return replace(plan, streams=(change(x),))
+
+
+def small_stream(plan: Plan) -> Plan:
+    """The window of a stream has a quarter of its words."""
+    return with_stream(plan, lambda x: replace(x, window=x.window // 4))
+
+
+def wrong_stream_step(plan: Plan) -> Plan:
+    """The addresses of a stream's reads take a wrong step."""
+
+    def change(x: Stream) -> Stream:
+        first, *rest = x.feed.reads
+        return replace(x, feed=replace(x.feed, reads=(replace(first, at=moved(first.at)), *rest)))
+
+    return with_stream(plan, change)
+
+
+def short_stream_queue(plan: Plan) -> Plan:
+    """The queues of lanes of a stream hold a word less."""
+    return with_stream(plan, lambda x: replace(x, sent=replace(x.sent, depth=x.sent.depth - 1)))
+
+
+def early_stream_turn(plan: Plan) -> Plan:
+    """Lanes take turns for a stream a slot too early."""
+    return with_stream(plan, lambda x: replace(x, sent=replace(x.sent, wait=x.sent.wait - 1)))
 
 
 def other_lane(plan: Plan) -> Plan:
     """One link comes of another lane."""
-    site = next(s for s in plan.sites if s.written is not None)
-    first, *rest = plan.links[site]
-    return replace(plan, links={**plan.links, site: (replace(first, source=first.source + 1), *rest)})
+    return with_link(plan, 0, lambda k: replace(k, source=k.source + 1))
 
 
 def with_input(plan: Plan, change: Callable[[Input], Input], which: int = 0) -> Plan:
@@ -91,12 +227,28 @@ def early_free(plan: Plan) -> Plan:
     return with_input(plan, change, len(plan.inputs) - 1)
 
 
+def further(r: Read) -> Read:
+    """A read that begins one word further on."""
+    return replace(r, at=replace(r.at, first=r.at.first + 1))
+
+
+def second_feed(plan: Plan) -> Plan:
+    """The second process that reads the first input begins one word further on."""
+
+    def change(i: Input) -> Input:
+        f = i.feeds[1]
+        return replace(i, feeds=(i.feeds[0], replace(f, reads=tuple(map(further, f.reads))), *i.feeds[2:]))
+
+    return with_input(plan, change)
+
+
 def wrong_address(plan: Plan) -> Plan:
     """A read begins one word further on."""
 
     def change(i: Input) -> Input:
-        first, *rest = i.reads
-        return replace(i, reads=(replace(first, first=first.first + 1), *rest))
+        (f,) = i.feeds
+        first, *rest = f.reads
+        return replace(i, feeds=(replace(f, reads=(further(first), *rest)),))
 
     return with_input(plan, change)
 
@@ -122,6 +274,27 @@ DEFECTS = [
     (product, wrong_address, "read 0 of A", "the address is that of the element"),
     (product, short_queue, "port C", "the queue of a lane holds what waits"),
     (product, early_turn, "port C", "a word is there when its lane has its turn"),
+    (chain, short_link_between, "link 2 of S.s", "is as long as the time between write and read"),
+    (chain, long_link_between, "link 2 of S.s", "is as long as the time between write and read"),
+    (chain, early_start, "link 2 of S.s", "is as long as the time between write and read"),
+    (chain, second_feed, "read 1 of A", "the address is that of the element"),
+    (sticky, early_start, "buffer 1 of Mean:0", "the place has the element that is read"),
+    (sticky, small_buffer, "buffer 1 of Mean:0", "the place has the element that is read"),
+    (sticky, wrong_read_step, "buffer 1 of Mean:0", "the place has the element that is read"),
+    (fifo, small_buffer, "buffer 1 of S.s", "the place has the element that is read"),
+    (fifo, wrong_write_step, "buffer 1 of S.s", "the place has the element that is read"),
+    (fifo, less_depth, "buffer 1 of S.s", "6 words wait at once at most, and fit"),
+    (fifo, more_depth, "buffer 1 of S.s", "4 words wait at once at most, and fit"),
+    (reordered, small_buffer, "buffer 1 of P.s", "the place has the element that is read"),
+    (reordered, early_start, "buffer 1 of P.s", "the place has the element that is read"),
+    (turns, small_stream, "stream S.s to C", "read 0: a word is kept until it is read"),
+    (turns, wrong_stream_step, "stream S.s to C", "read 0: the address is that of the element"),
+    (turns, early_start, "stream S.s to C", "read 0: a word has come when it is read"),
+    (turns, short_stream_queue, "stream S.s to C", "the queue of a lane holds what waits"),
+    (turns, early_stream_turn, "stream S.s to C", "a word is there when its lane has its turn"),
+    (dealt, small_stream, "stream P.s to E", "read 0: a word is kept until it is read"),
+    (dealt, wrong_stream_step, "stream P.s to E", "read 0: the address is that of the element"),
+    (dealt, early_start, "stream P.s to E", "read 0: a word has come when it is read"),
 ]
 
 

@@ -17,21 +17,21 @@ from upl_mlir.passes.circuit.plan import cycles
 def test_after_a_reset(name: str, lanes: int, at: int) -> None:
     _, plan = next(c for c in CASES if str(c) == name).planned(lanes)
     circuit = Circuit(plan)
-    words = {i.host.name: to_stream(plan, i, data(plan, 3)[i.host.name]) for i in plan.inputs}
+    words = {i.name: to_stream(plan, i, data(plan, 3)[i.name]) for i in plan.inputs}
     (o,) = plan.outputs
     reset = Signal()
 
     async def bench(ctx):  # type: ignore[no-untyped-def]
         async def stream(until: int) -> list[tuple[int, int]]:
             sent, found = dict.fromkeys(words, 0), []
-            ctx.set(getattr(circuit, f"{o.host.name}_tready"), 1)
+            ctx.set(getattr(circuit, f"{o.name}_tready"), 1)
             for _ in range(until):
                 for n, w in words.items():
                     ctx.set(getattr(circuit, f"{n}_tvalid"), sent[n] < len(w))
                     ctx.set(getattr(circuit, f"{n}_tdata"), int(w[sent[n] % len(w)]))
                     sent[n] += sent[n] < len(w) and ctx.get(getattr(circuit, f"{n}_tready"))
-                if ctx.get(getattr(circuit, f"{o.host.name}_tvalid")):
-                    found.append(tuple(ctx.get(getattr(circuit, f"{o.host.name}_{end}")) for end in ("tdata", "tlast")))
+                if ctx.get(getattr(circuit, f"{o.name}_tvalid")):
+                    found.append(tuple(ctx.get(getattr(circuit, f"{o.name}_{end}")) for end in ("tdata", "tlast")))
                 await ctx.tick()
             return found
 

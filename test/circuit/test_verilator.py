@@ -33,13 +33,13 @@ def agree(ours: Simulation, theirs: Simulation) -> None:
     inputs = [data(plan, seed) for seed in range(3)]
     for stalls in STALLS:
         (_, a), (_, b) = run(ours, inputs, **stalls), run(theirs, inputs, **stalls)
-        assert a.cycles == b.cycles > plan.nest.slots
+        assert a.cycles == b.cycles > plan.slots
         for x, y in ((a.words, b.words), (a.last, b.last), (a.clocks, b.clocks), (a.taken, b.taken)):
             assert x.keys() == y.keys()
             for port, values in x.items():
                 np.testing.assert_array_equal(values, y[port], err_msg=f"{port} with {stalls}")
         for o in plan.outputs:
-            assert np.flatnonzero(b.last[o.host.name]).tolist() == [n * o.words - 1 for n in range(1, 4)]
+            assert np.flatnonzero(b.last[o.name]).tolist() == [n * o.words - 1 for n in range(1, 4)]
 
 
 @pytest.mark.skipif(not available(), reason="no C++ compiler")

@@ -5,27 +5,34 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 from circuit.circuits import EXAMPLES, Case, data
+from circuit.networks import NETS
 
 from upl_mlir.engines.circuit.engine import run
 from upl_mlir.engines.circuit.simulation import Simulation
 from upl_mlir.hw.circuit.circuit import Circuit
-from upl_mlir.passes.circuit.ir import units
-from upl_mlir.passes.circuit.plan import Plan, leaves
-from upl_mlir.passes.circuit.ports import elements, number
-from upl_mlir.passes.circuit.times import arrives, begins, due, leave
+from upl_mlir.passes.circuit.ir import process_name, stream_name, units
+from upl_mlir.passes.circuit.orders import number
+from upl_mlir.passes.circuit.plan import Plan, due, lanes_of, leaves
+from upl_mlir.passes.circuit.times import arrives
 from upl_mlir.picture.circuit import channel_texts, svg_of_circuit
 from upl_mlir.picture.circuit_page import circuit_page, replay
+from upl_mlir.picture.text import width as width_of
 from upl_mlir.tools.upl import main
 
+NETWORKS = {f"{name}-{lanes}": next(n for n in NETS if str(n) == name).planned(lanes)[1]
+            for name, lanes in (("chain-4", 2), ("transposed-4-6", 2), ("centred-4-6", 4), ("products-4", 4))}  # fmt: skip
+"""Several processes: delays of fixed and of varying length, streams, a buffer."""
 PLANS = {
     "taps": Case("fir", (("K", 3), ("n", 5))).planned(2)[1],
     "turns": Case("wave", (("T", 3), ("n", 7))).planned(4)[1],
     "blocks": Case("matmul", (("m", 5), ("n", 7), ("r", 3))).planned(2)[1],
+    **NETWORKS,
 }
 
 
@@ -34,10 +41,8 @@ def test_words_leave_when_the_plan_says(plan: Plan) -> None:
     """Every word of an output is at its port in the clock that the plan gives."""
     _, streamed = run(Simulation(Circuit(plan)), [data(plan, 1)])
     for o in plan.outputs:
-        times = leave(plan, o)
-        assert len(times) == o.words
-        assert times.max() == leaves(plan, o)
-        np.testing.assert_array_equal(streamed.clocks[o.host.name], arrives(plan, o))
+        assert len(leaves(plan, o)) == o.words
+        np.testing.assert_array_equal(streamed.clocks[o.name], arrives(plan, o))
     assert all(len(due(plan, i)) == i.words for i in plan.inputs)
 
 
@@ -56,28 +61,45 @@ def test_the_replay_of_the_page(plan: Plan) -> None:
     racer = pytest.importorskip("py_mini_racer", reason="no Python package `mini-racer` here (extra `draw`)")
     js = racer.MiniRacer()
     js.eval(script(circuit_page(plan, "x")))
-    nest, p = plan.nest, plan.process
-    mask = nest.mask(p.domain, p.sizes)
-    wanted: dict[tuple[int, int], str] = {}
-    for at in np.argwhere(mask):
-        index = tuple(at.tolist())
-        fields = [f"{d.name}={int(np.broadcast_to(nest.grid[d.name], nest.shape)[index])}" for d in p.dims]
-        wanted[index[-1], int(begins(plan)[index])] = f"{p.name}&lt;{', '.join(fields)}&gt;"
-    last = replay(plan, {})["last"]
-    shown = json.loads(js.eval(
-        "JSON.stringify([...Array(data.lanes).keys()].map(n => [...Array(data.last + 1).keys()].map(s => instance(n, s))))"
-    ))  # fmt: skip
-    found = {(n, s): text for n, row in enumerate(shown) for s, (text, kind) in enumerate(row) if kind == "on"}
-    assert found == wanted
-    assert last >= max(s for _, s in wanted)
-    for k, port in enumerate([*plan.inputs, *plan.outputs]):
-        dims = elements(p, port.host)
-        grid = np.indices([d.extent for d in dims]).reshape(len(dims), -1)
-        for values in grid.T.tolist():
-            here = {d.name: v + d.low for d, v in zip(dims, values, strict=True)}
-            n = number(dims, port.order, nest.lanes, here)
+    for k, part in enumerate(plan.parts):
+        nest, p = part.nest, part.process
+        wanted: dict[tuple[int, int], str] = {}
+        for at in np.argwhere(part.mask(p.domain)):
+            index = tuple(at.tolist())
+            fields = [f"{d.name}={int(np.broadcast_to(nest.grid[d.name], nest.shape)[index])}" for d in p.dims]
+            wanted[index[-1], int(nest.begins[index])] = f"{p.name}&lt;{', '.join(fields)}&gt;"
+        shown = json.loads(js.eval(
+            f"JSON.stringify([...Array(data.processes[{k}].lanes).keys()].map("
+            f"n => [...Array(data.last + 1).keys()].map(s => instance(data.processes[{k}], n, s))))"
+        ))  # fmt: skip
+        found = {(n, s): text for n, row in enumerate(shown) for s, (text, kind) in enumerate(row) if kind == "on"}
+        assert found == wanted
+        assert replay(plan, {})["last"] >= max(s for _, s in wanted)
+    inner = [(stream_name(plan, s), s.sent) for s in plan.streams]
+    ports = [*((i.name, i) for i in plan.inputs), *inner, *((o.name, o) for o in plan.outputs)]
+    assert [q["name"] for q in replay(plan, {})["ports"]] == [name for name, _ in ports]
+    for k, (name, port) in enumerate(ports):
+        for at in np.ndindex(*(d.extent for d in port.dims)):
+            here = {d.name: v + d.low for d, v in zip(port.dims, at, strict=True)}
+            n = number(port.dims, port.order, lanes_of(plan, port), here)
             text = ", ".join(f"{f}={v}" for f, v in here.items())
-            assert js.eval(f"element(data.ports[{k}], {n})") == f"{port.host.name}&lt;{text}&gt;"
+            assert js.eval(f"element(data.ports[{k}], {n})") == f"{name}&lt;{text}&gt;"
+
+
+def test_the_page_has_a_row_for_each_lane() -> None:
+    """What `show` writes: the processes, their lanes, ports and streams."""
+    racer = pytest.importorskip("py_mini_racer", reason="no Python package `mini-racer` here (extra `draw`)")
+    plan = NETWORKS["transposed-4-6-2"]
+    js = racer.MiniRacer()
+    page = circuit_page(plan, "x")
+    js.eval("const found = {}; const by = (id) => found[id] ??= {};" + script(page).replace("const by = ", "const other = "))
+    js.eval(re.search(r"(function show.*?)let timer", page, re.S)[1])  # type: ignore[index]
+    js.eval("show(84)")
+    rows = re.findall(r"<tr>(.*?)</tr>", js.eval("found.lanes.innerHTML"))
+    cells = [re.findall(r">([^<]*)<", row) for row in rows]
+    assert [c[0:1] + c[2:3] for c in cells] == [["process", "lane"], ["S.s", "0"], ["", "1"], ["C", "0"], ["", "1"]]
+    assert "C&lt;j=0, i=1&gt;" in rows[3]
+    assert "S.s.to.C" in js.eval("found.ports.innerHTML")
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -86,14 +108,58 @@ def test_the_picture_says_what_the_plan_has(plan: Plan) -> None:
     texts = {t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")}
     for name, depth in channel_texts(plan).values():
         assert {name, depth} <= texts
-    for name, node in units(plan):
-        assert f"{name}: {plan.at.end(node) - plan.at.start[node]}" in texts
-    assert {i.host.name for i in plan.inputs} | {o.host.name for o in plan.outputs} <= texts
-    assert any(f"×{plan.nest.lanes} along {plan.nest.along}" in (t or "") for t in texts)
+    for name, part, node in units(plan):
+        assert f"{name}: {part.at.end(node) - part.at.start[node]}" in texts
+    assert {port.name for port in (*plan.inputs, *plan.outputs)} | {stream_name(plan, s) for s in plan.streams} <= texts
+    for part in plan.parts:
+        lanes = f"×{part.nest.lanes} along {part.nest.along}" if part.nest.lanes > 1 else "one lane"
+        (title,) = [t or "" for t in texts if (t or "").startswith(f"{process_name(part)}  ")]
+        assert lanes in title
+        assert (f"from slot {part.nest.start} on" in title) == (len(plan.parts) > 1)
     width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
     for r in svg.iter("{http://www.w3.org/2000/svg}rect"):
         assert float(r.get("x", "0")) + float(r.attrib["width"]) <= width
         assert float(r.get("y", "0")) + float(r.attrib["height"]) <= height
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_nothing_in_the_picture_is_over_something_else(plan: Plan) -> None:
+    """Boxes of ports, streams and processes lie apart, units within theirs; no text is over another one or cut."""
+    svg = ET.fromstring(svg_of_circuit(plan))
+    whole = float(svg.attrib["width"])
+    rects = list(svg.iter("{http://www.w3.org/2000/svg}rect"))
+    by_class = {r.attrib["class"]: [rectangle(q) for q in rects if q.attrib["class"] == r.attrib["class"]] for r in rects}
+    processes = [rectangle(r) for r in rects if r.attrib["class"] == "u-node" and len(r)]  # those behind have no title
+    assert len(processes) == len(plan.parts)
+    apart([*by_class["u-host"], *by_class["u-constants"], *processes])
+    apart(by_class["u-value"])
+    assert all(any(inside(u, b) for b in processes) for u in by_class["u-value"])
+    words: list[Box] = []
+    for t in svg.iter("{http://www.w3.org/2000/svg}text"):
+        size, x, y = float(t.attrib["font-size"]), float(t.attrib["x"]), float(t.attrib["y"])
+        wide = width_of(t.text or "", size)
+        x -= {"start": 0.0, "middle": wide / 2, "end": wide}[t.attrib["text-anchor"]]
+        words.append((x, y - 0.7 * size, x + wide, y + 0.1 * size))
+    assert all(x >= 0 and end <= whole for x, _, end, _ in words)
+    apart(words)
+
+
+Box = tuple[float, float, float, float]
+
+
+def rectangle(r: ET.Element) -> Box:
+    x, y, w, h = (float(r.get(n, "0")) for n in ("x", "y", "width", "height"))
+    return x, y, x + w, y + h
+
+
+def inside(a: Box, b: Box) -> bool:
+    return a[0] >= b[0] and a[1] >= b[1] and a[2] <= b[2] and a[3] <= b[3]
+
+
+def apart(found: list[Box]) -> None:
+    """No two of them have a point in common."""
+    for a, b in combinations(found, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)
 
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def simulation(folder: Path, circuit: Circuit, text: str, reset: bool = True) ->
 
 def _library(folder: Path, circuit: Circuit, text: str, reset: bool) -> Path:
     names = circuit.names
-    ins, outs = ([names[p.host.name] for p in ports] for ports in (circuit.plan.inputs, circuit.plan.outputs))
+    ins, outs = ([names[p.name] for p in ports] for ports in (circuit.plan.inputs, circuit.plan.outputs))
     given = [f"{n}_t{end}" for n in ins for end in ("data", "valid", "last")] + [f"{n}_tready" for n in outs]
     shown = [f"{n}_tready" for n in ins] + [f"{n}_t{end}" for n in outs for end in ("data", "valid", "last")]
     adapter = ADAPTER.format(

@@ -50,7 +50,7 @@ WRONG = [
     ("@Y.process at 14", "@Y.process at -14", "`at` is -14: expected 0 or more"),
     # channels
     (LINK, LINK.replace("@Y.process to", "@Z to"), "no port or process is called `Z`"),
-    (LINK, LINK.replace('"delay"', '"fifo"'), "expected one of `delay`, .*, found `fifo`"),
+    (LINK, LINK.replace('"delay"', '"pipe"'), "expected one of `delay`, .*, found `pipe`"),
     (LINK, LINK.replace("depth 0", "depth -1"), "`depth` is -1: expected 0 or more"),
     (TABLE, TABLE.replace("to @Y.process", "to @Y"), "no process is called `Y`"),
     (TABLE, TABLE.replace('of <"k_1">', ""), "an index into `H` is missing"),
@@ -89,6 +89,7 @@ LATER = [
     ('@mul_0 "mul"', '@mul_0 "div"', "UPL2010", "`operation` of `mul_0` is", 23),
     ("@mul_0 to @Y.process at 0", "@mul_0 to @Y.process at 1", "UPL2010", "`at` of `mul_0` is 1: 0 follows", 26),
     ('"delay" depth 0', '"varying" depth 0', "UPL2010", "`kind` of `Y_0` is", 28),
+    ('"delay" depth 0', '"fifo" depth 0', "UPL2010", "`kind` of `Y_0` is", 28),
     ('"delay" depth 0', '"delay" depth 1', "UPL2010", "`depth` of `Y_0` is 1: 0 follows", 28),
     ("reads 6", "reads 5", "UPL2010", "`reads` of `Y_0` is 5: 6 follows", 28),
     ('of <"i+k_1">', 'of <"i">', "UPL2010", "`of` of `X_0` is", 29),

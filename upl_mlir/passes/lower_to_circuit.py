@@ -16,7 +16,7 @@ from upl_mlir.dialects.upl.query import program_of, span_of
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import write
 from upl_mlir.passes.circuit.plan import Plan, plan
-from upl_mlir.passes.circuit.process import process_of
+from upl_mlir.passes.circuit.process import network_of
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.schedule import prepared, raised
 
@@ -36,7 +36,7 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
     loops = raised(program, real="f32", gather="ordered", fixed=params)
-    return loops, plan(process_of(loops), wish)
+    return loops, plan(network_of(loops), wish)
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,12 @@ def view(args: argparse.Namespace) -> int:
     """Write the page with picture and replay; returns the exit status."""
     from upl_mlir.observe.circuit_trace import values_of
     from upl_mlir.observe.replay import load_trace
+    from upl_mlir.picture.circuit import title_of
     from upl_mlir.picture.circuit_page import circuit_page
 
     plan = plan_of(args)
     values = values_of(load_trace(args.trace), plan) if args.trace else {}
-    write_whole(args.output, circuit_page(plan, f"{plan.process.name} of {Path(args.file).name}", values))
+    write_whole(args.output, circuit_page(plan, f"{title_of(plan)} of {Path(args.file).name}", values))
     return 0
 
 

@@ -71,7 +71,7 @@ Number = IntegerAttr.constr(i64)
 
 @irdl_op_definition
 class CircuitOp(Program):
-    """A circuit: the equations of a program, its process, units, channels and ports."""
+    """A circuit: the equations of a program, its processes, units, channels, streams and ports."""
 
     name = "ppn.circuit"
     RULES: ClassVar[list[Callable[[CircuitOp], None]]] = []
@@ -90,9 +90,10 @@ class ProcessOp(Named):
 
     Lane n has the values of the field `along` that leave n by `lanes`, counted from the least one.  Every lane runs
     the loops of `order`, outermost first, that of `along` over blocks; an iteration of loop k takes `every[k]` slots,
-    and lane n begins
-    `skew` slots after lane n-1.  A run takes `slots`; the value of an instance is there `result` slots after its
-    operands are taken.  `cycles` are those from the first word of an input to the last one of an output.
+    and lane n begins `skew` slots after lane n-1.  The loops of fields `down` run from the greatest value on.  The first
+    iteration begins `start` slots after the circuit's first slot (0 if it does not say so).  A run of the circuit takes
+    `slots`, the same for all its processes; the value of an instance is there `result` slots after its operands are
+    taken.  `cycles` are those of the circuit, from the first word of an input to the last one of an output.
     """
 
     name = "ppn.process"
@@ -106,10 +107,12 @@ class ProcessOp(Named):
     slots = prop_def(Number)
     stages = prop_def(Number)
     cycles = prop_def(Number)
+    down = opt_prop_def(NamesAttr)
+    start = opt_prop_def(Number)
     traits = traits_def(HasParent(CircuitOp))
     assembly_format = (
         "$sym_name `computes` $array `over` $over `lanes` $lanes `along` $along `order` $order `every` $every `skew` $skew "
-        "`slots` $slots `result` $stages `cycles` $cycles attr-dict"
+        "(`down` $down^)? (`start` $start^)? `slots` $slots `result` $stages `cycles` $cycles attr-dict"
     )
 
 
@@ -144,11 +147,12 @@ class ChannelOp(Named):
     """The way of values from `source`, a port or a process, to a process that reads them at `index` at a stage;
     without an index it is the running sum of the instance before.
 
-    `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes), "window" (the
-    last words of a port, at a computed address; one for all lanes, which pass each word on), "windows" (each lane has
-    its own), "dealt" (each lane has its own, with its turn of the words), "held" (the same in registers, for words that
-    are read one after the other).  `depth` values are under way at most in one lane; so many
-    `reads` were looked at, and each found its value.
+    `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes); from instances of
+    the same lane "fifo" (each value once, in the order in which they were written), "sticky" (several times one after
+    the other), "buffer" (in another order); from a port or a stream "window" (the last words, at a computed address; one
+    for all lanes, which pass each word on), "windows" (each lane has its own), "dealt" (each lane has its own, with its
+    turn of the words), "held" (the same in registers, for words that are read one after the other).  `depth` values are
+    under way at most in one lane; so many `reads` were looked at, and each found its value.
     """
 
     name = "ppn.channel"
@@ -167,26 +171,28 @@ class ChannelOp(Named):
 
 @irdl_op_definition
 class PortOp(Named):
-    """A stream of the elements of a host port: each once in a run, in the order of nested loops over its fields.
+    """A stream of the elements of a host port ("in", "out"), or of a process's array for another process ("inner"):
+    each once in a run, in the order of nested loops over its fields.
 
     A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes.
     Of an input
     `need` are the words that must have come before each group of iterations, `free` those that are not read any more
-    after it. Of an output whose words come from several lanes, these take turns from slot `wait` on, and up to
-    `depth` words wait in a lane.
+    after it; the loops are those of the process `by`, of the only one if it is not named.  If the words of a stream come
+    from several lanes, these take turns from slot `wait` on, and up to `depth` words wait in a lane.
     """
 
     name = "ppn.port"
     role = prop_def(StringAttr)
     order = prop_def(OrderAttr)
     words = prop_def(Number)
+    by = opt_prop_def(SymbolRefAttr)
     need = opt_prop_def(RunsAttr)
     free = opt_prop_def(RunsAttr)
     wait = opt_prop_def(Number)
     depth = opt_prop_def(Number)
     traits = traits_def(HasParent(CircuitOp))
     assembly_format = (
-        "$sym_name $role `order` $order `words` $words (`need` $need^)? (`free` $free^)? (`wait` $wait^)? "
+        "$sym_name $role `order` $order `words` $words (`by` $by^)? (`need` $need^)? (`free` $free^)? (`wait` $wait^)? "
         "(`depth` $depth^)? attr-dict"
     )
 

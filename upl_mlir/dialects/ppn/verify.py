@@ -15,7 +15,7 @@ from upl_mlir.dialects.loops.ops import ArrayOp, LoopProgramOp, ScheduleOp
 from upl_mlir.dialects.ppn.attributes import PARTS
 from upl_mlir.dialects.ppn.ops import BindOp, ChannelOp, CircuitOp, PortOp, ProcessOp, UnitOp
 
-KINDS = ("delay", "varying", "window", "windows", "dealt", "held")
+KINDS = ("delay", "varying", "fifo", "sticky", "buffer", "window", "windows", "dealt", "held")
 
 
 def verify_circuit(op: CircuitOp) -> None:
@@ -34,9 +34,9 @@ class _Verifier:
         self.arrays: dict[str, ArrayOp] = {}
 
     def run(self) -> None:
-        if len(self.programs) != 1 or len(self.processes) != 1:
+        if len(self.programs) != 1 or not self.processes:
             found = f"{len(self.programs)} programs and {len(self.processes)} processes"
-            raise RuleError(f"expected one program of equations and one process, found {found}", self.op)
+            raise RuleError(f"expected one program of equations, and processes, found {found}", self.op)
         (program,) = self.programs
         if any(isinstance(o, ScheduleOp) for o in program.body.block.ops):
             raise RuleError("expected equations, found a schedule of loops", program)
@@ -84,6 +84,14 @@ class _Verifier:
             inner = every * (-(-sizes[field] // o.lanes.value.data) if field == o.along.data else sizes[field])
         if o.slots.value.data < inner:
             raise RuleError(f"a run takes {inner} slots or more, found {o.slots.value.data}", o)
+        first = next(iter(self.processes.values()))
+        if o.slots.value.data != first.slots.value.data:
+            raise RuleError(f"a run takes {first.slots.value.data} slots in another process, found {o.slots.value.data}", o)
+        for f in () if o.down is None else o.down.data:
+            if f not in fields or f == o.along.data:
+                raise RuleError(f"a loop that runs down is one of {_list(fields)} without lanes, found `{f}`", o)
+        if o.start is not None:
+            self._positive(o, start=o.start)
 
     def _channel(self, o: ChannelOp) -> None:
         self._known(o, o.target, self.processes, "process")
@@ -94,15 +102,31 @@ class _Verifier:
         array = self.processes[source].array.root_reference.data if source in self.processes else source
         if o.index is not None and array in self.arrays and len(o.index.data) != len(self.arrays[array].fields):
             raise RuleError(f"`{array}` has {len(self.arrays[array].fields)} fields, found {len(o.index.data)}", o)
-        if o.index is None and source not in self.processes:
+        scalar = array in self.arrays and not self.arrays[array].fields
+        if o.index is None and source != o.target.root_reference.data and not scalar:
             raise RuleError(f"an index into `{source}` is missing", o)
         self._positive(o, at=o.stage, depth=o.depth, reads=o.reads, zero=("at", "depth", "reads"))
 
     def _port(self, o: PortOp) -> None:
         name = o.sym_name.data
+        if o.role.data == "inner":
+            self._inner(o)
+            return
+        if o.by is not None:
+            self._known(o, o.by, self.processes, "process")
         if name not in self.arrays or self.arrays[name].role.data != {"in": "input", "out": "output"}.get(o.role.data):
             raise RuleError(f"`{name}` is no host port of the program with the role `{o.role.data}`", o)
-        fields = self.arrays[name].fields
+        self._order(o, self.arrays[name].fields)
+
+    def _inner(self, o: PortOp) -> None:
+        """A stream `ARRAY.to.READER`."""
+        made = {p.array.root_reference.data for p in self.processes.values()}
+        source, _, reader = o.sym_name.data.partition(".to.")
+        if source not in made or reader not in made:
+            raise RuleError(f"expected a stream `A.to.B` from the process of A to that of B, found `{o.sym_name.data}`", o)
+        self._order(o, self.arrays[source].fields)
+
+    def _order(self, o: PortOp, fields: Sequence[str]) -> None:
         whole = sorted(name for name, part in o.order.data if part != "lane")
         parts = [sorted(name for name, part in o.order.data if part == which) for which in PARTS]
         if whole != sorted(fields) or parts[0] != parts[1]:

@@ -15,8 +15,10 @@ from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan, cycles
-from upl_mlir.passes.circuit.ports import Input, Output, elements, number
+from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.orders import number
+from upl_mlir.passes.circuit.outputs import Output
+from upl_mlir.passes.circuit.plan import Plan, cycles, lanes_of
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 
 Array = NDArray[Any]
@@ -25,7 +27,8 @@ Array = NDArray[Any]
 @dataclass(frozen=True)
 class Stats:
     """`cycles` from the first word of an input to the last word of an output, and those that were predicted;
-    `interval`: cycles from run to run; `busy`: how many of the slots of a run have an iteration, of all lanes."""
+    `interval`: cycles from run to run; `busy`: how many of the slots of a run, of all lanes of the busiest process, have an
+    iteration."""
 
     cycles: int
     predicted: int
@@ -64,16 +67,15 @@ class CircuitEngine:
         """Run once; `arrays` are dense, as the host ports have them."""
         (outputs,), streamed = run(self.simulation, [arrays])
         if self.bench is not None:
-            given = {i.host.name: to_stream(self.plan, i, arrays[i.host.name]) for i in self.plan.inputs}
+            given = {i.name: to_stream(self.plan, i, arrays[i.name]) for i in self.plan.inputs}
             write_bench(Path(self.bench), self.simulation.circuit, given, streamed.words)
         return CircuitResult(outputs, figures(self.plan, streamed))
 
 
 def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
     """The figures of runs."""
-    nest = p.nest
-    used = int(np.count_nonzero(nest.mask(p.process.domain, p.process.sizes)))
-    return Stats(streamed.cycles, cycles(p, runs), nest.slots, nest.lanes, used / (nest.slots * nest.lanes))
+    busy = max(int(np.count_nonzero(q.mask(q.process.domain))) / (p.slots * q.nest.lanes) for q in p.parts)
+    return Stats(streamed.cycles, cycles(p, runs), p.slots, p.lanes, busy)
 
 
 def run(
@@ -83,26 +85,26 @@ def run(
     p = simulation.circuit.plan
     given: dict[str, tuple[NDArray[np.uint32], NDArray[np.uint8]]] = {}
     for i in p.inputs:
-        words = np.concatenate([to_stream(p, i, arrays[i.host.name]) for arrays in runs])
+        words = np.concatenate([to_stream(p, i, arrays[i.name]) for arrays in runs])
         last = np.zeros(len(words), np.uint8)
         last[i.words - 1 :: i.words] = 1
-        given[i.host.name] = words, last
-    streamed = simulation.run(given, {o.host.name: o.words * len(runs) for o in p.outputs}, **options)
+        given[i.name] = words, last
+    streamed = simulation.run(given, {o.name: o.words * len(runs) for o in p.outputs}, **options)
     out: list[dict[str, Array]] = []
     for n in range(len(runs)):
         out.append({
-            o.host.name: from_stream(p, o, streamed.words[o.host.name][n * o.words : (n + 1) * o.words]) for o in p.outputs
+            o.name: from_stream(p, o, streamed.words[o.name][n * o.words : (n + 1) * o.words]) for o in p.outputs
         })  # fmt: skip
     return out, streamed
 
 
 def _ranks(p: Plan, port: Input | Output) -> tuple[NDArray[np.int64], tuple[int, ...]]:
     """The place of each element in its stream, and the shape of the array."""
-    dims = elements(p.process, port.host)
+    dims = port.dims
     shape = tuple(d.extent for d in dims)
     grid = np.indices(shape, dtype=np.int64)
     values = {d.name: g + d.low for d, g in zip(dims, grid, strict=True)}
-    return np.broadcast_to(number(dims, port.order, p.nest.lanes, values), shape).ravel(), shape
+    return np.broadcast_to(number(dims, port.order, lanes_of(p, port), values), shape).ravel(), shape
 
 
 def to_stream(p: Plan, port: Input, array: Array) -> NDArray[np.uint32]:

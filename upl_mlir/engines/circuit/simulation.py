@@ -66,7 +66,7 @@ class Simulation:
         may see.  `after`: clocks in which nothing more may come.  Raises UplError UPL1702 if the circuit comes to nothing.
         """
         plan = self.circuit.plan
-        ins, outs = [i.host.name for i in plan.inputs], [o.host.name for o in plan.outputs]
+        ins, outs = [i.name for i in plan.inputs], [o.name for o in plan.outputs]
         kept: list[NDArray[Any]] = []
 
         def stream(words: NDArray[Any], last: NDArray[Any], count: int) -> _Stream:
@@ -81,7 +81,7 @@ class Simulation:
         watches = (_Watch * max(1, len(probes)))(*probes)
         ins_, outs_ = (_Stream * max(1, len(given)))(*given), (_Stream * max(1, len(made)))(*made)
         words = sum(len(streams[n][0]) for n in ins) + sum(expected.values())
-        slots = plan.nest.slots * (1 + words // max(1, sum(o.words for o in plan.outputs)))
+        slots = plan.slots * (1 + words // max(1, sum(o.words for o in plan.outputs)))
         bound = limit or PATIENCE + (slots + words) * 256 // (256 - max(hold_in, hold_out)) * 4
         clock = self.library.upl_circuit_run(ins_, outs_, watches, bound, after, seed, hold_in, hold_out)
         if any(s.count != s.room for s in outs_[: len(outs)]):
@@ -126,8 +126,8 @@ def _library(circuit: Circuit) -> ctypes.CDLL:
 
 def _pins(circuit: Circuit) -> str:
     """The header that tells the harness the ports."""
-    ins = [circuit.names[i.host.name] for i in circuit.plan.inputs]
-    outs = [circuit.names[o.host.name] for o in circuit.plan.outputs]
+    ins = [circuit.names[i.name] for i in circuit.plan.inputs]
+    outs = [circuit.names[o.name] for o in circuit.plan.outputs]
     rows: list[tuple[str, list[str]]] = [
         *((f"in_{end}", [f"{n}_t{end}" for n in ins]) for end in ("valid", "data", "last", "ready")),
         *((f"out_{end}", [f"{n}_t{end}" for n in outs]) for end in ("valid", "data", "last", "ready")),

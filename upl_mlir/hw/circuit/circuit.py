@@ -1,4 +1,4 @@
-"""A circuit: ports, head, lanes; AXI4-Stream outside.
+"""A circuit: ports, head, the lanes of all processes; AXI4-Stream outside.
 
 For a port `P`: `P_tdata` (32), `P_tvalid`, `P_tready` and `P_tlast`; `tlast` is 1 with a run's last word (inputs may
 leave it at 0).  Runs follow each other without a reset; whatever waits at a port only adds clocks.
@@ -22,12 +22,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.circuit.head import Head
-from upl_mlir.hw.circuit.lane import Lane, Probe, Wires
+from upl_mlir.hw.circuit.lane import Lane
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
 from upl_mlir.hw.circuit.units import BITS
+from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
+from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import Output
 
 BEHIND = 8
 """Words that may still come when the head stands still, less the lanes'."""
@@ -44,10 +45,10 @@ class Circuit(wiring.Component):
         ports: dict[str, Any] = {}
         self.names = port_names(plan)
         for i in plan.inputs:
-            n = self.names[i.host.name]
+            n = self.names[i.name]
             ports |= {f"{n}_tdata": In(BITS), f"{n}_tvalid": In(1), f"{n}_tready": Out(1), f"{n}_tlast": In(1)}
         for o in plan.outputs:
-            n = self.names[o.host.name]
+            n = self.names[o.name]
             ports |= {f"{n}_tdata": Out(BITS), f"{n}_tvalid": Out(1), f"{n}_tready": In(1), f"{n}_tlast": Out(1)}
         self.probes: list[Probe] = []
         self._module: Module | None = None
@@ -61,11 +62,11 @@ class Circuit(wiring.Component):
         """Ports round the process."""
         m = self._module or self._made()
         for i, s in zip(self.plan.inputs, self._streams, strict=True):
-            n = self.names[i.host.name]
+            n = self.names[i.name]
             m.d.comb += [s.tdata.eq(getattr(self, f"{n}_tdata")), s.tvalid.eq(getattr(self, f"{n}_tvalid")),
                          s.tlast.eq(getattr(self, f"{n}_tlast")), getattr(self, f"{n}_tready").eq(s.tready)]  # fmt: skip
         for o, s in zip(self.plan.outputs, self._queues, strict=True):
-            n = self.names[o.host.name]
+            n = self.names[o.name]
             m.d.comb += [getattr(self, f"{n}_tdata").eq(s.tdata), getattr(self, f"{n}_tvalid").eq(s.tvalid),
                          getattr(self, f"{n}_tlast").eq(s.tlast), s.tready.eq(getattr(self, f"{n}_tready"))]  # fmt: skip
         for n, p in enumerate(self.probes):
@@ -76,33 +77,35 @@ class Circuit(wiring.Component):
         """Head, lanes and what is between them."""
         plan = self.plan
         m = Module()
-        wires = _wires(plan)
+        wires = wires_of(plan)
         self._streams, self._queues = [], []
         for i in plan.inputs:
             self._streams.append(StreamIn(BITS))
-            m.submodules[f"in_{self.names[i.host.name]}"] = self._streams[-1]
+            m.submodules[f"in_{self.names[i.name]}"] = self._streams[-1]
         for o in plan.outputs:
-            m.submodules[f"out_{self.names[o.host.name]}"] = self._queue(m, o, wires)
+            m.submodules[f"out_{self.names[o.name]}"] = self._queue(m, o, wires[o.part])
         room: Any = reduce(and_, [q.room for q in self._queues], Const(1))
         for n in range(BACK):
             register = Signal(init=1, name=f"room_{n}")
             m.d.sync += register.eq(room)
             room = register
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
-        lane: Lane | None = None
-        for n in range(plan.nest.lanes):
-            lane = Lane(plan, n, wires, self.target, self.watched, lane)
-            m.submodules[f"lane_{n}"] = lane.build()
-            self.probes += lane.probes
+        for k, part in enumerate(plan.parts):
+            prefix = f"process_{k}_" if len(plan.parts) > 1 else ""
+            lane: Lane | None = None
+            for n in range(part.nest.lanes):
+                lane = Lane(plan, k, n, wires, self.target, self.watched, lane)
+                m.submodules[f"{prefix}lane_{n}"] = lane.build()
+                self.probes += lane.probes
         return m
 
     def _queue(self, m: Module, o: Output, wires: Wires) -> StreamOut:
         """The queue of an output, with the mark of a run's last word."""
-        reserve = self.plan.nest.lanes + BEHIND + BACK
+        reserve = self.plan.parts[o.part].nest.lanes + BEHIND + BACK
         queue = StreamOut(BITS, 1 << (reserve + 8 - 1).bit_length(), reserve, self.target)
         strobe, word = wires.sent[o][-1]
-        count = Signal(range(o.words), name=f"{o.host.name}_count")
-        last = Signal(init=o.words == 1, name=f"{o.host.name}_last")
+        count = Signal(range(o.words), name=f"{o.name}_count")
+        last = Signal(init=o.words == 1, name=f"{o.name}_last")
         with m.If(strobe):
             m.d.sync += [count.eq(count + 1), last.eq(count == o.words - 2)]
             with m.If(last):
@@ -112,38 +115,12 @@ class Circuit(wiring.Component):
         return queue
 
 
-def _wires(plan: Plan) -> Wires:
-    lanes = range(plan.nest.lanes)
-    wires = Wires(
-        [Signal(name=f"enable_{n}") for n in lanes], [Signal(name=f"start_{n}") for n in lanes],
-        {what: [Signal(BITS, name=f"{what}_{n}") for n in lanes] for what in ("result", "total")},
-    )  # fmt: skip
-    for i in plan.inputs:
-        name = i.host.name
-        last = max((n for r in i.reads for n in r.lanes), default=0)
-        if i.shared:
-            for k, r in enumerate(i.reads):
-                wires.shared[r] = [Signal(BITS, name=f"{name}_{k}_{n}", reset_less=True) for n in range(last + 1)]
-        else:
-            wires.own[i] = [
-                (Signal(name=f"{name}_strobe_{n}"), Signal(BITS, name=f"{name}_word_{n}", reset_less=True),
-                 Signal(range(max(2, len(lanes))), name=f"{name}_lane_{n}"))
-                for n in range(last + 1)
-            ]  # fmt: skip
-    for o in plan.outputs:
-        wires.sent[o] = [
-            (Signal(name=f"{o.host.name}_sent_{n}"), Signal(BITS, name=f"{o.host.name}_sends_{n}", reset_less=True))
-            for n in lanes
-        ]
-    return wires
-
-
 def port_names(plan: Plan) -> dict[str, str]:
     """The names of ports in Verilog: those of the program, as far as they are identifiers there."""
     out: dict[str, str] = {}
-    for host in (*(i.host for i in plan.inputs), *(o.host for o in plan.outputs)):
-        name = re.sub(r"\W", "_", host.name)
+    for port in (*plan.inputs, *plan.outputs):
+        name = re.sub(r"\W", "_", port.name)
         while name in out.values():
             name += "_"
-        out[host.name] = name
+        out[port.name] = name
     return out

@@ -21,8 +21,9 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.circuit.blocks import Delay
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.passes.circuit.feeds import Steps
+from upl_mlir.passes.circuit.inputs import Runs
 from upl_mlir.passes.circuit.nest import Bools, Box, Nest, boxes
-from upl_mlir.passes.circuit.ports import Runs
 
 MOST_BOXES = 24
 """Boxes of a condition: each is a few comparisons."""
@@ -208,3 +209,17 @@ def delayed(m: Module, value: Value, slots: int, enable: Value, name: str) -> An
     return value
 
 
+
+
+def walked(
+    m: Module, at: Steps, lane: int, words: int, depth: int, nest: LoopNest, enable: Value, slots: int, name: str,
+    target: Target,
+) -> Value:
+    """The address of a lane's word along a nest, modulo `depth`, so many slots after its counters; in each run it is `words`
+    more."""
+    steps = [*at.steps, *[0] * (len(nest.extents) - len(at.steps))]
+    m.submodules[name] = walk = Walk(depth, nest.extents, at.first + at.lane_step * lane, steps, words)
+    m.d.comb += [walk.steps.eq(nest.steps), walk.carry.eq(nest.carry), walk.enable.eq(enable)]
+    m.submodules[f"{name}_delay"] = late = Delay(len(walk.address), slots, target)
+    m.d.comb += [late.data_in.eq(walk.address), late.enable.eq(enable)]
+    return late.data_out

@@ -13,8 +13,7 @@ each clock what the lane before did one clock earlier.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,45 +21,25 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
-from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, Walk, delayed, loop_nest
+from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.circuit.ram import Ram, Target
 from upl_mlir.hw.circuit.units import BITS, result, unit, wires
+from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.passes.circuit.body import TRUTH, Node
+from upl_mlir.passes.circuit.buffers import Buffer
+from upl_mlir.passes.circuit.feeds import Read, Steps
+from upl_mlir.passes.circuit.inputs import places
 from upl_mlir.passes.circuit.links import VARYING, Link
 from upl_mlir.passes.circuit.nest import Bools
+from upl_mlir.passes.circuit.outputs import Output, turns
+from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.ports import LEAD, Input, Output, Read, places, turns
 from upl_mlir.passes.circuit.process import OTHER_ENGINES
-from upl_mlir.passes.circuit.stages import Site, matters
+from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
-
-
-@dataclass(eq=False)
-class Wires:
-    """What goes between lanes, by lane: enables, starts, results; and by input what comes from the ports."""
-
-    enable: list[Signal]
-    start: list[Signal]
-    written: dict[str, list[Signal]]
-    """"result" and "total"."""
-    shared: dict[Read, list[Signal]] = field(default_factory=dict)
-    own: dict[Input, list[tuple[Signal, Signal, Signal]]] = field(default_factory=dict)
-    """Strobe, word, lane (for words that are dealt)."""
-    sent: dict[Output, list[tuple[Signal, Signal]]] = field(default_factory=dict)
-    """Strobe and word, a clock behind the lane."""
-
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """What a site of a lane reads: `word` where `strobe` is 1."""
-
-    site: Site
-    lane: int
-    strobe: Value
-    word: Value
 
 
 class Lane:
@@ -70,33 +49,38 @@ class Lane:
     and is not computed again.
     """
 
-    def __init__(self, plan: Plan, number: int, wires: Wires, target: Target, watched: bool, before: Lane | None):
-        self.plan, self.number, self.wires, self.target, self.watched = plan, number, wires, target, watched
+    def __init__(
+        self, plan: Plan, of: int, number: int, wires: Sequence[Wires], target: Target, watched: bool, before: Lane | None
+    ):
+        self.plan, self.of, self.number, self.target, self.watched = plan, of, number, target, watched
+        self.part, self.wires, self.others = plan.parts[of], wires[of], wires
         self.m = m = Module()
-        self.enable = wires.enable[number]
-        m.submodules.nest = self.nest = loop_nest(plan.nest)
-        m.d.comb += [self.nest.enable.eq(self.enable), self.nest.start.eq(wires.start[number])]
+        self.enable = self.wires.enable[number]
+        m.submodules.nest = self.nest = loop_nest(self.part.nest)
+        m.d.comb += [self.nest.enable.eq(self.enable), self.nest.start.eq(self.wires.start[number])]
         self.conditions = Conditions(m, self.nest.counters, self.nest.extents, self.enable)
-        self.where = {n: plan.nest.mask(f, plan.process.sizes)[..., number] for n, f in matters(plan.process).items()}
+        self.where = {n: self.part.mask(f)[..., number] for n, f in matters(self.part.process).items()}
         self.probes: list[Probe] = []
-        self.before = before if plan.nest.skew == 0 else None
+        self.before = before if self.part.nest.skew == 0 else None
         self.control: dict[object, Value] = {}
         """Bits and addresses, for the next lane."""
         self._values: dict[tuple[Node, int], Value] = {}
-        self._hops: dict[tuple[str, int], Value] = {}
-        self._lines: dict[tuple[str, int], dict[int, Value]] = {}
+        self._hops: dict[tuple[int, str, int], Value] = {}
+        self._lines: dict[tuple[int, str, int], dict[int, Value]] = {}
         self._count = 0
 
     # -- the lane -----------------------------------------------------------------------------------------------------
     def build(self) -> Module:
         """The whole module."""
         self._pass_on()
-        at = self.plan.at
-        for name, node in (("result", self.plan.process.body.result), ("total", self.plan.process.body.total)):
+        at, body = self.part.at, self.part.process.body
+        for name, node in (("result", body.result), ("total", body.total)):
             if node is not None and self.where[node].any():
                 self.m.d.comb += self.wires.written[name][self.number].eq(self.value(node, at.end(node)))
-        for o in self.plan.outputs:
+        for o in self.wires.sent:
             self._send(o)
+        for b, wire in self.wires.stored.items():
+            self._store(b, *wire[self.number])
         return self.m
 
     def _pass_on(self) -> None:
@@ -105,7 +89,7 @@ class Lane:
         n, m = self.number, self.m
         if n + 1 < len(self.wires.enable):
             m.d.sync += self.wires.enable[n + 1].eq(self.enable)
-        skew = self.plan.nest.skew
+        skew = self.part.nest.skew
         if n + 1 < len(self.wires.start):
             m.d.sync += self.wires.start[n + 1].eq(self._marks(self.wires.start[n], skew, "start_skewed"))
         for k, wire in enumerate(self.wires.shared.values()):
@@ -128,18 +112,18 @@ class Lane:
             return Const(int(node.number), TRUTH)
         if node.kind == "constant":
             return Const(struct.unpack("<I", struct.pack("<f", node.number))[0], BITS)
-        for s in self.plan.sites:
-            if s.node is node and s.written is not None and s.stage == stage:
-                return self._probed(s, self._linked(s))
-        first = self.plan.at.start[node] if node.kind == "read" else self.plan.at.end(node)
+        for s in self.part.sites:
+            if s.node is node and s.stage == stage and (s in self.part.links or s in self.part.buffers):
+                return self._probed(s, self._linked(s) if s in self.part.links else self._buffered(s))
+        first = self.part.at.start[node] if node.kind == "read" else self.part.at.end(node)
         if stage > first:
             return self._delay(self.value(node, first), stage - first, f"value_{self._number()}")
         if node.kind == "read":
-            return self._of_port(node)
+            return self._of_stream(node)
         return self._select(node) if node.kind == "select" else self._unit(node)
 
     def _unit(self, node: Node) -> Any:
-        args: list[Any] = [self.value(a, self.plan.at.start[node]) for a in node.args]
+        args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
         wired = wires(node.kind, args)
         if wired is not None:
             return wired
@@ -154,7 +138,7 @@ class Lane:
 
     def _select(self, node: Node) -> Value:
         """The choices that occur in this lane, by one register."""
-        stage = self.plan.at.start[node]
+        stage = self.part.at.start[node]
         left = self.where[node]
         cases: list[tuple[Value, Value]] = []
         for n, arg in enumerate(node.args):
@@ -173,7 +157,7 @@ class Lane:
         return out
 
     def _mask(self, node: Node, case: int) -> Bools:
-        return self.plan.nest.mask(node.when[case], self.plan.process.sizes)[..., self.number]
+        return self.part.mask(node.when[case])[..., self.number]
 
     def condition(self, yes: Bools, no: Bools, stage: int) -> Any:
         """Whether an instance at a stage is one of `yes`, and none of `no`."""
@@ -182,9 +166,9 @@ class Lane:
             shape = self.nest.extents
             bit = self.conditions.of(yes.reshape(shape), no.reshape(shape))
             if bit is None:
-                name = self.plan.process.name
+                name = self.part.process.name
                 what = f"a condition of `{name}` is not a union of at most {MOST_BOXES} boxes of its loops: no circuit yet"
-                raise error("UPL2003", what, self.plan.process.span, help=OTHER_ENGINES)
+                raise error("UPL2003", what, self.part.process.span, help=OTHER_ENGINES)
             if isinstance(bit, Const):
                 return bit
             return delayed(self.m, bit, LEAD + stage - Conditions.LATENCY, self.enable, f"when_{self._number()}")
@@ -208,47 +192,55 @@ class Lane:
         return register
 
     # -- what is read ---------------------------------------------------------------------------------------------------
-    def _of_port(self, node: Node) -> Value:
-        for i in self.plan.inputs:
-            for r in i.reads:
+    def _of_stream(self, node: Node) -> Value:
+        for fed in self.wires.feeds:
+            for r in fed.feed.reads:
                 if r.site.node is node:
-                    word = self.wires.shared[r][self.number] if i.shared else self._of_window(i, r)
-                    return self._probed(r.site, word)
+                    shared = fed.feed.shared
+                    return self._probed(r.site, self.wires.shared[r][self.number] if shared else self._of_window(fed, r))
         raise AssertionError(node.array)
 
-    def _of_window(self, i: Input, r: Read) -> Value:
+    def _of_window(self, fed: Fed, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
-        if i.held:
-            return self._held(i, r)
-        m, n = self.m, self._number()
-        strobe, word, lane = self.wires.own[i][self.number]
-        m.submodules[f"window_{n}"] = window = Window(BITS, i.window, self.target)
+        if fed.held:
+            return self._held(fed, r)
+        m, n, dealt = self.m, self._number(), fed.feed.dealt
+        strobe, word, lane = self.wires.own[fed.feed][self.number]
+        m.submodules[f"window_{n}"] = window = Window(BITS, fed.window, self.target)
         m.d.comb += [
-            window.write.eq(strobe & (lane == self.number) if i.dealt else strobe), window.data_in.eq(word),
+            window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
         ]  # fmt: skip
-        address = self.address(i, r, self.nest, r.first + r.lane_step * self.number, self.enable)
-        m.d.comb += window.read_address.eq(address)
+        words = fed.words // self.part.nest.lanes if dealt else fed.words
+        m.d.comb += window.read_address.eq(self._address(r.at, words, fed.window, LEAD + r.site.stage - Window.LATENCY))
         return window.data_out
 
-    def _held(self, i: Input, r: Read) -> Value:
+    def _address(self, at: Steps, words: int, depth: int, slots: int) -> Value:
+        """An address along the lane's nest, so many slots after its counters."""
+        name = f"walk_{self._number()}"
+        key = (at, at.first + at.lane_step * self.number, words, depth, slots)
+        return self._passed(
+            key, lambda: walked(self.m, at, self.number, words, depth, self.nest, self.enable, slots, name, self.target)
+        )  # fmt: skip
+
+    def _held(self, fed: Fed, r: Read) -> Value:
         """The word that is read, until the first instance comes that reads the next one; more of them wait behind.
 
         There are never too many: the head lets a word come only when a place is free again.
         """
-        m, n, nest = self.m, self._number(), self.plan.nest
-        strobe, word, lane = self.wires.own[i][self.number]
+        m, n, nest = self.m, self._number(), self.part.nest
+        strobe, word, lane = self.wires.own[fed.feed][self.number]
         at = np.reshape(places(r, nest), nest.extents)
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
         leaves: Value = loads  # the word of a place goes on: to the place before, or to `now`
         now = Signal(BITS, name=f"now_{n}", reset_less=True)
-        waiting = [Signal(BITS, name=f"waiting_{n}_{k}", reset_less=True) for k in range(i.window)]
-        full = [Signal(name=f"full_{n}_{k}") for k in range(i.window)]
+        waiting = [Signal(BITS, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
+        full = [Signal(name=f"full_{n}_{k}") for k in range(fed.window)]
         with m.If(loads):
             m.d.sync += now.eq(waiting[0])
-        for k in range(i.window):
-            last = k == i.window - 1
+        for k in range(fed.window):
+            last = k == fed.window - 1
             comes = strobe & (lane == self.number) if last else Signal(name=f"moves_{n}_{k}")
             if not last:
                 m.d.comb += comes.eq(full[k + 1] & ~full[k])  # a clock later than it could be, and no path through all
@@ -258,43 +250,60 @@ class Lane:
             leaves = comes
         return now
 
-    def address(self, i: Input, r: Read, nest: LoopNest, first: int, enable: Value) -> Value:
-        """The address of a read, so early that the word is there at the read's stage."""
-        name = f"walk_{self._number()}"
-        return self._passed(
-            (r, first), lambda: walked(self.m, i, r, nest, first, enable, name, self.plan.nest.lanes, self.target)
-        )  # fmt: skip
+    def _buffered(self, s: Site) -> Value:
+        """A word that an instance of the same lane stored."""
+        m, n, b = self.m, self._number(), self.part.buffers[s]
+        writer = self.others[self._writer(s)]
+        strobe, place = writer.stored[b][self.number]
+        m.submodules[f"buffer_{n}"] = ram = Ram(BITS, b.places, Window.LATENCY, self.target)
+        m.d.comb += [
+            ram.write_address.eq(place), ram.write_data.eq(writer.written["result"][self.number]),
+            ram.write_enable.eq(strobe), ram.read_enable.eq(self.enable),
+            ram.read_address.eq(self._address(b.read, b.words, b.places, LEAD + s.stage - Window.LATENCY)),
+        ]  # fmt: skip
+        return ram.read_data
+
+    def _store(self, b: Buffer, strobe: Signal, place: Signal) -> None:
+        """Strobe and place of the lane's results, for a buffer that reads them."""
+        at, p = self.part.at.result, self.part.process
+        done = self.part.mask(p.domain & last_summand(p))[..., self.number]
+        self.m.d.comb += [
+            strobe.eq(self._sends(done) & self.enable), place.eq(self._address(b.write, b.words, b.places, LEAD + at)),
+        ]  # fmt: skip
+
+    def _writer(self, s: Site) -> int:
+        return self.of if s.own else next(n for n, p in enumerate(self.plan.parts) if p.process.name == s.array)
 
     def _linked(self, s: Site) -> Value:
         """What an earlier instance wrote."""
-        link = next(k for k in self.plan.links[s] if k.lane == self.number)
-        what = "total" if not s.index else "result"
+        link = next(k for k in self.part.links[s] if k.lane == self.number)
+        what = "total" if s.running else "result"
         if link.constant is None:
             return self._varying(what, link, s)
-        return self._tapped(what, link)[link.constant]
+        return self._tapped(what, link, self._writer(s))[link.constant]
 
-    def _tapped(self, what: str, link: Link) -> dict[int, Value]:
+    def _tapped(self, what: str, link: Link, writer: int) -> dict[int, Value]:
         """All lengths that this lane has of one source: a line with taps, or links back."""
-        key = (what, link.source)
+        key = (writer, what, link.source)
         if key not in self._lines:
             found = {
                 k.constant
-                for s in self.plan.sites if s.written is not None and (what == "total") == (not s.index)
-                for k in self.plan.links[s] if k.lane == self.number and k.source == link.source
+                for s, links in self.part.links.items() if (what == "total") == s.running and self._writer(s) == writer
+                for k in links if k.lane == self.number and k.source == link.source
             }  # fmt: skip
             lengths = sorted(n for n in found if n is not None)
-            self._lines[key] = self._line(what, link.source, lengths)
+            self._lines[key] = self._line(what, writer, link.source, lengths)
         return self._lines[key]
 
-    def _line(self, what: str, source: int, lengths: list[int]) -> dict[int, Value]:
+    def _line(self, what: str, writer: int, source: int, lengths: list[int]) -> dict[int, Value]:
         out: dict[int, Value] = {}
-        value, before = self._from(what, source), 0
+        value, before = self._from(what, writer, source), 0
         for k, length in enumerate(lengths):
             if source > self.number and k == 0:
                 lag = source - self.number
                 self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, length, lag, self.target)
                 self.m.d.comb += [
-                    back.data_in.eq(value), back.write_enable.eq(self.wires.enable[source]),
+                    back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[source]),
                     back.read_enable.eq(self.enable),
                 ]  # fmt: skip
                 value = back.data_out
@@ -306,19 +315,20 @@ class Lane:
     def _varying(self, what: str, link: Link, s: Site) -> Value:
         """A line whose length depends on the block."""
         lengths = [n if n is not None else link.shortest for n in link.lengths]
-        value, less = self._from(what, link.source), 0
+        writer = self._writer(s)
+        value, less = self._from(what, writer, link.source), 0
         if link.source > self.number:
             lag = link.source - self.number
             less = link.shortest - VARYING
             self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, less, lag, self.target)
             self.m.d.comb += [
-                back.data_in.eq(value), back.write_enable.eq(self.wires.enable[link.source]),
+                back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[link.source]),
                 back.read_enable.eq(self.enable),
             ]  # fmt: skip
             value = back.data_out
         rest = [n - less for n in lengths]
         self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(BITS, max(rest), self.target)
-        block = self.nest.counters[self.plan.nest.block]
+        block = self.nest.counters[self.part.nest.block]
         length = Signal(range(max(rest) + 1), name=f"length_{self._number()}")
         with self.m.Switch(block):
             for b, n in enumerate(rest):
@@ -328,12 +338,12 @@ class Lane:
         self.m.d.comb += [line.data_in.eq(value), line.enable.eq(self.enable), line.length.eq(late)]
         return line.data_out
 
-    def _from(self, what: str, source: int) -> Value:
+    def _from(self, what: str, writer: int, source: int) -> Value:
         """A result of another lane; of an earlier one over a register a lane."""
-        written = self.wires.written[what]
+        written = self.others[writer].written[what]
         if source >= self.number:
             return written[source]
-        key = (what, source)
+        key = (writer, what, source)
         if key not in self._hops:
             hop = written[source]
             for n in range(source + 1, self.number + 1):
@@ -346,9 +356,9 @@ class Lane:
     def _probed(self, s: Site, word: Value) -> Value:
         """The word that a site reads; noted if somebody wants to watch."""
         if self.watched:
-            here = self.plan.nest.mask(s.when, self.plan.process.sizes)[..., self.number]
+            here = self.part.mask(s.when)[..., self.number]
             strobe = self.condition(here, ~here, s.stage) & self._running(s.stage) & self.enable
-            self.probes.append(Probe(s, self.number, strobe, word))
+            self.probes.append(Probe(self.of, s, self.number, strobe, word))
         return word
 
     def _running(self, stage: int) -> Value:
@@ -370,15 +380,15 @@ class Lane:
         m.d.sync += [strobe.eq(goes | before), word.eq(Mux(goes, value, came) if n in o.lanes else came)]
 
     def _at_once(self, o: Output) -> tuple[Value, Value]:
-        return self._sends(o, o.when[..., self.number]), self.wires.written["result"][self.number]
+        return self._sends(o.when[..., self.number]), self.wires.written["result"][self.number]
 
-    def _sends(self, o: Output, when: Bools) -> Value:
+    def _sends(self, when: Bools) -> Value:
         """Whether the instance whose result is there is one of those."""
-        return self.condition(when, ~when, self.plan.at.result) & self._running(self.plan.at.result)
+        return self.condition(when, ~when, self.part.at.result) & self._running(self.part.at.result)
 
     def _turns(self, o: Output) -> tuple[Value, Value]:
         """Words wait until it is this lane's turn; one that another lane has and this one has not waits as a gap."""
-        m, at = self.m, self.plan.at.result
+        m, at = self.m, self.part.at.result
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << max(1, (o.depth - 1).bit_length())
         n = self._number()
@@ -389,7 +399,7 @@ class Lane:
             m.d.sync += place.eq(place + 1)
         flag = Const(1) if (own == some).all() else self.condition(own, some & ~own, at)
         m.d.comb += [
-            queue.write.eq(self._sends(o, some) & self.enable),
+            queue.write.eq(self._sends(some) & self.enable),
             queue.data_in.eq(Cat(self.wires.written["result"][self.number], flag)),
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
         ]  # fmt: skip
@@ -400,8 +410,8 @@ class Lane:
         """Whether it is this lane's turn: a slot after the lane before."""
         if self.before is not None and (o, "turn") in self.before.control:
             return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
-        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), self.plan.nest.lanes], [0, 0])
-        wait = self._marks(self.wires.start[self.number], LEAD + self.plan.at.result + o.wait, f"wait_{n}")
+        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), self.part.nest.lanes], [0, 0])
+        wait = self._marks(self.wires.start[self.number], LEAD + self.part.at.result + o.wait, f"wait_{n}")
         self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
         return nest.running & (nest.c1 == self.number)
 
@@ -423,18 +433,3 @@ class Lane:
     def _number(self) -> int:
         self._count += 1
         return self._count
-
-
-def walked(
-    m: Module, i: Input, r: Read, nest: LoopNest, first: int, enable: Value, name: str, lanes: int,
-    target: Target,
-) -> Value:
-    """The address of a read along a nest, so early that the word is there at the read's stage."""
-    words = i.words // lanes if i.dealt else i.words
-    steps = [*r.steps, *[0] * (len(nest.extents) - len(r.steps))]
-    m.submodules[name] = walk = Walk(i.window, nest.extents, first, steps, words)
-    m.d.comb += [walk.steps.eq(nest.steps), walk.carry.eq(nest.carry), walk.enable.eq(enable)]
-    slots = LEAD + r.site.stage - Window.LATENCY
-    m.submodules[f"{name}_delay"] = late = Delay(len(walk.address), slots, target)
-    m.d.comb += [late.data_in.eq(walk.address), late.enable.eq(enable)]
-    return late.data_out

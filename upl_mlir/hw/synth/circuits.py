@@ -68,7 +68,7 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
 
         timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed, NO_RESETS)
     units = sum(int(lanes.any(axis=tuple(range(lanes.ndim - 1))).sum()) for lanes in _busy(plan))
-    return CircuitFigures(name=name, lanes=plan.nest.lanes, units=units, area=cost, timings=timings, tools=tools)
+    return CircuitFigures(name=name, lanes=plan.lanes, units=units, area=cost, timings=timings, tools=tools)
 
 
 def routed_before(plan: Plan, seeds: Sequence[int]) -> list[int]:
@@ -92,6 +92,8 @@ def computing(plan: Plan) -> int:
 def _busy(plan: Plan) -> list[Bools]:
     """The instances of each floating-point operation whose results matter.  A lane has no unit for an operation of which it
     has no such instance."""
-    where = matters(plan.process)
-    made = [n for n in plan.process.body.nodes if n.kind.partition(" ")[0] in UNITS]
-    return [plan.nest.mask(where[n], plan.process.sizes) for n in made]
+    out: list[Bools] = []
+    for part in plan.parts:
+        where = matters(part.process)
+        out += [part.mask(where[n]) for n in part.process.body.nodes if n.kind.partition(" ")[0] in UNITS]
+    return out

@@ -32,24 +32,35 @@ class Wish:
     order: tuple[str, ...] | None = None
 
 
-def candidates(p: Process, wish: Wish, sites: Sequence[Site]) -> list[Nest]:
-    """Schedules that keep the dependences of a process on itself, the best first."""
-    found: list[tuple[tuple[int, ...], int, Nest]] = []
-    own = [s for s in sites if s.written is not None]
-    names = [d.name for d in p.dims]
+def asked(processes: Sequence[Process], wish: Wish) -> None:
+    """Raise UplError UPL2004 for fields that there are not."""
+    names = list(dict.fromkeys(d.name for p in processes for d in p.dims))
     if wish.along is not None and wish.along not in names:
         help_ = did_you_mean(wish.along, names)
         raise error("UPL2004", f"along={wish.along}: expected one of {', '.join(names)}", help=help_)
-    if wish.order is not None and sorted(wish.order) != sorted(names):
-        raise error("UPL2004", f"order={','.join(wish.order)}: expected {', '.join(names)} in some order")
+    if wish.order is not None and (len(processes) > 1 or sorted(wish.order) != sorted(names)):
+        one = f"expected {', '.join(names)} in some order"
+        expected = one if len(processes) == 1 else "it is for one process, not several"
+        raise error("UPL2004", f"order={','.join(wish.order)}: {expected}")
+
+
+def candidates(p: Process, wish: Wish, sites: Sequence[Site], outer: str | None = None, down: bool = False) -> list[Nest]:
+    """Schedules that keep the dependences of a process on itself, the best first; its lanes lie along the field that is
+    asked for, if it has it.  The outermost loop is that of the field `outer`, if it is given, and may run `down`."""
+    found: list[tuple[tuple[int, ...], int, Nest]] = []
+    own = [s for s in sites if s.own]
+    names = {d.name for d in p.dims}
+    along = wish.along if wish.along in names else None
     for d in p.dims:
-        if wish.along not in (None, d.name):
+        if along not in (None, d.name) or (d.name == outer and (along is None or down) and len(names) > 1):
             continue
-        lanes = min(wish.lanes, d.extent)
+        lanes = min(wish.lanes, d.extent) if d.name != outer else 1
         apart = [distances(p, s, d.name) for s in own]
         for order in _orders(p, wish):
+            if outer is not None and order[0] != outer:
+                continue
             for by_skew in (False, True):
-                nest = _scheduled(p, d.name, lanes, order, apart, by_skew)
+                nest = _scheduled(p, d.name, lanes, order, apart, by_skew, (outer,) if outer is not None and down else ())
                 if nest is not None:
                     found.append((_cost(nest), len(found), nest))
     return list(dict.fromkeys(nest for _, _, nest in sorted(found, key=lambda f: f[:2])))
@@ -68,7 +79,8 @@ def _cost(nest: Nest) -> tuple[int, ...]:
 
 
 def _scheduled(
-    p: Process, along: str, lanes: int, order: tuple[str, ...], apart: Sequence[Distances], by_skew: bool
+    p: Process, along: str, lanes: int, order: tuple[str, ...], apart: Sequence[Distances], by_skew: bool,
+    down: tuple[str, ...] = (),
 ) -> Nest | None:
     """The schedule with the least slots for this order, or None if the order goes against a dependence.
 
@@ -77,12 +89,12 @@ def _scheduled(
     bare = Nest(p.dims, along, lanes, order, (), 0, 0)
     idle = [0] * len(order)
     skew = 0
-    found = rules(p.dims, order, along, lanes, apart)
+    found = rules(p.dims, order, along, lanes, apart, down)
     for _ in range(MOST_ROUNDS):
         every = tight(bare.extents, idle)
         short = next((r for r in found if _slots(r, every, skew) < r.slots), None)
         if short is None:
-            return Nest(p.dims, along, lanes, order, every, skew, every[0] * bare.extents[0])
+            return Nest(p.dims, along, lanes, order, every, skew, every[0] * bare.extents[0], 0, down)
         missing = short.slots - _slots(short, every, skew)
         level = next((n for n, k in enumerate(short.loops) if k), None)
         carried = level is not None and short.loops[level] > 0

@@ -17,10 +17,13 @@ from upl_mlir.dialects.ppn.attributes import NumbersAttr, OrderAttr
 from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.circuit.body import LATENCY, Node
+from upl_mlir.passes.circuit.inner import Stream
+from upl_mlir.passes.circuit.inputs import Input, Runs
 from upl_mlir.passes.circuit.nest import Nest
-from upl_mlir.passes.circuit.plan import Fixed, Plan, cycles, planned
-from upl_mlir.passes.circuit.ports import Axis, Input, Order, Output, Runs
-from upl_mlir.passes.circuit.process import Process, process_of
+from upl_mlir.passes.circuit.orders import Axis, Order
+from upl_mlir.passes.circuit.outputs import Output
+from upl_mlir.passes.circuit.plan import Fixed, Part, Plan, at_sites, cycles, planned
+from upl_mlir.passes.circuit.process import Process, network_of
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.passes.loops.ir import read as read_loops
 from upl_mlir.passes.loops.ir import write as write_loops
@@ -33,44 +36,56 @@ def write(loops: LoopProgram, plan: Plan) -> CircuitOp:
 
 
 def _operations(plan: Plan) -> list[Operation]:
-    """Process, units, channels, ports."""
-    return [_process(plan), *_units(plan), *channels(plan), *map(_input, plan.inputs), *map(_output, plan.outputs)]
+    """Processes, units, channels, streams, ports."""
+    processes = [_process(plan, p) for p in plan.parts]
+    streams = [_output(s.sent, "inner", stream_name(plan, s)) for s in plan.streams]
+    outputs = [_output(o, "out", o.name) for o in plan.outputs]
+    return [*processes, *_units(plan), *channels(plan), *streams, *(_input(plan, i) for i in plan.inputs), *outputs]
 
 
-def process_name(plan: Plan) -> str:
-    """What the process is called: ports and arrays have names of their own."""
-    return f"{plan.process.name}.process"
+def process_name(part: Part) -> str:
+    """What a process is called: ports and arrays have names of their own."""
+    return f"{part.process.name}.process"
+
+
+def stream_name(plan: Plan, s: Stream) -> str:
+    """What a stream between processes is called."""
+    return f"{s.sent.name}.to.{plan.parts[s.feed.part].process.name}"
 
 
 def _number(n: int) -> IntegerAttr:
     return IntegerAttr(n, i64)
 
 
-def _process(plan: Plan) -> ProcessOp:
-    nest = plan.nest
-    return ProcessOp(
-        properties={
-            "sym_name": StringAttr(process_name(plan)), "array": SymbolRefAttr(plan.process.name),
-            "over": RangesAttr(tuple((d.name, d.low, d.low + d.extent - 1) for d in nest.dims)),
-            "lanes": _number(nest.lanes), "along": StringAttr(nest.along), "order": NamesAttr(nest.order),
-            "every": NumbersAttr(nest.every), "skew": _number(nest.skew), "slots": _number(nest.slots),
-            "stages": _number(plan.at.result), "cycles": _number(cycles(plan)),
-        }
-    )  # fmt: skip
+def _process(plan: Plan, part: Part) -> ProcessOp:
+    nest = part.nest
+    props: dict[str, Attribute] = {
+        "sym_name": StringAttr(process_name(part)), "array": SymbolRefAttr(part.process.name),
+        "over": RangesAttr(tuple((d.name, d.low, d.low + d.extent - 1) for d in nest.dims)),
+        "lanes": _number(nest.lanes), "along": StringAttr(nest.along), "order": NamesAttr(nest.order),
+        "every": NumbersAttr(nest.every), "skew": _number(nest.skew), "slots": _number(nest.slots),
+        "stages": _number(part.at.result), "cycles": _number(cycles(plan)),
+    }  # fmt: skip
+    if nest.down:
+        props["down"] = NamesAttr(nest.down)
+    if nest.start:
+        props["start"] = _number(nest.start)
+    return ProcessOp(properties=props)
 
 
-def units(plan: Plan) -> list[tuple[str, Node]]:
-    """The units of a lane, by name: one for each operation of the body."""
-    out: list[tuple[str, Node]] = []
-    for node in plan.process.body.nodes:
-        if node.kind not in ("read", "constant", "previous"):
-            operation = node.kind.partition(" ")[0]
-            out.append((f"{operation}_{sum(n.kind.startswith(operation) for _, n in out)}", node))
+def units(plan: Plan) -> list[tuple[str, Part, Node]]:
+    """The units of a lane of each process, by name: one for each operation of a body."""
+    out: list[tuple[str, Part, Node]] = []
+    for part in plan.parts:
+        for node in part.process.body.nodes:
+            if node.kind not in ("read", "constant", "previous"):
+                operation = node.kind.partition(" ")[0]
+                out.append((f"{operation}_{sum(n.kind.startswith(operation) for _, _, n in out)}", part, node))
     return out
 
 
 def _units(plan: Plan) -> Iterator[Operation]:
-    for name, node in units(plan):
+    for name, _, node in units(plan):
         latency = plan.units[node.kind.partition(" ")[0]]
         yield UnitOp(
             properties={
@@ -78,47 +93,55 @@ def _units(plan: Plan) -> Iterator[Operation]:
                 "interval": _number(1),
             }
         )  # fmt: skip
-    for name, node in units(plan):
-        yield BindOp(properties={"unit": SymbolRefAttr(name), "process": SymbolRefAttr(process_name(plan)),
-                                 "stage": _number(plan.at.start[node])})  # fmt: skip
+    for name, part, node in units(plan):
+        yield BindOp(properties={"unit": SymbolRefAttr(name), "process": SymbolRefAttr(process_name(part)),
+                                 "stage": _number(part.at.start[node])})  # fmt: skip
 
 
 def channels(plan: Plan) -> Iterator[ChannelOp]:
     """The channels of a plan, one for each of its sites."""
     counts: dict[str, int] = {}
-    by_site = {r.site: (i, r) for i in plan.inputs for r in i.reads}
-    for s in plan.sites:
+    by_array = {p.process.name: process_name(p) for p in plan.parts}
+    for part, s in at_sites(plan):
         n = counts[s.array] = counts.get(s.array, -1) + 1
-        if s.written is None:
-            i, _ = by_site[s]
-            kind, depth = "window" if i.shared else "held" if i.held else "dealt" if i.dealt else "windows", i.window
-        else:
-            lengths = [n for link in plan.links[s] for n in link.lengths if n is not None]
-            kind = "varying" if any(link.constant is None for link in plan.links[s]) else "delay"
-            depth = max(lengths, default=0)
+        kind, depth = channel(plan, part, s)
         props: dict[str, Attribute] = {
-            "sym_name": StringAttr(f"{s.array}_{n}"),
-            "source": SymbolRefAttr(s.array if s.written is None else process_name(plan)),
-            "target": SymbolRefAttr(process_name(plan)), "stage": _number(s.stage), "kind": StringAttr(kind),
-            "depth": _number(depth), "reads": _number(reads(plan, s)),
+            "sym_name": StringAttr(f"{s.array}_{n}"), "source": SymbolRefAttr(by_array.get(s.array, s.array)),
+            "target": SymbolRefAttr(process_name(part)), "stage": _number(s.stage), "kind": StringAttr(kind),
+            "depth": _number(depth), "reads": _number(reads(part, s)),
         }  # fmt: skip
         if s.index:
             props["index"] = IndexAttr(s.index)
         yield ChannelOp(properties=props)
 
 
-def reads(plan: Plan, s: Site) -> int:
+def channel(plan: Plan, part: Part, s: Site) -> tuple[str, int]:
+    """The kind of a site's channel, and its depth."""
+    if s in part.links:
+        lengths = [n for link in part.links[s] for n in link.lengths if n is not None]
+        return "varying" if any(k.constant is None for k in part.links[s]) else "delay", max(lengths, default=0)
+    if s in part.buffers:
+        return part.buffers[s].kind, part.buffers[s].depth
+    feeds = [(f, i.held, i.window) for i in plan.inputs for f in i.feeds]
+    feeds += [(x.feed, False, x.window) for x in plan.streams]
+    f, held, window = next(x for x in feeds if any(r.site is s for r in x[0].reads))
+    return "window" if f.shared else "held" if held else "dealt" if f.dealt else "windows", window
+
+
+def reads(part: Part, s: Site) -> int:
     """How often a site reads in a run."""
-    return int(np.count_nonzero(plan.nest.mask(s.when, plan.process.sizes)))
+    return int(np.count_nonzero(part.mask(s.when)))
 
 
-def _input(i: Input) -> PortOp:
-    props = _port(i.host.name, "in", i.order, i.words)
+def _input(plan: Plan, i: Input) -> PortOp:
+    props = _port(i.name, "in", i.order, i.words)
+    if len(plan.parts) > 1:
+        props["by"] = SymbolRefAttr(process_name(plan.parts[i.by]))
     return PortOp(properties=props | {"need": _runs(i.need), "free": _runs(i.free)})
 
 
-def _output(o: Output) -> PortOp:
-    props = _port(o.host.name, "out", o.order, o.words)
+def _output(o: Output, role: str, name: str) -> PortOp:
+    props = _port(name, role, o.order, o.words)
     if len(o.lanes) > 1:
         props |= {"wait": _number(o.wait), "depth": _number(o.depth)}
     return PortOp(properties=props)
@@ -137,19 +160,25 @@ def _runs(runs: Runs) -> RunsAttr:
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
-    """The plan that a verified operation says.  Raises UplError UPL2010 where the text says what does not follow, and
-    as
+    """The plan that a verified operation says.  Raises UplError UPL2010 where the text says what does not follow, and as
     `planned`."""
     ops = list(op.body.block.ops)
     loops = read_loops(next(o for o in ops if isinstance(o, LoopProgramOp)))
-    says = next(o for o in ops if isinstance(o, ProcessOp))
-    process = replace(process_of(loops), span=span_of(says))
-    if says.array.root_reference.data != process.name:
-        raise error("UPL2010", f"the process of this program computes `{process.name}`", span_of(says))
+    net = network_of(loops)
+    said = {o.array.root_reference.data: o for o in ops if isinstance(o, ProcessOp)}
+    names = {p.name for p in net.processes}
+    for array, o in said.items():
+        if array not in names:
+            expected = ", ".join(f"`{p.name}`" for p in net.processes)
+            raise error("UPL2010", f"the processes of this program compute {expected}, not `{array}`", span_of(o))
+    for p in net.processes:
+        if p.name not in said:
+            raise error("UPL2010", f"the process that computes `{p.name}` is missing", span_of(op))
+    net = replace(net, groups=tuple(tuple(replace(p, span=span_of(said[p.name])) for p in g) for g in net.groups))
     latencies = dict(LATENCY)
     latencies |= {o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}
     orders = {o.sym_name.data: tuple(Axis(*axis) for axis in o.order.data) for o in ops if isinstance(o, PortOp)}
-    plan = planned(process, Fixed(_nest(process, says), orders), latencies)
+    plan = planned(net, Fixed({p.name: _nest(p, said[p.name]) for p in net.processes}, orders), latencies)
     _compare(ops, _operations(plan))
     return loops, plan
 
@@ -160,7 +189,8 @@ def _nest(process: Process, says: ProcessOp) -> Nest:
         raise error("UPL2010", f"the process `{process.name}` is over {RangesAttr(ranges)}", span_of(says))
     return Nest(
         process.dims, says.along.data, says.lanes.value.data, says.order.data, says.every.data, says.skew.value.data,
-        says.slots.value.data,
+        says.slots.value.data, 0 if says.start is None else says.start.value.data,
+        () if says.down is None else says.down.data,
     )  # fmt: skip
 
 

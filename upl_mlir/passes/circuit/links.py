@@ -1,4 +1,4 @@
-"""Links: what an instance reads of earlier instances, as delays between lanes.
+"""Links: what an instance reads of earlier instances, of its own process or of another one, as delays between lanes.
 
 An instance reads at a stage what another one wrote some slots before.  The *length* of a link is the number of slots in
 between; it depends on the reading lane and its block only, or there is no link yet.
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from upl_mlir.passes.circuit.nest import Dim, Ints, Nest
+from upl_mlir.passes.circuit.nest import Dim, Ints
+from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Process
 from upl_mlir.passes.circuit.stages import Site
 
@@ -34,7 +35,6 @@ class Link:
         found = {n for n in self.lengths if n is not None}
         return found.pop() if len(found) == 1 else None
 
-
     @property
     def shortest(self) -> int:
         """The least length."""
@@ -51,15 +51,15 @@ def least(lane: int, source: int) -> int:
     return 0 if source <= lane else source - lane + 3
 
 
-def sources(p: Process, s: Site, values: dict[str, Any]) -> dict[str, Any]:
-    """The instance that is read by the instances with these values of fields."""
-    if s.index:
-        exprs = p.sizes.given(values)
-        found = {f: exprs.expr(e) for f, e in zip(p.fields, s.index, strict=True)}
-        return found | {d.name: d.low + d.extent - 1 for d in p.dims if d.name in p.sums}
+def sources(reader: Process, writer: Process, s: Site, values: dict[str, Any]) -> dict[str, Any]:
+    """The instance of the writer that is read by the reader's instances with these values of fields."""
+    if not s.running:
+        exprs = reader.sizes.given(values)
+        found = {f: exprs.expr(e) for f, e in zip(writer.fields, s.index, strict=True)}
+        return found | {d.name: d.low + d.extent - 1 for d in writer.dims if d.name in writer.sums}
     out = dict(values)
     borrow: Any = True
-    for d in reversed([d for d in p.dims if d.name in p.sums]):  # the summand before, the last iterator fastest
+    for d in reversed([d for d in reader.dims if d.name in reader.sums]):  # the summand before, the last iterator fastest
         x = values[d.name]
         out[d.name] = np.where(borrow, np.where(x == d.low, d.low + d.extent - 1, x - 1), x)
         borrow = np.logical_and(borrow, x == d.low)
@@ -83,7 +83,7 @@ def distances(p: Process, s: Site, along: str) -> Distances:
     if not mask.any():
         return Distances(s, np.zeros((0, len(p.dims) + 1), dtype=np.int64))
     values = {n: x[mask] for n, x in grid.items()}
-    read = sources(p, s, values)
+    read = sources(p, p, s, values)
     low = next(d.low for d in p.dims if d.name == along)
     columns = [np.broadcast_to(values[d.name] - read[d.name], values[along].shape) for d in p.dims]
     return Distances(s, _distinct([*columns, values[along] - low]))
@@ -113,8 +113,10 @@ class Rule:
     slots: int
 
 
-def rules(dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, found: Iterable[Distances]) -> set[Rule]:
-    """What the slots of loops and the skew have to keep."""
+def rules(
+    dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, found: Iterable[Distances], down: Sequence[str] = ()
+) -> set[Rule]:
+    """What the slots of loops and the skew have to keep; the loops of fields `down` run from the greatest value on."""
     names = [d.name for d in dims]
     out: set[Rule] = set()
     for each in found:
@@ -126,20 +128,18 @@ def rules(dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, fou
             by_name = dict(zip(names, delta, strict=True))
             lane, source = place % lanes, (place - by_name[along]) % lanes
             block = place // lanes - (place - by_name[along]) // lanes
-            loops = tuple(block if f == along else by_name[f] for f in order)
+            loops = tuple(block if f == along else -by_name[f] if f in down else by_name[f] for f in order)
             out.add(Rule(loops, lane - source, s.written - s.stage + least(lane, source) + more))
     return out
 
 
-def links(p: Process, nest: Nest, s: Site) -> list[Link]:
-    """The links of a site.  Raises NoLink."""
+def links(reader: Placed, writer: Placed, s: Site) -> list[Link]:
+    """The links of a site, as long as its slots are apart: whether a value is there in time is not asked.  Raises NoLink."""
     assert s.written is not None
-    mask = nest.mask(s.when, p.sizes)
-    read = sources(p, s, dict(nest.grid))
-    source, then = nest.place(read)
-    lane_axis = np.arange(nest.lanes).reshape([*[1] * len(nest.order), nest.lanes])
-    now = nest.slot[..., None] + nest.skew * lane_axis
-    length = nest.everywhere(now - then + s.stage - s.written)
+    nest = reader.nest
+    mask = reader.mask(s.when)
+    source, then = writer.nest.place(sources(reader.process, writer.process, s, dict(nest.grid)))
+    length = nest.everywhere(nest.begins - then + s.stage - s.written)
     source = nest.everywhere(source)
     out: list[Link] = []
     for lane in range(nest.lanes):
@@ -155,9 +155,12 @@ def links(p: Process, nest: Nest, s: Site) -> list[Link]:
             if len(found) > 1:
                 raise NoLink(f"the distance varies from {found[0]} to {found[-1]} slots within a block")
             lengths.append(int(found[0]) if len(found) else None)
-        link = Link(lane, int(origins[0]), tuple(lengths))
-        early = least(lane, link.source) + (0 if link.constant is not None else VARYING) - link.shortest
-        if early > 0:
-            raise NoLink(f"a value is read {early} slots before it is there")
-        out.append(link)
+        out.append(Link(lane, int(origins[0]), tuple(lengths)))
     return out
+
+
+def early(found: Sequence[Link]) -> int:
+    """By how many slots the worst of some links is too short; 0 or less if none is."""
+    return max(
+        (least(k.lane, k.source) + (0 if k.constant is not None else VARYING) - k.shortest for k in found), default=0
+    )

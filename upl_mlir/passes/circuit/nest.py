@@ -41,7 +41,9 @@ class Nest:
 
     Lane number ``(x - low) mod lanes`` has the value x of the field `along`; `order` are the loops, outermost first,
     that of
-    `along` over blocks of `lanes` values; one iteration of loop number n takes `every[n]` slots.  A run takes `slots`.
+    `along` over blocks of `lanes` values; one iteration of loop number n takes `every[n]` slots.  The first iteration
+    begins `start` slots after the circuit's first one; a run of the circuit takes `slots`.  The loops of the fields `down`
+    run from the greatest value to the least.
     """
 
     dims: tuple[Dim, ...]
@@ -51,6 +53,8 @@ class Nest:
     every: tuple[int, ...]
     skew: int
     slots: int
+    start: int = 0
+    down: tuple[str, ...] = ()
 
     @cached_property
     def extents(self) -> tuple[int, ...]:
@@ -84,13 +88,17 @@ class Nest:
             if d.name == self.along:
                 lane = np.arange(self.lanes, dtype=np.int64).reshape([*[1] * (axes - 1), self.lanes])
                 counts = counts * self.lanes + lane
-            out[d.name] = counts + d.low
+            out[d.name] = self.count(d, counts) + d.low if d.name in self.down else counts + d.low
         return out
+
+    def count(self, d: Dim, x: Any) -> Any:
+        """The number, in its loop, of a value of a field that is given from its least one on; and back."""
+        return d.extent - 1 - x if d.name in self.down else x
 
     @cached_property
     def slot(self) -> Ints:
-        """The slot of each iteration, from a lane's start on; without the axis of lanes."""
-        total = np.zeros((1,) * len(self.extents), dtype=np.int64)
+        """The slot of each iteration of the first lane, from the circuit's first slot on; without the axis of lanes."""
+        total = np.full((1,) * len(self.extents), self.start, dtype=np.int64)
         for at, (n, every) in enumerate(zip(self.extents, self.every, strict=True)):
             shape = [-1 if k == at else 1 for k in range(len(self.extents))]
             total = total + every * np.arange(n, dtype=np.int64).reshape(shape)
@@ -103,11 +111,11 @@ class Nest:
         return np.asarray(self.grid[self.along] < dim.low + dim.extent)
 
     def place(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Lane, and slot from the first lane's start on, of instances given by the values of their fields."""
-        slot: Any = 0
+        """Lane, and slot from the circuit's first one on, of instances given by the values of their fields."""
+        slot: Any = self.start
         lane: Any = 0
         for d in self.dims:
-            x = values[d.name] - d.low
+            x = self.count(d, values[d.name] - d.low)
             if d.name == self.along:
                 lane, x = x % self.lanes, x // self.lanes
             slot = slot + x * self.every[self.order.index(d.name)]
@@ -124,6 +132,11 @@ class Nest:
     def mask(self, f: Formula, sizes: Evaluator) -> Bools:
         """Where a formula over the fields holds, among the instances inside."""
         return self.everywhere(np.logical_and(sizes.given(self.grid).formula(f), self.inside))
+
+    @cached_property
+    def begins(self) -> Ints:
+        """The slot of each instance, lanes included."""
+        return np.broadcast_to(self.slot[..., None] + self.skew * np.arange(self.lanes), self.shape)
 
     @property
     def instances(self) -> int:

@@ -1,103 +1,220 @@
-"""The plan of a circuit: process, stages, schedule, links and ports; and how many cycles a run takes.
+"""The plan of a circuit: processes with stages and schedules, channels between them, ports; how many cycles a run takes.
 
-Everything but the schedule, the latencies of units and the orders of streams follows from the program.
+Everything but the schedules, the latencies of units and the orders of streams follows from the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import prod
 
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.passes.circuit.body import LATENCY
-from upl_mlir.passes.circuit.choose import Wish, candidates
+from upl_mlir.passes.circuit.buffers import Buffer, buffer
+from upl_mlir.passes.circuit.choose import Wish, asked, candidates
+from upl_mlir.passes.circuit.inner import Stream, checked, sent_by
+from upl_mlir.passes.circuit.inputs import Input, deadlines, inputs
 from upl_mlir.passes.circuit.links import Link, NoLink, links
-from upl_mlir.passes.circuit.nest import Nest
-from upl_mlir.passes.circuit.ports import LEAD, Input, Order, Output, deadlines, inputs, outputs, padded, turns
-from upl_mlir.passes.circuit.process import OTHER_ENGINES, Process
-from upl_mlir.passes.circuit.stages import Site, Stages, sites, stages
+from upl_mlir.passes.circuit.nest import Ints, Nest, tight
+from upl_mlir.passes.circuit.orders import Order, elements
+from upl_mlir.passes.circuit.outputs import Output, leave, output, slots_of
+from upl_mlir.passes.circuit.placed import Placed
+from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
+from upl_mlir.passes.circuit.stages import Site, sites, stages
+from upl_mlir.passes.circuit.together import together
+from upl_mlir.passes.circuit.ways import Ways, ways
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
 MOST_TRIED = 200
-"""Schedules whose ports are looked at before the first reason is given."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A circuit."""
-
-    process: Process
-    units: Mapping[str, int]
-    at: Stages
-    sites: tuple[Site, ...]
-    nest: Nest
-    links: Mapping[Site, tuple[Link, ...]]
-    inputs: tuple[Input, ...]
-    outputs: tuple[Output, ...]
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """What a text gives: the schedule, and the orders of the streams."""
-
-    nest: Nest
-    orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
-
-
-def plan(p: Process, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
-    """The plan with the best schedule.  Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
-    _small_enough(p)
-    at = stages(p, units)
-    reads = tuple(sites(p, at))
-    first: str | None = None
-    for nest in candidates(p, wish, reads)[:MOST_TRIED]:
-        try:
-            return _planned(p, units, at, reads, Fixed(nest))
-        except NoLink as e:
-            first = first or str(e)
-        except UplError as e:
-            first = first or e.diagnostics[0].message
-    why = [f"the best one: {first}"] if first else ["every order of the loops goes against a dependence"]
-    raise error("UPL2003", f"no static schedule was found for `{p.name}`", p.span, notes=why, help=OTHER_ENGINES)
-
-
-def planned(p: Process, fixed: Fixed, units: Mapping[str, int]) -> Plan:
-    """The plan with a given schedule.  Raises UplError UPL2003."""
-    _small_enough(p)
-    at = stages(p, units)
-    try:
-        return _planned(p, units, at, tuple(sites(p, at)), fixed)
-    except NoLink as e:
-        raise error("UPL2003", f"the schedule of `{p.name}` does not keep its dependences: {e}", p.span) from None
-
-
-def _planned(p: Process, units: Mapping[str, int], at: Stages, reads: tuple[Site, ...], fixed: Fixed) -> Plan:
-    nest = fixed.nest
-    found = {s: tuple(links(p, nest, s)) for s in reads if s.written is not None}
-    orders = dict(fixed.orders)
-    outs = outputs(p, nest, at, orders)
-    nest = padded(p, nest, outs)
-    ins = inputs(p, nest, reads, at, orders)
-    return Plan(p, units, at, reads, nest, found, tuple(ins), tuple(outs))
-
-
-def _small_enough(p: Process) -> None:
-    n = 1
-    for d in p.dims:
-        n *= d.extent
-    if n > MOST_INSTANCES:
-        raise error("UPL2005", f"`{p.name}` has {n} instances; circuits are made of at most {MOST_INSTANCES}", p.span)
-
-
+"""Schedules of a process whose channels are looked at before the first reason is given."""
 ARRIVES = 3
 """Clocks from the one in which a word is taken to that in which it counts."""
 LEAVES = 5
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
-QUEUED = 2
-"""Slots from a lane's turn to its word."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Placed):
+    """A placed process, and the channels from processes: delays and buffers by site; other sites read streams."""
+
+    links: Mapping[Site, tuple[Link, ...]]
+    buffers: Mapping[Site, Buffer]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A circuit: its processes, each after those whose arrays it reads."""
+
+    network: Network
+    units: Mapping[str, int]
+    parts: tuple[Part, ...]
+    streams: tuple[Stream, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the program."""
+        return self.network.name
+
+    @property
+    def slots(self) -> int:
+        """The slots of a run: so many clocks a further run takes."""
+        return self.parts[0].nest.slots
+
+    @property
+    def lanes(self) -> int:
+        """The most lanes of a process."""
+        return max(p.nest.lanes for p in self.parts)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What a text gives: the schedules of processes by array, and the orders of streams, and of ports, by name."""
+
+    nests: Mapping[str, Nest]
+    orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
+
+
+def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
+    """The plan with the best schedules.  Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
+    _small_enough(net)
+    asked(net.processes, wish)
+    bare = {p.array: p for p in _unscheduled(net, units)}
+    placed: list[Placed] = []
+    for group in net.groups:
+        first: str | None = None
+        options = together([bare[p.name] for p in group], wish) if len(group) > 1 else (
+            [replace(bare[p.name], nest=nest)] for p in group for nest in candidates(p, wish, bare[p.name].sites)
+        )  # fmt: skip
+        for parts in islice(options, MOST_TRIED):
+            try:
+                made = _after(placed, parts)
+                if len(net.processes) == 1:
+                    return _connected(net, units, made, {})
+                for part in made:
+                    _with_ports(net, part)
+                placed += made
+                break
+            except NoLink as e:
+                first = first or str(e)
+            except UplError as e:
+                first = first or e.diagnostics[0].message
+        else:
+            why = [f"the best one: {first}"] if first else ["every order of the loops goes against a dependence"]
+            names = ", ".join(f"`{p.name}`" for p in group)
+            where = next(iter(group)).span
+            raise error("UPL2003", f"no static schedule was found for {names}", where, notes=why, help=OTHER_ENGINES)
+    return _connected(net, units, placed, {})
+
+
+def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
+    """The plan with given schedules.  Raises UplError UPL2003."""
+    _small_enough(net)
+    parts = [replace(p, nest=fixed.nests[p.array]) for p in _unscheduled(net, units)]
+    try:
+        return _connected(net, units, parts, fixed.orders)
+    except NoLink as e:
+        what = f"the schedule of {', '.join(f'`{p.array}`' for p in parts)} does not keep its dependences: {e}"
+        raise error("UPL2003", what, parts[0].process.span) from None
+
+
+def _unscheduled(net: Network, units: Mapping[str, int]) -> list[Placed]:
+    """All processes with what they read, one after the other in one lane."""
+    ats = {p.name: stages(p, units) for p in net.processes}
+    written = {n: at.result for n, at in ats.items()}
+    out: list[Placed] = []
+    for p in net.processes:
+        order = tuple(d.name for d in p.dims)
+        every = tight([d.extent for d in p.dims], [0] * len(p.dims))
+        slots = prod(d.extent for d in p.dims)
+        nest = Nest(p.dims, order[-1] if order else "", 1, order, every, 0, slots)
+        out.append(Placed(p, ats[p.name], tuple(sites(p, ats[p.name], written)), nest))
+    return out
+
+
+def _after(placed: Sequence[Placed], parts: Sequence[Placed]) -> list[Placed]:
+    """The processes of a group, so much later that what they read is there.  Raises NoLink."""
+    everything = [*placed, *parts]
+    start = 0
+    for n in range(len(placed), len(everything)):
+        _, short = ways(everything, n)
+        inside = {p.array for p in parts}
+        if any(late > 0 for array, late in short.items() if array in inside):
+            raise NoLink(f"a value is read {max(short.values())} slots before it is there")
+        start = max([start, *short.values()])
+    return [replace(p, nest=replace(p.nest, start=p.nest.start + start)) for p in parts]
+
+
+def _with_ports(net: Network, part: Placed) -> None:
+    """Raise UplError UPL2003 if a port that this process alone reads or shows has no order for its schedule."""
+    for d in net.outputs.values():
+        if d.array == part.array:
+            output(d, 0, part, None)
+    read = {n: h for n, h in net.inputs.items() if n in part.process.reads}
+    inputs(replace(net, inputs=read), [part], {})
+
+
+def _connected(net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order]) -> Plan:
+    """The plan of processes with their schedules.  Raises UplError UPL2003, NoLink."""
+    numbers = {p.array: n for n, p in enumerate(parts)}
+    if all(p.nest.start for p in parts):
+        raise NoLink("no process starts in the circuit's first slot")
+
+    def outs(parts: Sequence[Placed], fixed: Mapping[str, Order]) -> list[Output]:
+        return [
+            output(d, numbers[d.array], parts[numbers[d.array]], fixed.get(n)) for n, d in net.outputs.items()
+        ]  # fmt: skip
+
+    chosen: list[Ways] = []
+    for n in range(len(parts)):
+        made, short = ways(parts, n, orders)
+        if (late := max(short.values(), default=0)) > 0:
+            raise NoLink(f"a value is read {late} slots before it is there")
+        chosen.append(made)
+    found = outs(parts, orders)
+    orders = {**orders, **{o.name: o.order for o in found}}
+    words = [prod(d.extent for d in elements(net.sizes, h)) for h in net.inputs.values()]
+    sends = [
+        next(sent_by(numbers[array], parts[numbers[array]], order))
+        for c in chosen for array, (order, _) in c.streamed.items()
+    ]  # fmt: skip
+    slots = max(p.nest.slots for p in parts)
+    slots = max(slots, *words, *(slots_of(o) for o in (*found, *sends)))
+    parts = [replace(p, nest=replace(p.nest, slots=slots)) for p in parts]
+    streams: list[Stream] = []
+    whole: list[Part] = []
+    for n, (c, p) in enumerate(zip(chosen, parts, strict=True)):
+        delays = {s: tuple(links(p, parts[numbers[s.array]], s)) for s in c.linked}
+        buffers = {s: buffer(p, parts[numbers[s.array]], s) for s in c.buffered}
+        whole.append(Part(p.process, p.at, p.sites, p.nest, delays, buffers))
+        for array, (order, read) in c.streamed.items():
+            at = numbers[array]
+            streams.append(checked(next(sent_by(at, parts[at], order)), parts[at], n, p, read))
+    return Plan(net, units, tuple(whole), tuple(streams), tuple(inputs(net, parts, orders)), tuple(outs(parts, orders)))
+
+
+def _small_enough(net: Network) -> None:
+    for p in net.processes:
+        n = prod(d.extent for d in p.dims)
+        if n > MOST_INSTANCES:
+            raise error("UPL2005", f"`{p.name}` has {n} instances; circuits are made of at most {MOST_INSTANCES}", p.span)
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+def due(plan_: Plan, i: Input) -> Ints:
+    """The slot in which each word of an input must have come, in the order of the port; -1 is before the first one."""
+    return deadlines(plan_.parts[i.by].nest, i.need)
+
+
+def leaves(plan_: Plan, o: Output) -> Ints:
+    """The slot in which each word of an output leaves its lane, in the order of the port."""
+    return leave(o, plan_.parts[o.part])
 
 
 def stalls(plan_: Plan, runs: int = 1) -> int:
@@ -107,28 +224,28 @@ def stalls(plan_: Plan, runs: int = 1) -> int:
     """
     found = [-1]
     for i in plan_.inputs:
-        due = deadlines(plan_.nest, i.need)
-        due = np.concatenate([due + n * plan_.nest.slots for n in range(runs)])
-        found.append(int((np.arange(len(due)) + ARRIVES - due).max()))
+        one = due(plan_, i)
+        whole = np.concatenate([one + n * plan_.slots for n in range(runs)])
+        found.append(int((np.arange(len(whole)) + ARRIVES - whole).max()))
     return max(found)
-
-
-def leaves(plan_: Plan, o: Output) -> int:
-    """The slot in which the last word of a run leaves its lane; the first iteration is slot 0."""
-    nest = plan_.nest
-    lane_starts = nest.skew * np.arange(nest.lanes)
-    if len(o.lanes) > 1:
-        at_once = o.when.reshape(-1, nest.lanes)
-        final = int(np.flatnonzero(at_once[np.flatnonzero(at_once.any(axis=-1))[-1]])[-1])
-        return LEAD + plan_.at.result + o.wait + (turns(o) - 1) * nest.lanes + final + QUEUED
-    at = np.broadcast_to(nest.slot[..., None] + lane_starts, nest.shape)
-    return LEAD + plan_.at.result + int(at[o.when].max())
 
 
 def cycles(plan_: Plan, runs: int = 1) -> int:
     """Clocks from the first word of an input to the last word of the last output, both included, for ports that never wait.
 
-    The first run takes as long as its last word is under way; each further one `nest.slots` more.
+    The first run takes as long as its last word is under way; each further one `slots` more.
     """
-    last = max(leaves(plan_, o) for o in plan_.outputs)
-    return last + (runs - 1) * plan_.nest.slots + stalls(plan_, runs) + plan_.nest.lanes + LEAVES + 1
+    last = max(int(leaves(plan_, o).max()) + plan_.parts[o.part].nest.lanes for o in plan_.outputs)
+    return last + (runs - 1) * plan_.slots + stalls(plan_, runs) + LEAVES + 1
+
+
+def lanes_of(plan_: Plan, port: Input | Output) -> int:
+    """The number of lanes by which the order of a port divides fields."""
+    return port.lanes if isinstance(port, Input) else plan_.parts[port.part].nest.lanes
+
+
+def at_sites(plan_: Plan) -> Iterator[tuple[Part, Site]]:
+    """All sites, process after process."""
+    for p in plan_.parts:
+        for s in p.sites:
+            yield p, s

@@ -1,12 +1,14 @@
-"""The process of a program of one statement: its instances, its body, and what its outputs show of it."""
+"""The processes of a program: for each statement its instances and its body, and what outputs show of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.circuit.body import Body, Builder, formula
 from upl_mlir.passes.circuit.nest import Dim
 from upl_mlir.passes.loops.equations import Equation
@@ -21,15 +23,24 @@ OTHER_ENGINES = 'use engine="native", or "rtl" for the machine of tokens'
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Elements of an output: where `when` holds over its fields, element `index` of the process's array."""
+    """Elements of an output: where `when` holds over its fields, element `index` of a process's array."""
 
     when: Formula
     index: tuple[IndexExpr, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Drain:
+    """An output, and what it shows of the array of one process."""
+
+    host: Host
+    array: str
+    shown: tuple[Shown, ...]
+
+
 @dataclass(eq=False)
 class Process:
-    """One statement: the array that it computes, over `fields`, and the iterators `sums` of its running sum.
+    """A statement: the array that it computes, over `fields`, and the iterators `sums` of its running sum.
 
     `dims` are both, as ranges of numbers; `domain` are the instances that matter.
     """
@@ -41,19 +52,63 @@ class Process:
     dims: tuple[Dim, ...]
     domain: Formula
     body: Body
-    inputs: dict[str, Host]
-    outputs: dict[str, tuple[Host, tuple[Shown, ...]]]
     sizes: Evaluator
 
+    @property
+    def array(self) -> tuple[Dim, ...]:
+        """The box of the array's elements."""
+        return self.dims[: len(self.fields)]
 
-def process_of(p: LoopProgram) -> Process:
-    """The process of a program whose sizes are numbers.  Raises UplError: UPL2001 if it is not one statement, UPL2002
-    for what has no unit."""
+    @property
+    def reads(self) -> frozenset[str]:
+        """The arrays that the body reads, its own one included."""
+        return frozenset(n.array for n in self.body.nodes if n.kind == "read")
+
+
+@dataclass(eq=False)
+class Network:
+    """The processes of a program in groups that read of each other, each group after those that it reads of; its ports."""
+
+    name: str
+    groups: tuple[tuple[Process, ...], ...]
+    inputs: Mapping[str, Host]
+    outputs: Mapping[str, Drain]
+    sizes: Evaluator
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All processes."""
+        return tuple(p for group in self.groups for p in group)
+
+
+def network_of(p: LoopProgram) -> Network:
+    """The processes of a program whose sizes are numbers.  Raises UplError: UPL2001 for what is no network of processes,
+    UPL2002 for what has no unit."""
     ctx = p.system.lin.ctx
     if ctx.params:
         names = ", ".join(f"`{n}`" for n in ctx.params)
         raise error("UPL2001", f"a circuit is made for numbers: {names} not given", help=f"-D {next(iter(ctx.params))}=...")
-    eq = _statement(p)
+    for h in p.hosts:
+        if h.kind.value != "f32":
+            message = f"`{h.name}` is {h.kind.value}: circuits compute in f32"
+            raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
+    sizes = Evaluator.of(ctx)
+    shows = {eq.name: _shows(p, eq) for eq in p.system.equations.values() if eq.output}
+    made = [_process(p, eq, sizes) for eq in p.system.equations.values() if shows.get(eq.name) is None]
+    if not made:
+        raise error("UPL2001", "the program computes nothing: its outputs are its inputs", help=OTHER_ENGINES)
+    outputs: dict[str, Drain] = {}
+    for h in p.hosts:
+        if h.output:
+            array = shows[h.name]
+            outputs[h.name] = Drain(h, array or h.name, _shown(p.system.equations[h.name], array))
+    inputs = {h.name: h for h in p.hosts if not h.output}
+    return Network(p.name, _grouped(made), inputs, outputs, sizes)
+
+
+def _process(p: LoopProgram, eq: Equation, sizes: Evaluator) -> Process:
+    """The process of an equation."""
+    ctx = sizes.ctx
     span = p.places.get(eq.name)
 
     def refuse(what: str) -> UplError:
@@ -74,7 +129,6 @@ def process_of(p: LoopProgram) -> Process:
     low, shape = (*box.lower, *inner.lower[len(eq.fields) :]), (*box.shape, *inner.shape[len(eq.fields) :])
     dims = tuple(map(Dim, (*eq.fields, *sums), low, shape))
     first = Formula.all(Formula.compare(d.name, "==", d.low) for d in dims[len(eq.fields) :])
-    sizes = Evaluator.of(ctx)
     grid = np.meshgrid(*(np.arange(d.low, d.low + d.extent) for d in dims), indexing="ij", sparse=True)
     known = sizes.given(dict(zip((d.name for d in dims), grid, strict=True)))
     outside = np.logical_not(known.formula(whole))
@@ -83,28 +137,14 @@ def process_of(p: LoopProgram) -> Process:
         return bool(np.all(np.logical_or(known.formula(when), outside)))
 
     body = Builder(refuse, always, first).body([(formula(c), t) for c, t in eq.pieces])
-    outputs = {h.name: (h, _shown(p, eq, h)) for h in p.hosts if h.output}
-    inputs = {h.name: h for h in p.hosts if not h.output}
-    for h in p.hosts:
-        if h.kind.value != "f32":
-            message = f"`{h.name}` is {h.kind.value}: circuits compute in f32"
-            raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
-    return Process(eq.name, span, eq.fields, sums, dims, whole, body, inputs, outputs, sizes)
+    return Process(eq.name, span, eq.fields, sums, dims, whole, body, sizes)
 
 
-def _statement(p: LoopProgram) -> Equation:
-    """The equation that computes; the others show its elements."""
-    equations = list(p.system.equations.values())
-    inner = [eq for eq in equations if not eq.output] or [
-        eq for eq in equations if any(not isinstance(t, Get) for _, t in eq.pieces)
-    ]
-    if len(inner) != 1:
-        names = ", ".join(f"`{eq.name}`" for eq in inner) or "none"
-        help_ = f"circuits of several statements are not built yet; {OTHER_ENGINES}"
-        where = next((p.places.get(eq.name) for eq in (*inner[1:], *equations)), None)
-        message = f"a circuit is made of a program of one statement, found {len(inner)}: {names}"
-        raise error("UPL2001", message, where, help=help_)
-    return inner[0]
+def _grouped(found: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
+    """Processes that read of each other together, each group after those that it reads of."""
+    made = {q.name: q for q in found}
+    groups = components(list(made), lambda n: sorted(made[n].reads & made.keys() - {n}))
+    return tuple(tuple(made[n] for n in group) for group in groups)
 
 
 def _parts(eq: Equation) -> list[tuple[Cons, Part]]:
@@ -115,14 +155,15 @@ def _parts(eq: Equation) -> list[tuple[Cons, Part]]:
     return out
 
 
-def _shown(p: LoopProgram, eq: Equation, h: Host) -> tuple[Shown, ...]:
-    """What an output shows of the statement's array."""
-    if h.name == eq.name:
+def _shows(p: LoopProgram, eq: Equation) -> str | None:
+    """The one array of which an output shows elements; None if the output computes, or shows several."""
+    found = {t.array if isinstance(t, Get) else None for _, t in eq.pieces}
+    array = found.pop() if len(found) == 1 else None
+    return array if array in p.system.equations and not p.system.equations[array].output else None
+
+
+def _shown(eq: Equation, array: str | None) -> tuple[Shown, ...]:
+    """What an output shows of a process's array: elements, or all if the array is its own."""
+    if array is None:
         return (Shown(Formula.any(formula(c) for c in eq.domain), tuple(map(IndexExpr.of, eq.fields))),)
-    out: list[Shown] = []
-    for cons, term in p.system.equations[h.name].pieces:
-        if not isinstance(term, Get) or term.array != eq.name:
-            what = f"output `{h.name}` shows more than elements of `{eq.name}`, the program's one statement"
-            raise error("UPL2001", what, p.places.get(h.name), help=OTHER_ENGINES)
-        out.append(Shown(formula(cons), term.index))
-    return tuple(out)
+    return tuple(Shown(formula(cons), t.index) for cons, t in eq.pieces if isinstance(t, Get))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from upl_mlir.passes.circuit.body import Node, latency
@@ -14,8 +14,8 @@ from upl_mlir.poly.expr import FALSE, Formula, IndexExpr
 class Site:
     """A read: of the array `array` at `index`, at a stage, where `when` holds.
 
-    Of the process's own array, `written` is the stage at which an instance has the value that is read.  Without an `index`
-    it is the running sum of the instance before.
+    Of a process's array, `written` is the stage at which an instance of it has the value that is read; `own` if it is that
+    of the reading process.  Without an `index` it is the running sum of the instance before.
     """
 
     node: Node
@@ -24,6 +24,12 @@ class Site:
     stage: int
     when: Formula
     written: int | None = None
+    own: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it is the running sum that is read."""
+        return self.node.kind == "previous"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +84,11 @@ def matters(p: Process) -> dict[Node, Formula]:
     return out
 
 
-def sites(p: Process, at: Stages) -> list[Site]:
-    """All reads.
+def sites(p: Process, at: Stages, written: Mapping[str, int]) -> list[Site]:
+    """All reads; `written` is the stage at which each process has its result, by array.
 
-    An input is read once for all that use it; elements of the process's own array once for each stage, as a delay more or
-    less costs nothing there.
+    What comes from outside of the process is read once for all that use it; elements of its own array once for each stage,
+    as a delay more or less costs nothing there.
     """
     where = matters(p)
     used: dict[Node, list[Node]] = {}
@@ -93,15 +99,10 @@ def sites(p: Process, at: Stages) -> list[Site]:
     for node in p.body.nodes:
         if node.kind == "previous":
             assert p.body.total is not None
-            out.append(Site(node, p.name, (), at.start[node], where[node], at.end(p.body.total)))
+            out.append(Site(node, p.name, (), at.start[node], where[node], at.end(p.body.total), own=True))
         elif node.kind == "read" and node.array == p.name:
             begins = {at.start[n] for n in used.get(node, ())} or {at.start[node]}
-            out += [Site(node, p.name, node.index, s, where[node], at.result) for s in sorted(begins)]
+            out += [Site(node, p.name, node.index, s, where[node], at.result, own=True) for s in sorted(begins)]
         elif node.kind == "read":
-            out.append(Site(node, node.array, node.index, at.start[node], where[node]))
+            out.append(Site(node, node.array, node.index, at.start[node], where[node], written.get(node.array)))
     return out
-
-
-def of_array(sites_: Sequence[Site], array: str) -> list[Site]:
-    """The reads of one array."""
-    return [s for s in sites_ if s.array == array]

@@ -1,0 +1,47 @@
+"""Circuits of several processes against the interpreter: every output bit, every value that every site reads, every clock.
+
+Each program has three sizes and 1, 4 and 16 lanes; `make test` runs some of them, which have every kind of channel.
+"""
+
+from __future__ import annotations
+
+import pytest
+from circuit.networks import GRADIENTS, NETS, Net
+from circuit.test_circuits import same_as_the_interpreter
+
+from upl_mlir.passes.circuit.ir import channel
+from upl_mlir.passes.circuit.plan import at_sites
+from upl_mlir.passes.circuit.prove import proofs
+
+LANES = (1, 4, 16)
+FEW = [("transposed-4-6", 4), ("centred-4-6", 1), ("products-4", 4), ("gradient jacobi1d-2-5", 4)]
+"""What `make test` runs; the others are slow."""
+ALL = [(net, lanes) for net in (*NETS, *GRADIENTS) for lanes in LANES]
+
+
+@pytest.mark.parametrize(("net", "lanes"), [c for c in ALL if (str(c[0]), c[1]) not in FEW], ids=str)
+def test_more_networks(net: Net, lanes: int) -> None:
+    same_as_the_interpreter(net, lanes)
+
+
+@pytest.mark.parametrize(("net", "lanes"), [c for c in ALL if (str(c[0]), c[1]) in FEW], ids=str)
+def test_a_network_computes_as_the_interpreter(net: Net, lanes: int) -> None:
+    same_as_the_interpreter(net, lanes)
+
+
+def test_every_plan_is_proved_and_every_kind_of_channel_is_there() -> None:
+    """Proofs know nothing of the code that made the plan; depths are those that they count."""
+    kinds: set[str] = set()
+    for net, lanes in ALL:
+        _, plan = net.planned(lanes)
+        assert len(plan.parts) > 1, net
+        assert [str(p) for p in proofs(plan) if not p.holds] == [], (net, lanes)
+        kinds |= {channel(plan, part, s)[0] for part, s in at_sites(plan)}
+    assert kinds >= {"delay", "varying", "fifo", "sticky", "buffer", "window", "windows", "dealt"}
+
+
+def test_a_loop_runs_down_where_values_come_from_later_iterations() -> None:
+    _, plan = next(n for n in GRADIENTS if n.name == "gradient jacobi1d").planned(1)
+    by_name = {p.array: p.nest for p in plan.parts}
+    assert by_name["DU.d_u"].down == ("t",) == by_name["DMean:0"].down
+    assert by_name["DU.d_u"].every[0] == by_name["DMean:0"].every[0]

@@ -1,0 +1,111 @@
+"""What goes between the lanes of processes, the head and the ports."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInconsistentConstructor=false, reportUnknownMemberType=false
+# Amaranth's values and components are untyped.
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from amaranth.hdl import Signal, Value
+
+from upl_mlir.hw.circuit.units import BITS
+from upl_mlir.passes.circuit.buffers import Buffer
+from upl_mlir.passes.circuit.feeds import Feed, Read
+from upl_mlir.passes.circuit.outputs import Output
+from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.stages import Site
+
+
+@dataclass(frozen=True, eq=False)
+class Fed:
+    """A stream as a process reads it: so many words are kept, of so many in a run."""
+
+    feed: Feed
+    window: int
+    words: int
+    held: bool
+
+
+@dataclass(eq=False)
+class Wires:
+    """Of a process, by lane: enables, starts, results; by feed what comes; by stream what is sent."""
+
+    enable: list[Signal]
+    start: list[Signal]
+    written: dict[str, list[Signal]]
+    """"result" and "total"."""
+    feeds: list[Fed] = field(default_factory=list)
+    shared: dict[Read, list[Signal]] = field(default_factory=dict)
+    own: dict[Feed, list[tuple[Signal, Signal, Signal]]] = field(default_factory=dict)
+    """Strobe, word, lane (for words that are dealt)."""
+    sent: dict[Output, list[tuple[Signal, Signal]]] = field(default_factory=dict)
+    """Strobe and word, a clock behind the lane."""
+    stored: dict[Buffer, list[tuple[Signal, Signal]]] = field(default_factory=dict)
+    """For the buffers of readers: strobe and place, in the slot of the result."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What a site of a lane reads: `word` where `strobe` is 1."""
+
+    part: int
+    site: Site
+    lane: int
+    strobe: Value
+    word: Value
+
+
+def wires_of(plan: Plan) -> list[Wires]:
+    """The wires of all processes."""
+    out: list[Wires] = []
+    for k, part in enumerate(plan.parts):
+        lanes, of = range(part.nest.lanes), f"{k}_" if len(plan.parts) > 1 else ""
+        out.append(Wires(
+            [Signal(name=f"enable_{of}{n}") for n in lanes], [Signal(name=f"start_{of}{n}") for n in lanes],
+            {what: [Signal(BITS, name=f"{what}_{of}{n}") for n in lanes] for what in ("result", "total")},
+        ))  # fmt: skip
+    for i in plan.inputs:
+        for f in i.feeds:
+            _feed(out[f.part], _word(i.name), Fed(f, i.window, i.words, i.held), plan.parts[f.part].nest.lanes)
+    for s in plan.streams:
+        f = s.feed
+        _feed(out[f.part], _word(s.name), Fed(f, s.window, s.sent.words, False), plan.parts[f.part].nest.lanes)
+    for o in (*plan.outputs, *(s.sent for s in plan.streams)):
+        out[o.part].sent[o] = [
+            (Signal(name=f"{_word(o.name)}_sent_{n}"), Signal(BITS, name=f"{_word(o.name)}_sends_{n}", reset_less=True))
+            for n in range(plan.parts[o.part].nest.lanes)
+        ]
+    by_name = {p.process.name: n for n, p in enumerate(plan.parts)}
+    for part in plan.parts:
+        for site, b in part.buffers.items():
+            writer = by_name[site.array]
+            out[writer].stored[b] = [
+                (Signal(name=f"stores_{name}_{n}"), Signal(range(b.places), name=f"place_{name}_{n}"))
+                for name in [_word(site.array)] for n in range(plan.parts[writer].nest.lanes)
+            ]  # fmt: skip
+    return out
+
+
+def _feed(wires: Wires, name: str, fed: Fed, lanes: int) -> None:
+    f = fed.feed
+    wires.feeds.append(fed)
+    last = max((n for r in f.reads for n in r.lanes), default=0)
+    if f.shared:
+        for k, r in enumerate(f.reads):
+            wires.shared[r] = [Signal(BITS, name=f"{name}_{k}_{n}", reset_less=True) for n in range(last + 1)]
+    else:
+        wires.own[f] = [
+            (Signal(name=f"{name}_strobe_{n}"), Signal(BITS, name=f"{name}_word_{n}", reset_less=True),
+             Signal(range(max(2, lanes)), name=f"{name}_lane_{n}"))
+            for n in range(last + 1)
+        ]  # fmt: skip
+
+
+def _word(name: str) -> str:
+    """A name without what names of signals cannot have."""
+    return re.sub(r"\W", "_", name)
