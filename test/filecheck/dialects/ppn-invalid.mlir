@@ -89,7 +89,7 @@ ppn.circuit @c {
   ppn.process @P computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
   ppn.unit @neg_0 "neg" latency 0 interval 1
   ppn.bind @neg_0 to @P at 0
-  // CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one of `delay`, `varying`, `window`, `windows`, `dealt`, `held`, found `queue`
+  // CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one of `delay`, `varying`, `fifo`, `sticky`, `buffer`, `window`, `windows`, `dealt`, `held`, found `queue`
   ppn.channel @X_0 from @X to @P of <"i"> at 0 "queue" depth 2 reads 8
   ppn.port @X "in" order <"i"> words 8
   ppn.port @Y "out" order <"i"> words 8
@@ -145,14 +145,12 @@ ppn.circuit @c {
 
 // -----
 
-// CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one program of equations and one process, found 1 programs and 2 processes
+// CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: expected one program of equations, and processes, found 1 programs and 0 processes
 ppn.circuit @c {
   upl_loops.program @c "ordered" {
     upl_loops.array @X <"i"> f32 "input" [#upl_loops.all<"i >= 0 && 7 >= i">]
     upl_loops.array @Y <"i"> f32 "output" [#upl_loops.all<"i >= 0 && 7 >= i">]
   }
-  ppn.process @P computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
-  ppn.process @Q computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
   ppn.unit @neg_0 "neg" latency 0 interval 1
   ppn.bind @neg_0 to @P at 0
   ppn.channel @X_0 from @X to @P of <"i"> at 0 "window" depth 2 reads 8
