@@ -36,6 +36,7 @@ PLACES = 58
 GUARD = 24
 """More places of the windows: as many as a significand has bits."""
 WINDOW = 2 + PLACES + GUARD
+"""Bits of a window: two before the point, which are the quarter, and the places."""
 LEAST = BIAS - 12
 """Exponent field of the first window. Angles below are near enough to their sines, and take that window as well."""
 TIMES = 30

@@ -42,9 +42,11 @@ ROWS = 7
 LOG2_E = 49570624150
 """log2(e), with 35 places after the point."""
 LOG2_E_PLACES = 35
+"""Places of log2(e) after the point."""
 LN_2 = 47632711549
 """The natural logarithm of 2, with 36 places after the point."""
 LN_2_PLACES = 36
+"""Places of ln 2 after the point."""
 LIFTED = ("group", "rest", "high")
 """What `lifted` leaves for no more than the step after it."""
 NAN = np.uint32(BINARY32.nan)
@@ -196,6 +198,7 @@ def logarithms() -> Table:
 POINT = MANTISSA + 1 + FRACTION
 """Places after the point of (m - 1) g, and of the sum."""
 SUM = 7 + POINT
+"""Bits of the sum: seven before the point hold the least and the greatest logarithm, and its sign."""
 
 
 class Logarithm(Function):

@@ -145,6 +145,7 @@ class _Wanted:
 
 
 NEVER = 1 << 60
+"""A slot that no run reaches."""
 
 
 def _wanted(readers: Sequence[tuple[Nest, Sequence[Words], int]], total: int) -> _Wanted:
