@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+
+from circuit.circuits import EXAMPLES, Case
 
 import upl_mlir as upl
-from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.lower_to_circuit import planned_circuit
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXTS = {
     "chain": """
         program chain
@@ -63,15 +59,22 @@ TEXTS = {
         node Mean<i> in 0<=i<r { in @(+) s[n]; s/4 #n -> Away.m<i,*> }
         node Away<i,j> in 0<=i<r, 0<=j<n { in a, m; a - m -> D }
     """,
+    "scalar": """
+        program scalar
+        param n >= 1
+        input A<i> in 0<=i<n { -> Sum.s<> }
+        input B { -> Product.b<> }
+        output C
+        output D
+        node Sum { in @(+) s[n]; -> C; -> Product.s<> }
+        node Product { in s, b; b*b + s -> D }
+    """,
 }
 
 
 @dataclass(frozen=True)
-class Net:
+class Net(Case):
     """A program of this module with its sizes."""
-
-    name: str
-    sizes: tuple[tuple[str, int], ...]
 
     @property
     def program(self) -> upl.Program:
@@ -80,18 +83,6 @@ class Net:
             return upl.load(TEXTS[self.name])
         p = upl.load(EXAMPLES / f"{self.name.removeprefix('gradient ')}.upl")
         return upl.vjp(p, next(iter(p.outputs)), next(iter(p.inputs)))
-
-    @property
-    def params(self) -> dict[str, int]:
-        """What a call binds."""
-        return dict(self.sizes)
-
-    def planned(self, lanes: int) -> tuple[LoopProgram, Plan]:
-        """Equations and plan."""
-        return planned_circuit(self.program.expanded().infer_domains().module.clone(), self.params, Wish(lanes))
-
-    def __str__(self) -> str:
-        return "-".join([self.name, *(str(n) for _, n in self.sizes)])
 
 
 def sizes(text: str) -> list[dict[str, int]]:

@@ -94,7 +94,8 @@ def test_the_page_has_a_row_for_each_lane() -> None:
     page = circuit_page(plan, "x")
     js.eval("const found = {}; const by = (id) => found[id] ??= {};" + script(page).replace("const by = ", "const other = "))
     js.eval(re.search(r"(function show.*?)let timer", page, re.S)[1])  # type: ignore[index]
-    js.eval("show(84)")
+    nest = plan.parts[1].nest
+    js.eval(f"show({nest.start + nest.every[nest.order.index('i')]})")  # the second iteration of C's inner loop
     rows = re.findall(r"<tr>(.*?)</tr>", js.eval("found.lanes.innerHTML"))
     cells = [re.findall(r">([^<]*)<", row) for row in rows]
     assert [c[0:1] + c[2:3] for c in cells] == [["process", "lane"], ["S.s", "0"], ["", "1"], ["C", "0"], ["", "1"]]

@@ -43,8 +43,8 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
 class LowerCircuitPass(ModulePass):
     """Replace a program by the circuit that computes it: one process with its units, channels and ports (`ppn`).
 
-    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted (each is seen to); one
-    statement on f32; no arrow decided by data.
+    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted (each is seen to);
+    values of f32 and truth values; no arrow decided by data.
     Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
     that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
     along the best one), with loops in the `order` that is given (else in the best one).

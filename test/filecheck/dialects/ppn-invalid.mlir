@@ -157,3 +157,20 @@ ppn.circuit @c {
   ppn.port @X "in" order <"i"> words 8
   ppn.port @Y "out" order <"i"> words 8
 }
+
+// -----
+
+ppn.circuit @c {
+  upl_loops.program @c "ordered" {
+    upl_loops.array @X <"i"> f32 "input" [#upl_loops.all<"i >= 0 && 7 >= i">]
+    upl_loops.array @Y <"i"> f32 "output" [#upl_loops.all<"i >= 0 && 7 >= i">]
+  }
+  // CHECK: ppn-invalid.mlir:[[# @LINE + 1]]:{{[0-9]+}}: error[UPL1100]: `Y` is computed by two processes
+  ppn.process @P computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
+  ppn.process @Q computes @Y over <"i in 0..7"> lanes 2 along "i" order <"i"> every <"1"> skew 0 slots 8 result 1 cycles 9
+  ppn.unit @neg_0 "neg" latency 0 interval 1
+  ppn.bind @neg_0 to @P at 0
+  ppn.channel @X_0 from @X to @P of <"i"> at 0 "window" depth 2 reads 8
+  ppn.port @X "in" order <"i"> words 8
+  ppn.port @Y "out" order <"i"> words 8
+}

@@ -62,6 +62,8 @@ class _Verifier:
 
     def _process(self, o: ProcessOp) -> None:
         array = o.array.root_reference.data
+        if any(p is not o and p.array == o.array for p in self.processes.values()):
+            raise RuleError(f"`{array}` is computed by two processes", o)
         if array not in self.arrays or self.arrays[array].role.data == "input":
             raise RuleError(f"`{array}` is no array that the program computes", o)
         fields = [name for name, _, _ in o.over.data]

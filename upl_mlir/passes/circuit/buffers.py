@@ -59,10 +59,19 @@ def waits(reader: Placed, writer: Placed, s: Site) -> int:
 
 
 def buffer(reader: Placed, writer: Placed, s: Site) -> Buffer:
-    """The buffer of a site, with the fields in that order for which it is smallest.  Raises NoLink if lanes read of other
-    lanes, or if no order gives addresses that follow the loops."""
+    """The buffer of a site, with the fields in that order for which it is smallest.  Raises NoLink as `numbers` does, and
+    for too many words."""
+    mask = reader.mask(s.when)
+    found = [_sized(reader, writer, s, mask, *n) for n in numbers(reader, writer, s)]
+    return min(found, key=lambda b: b.places)
+
+
+def numbers(reader: Placed, writer: Placed, s: Site) -> list[tuple[Steps, Steps, int]]:
+    """For each order of the fields that will do: the numbers of words by the loops of the reader, by those of the writer,
+    and how many there are.  Raises NoLink if lanes read of other lanes, or if no order gives numbers that follow the
+    loops."""
     fields = writer.process.array
-    found: list[Buffer] = []
+    found: list[tuple[Steps, Steps, int]] = []
     values = sources(reader.process, writer.process, s, dict(reader.nest.grid))
     mask = reader.mask(s.when)
     lane, _ = writer.nest.place(values)
@@ -73,10 +82,10 @@ def buffer(reader: Placed, writer: Placed, s: Site) -> Buffer:
         everywhere = np.ones(writer.nest.shape, bool)
         write = affine(writer.nest.everywhere(_number(writer.nest, order, writer.nest.grid)), everywhere)
         if read is not None and write is not None:
-            found.append(_sized(reader, writer, s, mask, read, write, prod(_extent(writer.nest, d) for d in order)))
+            found.append((read, write, prod(_extent(writer.nest, d) for d in order)))
     if not found:
         raise NoLink(f"no order of the elements of `{s.array}` follows the loops that read it")
-    return min(found, key=lambda b: b.places)
+    return found
 
 
 def _extent(nest: Nest, d: Dim) -> int:

@@ -89,10 +89,7 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
     placed: list[Placed] = []
     for group in net.groups:
         first: str | None = None
-        options = together([bare[p.name] for p in group], wish) if len(group) > 1 else (
-            [replace(bare[p.name], nest=nest)] for p in group for nest in candidates(p, wish, bare[p.name].sites)
-        )  # fmt: skip
-        for parts in islice(options, MOST_TRIED):
+        for parts in _options([bare[p.name] for p in group], wish):
             try:
                 made = _after(placed, parts)
                 if len(net.processes) == 1:
@@ -110,15 +107,34 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
             names = ", ".join(f"`{p.name}`" for p in group)
             where = next(iter(group)).span
             raise error("UPL2003", f"no static schedule was found for {names}", where, notes=why, help=OTHER_ENGINES)
-    return _connected(net, units, placed, {})
+    return _as_said(net, units, placed, {})
+
+
+def _options(group: Sequence[Placed], wish: Wish) -> Iterator[Sequence[Placed]]:
+    """The schedules of a group of processes, the best first; behind them those with half as many lanes, and so on."""
+    lanes = wish.lanes
+    while lanes:
+        less = replace(wish, lanes=lanes)
+        if len(group) > 1:
+            yield from islice(together(group, less), MOST_TRIED)
+        else:
+            for p in group:
+                nests = candidates(p.process, less, p.sites)
+                yield from ([replace(p, nest=nest)] for nest in nests[:MOST_TRIED])
+        lanes //= 2
 
 
 def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
     """The plan with given schedules.  Raises UplError UPL2003."""
     _small_enough(net)
     parts = [replace(p, nest=fixed.nests[p.array]) for p in _unscheduled(net, units)]
+    return _as_said(net, units, parts, fixed.orders)
+
+
+def _as_said(net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order]) -> Plan:
+    """The plan of processes with their schedules.  Raises UplError UPL2003."""
     try:
-        return _connected(net, units, parts, fixed.orders)
+        return _connected(net, units, parts, orders)
     except NoLink as e:
         what = f"the schedule of {', '.join(f'`{p.array}`' for p in parts)} does not keep its dependences: {e}"
         raise error("UPL2003", what, parts[0].process.span) from None
@@ -141,10 +157,9 @@ def _unscheduled(net: Network, units: Mapping[str, int]) -> list[Placed]:
 def _after(placed: Sequence[Placed], parts: Sequence[Placed]) -> list[Placed]:
     """The processes of a group, so much later that what they read is there.  Raises NoLink."""
     everything = [*placed, *parts]
-    start = 0
+    start, inside = 0, {p.array for p in parts}
     for n in range(len(placed), len(everything)):
         _, short = ways(everything, n)
-        inside = {p.array for p in parts}
         if any(late > 0 for array, late in short.items() if array in inside):
             raise NoLink(f"a value is read {max(short.values())} slots before it is there")
         start = max([start, *short.values()])

@@ -128,6 +128,8 @@ def _process(p: LoopProgram, eq: Equation, sizes: Evaluator) -> Process:
         raise error("UPL2001", f"`{e.field}` of `{eq.name}` has no bounds", span) from None
     low, shape = (*box.lower, *inner.lower[len(eq.fields) :]), (*box.shape, *inner.shape[len(eq.fields) :])
     dims = tuple(map(Dim, (*eq.fields, *sums), low, shape))
+    if not dims:  # one instance: a loop that runs once
+        sums, dims = ("once",), (Dim("once", 0, 1),)
     first = Formula.all(Formula.compare(d.name, "==", d.low) for d in dims[len(eq.fields) :])
     grid = np.meshgrid(*(np.arange(d.low, d.low + d.extent) for d in dims), indexing="ij", sparse=True)
     known = sizes.given(dict(zip((d.name for d in dims), grid, strict=True)))

@@ -20,7 +20,7 @@ from upl_mlir.passes.circuit.inputs import Input, freed, group_slots, steps
 from upl_mlir.passes.circuit.links import least, sources
 from upl_mlir.passes.circuit.nest import Dim, Ints
 from upl_mlir.passes.circuit.orders import number
-from upl_mlir.passes.circuit.outputs import Output, turns
+from upl_mlir.passes.circuit.outputs import Output, leave, turns
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
 from upl_mlir.passes.circuit.stages import Site, last_summand
@@ -181,7 +181,7 @@ def _stream(plan: Plan, x: Stream) -> Iterator[Proof]:
     name = f"stream {x.sent.name} to {reader.process.name}"
     yield from _sent(writer, x.sent, name)
     nest, lanes = reader.nest, reader.nest.lanes
-    leaves = _leaves(writer, x.sent)
+    leaves = leave(x.sent, writer)
     comes = leaves + writer.nest.lanes + TRAVELS
     own = np.broadcast_to(nest.slot[..., None], nest.shape)
     after = late_of(reader, x.feed)
@@ -201,16 +201,6 @@ def _stream(plan: Plan, x: Stream) -> Iterator[Proof]:
         yield Proof(name, f"read {k}: a word has come when it is read", cases, not early.any(), _first(reader, early))
         lost = mask & (own + after >= taken[np.where(mask, word, 0)])
         yield Proof(name, f"read {k}: a word is kept until it is read", cases, not lost.any(), _first(reader, lost))
-
-
-def _leaves(part: Part, o: Output) -> Ints:
-    """The slot in which each word leaves its lane, by the turns of lanes."""
-    nest, first = part.nest, LEAD + part.at.result
-    if len(o.lanes) == 1:
-        return np.sort(first + nest.begins[o.when])
-    flat = o.when.reshape(-1, nest.lanes)
-    turn, lane = np.nonzero(flat[flat.any(axis=-1)])
-    return first + nest.start + o.wait + turn * nest.lanes + lane + 2
 
 
 def _window(plan: Plan, i: Input, f: Feed, r: Read, name: str) -> Iterator[Proof]:

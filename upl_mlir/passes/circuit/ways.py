@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.circuit.buffers import buffer, waits
+from upl_mlir.passes.circuit.buffers import numbers, waits
 from upl_mlir.passes.circuit.inner import sent_by, stream
 from upl_mlir.passes.circuit.links import NoLink, early, links
 from upl_mlir.passes.circuit.orders import Order
@@ -34,9 +34,9 @@ def ways(
     part = parts[number]
     made = Ways()
     short: dict[str, int] = {}
-    numbers = {p.array: n for n, p in enumerate(parts)}
-    for array in dict.fromkeys(s.array for s in part.sites if s.array in numbers):
-        at = numbers[array]
+    places = {p.array: n for n, p in enumerate(parts)}
+    for array in dict.fromkeys(s.array for s in part.sites if s.array in places):
+        at = places[array]
         left: list[Site] = []
         for s in of_array(part.sites, array):
             late = _alone(made, part, parts[at], s)
@@ -61,7 +61,7 @@ def _alone(made: Ways, part: Placed, writer: Placed, s: Site) -> int | None:
         if s.running:
             raise
     try:
-        buffer(part, writer, s)
+        numbers(part, writer, s)
     except NoLink:
         return None
     made.buffered.append(s)
