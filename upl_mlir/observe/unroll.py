@@ -59,7 +59,7 @@ def unrolled(p: Program, trace: Trace | None = None) -> Unrolled:
 def _by_steps(found: _Found, p: Program) -> tuple[list[int | None], None, str]:
     """The instances and arrows that the program says, and the step of each."""
     sets = ProgramSets(p.op, bind_parameters(p.op, {}, {}))
-    for name in sets.dynamic_nodes:
+    for name in (n for n, op in sets.ends.items() if n in sets.dynamic_nodes and isinstance(op, NodeOp)):
         raise error("UPL1807", f"data decide which instances of `{name}` fire", span_of(sets.ends[name]),
                     help="record a run, `upl run FILE --trace T.json`, and give it: --trace T.json")  # fmt: skip
     for name, op in sets.ends.items():
