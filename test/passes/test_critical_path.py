@@ -153,3 +153,15 @@ def test_the_adjoint_of_a_stencil():
     assert str(found) == "2*T+1"
     for sizes in ({"T": 1, "n": 3}, {"T": 3, "n": 3}, {"T": 2, "n": 5}):
         assert upl.vjp(upl.load(str(p), **sizes), of="B", wrt="A").check().critical_path == 2 * sizes["T"] + 1
+
+
+def test_an_open_array_alone():
+    """No parameter, but an array without values: no size is fixed yet, so there is nothing to walk through."""
+    text = """program p
+param N[0:2] >= 1
+input  X<k,i> in 0<=k<=2, 0<=i<N[k] { -> A.x }
+node   A<k,i> { in x; x + 1 -> Y }
+output Y<k,i>
+"""
+    assert path(text) is None
+    assert path(text, N=[1, 2, 3]) == 1

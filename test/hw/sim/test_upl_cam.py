@@ -90,8 +90,8 @@ def test_it_is_what_amaranth_describes(tmp_path: Path) -> None:
     ],
 )
 def test_a_defect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    text = build._source("hw/matching_unit/upl_cam.h")
+    text = build.source("hw/matching_unit/upl_cam.h")
     assert text.count(old) == 1
-    source = build._source
-    monkeypatch.setattr(build, "_source", lambda path: source(path).replace(old, new))
+    source = build.source
+    monkeypatch.setattr(build, "source", lambda path: source(path).replace(old, new))
     assert complaints(tmp_path)

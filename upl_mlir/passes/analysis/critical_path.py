@@ -46,7 +46,8 @@ def critical_path(sets: ProgramSets, tokens: IndexExpr | int | None = None) -> I
     """
     if sets.dynamic_nodes:
         return None
-    if not sets.ctx.params and (walk := _Walk.of(sets, tokens)) is not None:
+    known = not sets.ctx.params and not sets.ctx.unknown
+    if known and (walk := _Walk.of(sets, tokens)) is not None:
         return IndexExpr.of(max((n for seen in walk.level.values() for n in seen.values()), default=0))
     found = _Levels(sets, tokens).run()
     return None if found is None else greatest(found)
