@@ -17,6 +17,7 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.engines.circuit.engine import whole
 from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Part, Plan
@@ -128,9 +129,15 @@ class Plain:
         """All outputs."""
         out: dict[str, np.ndarray] = {}
         for o in plan.outputs:
-            found = [self.element(o.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in o.dims))]
+            found = [self.shown(o.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in o.dims))]
             out[o.name] = np.array(found, np.float32).reshape([d.extent for d in o.dims])
         return out
+
+    def shown(self, name: str, index: tuple[int, ...]) -> np.float32:
+        """An element of an output; 0 if there is none."""
+        eq = self.loops.system.equations[name]
+        env = dict(zip(eq.fields, index, strict=True))
+        return self.element(name, index) if any(self.holds(c, env) for c in eq.domain) else np.float32(0)
 
     def holds(self, cons: Cons, env: Mapping[str, int]) -> bool:
         return all(self.number(c.e, env) == 0 if c.eq else self.number(c.e, env) >= 0 for c in cons)
@@ -171,8 +178,7 @@ class Plain:
                 value = self.value(part.body, here, of)
                 with np.errstate(all="ignore"):
                     total = value if total is None else GATHERS[t.gather.value](total, value)
-        assert total is not None
-        return total
+        return np.float32(t.gather.empty) if total is None else total
 
 
 def least(a: Any, b: Any) -> Any:
@@ -209,6 +215,12 @@ GATHERS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "*": operator.mul, "min": least, "max": greatest, "&&": operator.and_, "||": operator.or_,
     "!=": operator.xor,
 }  # fmt: skip
+
+
+def wholes(plan: Plan, arrays: Mapping[str, np.ndarray], of: str = "inputs") -> dict[str, np.ndarray]:
+    """The arrays of the program's ports, of those of the circuit's; 0 where there is no element."""
+    net = plan.network
+    return whole(net, net.inputs if of == "inputs" else {n: d.host for n, d in net.outputs.items()}, arrays)
 
 
 def plain(loops: LoopProgram, plan: Plan, arrays: Mapping[str, np.ndarray]) -> Plain:

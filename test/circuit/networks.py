@@ -74,15 +74,24 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class Net(Case):
-    """A program of this module with its sizes."""
+    """A program of this module, or an example, with its sizes; entries of arrays of constants in `layers`."""
+
+    layers: tuple[int, ...] = ()
 
     @property
     def program(self) -> upl.Program:
-        """The program; "gradient NAME" is that of an example with respect to its first input."""
+        """The program; "gradient NAME" is that of an example, of its first output with respect to its first input that has
+        a derivative."""
         if self.name in TEXTS:
             return upl.load(TEXTS[self.name])
-        p = upl.load(EXAMPLES / f"{self.name.removeprefix('gradient ')}.upl")
-        return upl.vjp(p, next(iter(p.outputs)), next(iter(p.inputs)))
+        text = (EXAMPLES / f"{self.name.removeprefix('gradient ')}.upl").read_text(encoding="utf-8")
+        p = upl.load(text, **({"K": len(self.layers), "N": list(self.layers)} if self.layers else {}))
+        if not self.name.startswith("gradient "):
+            return p
+        return upl.vjp(p, next(iter(p.outputs)), WITH_RESPECT_TO.get(p.name, next(iter(p.inputs))))
+
+
+WITH_RESPECT_TO = {"wave": "C", "mlp": "W"}
 
 
 def sizes(text: str) -> list[dict[str, int]]:
@@ -91,6 +100,30 @@ def sizes(text: str) -> list[dict[str, int]]:
     return [dict(zip(names, numbers, strict=False)) for numbers in ((4, 6, 5), (1, 1, 1), (16, 16, 16))]
 
 
+def nets(name: str, *sizes: dict[str, int], layers: tuple[tuple[int, ...], ...] = ()) -> list[Net]:
+    """A program with its sizes, and with the widths of its layers, if it has them."""
+    return [Net(name, tuple(s.items()), *([layers[n]] if layers else [])) for n, s in enumerate(sizes)]
+
+
 NETS = [Net(name, tuple(s.items())) for name, text in TEXTS.items() for s in sizes(text)]
-GRADIENTS = [Net("gradient jacobi1d", (("T", t), ("n", n))) for t, n in ((2, 5), (4, 24), (1, 3))]
-GRADIENTS += [Net("gradient matmul", (("m", m), ("n", n), ("r", r))) for m, n, r in ((4, 5, 3), (16, 16, 16), (1, 1, 1))]
+GRADIENTS = [
+    *nets("gradient jacobi1d", {"T": 2, "n": 5}, {"T": 4, "n": 24}, {"T": 1, "n": 3}),
+    *nets("gradient matmul", {"m": 4, "n": 5, "r": 3}, {"m": 16, "n": 16, "r": 16}, {"m": 1, "n": 1, "r": 1}),
+    *nets("gradient jacobi2d", {"T": 2, "m": 5, "n": 6}, {"T": 1, "m": 3, "n": 3}, {"T": 3, "m": 8, "n": 7}),
+    *nets("gradient wave", {"T": 3, "n": 8}, {"T": 2, "n": 3}, {"T": 5, "n": 16}),
+]
+SOLVERS = [
+    *nets("jacobi2d", {"T": 2, "m": 5, "n": 6}, {"T": 1, "m": 3, "n": 3}, {"T": 3, "m": 8, "n": 7}),
+    *nets("floyd_warshall", {"n": 5}, {"n": 1}, {"n": 12}),
+    *nets("triangular_solve", {"n": 5}, {"n": 1}, {"n": 30}),
+    *nets("cholesky", {"n": 4}, {"n": 2}, {"n": 9}),
+]
+"""Triangles, values of the iteration before in any order, gathers that may be empty."""
+LEARNING = [
+    *nets("softmax", {"D": 3, "n": 5}, {"D": 1, "n": 1}, {"D": 8, "n": 16}),
+    *nets("lstm", {"T": 2, "E": 2, "H": 3}, {"T": 1, "E": 1, "H": 1}, {"T": 3, "E": 4, "H": 8}),
+    *nets("mlp", {"D": 3}, {"D": 1}, {"D": 4}, layers=((3, 4, 2), (1, 1, 1), (5, 8, 6, 3))),
+    *nets("gradient mlp", {"D": 3}, {"D": 1}, {"D": 4}, layers=((3, 4, 2), (1, 1, 1), (5, 8, 6, 3))),
+    *nets("iris_batch", {"D": 4}, {"D": 1}, {"D": 8}, layers=((4, 5, 3), (1, 1, 1), (12, 16, 10))),
+]
+"""Layers of unequal widths, and functions that are not the interpreter's to the last bit."""

@@ -17,6 +17,9 @@ from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import write
 from upl_mlir.passes.circuit.plan import Plan, plan
 from upl_mlir.passes.circuit.process import network_of
+from upl_mlir.passes.circuit.statements.gathers import gathers
+from upl_mlir.passes.circuit.statements.short import short_gathers
+from upl_mlir.passes.circuit.statements.split import forwarded, split
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.schedule import prepared, raised
 
@@ -28,6 +31,13 @@ def wish(lanes: int, along: str | None = None, order: tuple[str, ...] | None = N
     return Wish(lanes, along, order)
 
 
+def statements(p: LoopProgram) -> LoopProgram:
+    """The equations of a program as a circuit has them: each array a box, each statement with one gather of many summands.
+
+    Raises UplError UPL2001, UPL2003, UPL2005 where there is no such form."""
+    return forwarded(gathers(short_gathers(split(p))))
+
+
 def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
     """The equations of a program with these sizes, and its plan; the module is changed.  Raises UplError: UPL13xx if the
     program is wrong, UPL20xx if it has no circuit."""
@@ -35,7 +45,7 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
     for op in program.body.block.ops:
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
-    loops = raised(program, real="f32", gather="ordered", fixed=params)
+    loops = statements(raised(program, real="f32", gather="ordered", fixed=params))
     return loops, plan(network_of(loops), wish)
 
 

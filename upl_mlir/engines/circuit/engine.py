@@ -14,12 +14,17 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.passes.circuit.body import formula
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.inputs import Input
 from upl_mlir.passes.circuit.orders import number
 from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan, cycles, lanes_of
+from upl_mlir.passes.circuit.process import Network
+from upl_mlir.passes.loops.program import Host
 from upl_mlir.passes.lower_to_circuit import planned_circuit
+from upl_mlir.poly.counts.dense import Box, bounding_box, mask
+from upl_mlir.poly.expr import Formula
 
 Array = NDArray[Any]
 
@@ -65,11 +70,14 @@ class CircuitEngine:
 
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
-        (outputs,), streamed = run(self.simulation, [arrays])
+        net = self.plan.network
+        given = pieces(net, arrays)
+        (outputs,), streamed = run(self.simulation, [given])
         if self.bench is not None:
-            given = {i.name: to_stream(self.plan, i, arrays[i.name]) for i in self.plan.inputs}
-            write_bench(Path(self.bench), self.simulation.circuit, given, streamed.words)
-        return CircuitResult(outputs, figures(self.plan, streamed))
+            words = {i.name: to_stream(self.plan, i, given[i.name]) for i in self.plan.inputs}
+            write_bench(Path(self.bench), self.simulation.circuit, words, streamed.words)
+        hosts = {n: d.host for n, d in net.outputs.items()}
+        return CircuitResult(whole(net, hosts, outputs), figures(self.plan, streamed))
 
 
 def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
@@ -96,6 +104,44 @@ def run(
             o.name: from_stream(p, o, streamed.words[o.name][n * o.words : (n + 1) * o.words]) for o in p.outputs
         })  # fmt: skip
     return out, streamed
+
+
+def pieces(net: Network, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of the circuit's input ports, of those of the program's; both are dense."""
+    return {n: arrays[n] if h.whole is None else arrays[h.whole.name][_part(net, h, h.whole)] for n, h in net.inputs.items()}
+
+
+def whole(net: Network, hosts: Mapping[str, Host], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of the program's ports, of those of the circuit's ports `hosts`; 0 where there is no element."""
+    out: dict[str, Array] = {}
+    for n, h in hosts.items():
+        there = mask(net.sizes.ctx, h.fields, Formula.any(map(formula, h.cases)), _box(net, h))
+        found = np.where(there, arrays[n], arrays[n].dtype.type(0))
+        if h.whole is None:
+            out[n] = found
+            continue
+        if h.whole.name not in out:
+            out[h.whole.name] = np.zeros(_box(net, h.whole).shape, found.dtype)
+        out[h.whole.name][_part(net, h, h.whole)] = found
+    return out
+
+
+def _part(net: Network, h: Host, of: Host) -> tuple[int | slice, ...]:
+    """Where the elements of a piece are in the array of its port."""
+    own = _box(net, h)
+    ranges = {f: (low, n) for f, low, n in zip(h.fields, own.lower, own.shape, strict=True)}
+    out: list[int | slice] = []
+    for f, low in zip(of.fields, _box(net, of).lower, strict=True):
+        if f in h.at:
+            out.append(h.at[f] - low)
+        else:
+            first, n = ranges[f]
+            out.append(slice(first - low, first - low + n))
+    return tuple(out)
+
+
+def _box(net: Network, h: Host) -> Box:
+    return bounding_box(net.sizes.ctx, h.fields, Formula.any(map(formula, h.cases)))
 
 
 def _ranks(p: Plan, port: Input | Output) -> tuple[NDArray[np.int64], tuple[int, ...]]:

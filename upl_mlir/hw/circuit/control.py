@@ -1,4 +1,4 @@
-"""Static control: numbers of words by group, addresses along a loop nest, conditions over its counters."""
+"""Static control: numbers of words by group, marks that come later, addresses along a loop nest."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
@@ -9,12 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_, or_
 from typing import Any
 
-import numpy as np
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,10 +20,7 @@ from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.passes.circuit.feeds import Steps
 from upl_mlir.passes.circuit.inputs import Runs
-from upl_mlir.passes.circuit.nest import Bools, Box, Nest, boxes
-
-MOST_BOXES = 24
-"""Boxes of a condition: each is a few comparisons."""
+from upl_mlir.passes.circuit.nest import Nest
 
 
 class Tally(wiring.Component):
@@ -132,72 +126,6 @@ def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
     return LoopNest(extents, [after, *idle])
 
 
-class Conditions:
-    """Conditions over the counters of a nest, each a register, two slots after the counters; equal ones are made
-    once."""
-
-    LATENCY = 2
-
-    def __init__(self, m: Module, counters: Sequence[Value], extents: Sequence[int], enable: Value):
-        self.m, self.counters, self.extents, self.enable = m, counters, extents, enable
-        self._made: dict[object, Signal] = {}
-
-    def of(self, yes: Bools, no: Bools) -> Any:
-        """A bit that is 1 where `yes` holds and 0 where `no` holds; arrays over the counters.  None if it is no small
-        one."""
-        if not no.any():
-            return Const(1)
-        if not yes.any():
-            return Const(0)
-        found = _along_one(yes, no)
-        if found is None:
-            found = boxes(yes)
-        return self._any(found) if len(found) <= MOST_BOXES else None
-
-    def _any(self, found: Sequence[Box]) -> Signal:
-        key = tuple(found)
-        if key not in self._made:
-            self._made[key] = self._register(reduce(or_, [self._box(b) for b in found]))
-        return self._made[key]
-
-    def _box(self, box: Box) -> Signal:
-        if box not in self._made:
-            ranges = zip(self.counters, self.extents, box, strict=True)
-            self._made[box] = self._register(reduce(and_, [_between(c, n, *span) for c, n, span in ranges], Const(1)))
-        return self._made[box]
-
-    def _register(self, value: Value) -> Signal:
-        out = Signal(name=f"condition_{len(self._made)}")
-        with self.m.If(self.enable):
-            self.m.d.sync += out.eq(value)
-        return out
-
-
-def _between(counter: Value, extent: int, low: int, high: int) -> Any:
-    if low == high and extent > 1:
-        return counter == low
-    above = Const(1) if low <= 0 else counter >= low
-    return above if high >= extent - 1 else above & (counter <= high)
-
-
-def _along_one(yes: Any, no: Any) -> list[Box] | None:
-    """Ranges of one counter that decide, with the others free; None if one alone does not."""
-    for axis in range(yes.ndim):
-        others = tuple(a for a in range(yes.ndim) if a != axis)
-        wanted, banned = yes.any(axis=others), no.any(axis=others)
-        if (wanted & banned).any():
-            continue
-        spans: list[list[int]] = []
-        for n in np.flatnonzero(wanted).tolist():
-            if spans and not banned[spans[-1][1] : n].any():
-                spans[-1][1] = n
-            else:
-                spans.append([n, n])
-        full = [(0, e - 1) for e in yes.shape]
-        return [tuple((low, high) if a == axis else f for a, f in enumerate(full)) for low, high in spans]
-    return None
-
-
 def delayed(m: Module, value: Value, slots: int, enable: Value, name: str) -> Any:
     """A bit or a few, some slots later, by registers that begin with 0."""
     value = Value.cast(value)
@@ -207,8 +135,6 @@ def delayed(m: Module, value: Value, slots: int, enable: Value, name: str) -> An
             m.d.sync += register.eq(value)
         value = register
     return value
-
-
 
 
 def walked(

@@ -29,7 +29,7 @@ from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Fed, Wires
 from upl_mlir.passes.circuit.inputs import Input
 from upl_mlir.passes.circuit.placed import LEAD
-from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.plan import Plan, awaited
 
 BEHIND = 3
 """Words that may be taken before `open` knows of them: a clock each for `came`, `change`, and `room`."""
@@ -42,8 +42,8 @@ class _Entry:
     enough: Value
     needs: Value
     """A group ends in this slot, or the first one of a process that starts later than the circuit begins after it."""
-    first: bool
-    """Its process starts with the circuit."""
+    awaited: bool
+    """A run does not begin before they are there."""
 
 
 class Head:
@@ -83,7 +83,7 @@ class Head:
         entries = [self._entry(i, s, n) for n, (i, s) in enumerate(zip(self.plan.inputs, self.streams, strict=True))]
         m.d.comb += [
             self.go.eq(reduce(and_, [e.enough | ~e.needs for e in entries], self.room)),
-            self.start.eq(self.go & free & reduce(and_, [e.enough for e in entries if e.first], Const(1))),
+            self.start.eq(self.go & free & reduce(and_, [e.enough for e in entries if e.awaited], Const(1))),
         ]  # fmt: skip
         for n, nest in self.nests.items():
             m.d.comb += [nest.enable.eq(self.go), nest.start.eq(self.starts[n])]
@@ -131,7 +131,7 @@ class Head:
         ]  # fmt: skip
         for k, f in enumerate(i.feeds):
             self._pass(Fed(f, i.window, i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
-        return _Entry(~more[-1], needs if first else needs | start, first)
+        return _Entry(~more[-1], needs if first else needs | start, i in awaited(self.plan))
 
     def _boundary(self, nest: LoopNest, level: int) -> Any:
         """Whether an iteration of a loop outside of loop `level` ends in this slot, and another one begins."""

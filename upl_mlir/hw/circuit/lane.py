@@ -21,7 +21,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
-from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, delayed, loop_nest, walked
+from upl_mlir.hw.circuit.conditions import Conditions
+from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Ram, Target
 from upl_mlir.hw.circuit.units import BITS, result, unit, wires
@@ -58,7 +59,10 @@ class Lane:
         self.enable = self.wires.enable[number]
         m.submodules.nest = self.nest = loop_nest(self.part.nest)
         m.d.comb += [self.nest.enable.eq(self.enable), self.nest.start.eq(self.wires.start[number])]
-        self.conditions = Conditions(m, self.nest.counters, self.nest.extents, self.enable)
+        nest = self.part.nest
+        scales = [nest.lanes if f == nest.along else 1 for f in nest.order]
+        scales += [1] * (len(self.nest.extents) - len(scales))
+        self.conditions = Conditions(m, self.nest.counters, self.nest.extents, self.enable, scales)
         self.where = {n: self.part.mask(f)[..., number] for n, f in matters(self.part.process).items()}
         self.probes: list[Probe] = []
         self.before = before if self.part.nest.skew == 0 else None
@@ -167,7 +171,7 @@ class Lane:
             bit = self.conditions.of(yes.reshape(shape), no.reshape(shape))
             if bit is None:
                 name = self.part.process.name
-                what = f"a condition of `{name}` is not a union of at most {MOST_BOXES} boxes of its loops: no circuit yet"
+                what = f"a condition of `{name}` is neither few boxes of its loops nor within few half-planes"
                 raise error("UPL2003", what, self.part.process.span, help=OTHER_ENGINES)
             if isinstance(bit, Const):
                 return bit

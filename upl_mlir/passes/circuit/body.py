@@ -102,6 +102,7 @@ class Builder:
     first: Formula = TRUE
     nodes: dict[object, Node] = field(default_factory=dict[object, Node])
     total: Node | None = None
+    folds: dict[Fold, Node] = field(default_factory=dict[Fold, Node])
 
     def node(self, kind: str, args: tuple[Node, ...] = (), **more: object) -> Node:
         """The node, the same one for the same arguments."""
@@ -121,6 +122,8 @@ class Builder:
         merged: dict[Node, list[Formula]] = {}
         for when, value in cases:
             merged.setdefault(value, []).append(when)
+            if self.always(when):
+                break
         if len(merged) == 1:
             return next(iter(merged))
         bits = next(iter(merged)).bits
@@ -243,24 +246,34 @@ class Builder:
         return None
 
     def fold(self, t: Fold) -> Node:
-        """A gather: its summands one after the other, or a running sum."""
-        if t.count is not None:
-            raise self.refuse("a gather that may have no summand")
+        """A gather: its summands one after the other, those of an arrow that sends many by a running sum."""
+        if t not in self.folds:
+            self.folds[t] = self.folded(t)
+        return self.folds[t]
+
+    def folded(self, t: Fold) -> Node:
+        """The node of a gather that was not met before."""
         joins = t.gather.truth if t.kind is Kind.BOOL else t.gather.real
         assert joins is not None
         kind = OPERATIONS[joins]
         bits = TRUTH if t.kind is Kind.BOOL else REAL
         neutral = self.node("constant", number=float(t.gather.neutral), bits=bits)
-        if not any(p.dims for p in t.parts):
-            return self.chain(kind, t.parts, neutral)
-        if self.total is not None or len(t.parts) > 1:
-            raise self.refuse("more than one gather of many summands")
-        if bits == TRUTH:
-            raise self.refuse("a gather of many truth values")
-        before = self.node("select", (neutral, self.node("previous")), when=(self.first, TRUE))
-        part = next(iter(t.parts))
-        self.total = self.node(kind, (before, self.guarded(part, neutral)))
-        return self.total
+        many = [n for n, p in enumerate(t.parts) if p.dims]
+        if not many:
+            out = self.chain(kind, t.parts, neutral)
+        else:
+            if self.total is not None or len(many) > 1:
+                raise self.refuse("more than one gather of many summands")
+            if bits == TRUTH:
+                raise self.refuse("a gather of many truth values")
+            begins = self.chain(kind, t.parts[: many[0]], neutral) if many[0] else neutral
+            before = self.node("select", (begins, self.node("previous")), when=(self.first, TRUE))
+            self.total = self.node(kind, (before, self.guarded(t.parts[many[0]], neutral)))
+            out = self.joined(kind, self.total, t.parts[many[0] + 1 :], neutral)
+        empty = self.node("constant", number=float(t.gather.empty), bits=bits)
+        if t.count is None or empty is neutral:
+            return out
+        return self.select([(Formula.compare(t.count, ">=", 1), out), (TRUE, empty)])
 
     def guarded(self, part: Part, neutral: Node) -> Node:
         """The summand of a part; where it is left out, what leaves every other summand as it is."""
@@ -272,10 +285,13 @@ class Builder:
 
     def chain(self, kind: str, parts: Sequence[Part], neutral: Node) -> Node:
         """A few summands, in their order."""
-        out = self.guarded(parts[0], neutral)
-        for p in parts[1:]:
-            out = self.node(kind, (out, self.guarded(p, neutral)), bits=neutral.bits)
-        return out
+        return self.joined(kind, self.guarded(parts[0], neutral), parts[1:], neutral)
+
+    def joined(self, kind: str, before: Node, parts: Sequence[Part], neutral: Node) -> Node:
+        """A value, and a few summands behind it."""
+        for p in parts:
+            before = self.node(kind, (before, self.guarded(p, neutral)), bits=neutral.bits)
+        return before
 
 
 def formula(cons: Cons) -> Formula:

@@ -108,14 +108,15 @@ def _sized(reader: Placed, writer: Placed, s: Site, mask: Bools, read: Steps, wr
     slots = reader.nest.slots
     longest = max((int((x.read - x.written)[x.read >= 0].max(initial=0)) for x in lanes), default=0)
     runs = 2 + longest // slots
-    places = 2
+    depth = max((_most(x, slots, runs) for x in lanes), default=0)
+    places = 1 << max(1, depth - 1).bit_length()
     while not all(_apart(x, words, places, slots, runs) for x in lanes):
         places *= 2
         if places > MOST_PLACES:
             raise NoLink(f"more than {MOST_PLACES} words of `{s.array}` wait in a lane")
     kinds = {_kind(x) for x in lanes}
     kind = next(k for k in ("buffer", "sticky", "fifo") if k in kinds or k == "fifo")
-    return Buffer(kind, write, read, words, places, max((_most(x, slots, runs) for x in lanes), default=0))
+    return Buffer(kind, write, read, words, places, depth)
 
 
 def _lane(reader: Placed, writer: Placed, s: Site, mask: Bools, read: Steps, write: Steps, words: int, n: int) -> _Lane:

@@ -44,9 +44,12 @@ def asked(processes: Sequence[Process], wish: Wish) -> None:
         raise error("UPL2004", f"order={','.join(wish.order)}: {expected}")
 
 
-def candidates(p: Process, wish: Wish, sites: Sequence[Site], outer: str | None = None, down: bool = False) -> list[Nest]:
+def candidates(
+    p: Process, wish: Wish, sites: Sequence[Site], outer: str | None = None, down: bool = False, spare: int = 0
+) -> list[Nest]:
     """Schedules that keep the dependences of a process on itself, the best first; its lanes lie along the field that is
-    asked for, if it has it.  The outermost loop is that of the field `outer`, if it is given, and may run `down`."""
+    asked for, if it has it.  The outermost loop is that of the field `outer`, if it is given, and may run `down`.  What is
+    read at distances that vary waits `spare` slots longer."""
     found: list[tuple[tuple[int, ...], int, Nest]] = []
     own = [s for s in sites if s.own]
     names = {d.name for d in p.dims}
@@ -60,7 +63,8 @@ def candidates(p: Process, wish: Wish, sites: Sequence[Site], outer: str | None 
             if outer is not None and order[0] != outer:
                 continue
             for by_skew in (False, True):
-                nest = _scheduled(p, d.name, lanes, order, apart, by_skew, (outer,) if outer is not None and down else ())
+                below = (outer,) if outer is not None and down else ()
+                nest = _scheduled(p, d.name, lanes, order, apart, by_skew, below, spare)
                 if nest is not None:
                     found.append((_cost(nest), len(found), nest))
     return list(dict.fromkeys(nest for _, _, nest in sorted(found, key=lambda f: f[:2])))
@@ -80,7 +84,7 @@ def _cost(nest: Nest) -> tuple[int, ...]:
 
 def _scheduled(
     p: Process, along: str, lanes: int, order: tuple[str, ...], apart: Sequence[Distances], by_skew: bool,
-    down: tuple[str, ...] = (),
+    down: tuple[str, ...] = (), spare: int = 0,
 ) -> Nest | None:
     """The schedule with the least slots for this order, or None if the order goes against a dependence.
 
@@ -89,7 +93,7 @@ def _scheduled(
     bare = Nest(p.dims, along, lanes, order, (), 0, 0)
     idle = [0] * len(order)
     skew = 0
-    found = rules(p.dims, order, along, lanes, apart, down)
+    found = rules(p.dims, order, along, lanes, apart, down, spare)
     for _ in range(MOST_ROUNDS):
         every = tight(bare.extents, idle)
         short = next((r for r in found if _slots(r, every, skew) < r.slots), None)

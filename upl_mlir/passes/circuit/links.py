@@ -114,15 +114,17 @@ class Rule:
 
 
 def rules(
-    dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, found: Iterable[Distances], down: Sequence[str] = ()
+    dims: Sequence[Dim], order: Sequence[str], along: str, lanes: int, found: Iterable[Distances], down: Sequence[str] = (),
+    spare: int = 0,
 ) -> set[Rule]:
-    """What the slots of loops and the skew have to keep; the loops of fields `down` run from the greatest value on."""
+    """What the slots of loops and the skew have to keep; the loops of fields `down` run from the greatest value on.  What
+    varies waits `spare` slots longer."""
     names = [d.name for d in dims]
     out: set[Rule] = set()
     for each in found:
         s = each.site
         assert s.written is not None
-        more = VARYING if len(np.unique(each.rows[:, :-1], axis=0)) > 1 else 0
+        more = VARYING + spare if len(np.unique(each.rows[:, :-1], axis=0)) > 1 else 0
         for row in each.rows.tolist():
             *delta, place = row
             by_name = dict(zip(names, delta, strict=True))

@@ -53,7 +53,9 @@ def output(drain: Drain, number_: int, part: Placed, fixed: Order | None) -> Out
 def sending(
     name: str, dims: tuple[Dim, ...], shown: Sequence[Shown], number_: int, part: Placed, fixed: Order | None
 ) -> Output:
-    """The stream of elements of a process's array.  Raises UplError UPL2003 if no order of them suits the schedule."""
+    """The stream of elements of a process's array.  Raises UplError UPL2003 if no order of them suits the schedule.
+
+    Where nothing is shown, what passes is as if the first case went on."""
     p, nest = part.process, part.nest
     grid = np.indices([d.extent for d in dims], dtype=np.int64)
     values = {d.name: g + d.low for d, g in zip(dims, grid, strict=True)}
@@ -62,8 +64,11 @@ def sending(
     for each in shown:
         here = exprs.formula(each.when)
         for f, e in zip(p.fields, each.index, strict=True):
-            read[f] = np.where(here, exprs.expr(e), read.get(f, 0))
+            at = exprs.expr(e)
+            read[f] = np.asarray(np.where(here, at, read.get(f, at)), np.int64)
     shape = grid.shape[1:]
+    if any(((read[d.name] < d.low) | (read[d.name] >= d.low + d.extent)).any() for d in p.array):
+        raise error("UPL2003", f"the elements of `{name}` are no box of `{p.name}`", help=OTHER_ENGINES)
     read |= {d.name: np.full(shape, d.low + d.extent - 1, np.int64) for d in p.dims if d.name in p.sums}
     lane, slot = (np.broadcast_to(x, shape) for x in nest.place(read))
     when = _marked(nest, {n: np.broadcast_to(x, shape) for n, x in read.items()})

@@ -32,8 +32,12 @@ MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
 MOST_TRIED = 200
 """Schedules of a process whose channels are looked at before the first reason is given."""
+SPARE = (4, 12, 36)
+"""Slots that a process waits longer for its own values, if they come through a memory. Tried in turn."""
 ARRIVES = 3
 """Clocks from the one in which a word is taken to that in which it counts."""
+BEGINS = 1
+"""Clocks from the first one to that in which the first slot passes, if no word is awaited."""
 LEAVES = 5
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
 
@@ -82,9 +86,25 @@ class Fixed:
 
 
 def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
-    """The plan with the best schedules.  Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
+    """The plan with the best schedules; with fewer lanes, if processes with as many cannot read of each other.
+
+    Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
     _small_enough(net)
     asked(net.processes, wish)
+    try:
+        return _best(net, wish, units)
+    except UplError:
+        lanes = wish.lanes
+        while lanes := lanes // 2:
+            try:
+                return _best(net, replace(wish, lanes=lanes), units)
+            except UplError:
+                continue
+        raise
+
+
+def _best(net: Network, wish: Wish, units: Mapping[str, int]) -> Plan:
+    """The plan with the best schedule of each group, one after the other.  Raises UplError UPL2003."""
     bare = {p.array: p for p in _unscheduled(net, units)}
     placed: list[Placed] = []
     for group in net.groups:
@@ -119,9 +139,17 @@ def _options(group: Sequence[Placed], wish: Wish) -> Iterator[Sequence[Placed]]:
             yield from islice(together(group, less), MOST_TRIED)
         else:
             for p in group:
-                nests = candidates(p.process, less, p.sites)
-                yield from ([replace(p, nest=nest)] for nest in nests[:MOST_TRIED])
+                yield from ([replace(p, nest=nest)] for nest in _alone(p, less))
         lanes //= 2
+
+
+def _alone(p: Placed, wish: Wish) -> Iterator[Nest]:
+    """The schedules of a process, and behind them those in which what varies waits longer: it may come by a memory."""
+    for spare in (0, *SPARE) if any(s.own and not s.running for s in p.sites) else (0,):
+        nests = candidates(p.process, wish, p.sites, spare=spare)
+        if not nests:  # every order goes against a dependence: some loop has to run down
+            nests = [n for f in p.process.fields for n in candidates(p.process, wish, p.sites, f, True, spare)]
+        yield from nests[:MOST_TRIED]
 
 
 def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
@@ -224,7 +252,18 @@ def _small_enough(net: Network) -> None:
 # -- times ------------------------------------------------------------------------------------------------------------
 def due(plan_: Plan, i: Input) -> Ints:
     """The slot in which each word of an input must have come, in the order of the port; -1 is before the first one."""
-    return deadlines(plan_.parts[i.by].nest, i.need)
+    out = deadlines(plan_.parts[i.by].nest, i.need)
+    begins = plan_.parts[i.by].nest.start - 1
+    return np.where(out == begins, -1, out) if begins >= 0 and i in awaited(plan_) else out
+
+
+def awaited(plan_: Plan) -> tuple[Input, ...]:
+    """The inputs whose first words a run waits for before it begins: those of processes that start with the circuit.
+
+    If there are none it is the one of the process that starts first: no run begins without any input."""
+    starts = [plan_.parts[i.by].nest.start for i in plan_.inputs]
+    found = [i for i, start in zip(plan_.inputs, starts, strict=True) if not start]
+    return tuple(found) if found or not starts else (plan_.inputs[int(np.argmin(starts))],)
 
 
 def leaves(plan_: Plan, o: Output) -> Ints:
@@ -237,7 +276,7 @@ def stalls(plan_: Plan, runs: int = 1) -> int:
 
     For ports that always have words, from the first clock on: word n comes in clock n.
     """
-    found = [-1]
+    found = [BEGINS]
     for i in plan_.inputs:
         one = due(plan_, i)
         whole = np.concatenate([one + n * plan_.slots for n in range(runs)])

@@ -154,7 +154,7 @@ def _parts(eq: Equation) -> list[tuple[Cons, Part]]:
     out: list[tuple[Cons, Part]] = []
     for cons, term in eq.pieces:
         out += [(where, p) for t, where in walk(term, cons) if isinstance(t, Fold) for p in t.parts if p.dims]
-    return out
+    return list({id(part): (where, part) for where, part in out}.values())
 
 
 def _shows(p: LoopProgram, eq: Equation) -> str | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from upl_mlir.passes.circuit.nest import Ints
 from upl_mlir.passes.circuit.outputs import Output
-from upl_mlir.passes.circuit.plan import ARRIVES, LEAVES, Plan, due, leaves
+from upl_mlir.passes.circuit.plan import ARRIVES, BEGINS, LEAVES, Plan, due, leaves
 
 
 def clock(plan: Plan, slots: Ints) -> Ints:
@@ -14,7 +14,7 @@ def clock(plan: Plan, slots: Ints) -> Ints:
 
     Word n of a port comes in clock n.
     """
-    late = np.full(int(slots.max(initial=0)) + 1, -1, dtype=np.int64)
+    late = np.full(int(slots.max(initial=0)) + 1, BEGINS, dtype=np.int64)
     for i in plan.inputs:
         d = due(plan, i)
         behind, near = np.arange(len(d)) + ARRIVES - d, d < len(late)

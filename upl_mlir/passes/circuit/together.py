@@ -26,6 +26,8 @@ MOST_NESTS = 4
 """Schedules of each process inside of it."""
 MOST_ROUNDS = 100
 """Of corrections to the slots of a schedule."""
+MOST_SLOTS = 1 << 24
+"""Of an iteration: what waits for a stream that waits for an iteration grows without end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +156,8 @@ def _timed(parts: Sequence[Placed], nests: Sequence[Nest], loop: _Loop, order: S
                     every += -(-late // apart)
                 else:
                     offsets[n] += late
+        if max(every, *offsets) > MOST_SLOTS:
+            return None
         if good:
             return [replace(p, nest=replace(p.nest, start=p.nest.start - min(q.nest.start for q in made))) for p in made]
     return None

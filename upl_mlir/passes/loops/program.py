@@ -23,7 +23,9 @@ from upl_mlir.poly.linear import Cons
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """A host port: `declared` is the domain by which the host lays it out, `cases` are its elements."""
+    """A host port: `declared` is the domain by which the host lays it out, `cases` are its elements.
+
+    Of a piece of a port, `whole` is that port, and `at` the values that some of its fields have in the piece."""
 
     name: str
     kind: Kind
@@ -31,6 +33,8 @@ class Host:
     declared: Formula | None
     cases: tuple[Cons, ...]
     output: bool
+    whole: Host | None = None
+    at: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(eq=False)
