@@ -14,12 +14,12 @@ import pytest
 from circuit.circuits import CASES, EXAMPLES, Case
 from circuit.networks import NETS, Net
 
-from upl_mlir.passes.circuit.buffers import Buffer
+from upl_mlir.passes.circuit.channels.buffers import Buffer
+from upl_mlir.passes.circuit.channels.feeds import Read, Steps
+from upl_mlir.passes.circuit.channels.inner import Stream
+from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.links import Link
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.feeds import Read, Steps
-from upl_mlir.passes.circuit.inner import Stream
-from upl_mlir.passes.circuit.inputs import Input
-from upl_mlir.passes.circuit.links import Link
 from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
 from upl_mlir.passes.circuit.prove import Proof, proofs
 from upl_mlir.passes.lower_to_circuit import planned_circuit

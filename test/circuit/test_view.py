@@ -16,8 +16,8 @@ from circuit.networks import NETS
 from upl_mlir.engines.circuit.engine import run
 from upl_mlir.engines.circuit.simulation import Simulation
 from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.passes.circuit.channels.orders import number
 from upl_mlir.passes.circuit.ir import process_name, stream_name, units
-from upl_mlir.passes.circuit.orders import number
 from upl_mlir.passes.circuit.plan import Plan, due, lanes_of, leaves
 from upl_mlir.passes.circuit.times import arrives
 from upl_mlir.picture.circuit import channel_texts, svg_of_circuit

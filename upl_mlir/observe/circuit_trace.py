@@ -24,11 +24,11 @@ from upl_mlir.diagnostics import error
 from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
-from upl_mlir.passes.circuit.inner import number_of
-from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.channels.inner import number_of
+from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.orders import number
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.ir import process_name
-from upl_mlir.passes.circuit.orders import number
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Part, Plan, lanes_of
 from upl_mlir.passes.circuit.times import clock
 from upl_mlir.passes.lower_to_circuit import wish

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.passes.circuit.body import Node
-from upl_mlir.passes.circuit.inner import Stream
-from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.channels.inner import Stream
+from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.orders import Order
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.ir import channels, process_name, stream_name, units
-from upl_mlir.passes.circuit.orders import Order
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.picture.style import Theme, style_sheet

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.orders import extents
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.ir import stream_name
-from upl_mlir.passes.circuit.orders import extents
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Part, Plan, due, lanes_of, leaves
 from upl_mlir.picture.circuit import svg_of_circuit
 from upl_mlir.picture.style import DARK, LIGHT, SHARED, rules

@@ -15,10 +15,10 @@ from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.passes.circuit.body import formula
+from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.orders import number
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.inputs import Input
-from upl_mlir.passes.circuit.orders import number
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan, cycles, lanes_of
 from upl_mlir.passes.circuit.process import Network
 from upl_mlir.passes.loops.program import Host

@@ -27,7 +27,7 @@ from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
 from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
-from upl_mlir.passes.circuit.outputs import Output
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
 
 BEHIND = 8

@@ -18,8 +18,8 @@ from amaranth.lib.wiring import In, Out
 from upl_mlir.hw.circuit.blocks import Delay
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
-from upl_mlir.passes.circuit.feeds import Steps
-from upl_mlir.passes.circuit.inputs import Runs
+from upl_mlir.passes.circuit.channels.feeds import Steps
+from upl_mlir.passes.circuit.channels.inputs import Runs
 from upl_mlir.passes.circuit.nest import Nest
 
 

@@ -27,7 +27,7 @@ from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
 from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Fed, Wires
-from upl_mlir.passes.circuit.inputs import Input
+from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Plan, awaited
 

@@ -28,12 +28,12 @@ from upl_mlir.hw.circuit.ram import Ram, Target
 from upl_mlir.hw.circuit.units import BITS, result, unit, wires
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.passes.circuit.body import TRUTH, Node
-from upl_mlir.passes.circuit.buffers import Buffer
-from upl_mlir.passes.circuit.feeds import Read, Steps
-from upl_mlir.passes.circuit.inputs import places
-from upl_mlir.passes.circuit.links import VARYING, Link
+from upl_mlir.passes.circuit.channels.buffers import Buffer
+from upl_mlir.passes.circuit.channels.feeds import Read, Steps
+from upl_mlir.passes.circuit.channels.inputs import places
+from upl_mlir.passes.circuit.channels.links import VARYING, Link
+from upl_mlir.passes.circuit.channels.outputs import Output, turns
 from upl_mlir.passes.circuit.nest import Bools
-from upl_mlir.passes.circuit.outputs import Output, turns
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.process import OTHER_ENGINES

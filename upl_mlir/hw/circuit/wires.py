@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from amaranth.hdl import Signal, Value
 
 from upl_mlir.hw.circuit.units import BITS
-from upl_mlir.passes.circuit.buffers import Buffer
-from upl_mlir.passes.circuit.feeds import Feed, Read
-from upl_mlir.passes.circuit.outputs import Output
+from upl_mlir.passes.circuit.channels.buffers import Buffer
+from upl_mlir.passes.circuit.channels.feeds import Feed, Read
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.stages import Site
 

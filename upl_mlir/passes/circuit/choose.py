@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.passes.circuit.links import Distances, Rule, distances, rules
+from upl_mlir.passes.circuit.channels.links import Distances, Rule, distances, rules
 from upl_mlir.passes.circuit.nest import Nest, tight
 from upl_mlir.passes.circuit.process import Process
 from upl_mlir.passes.circuit.stages import Site

@@ -17,11 +17,11 @@ from upl_mlir.dialects.ppn.attributes import NumbersAttr, OrderAttr
 from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.circuit.body import LATENCY, Node
-from upl_mlir.passes.circuit.inner import Stream
-from upl_mlir.passes.circuit.inputs import Input, Runs
+from upl_mlir.passes.circuit.channels.inner import Stream
+from upl_mlir.passes.circuit.channels.inputs import Input, Runs
+from upl_mlir.passes.circuit.channels.orders import Axis, Order
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.nest import Nest
-from upl_mlir.passes.circuit.orders import Axis, Order
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import Fixed, Part, Plan, at_sites, cycles, planned
 from upl_mlir.passes.circuit.process import Process, network_of
 from upl_mlir.passes.circuit.stages import Site

@@ -14,19 +14,19 @@ import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.passes.circuit.body import LATENCY
-from upl_mlir.passes.circuit.buffers import Buffer, buffer
+from upl_mlir.passes.circuit.channels.buffers import Buffer, buffer
+from upl_mlir.passes.circuit.channels.inner import Stream, checked, sent_by
+from upl_mlir.passes.circuit.channels.inputs import Input, deadlines, inputs
+from upl_mlir.passes.circuit.channels.links import Link, NoLink, links
+from upl_mlir.passes.circuit.channels.orders import Order, elements
+from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slots_of
+from upl_mlir.passes.circuit.channels.ways import Ways, ways
 from upl_mlir.passes.circuit.choose import Wish, asked, candidates
-from upl_mlir.passes.circuit.inner import Stream, checked, sent_by
-from upl_mlir.passes.circuit.inputs import Input, deadlines, inputs
-from upl_mlir.passes.circuit.links import Link, NoLink, links
 from upl_mlir.passes.circuit.nest import Ints, Nest, tight
-from upl_mlir.passes.circuit.orders import Order, elements
-from upl_mlir.passes.circuit.outputs import Output, leave, output, slots_of
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
-from upl_mlir.passes.circuit.ways import Ways, ways
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from upl_mlir.passes.circuit.buffers import Buffer
-from upl_mlir.passes.circuit.feeds import Feed, Read, late_of
-from upl_mlir.passes.circuit.inner import TRAVELS, Stream
-from upl_mlir.passes.circuit.inputs import Input, freed, group_slots, steps
-from upl_mlir.passes.circuit.links import least, sources
+from upl_mlir.passes.circuit.channels.buffers import Buffer
+from upl_mlir.passes.circuit.channels.feeds import Feed, Read, late_of
+from upl_mlir.passes.circuit.channels.inner import TRAVELS, Stream
+from upl_mlir.passes.circuit.channels.inputs import Input, freed, group_slots, steps
+from upl_mlir.passes.circuit.channels.links import least, sources
+from upl_mlir.passes.circuit.channels.orders import number
+from upl_mlir.passes.circuit.channels.outputs import Output, leave, turns
 from upl_mlir.passes.circuit.nest import Dim, Ints
-from upl_mlir.passes.circuit.orders import number
-from upl_mlir.passes.circuit.outputs import Output, leave, turns
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
 from upl_mlir.passes.circuit.stages import Site, last_summand

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.nest import Ints
-from upl_mlir.passes.circuit.outputs import Output
 from upl_mlir.passes.circuit.plan import ARRIVES, BEGINS, LEAVES, Plan, due, leaves
 
 

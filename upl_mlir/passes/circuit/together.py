@@ -14,11 +14,11 @@ from functools import partial
 from itertools import product
 
 from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.circuit.channels.links import NoLink, sources
+from upl_mlir.passes.circuit.channels.ways import ways
 from upl_mlir.passes.circuit.choose import Wish, candidates
-from upl_mlir.passes.circuit.links import NoLink, sources
 from upl_mlir.passes.circuit.nest import Ints, Nest
 from upl_mlir.passes.circuit.placed import Placed
-from upl_mlir.passes.circuit.ways import ways
 
 MOST_LOOPS = 64
 """Choices of fields for the shared loop that are looked at."""

@@ -13,11 +13,11 @@ from math import prod
 import numpy as np
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.passes.circuit.feeds import Feed, feed, late_of, words_of
-from upl_mlir.passes.circuit.links import NoLink
+from upl_mlir.passes.circuit.channels.feeds import Feed, feed, late_of, words_of
+from upl_mlir.passes.circuit.channels.links import NoLink
+from upl_mlir.passes.circuit.channels.orders import Axis, Order, orders
+from upl_mlir.passes.circuit.channels.outputs import Output, leave, sending
 from upl_mlir.passes.circuit.nest import Ints
-from upl_mlir.passes.circuit.orders import Axis, Order, orders
-from upl_mlir.passes.circuit.outputs import Output, leave, sending
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Shown
 from upl_mlir.passes.circuit.stages import Site

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.circuit.buffers import numbers, waits
-from upl_mlir.passes.circuit.inner import sent_by, stream
-from upl_mlir.passes.circuit.links import NoLink, early, links
-from upl_mlir.passes.circuit.orders import Order
+from upl_mlir.passes.circuit.channels.buffers import numbers, waits
+from upl_mlir.passes.circuit.channels.inner import sent_by, stream
+from upl_mlir.passes.circuit.channels.links import NoLink, early, links
+from upl_mlir.passes.circuit.channels.orders import Order
 from upl_mlir.passes.circuit.placed import Placed, of_array
 from upl_mlir.passes.circuit.stages import Site
 

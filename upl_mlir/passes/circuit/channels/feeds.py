@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from upl_mlir.passes.circuit.channels.orders import Order, number
 from upl_mlir.passes.circuit.nest import Bools, Dim, Ints, Nest
-from upl_mlir.passes.circuit.orders import Order, number
 from upl_mlir.passes.circuit.placed import LEAD, Placed
 from upl_mlir.passes.circuit.stages import Site
 

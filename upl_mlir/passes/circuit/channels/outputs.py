@@ -13,8 +13,8 @@ from math import prod
 import numpy as np
 
 from upl_mlir.diagnostics import error
+from upl_mlir.passes.circuit.channels.orders import Order, elements, number, orders
 from upl_mlir.passes.circuit.nest import Bools, Dim, Ints, Nest
-from upl_mlir.passes.circuit.orders import Order, elements, number, orders
 from upl_mlir.passes.circuit.placed import LEAD, Placed
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Drain, Shown
 

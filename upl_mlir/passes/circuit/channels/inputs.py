@@ -15,9 +15,9 @@ from math import prod
 import numpy as np
 
 from upl_mlir.diagnostics import error
-from upl_mlir.passes.circuit.feeds import Feed, Read, Words, feed, late_of, words_of
+from upl_mlir.passes.circuit.channels.feeds import Feed, Read, Words, feed, late_of, words_of
+from upl_mlir.passes.circuit.channels.orders import Order, elements, orders
 from upl_mlir.passes.circuit.nest import Dim, Ints, Nest
-from upl_mlir.passes.circuit.orders import Order, elements, orders
 from upl_mlir.passes.circuit.placed import Placed, of_array
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
 

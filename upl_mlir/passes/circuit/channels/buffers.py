@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from upl_mlir.passes.circuit.feeds import Steps, affine
-from upl_mlir.passes.circuit.links import NoLink, sources
+from upl_mlir.passes.circuit.channels.feeds import Steps, affine
+from upl_mlir.passes.circuit.channels.links import NoLink, sources
 from upl_mlir.passes.circuit.nest import Bools, Dim, Ints, Nest
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.stages import Site, last_summand
