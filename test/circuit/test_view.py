@@ -81,7 +81,7 @@ def test_the_replay_of_the_page(plan: Plan) -> None:
     for k, (name, port) in enumerate(ports):
         for at in np.ndindex(*(d.extent for d in port.dims)):
             here = {d.name: v + d.low for d, v in zip(port.dims, at, strict=True)}
-            n = number(port.dims, port.order, lanes_of(plan, port), here)
+            n = number(port.dims, port.order, lanes_of(port), here)
             text = ", ".join(f"{f}={v}" for f, v in here.items())
             assert js.eval(f"element(data.ports[{k}], {n})") == f"{name}&lt;{text}&gt;"
 

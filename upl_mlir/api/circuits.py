@@ -7,15 +7,16 @@ from pathlib import Path
 
 from upl_mlir.api.programs import Program, Value, load
 from upl_mlir.diagnostics import Sources
+from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.lower_to_circuit import planned_circuit, wish
+from upl_mlir.passes.lower_to_circuit import planned_circuit
 
 
-def plan_of_program(p: Program, params: Mapping[str, int], lanes: int = 1, along: str | None = None) -> Plan:
+def plan_of_program(p: Program, params: Mapping[str, int], wish: Wish) -> Plan:
     """The plan of a program with its sizes.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit."""
     program = p.expanded().infer_domains()
     with program.errors():
-        return planned_circuit(program.module.clone(), params, wish(lanes, along))[1]
+        return planned_circuit(program.module.clone(), params, wish)[1]
 
 
 def plan_of_text(path: Path) -> Plan | None:
@@ -34,10 +35,10 @@ def plan_of_text(path: Path) -> Plan | None:
         return circuit_of(module)
 
 
-def circuit_plan(path: Path, overrides: Mapping[str, Value], lanes: int = 1, along: str | None = None) -> Plan:
-    """The plan of a file: of a program with its sizes and a number of lanes, or of a circuit as it stands.
+def circuit_plan(path: Path, overrides: Mapping[str, Value], wish: Wish) -> Plan:
+    """The plan of a file: of a program with its sizes, or of a circuit as it stands.
 
     Raises UplError.
     """
     found = plan_of_text(path) if path.suffix == ".mlir" and path.is_file() else None
-    return found if found is not None else plan_of_program(load(path, **overrides), {}, lanes, along)
+    return found if found is not None else plan_of_program(load(path, **overrides), {}, wish)

@@ -76,7 +76,7 @@ def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     from upl_mlir.engines.circuit.engine import CircuitEngine
     from upl_mlir.passes.lower_to_circuit import wish
 
-    return CircuitEngine(program.module, bound, wish(s.lanes, s.along), s.bench)
+    return CircuitEngine(program.module, bound, wish(s.lanes, s.along, share=s.share), s.bench)
 
 
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:

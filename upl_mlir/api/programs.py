@@ -299,6 +299,7 @@ def compile(
     threads: int = 1,
     lanes: int = 1,
     along: str | None = None,
+    share: bool = False,
     bench: str | Path | None = None,
     simulator: Literal["amaranth", "compiled", "verilator"] | None = None,
     **params: int,
@@ -308,8 +309,9 @@ def compile(
     `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl" and `simulator` what runs
     it (default: "compiled" where there is a C++ compiler, else "amaranth"), `threads` how many threads the engine "native"
-    may use, `lanes` how many instances the engine "circuit" computes at a time and `along` which field, `bench` a folder to
-    which its Verilog, a bench and the words of the last call go;
+    may use, `lanes` how many instances the engine "circuit" computes at a time, `along` which field, and `share` whether
+    gathers of many summands use one array of lanes in turn; `bench` is a folder to which its Verilog, a bench and the words
+    of the last call go;
     `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
@@ -334,5 +336,5 @@ def compile(
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator)
+    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator, share)
     return Compiled(program, engine=name, setting=setting, given=params)

@@ -42,6 +42,7 @@ class Setting:
     along: str | None
     bench: str | Path | None = None
     simulator: Simulator | None = None
+    share: bool = False
 
 
 class _Figures(Protocol):

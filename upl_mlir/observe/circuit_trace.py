@@ -21,17 +21,17 @@ from vcd import VCDWriter
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream
+from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, pieces, run, to_stream, whole
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 from upl_mlir.passes.circuit.channels.inner import number_of
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import number
 from upl_mlir.passes.circuit.channels.outputs import Output
+from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import process_name
 from upl_mlir.passes.circuit.plan import Part, Plan, lanes_of
 from upl_mlir.passes.circuit.times import clock
-from upl_mlir.passes.lower_to_circuit import wish
 
 PORTS = -1
 """The place of words at ports; the lanes of all processes are numbers from 0 on, process after process."""
@@ -74,19 +74,21 @@ class CircuitRun:
 
 
 def record_circuit(
-    p: Program, arrays: Mapping[str, Any], lanes: int, along: str | None, **params: int
+    p: Program, arrays: Mapping[str, Any], wish: Wish, **params: int
 ) -> tuple[CircuitRun, CircuitResult]:
     """Run a program as a circuit, and what happened.  Raises UplError."""
     program = p.expanded().infer_domains()
     with program.errors():
         bound = bind_parameters(program.op, arrays, params)
-        engine = CircuitEngine(program.module, bound, wish(lanes, along))
+        engine = CircuitEngine(program.module, bound, wish)
         dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
-        (outputs,), streamed = run(engine.simulation, [dense])
-    plan = engine.plan
+        plan = engine.plan
+        given = pieces(plan.network, dense)
+        (made,), streamed = run(engine.simulation, [given])
+    outputs = whole(plan.network, {n: d.host for n, d in plan.network.outputs.items()}, made)
     words: list[Word] = []
     for k, i in enumerate(plan.inputs):
-        words += _words(plan, k, i, to_stream(plan, i, dense[i.name]), streamed.taken[i.name])
+        words += _words(plan, k, i, to_stream(plan, i, given[i.name]), streamed.taken[i.name])
     for k, o in enumerate(plan.outputs, len(plan.inputs)):
         words += _words(plan, k, o, streamed.words[o.name], streamed.clocks[o.name])
     return CircuitRun(plan, words, instances(plan), _spent(plan)), CircuitResult(outputs, figures(plan, streamed))
@@ -103,7 +105,7 @@ def _elements(plan: Plan, port: Input | Output) -> Iterator[tuple[int, ...]]:
     dims = port.dims
     grid = np.indices([d.extent for d in dims]).reshape(len(dims), port.words)
     grid = grid + np.array([d.low for d in dims], np.int64).reshape(-1, 1)
-    ranks = number(dims, port.order, lanes_of(plan, port), {d.name: g for d, g in zip(dims, grid, strict=True)})
+    ranks = number(dims, port.order, lanes_of(port), {d.name: g for d, g in zip(dims, grid, strict=True)})
     return map(tuple, grid[:, np.argsort(np.broadcast_to(ranks, grid.shape[1:]))].T.tolist())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -17,25 +17,31 @@ from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import write
 from upl_mlir.passes.circuit.plan import Plan, plan
 from upl_mlir.passes.circuit.process import network_of
+from upl_mlir.passes.circuit.share import layout
 from upl_mlir.passes.circuit.statements.gathers import gathers
 from upl_mlir.passes.circuit.statements.short import short_gathers
 from upl_mlir.passes.circuit.statements.split import forwarded, split
+from upl_mlir.passes.circuit.statements.strips import strips
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.transform.reuse import COSTLY, Reuse
 from upl_mlir.passes.schedule import prepared, raised
 
 
-def wish(lanes: int, along: str | None = None, order: tuple[str, ...] | None = None) -> Wish:
+def wish(lanes: int, along: str | None = None, order: tuple[str, ...] | None = None, share: bool = False) -> Wish:
     """What the user asks for.  Raises UplError UPL2004 for a number of lanes below 1."""
     if lanes < 1:
         raise error("UPL2004", f"lanes={lanes}: expected 1 or more")
-    return Wish(lanes, along, order)
+    return Wish(lanes, along, order, share)
 
 
-def statements(p: LoopProgram) -> LoopProgram:
-    """The equations of a program as a circuit has them: each array a box, each statement with one gather of many summands.
+def statements(p: LoopProgram, apart: bool = False) -> LoopProgram:
+    """The equations of a program as a circuit has them: each array a box, each statement with one gather of many summands,
+    and nothing else beside it if gathers are to be `apart`; no function computed twice.
 
     Raises UplError UPL2001, UPL2003, UPL2005 where there is no such form."""
-    return forwarded(gathers(short_gathers(split(p))))
+    found = forwarded(split(p))
+    Reuse(found.system, COSTLY).replace()
+    return forwarded(gathers(short_gathers(found), apart))
 
 
 def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
@@ -45,8 +51,12 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
     for op in program.body.block.ops:
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
-    loops = statements(raised(program, real="f32", gather="ordered", fixed=params))
-    return loops, plan(network_of(loops), wish)
+    loops = statements(raised(program, real="f32", gather="ordered", fixed=params), wish.share)
+    if not wish.share:
+        return loops, plan(network_of(loops), wish)
+    found = layout(network_of(loops), wish.lanes)
+    loops = strips(loops, found.strips)
+    return loops, plan(network_of(loops), replace(wish, alongs=found.along))
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,8 @@ class LowerCircuitPass(ModulePass):
     values of f32 and truth values; no arrow decided by data.
     Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
     that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
-    along the best one), with loops in the `order` that is given (else in the best one).
+    along the best one), with loops in the `order` that is given (else in the best one).  With `share`, running sums use
+    the units of one array of lanes in turn.
     Source: systolic arrays (Quinton 1984), polyhedral process networks (Verdoolaege 2010).
 
         upl.program @matmul { ... }
@@ -69,11 +80,12 @@ class LowerCircuitPass(ModulePass):
     lanes: int = 1
     along: str | None = None
     order: tuple[str, ...] | None = None
+    share: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         old = program_of(op)
         location = old.location
-        loops, found = planned_circuit(op, {}, wish(self.lanes, self.along, self.order))
+        loops, found = planned_circuit(op, {}, wish(self.lanes, self.along, self.order, self.share))
         old = program_of(op)
         new: CircuitOp = write(loops, found)
         new.location = location

@@ -65,7 +65,7 @@ def _process(part: Part) -> dict[str, Any]:
 
 
 def _port(plan: Plan, port: Input | Output, name: str, role: str) -> dict[str, Any]:
-    lanes = lanes_of(plan, port)
+    lanes = lanes_of(port)
     sizes = extents(port.dims, port.order, lanes)
     return {
         "name": name, "role": role, "fields": [d.name for d in port.dims], "low": {d.name: d.low for d in port.dims},

@@ -16,26 +16,32 @@ if TYPE_CHECKING:
     from upl_mlir.passes.circuit.prove import Proof
 
 
+SHARE = "gathers of many summands use one array of lanes in turn"
+"""What the option `--share` says."""
+
+
 def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
     """The options that ask for the circuit of a program; `what` says what is done with it."""
     p.add_argument("--circuit", action="store_true", help=f"{what}; FILE may be a circuit (`ppn`), too")
     p.add_argument("--lanes", type=int, metavar="N", help="of --circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --circuit: the field along which the lanes lie")
+    p.add_argument("--share", action="store_true", help=f"of --circuit: {SHARE}")
 
 
 def wanted(args: argparse.Namespace) -> bool:
     """Whether the command is about a circuit.  Raises UsageError for options that only a circuit has."""
-    if not args.circuit and (args.lanes is not None or args.along is not None):
-        raise UsageError("--lanes and --along go with --circuit")
+    if not args.circuit and (args.lanes is not None or args.along is not None or args.share):
+        raise UsageError("--lanes, --along and --share go with --circuit")
     return args.circuit
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
     """The plan that a command line asks for.  Raises UplError."""
     from upl_mlir.api.circuits import circuit_plan
+    from upl_mlir.passes.lower_to_circuit import wish
 
     lanes = 1 if args.lanes is None else args.lanes
-    return circuit_plan(Path(args.file), definitions(args.define), lanes, args.along)
+    return circuit_plan(Path(args.file), definitions(args.define), wish(lanes, args.along, share=args.share))
 
 
 def check(args: argparse.Namespace) -> int:

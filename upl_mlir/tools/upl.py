@@ -113,6 +113,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
                    "amaranth where there is no C++ compiler)")  # fmt: skip
     p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
+    p.add_argument("--share", action="store_true", help=f"of --engine circuit: {circuits.SHARE}")
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
@@ -240,7 +241,7 @@ def _run(args: argparse.Namespace) -> int:
     else:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
-            machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along,
+            machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along, share=args.share,
             bench=args.bench, simulator=args.simulator,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats

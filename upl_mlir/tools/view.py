@@ -55,9 +55,10 @@ def traced(
     params = {name: value for name, value in arrays.items() if name in p.params}
     if args.engine == EngineName.CIRCUIT:
         from upl_mlir.observe.circuit_trace import record_circuit, save_circuit_trace, save_circuit_waves
+        from upl_mlir.passes.lower_to_circuit import wish
 
         given = {n: v for n, v in arrays.items() if n not in params}
-        seen, done = record_circuit(p, given, args.lanes, args.along, **params)
+        seen, done = record_circuit(p, given, wish(args.lanes, args.along, share=args.share), **params)
         if args.trace is not None:
             save_circuit_trace(p, seen, args.trace)
         if args.vcd is not None:

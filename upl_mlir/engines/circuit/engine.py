@@ -150,7 +150,7 @@ def _ranks(p: Plan, port: Input | Output) -> tuple[NDArray[np.int64], tuple[int,
     shape = tuple(d.extent for d in dims)
     grid = np.indices(shape, dtype=np.int64)
     values = {d.name: g + d.low for d, g in zip(dims, grid, strict=True)}
-    return np.broadcast_to(number(dims, port.order, lanes_of(p, port), values), shape).ravel(), shape
+    return np.broadcast_to(number(dims, port.order, lanes_of(port), values), shape).ravel(), shape
 
 
 def to_stream(p: Plan, port: Input, array: Array) -> NDArray[np.uint32]:

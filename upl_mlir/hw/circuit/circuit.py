@@ -25,6 +25,7 @@ from upl_mlir.hw.circuit.head import Head
 from upl_mlir.hw.circuit.lane import Lane
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
+from upl_mlir.hw.circuit.turns import Turns
 from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
 from upl_mlir.passes.circuit.channels.outputs import Output
@@ -90,13 +91,15 @@ class Circuit(wiring.Component):
             m.d.sync += register.eq(room)
             room = register
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
+        turns = Turns(plan, self.target)
         for k, part in enumerate(plan.parts):
             prefix = f"process_{k}_" if len(plan.parts) > 1 else ""
             lane: Lane | None = None
             for n in range(part.nest.lanes):
-                lane = Lane(plan, k, n, wires, self.target, self.watched, lane)
+                lane = Lane(plan, k, n, wires, turns, self.watched, lane)
                 m.submodules[f"{prefix}lane_{n}"] = lane.build()
                 self.probes += lane.probes
+        turns.build(m)
         return m
 
     def _queue(self, m: Module, o: Output, wires: Wires) -> StreamOut:

@@ -130,7 +130,7 @@ class Head:
             change.eq(Mux(freed.event, freed.words, 0) - came), room.eq(room + change),
         ]  # fmt: skip
         for k, f in enumerate(i.feeds):
-            self._pass(Fed(f, i.window, i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
+            self._pass(Fed(f, i.places(f), i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
         return _Entry(~more[-1], needs if first else needs | start, i in awaited(self.plan))
 
     def _boundary(self, nest: LoopNest, level: int) -> Any:

@@ -24,15 +24,17 @@ from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Ram, Target
-from upl_mlir.hw.circuit.units import BITS, result, unit, wires
+from upl_mlir.hw.circuit.ram import Ram
+from upl_mlir.hw.circuit.turns import Turns
+from upl_mlir.hw.circuit.units import BITS, operands, result, unit, wires
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.passes.circuit.body import TRUTH, Node
 from upl_mlir.passes.circuit.channels.buffers import Buffer
 from upl_mlir.passes.circuit.channels.feeds import Read, Steps
 from upl_mlir.passes.circuit.channels.inputs import places
 from upl_mlir.passes.circuit.channels.links import VARYING, Link
-from upl_mlir.passes.circuit.channels.outputs import Output, turns
+from upl_mlir.passes.circuit.channels.outputs import Output
+from upl_mlir.passes.circuit.channels.outputs import turns as turns_of
 from upl_mlir.passes.circuit.nest import Bools
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Plan
@@ -51,9 +53,10 @@ class Lane:
     """
 
     def __init__(
-        self, plan: Plan, of: int, number: int, wires: Sequence[Wires], target: Target, watched: bool, before: Lane | None
+        self, plan: Plan, of: int, number: int, wires: Sequence[Wires], turns: Turns, watched: bool, before: Lane | None
     ):
-        self.plan, self.of, self.number, self.target, self.watched = plan, of, number, target, watched
+        self.plan, self.of, self.number, self.target, self.watched = plan, of, number, turns.target, watched
+        self.turns = turns
         self.part, self.wires, self.others = plan.parts[of], wires[of], wires
         self.m = m = Module()
         self.enable = self.wires.enable[number]
@@ -131,11 +134,12 @@ class Lane:
         wired = wires(node.kind, args)
         if wired is not None:
             return wired
+        if self.turns.shares(node):
+            return self.turns.use(node, self.number, self._running(self.part.at.start[node]), args, self.enable)
         made = unit(node.kind, self.plan.units, self.target)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
-        if node.kind == "sub":
-            args[1] = Cat(args[1][:-1], ~args[1][-1])
+        args = operands(node.kind, args)
         self.m.d.comb += made.enable.eq(self.enable)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", args, strict=False)]
         return result(node.kind, made)
@@ -414,7 +418,7 @@ class Lane:
         """Whether it is this lane's turn: a slot after the lane before."""
         if self.before is not None and (o, "turn") in self.before.control:
             return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
-        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns(o), self.part.nest.lanes], [0, 0])
+        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), self.part.nest.lanes], [0, 0])
         wait = self._marks(self.wires.start[self.number], LEAD + self.part.at.result + o.wait, f"wait_{n}")
         self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
         return nest.running & (nest.c1 == self.number)

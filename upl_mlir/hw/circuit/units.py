@@ -51,6 +51,11 @@ def wires(kind: str, args: Sequence[Any]) -> Any | None:
             return None
 
 
+def operands(kind: str, args: Sequence[Any]) -> list[Any]:
+    """What an operation gives to its unit: a difference is a sum with the other sign."""
+    return [args[0], Cat(args[1][:-1], ~args[1][-1])] if kind == "sub" else [*args]
+
+
 def unit(kind: str, latencies: Mapping[str, int], target: Target) -> Any:
     """A new unit for an operation, with the latency that the plan gives it; its operands are `a`, `b`, `c`."""
     operation, _, number = kind.partition(" ")

@@ -71,7 +71,7 @@ def wires_of(plan: Plan) -> list[Wires]:
         ))  # fmt: skip
     for i in plan.inputs:
         for f in i.feeds:
-            _feed(out[f.part], _word(i.name), Fed(f, i.window, i.words, i.held), plan.parts[f.part].nest.lanes)
+            _feed(out[f.part], _word(i.name), Fed(f, i.places(f), i.words, i.held), plan.parts[f.part].nest.lanes)
     for s in plan.streams:
         f = s.feed
         _feed(out[f.part], _word(s.name), Fed(f, s.window, s.sent.words, False), plan.parts[f.part].nest.lanes)

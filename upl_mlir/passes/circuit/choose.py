@@ -8,8 +8,8 @@ its results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 
 from upl_mlir.diagnostics import did_you_mean, error
@@ -25,11 +25,15 @@ dependences."""
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops."""
+    """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops; `share`:
+    whether processes use units in turn, where they can."""
 
     lanes: int
     along: str | None = None
     order: tuple[str, ...] | None = None
+    share: bool = False
+    alongs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Fields for the lanes of single processes, by array."""
 
 
 def asked(processes: Sequence[Process], wish: Wish) -> None:
@@ -53,7 +57,7 @@ def candidates(
     found: list[tuple[tuple[int, ...], int, Nest]] = []
     own = [s for s in sites if s.own]
     names = {d.name for d in p.dims}
-    along = wish.along if wish.along in names else None
+    along = wish.alongs.get(p.name, wish.along if wish.along in names else None)
     for d in p.dims:
         if along not in (None, d.name) or (d.name == outer and (along is None or down) and len(names) > 1):
             continue
@@ -66,7 +70,7 @@ def candidates(
                 below = (outer,) if outer is not None and down else ()
                 nest = _scheduled(p, d.name, lanes, order, apart, by_skew, below, spare)
                 if nest is not None:
-                    found.append((_cost(nest), len(found), nest))
+                    found.append((cost(nest), len(found), nest))
     return list(dict.fromkeys(nest for _, _, nest in sorted(found, key=lambda f: f[:2])))
 
 
@@ -77,7 +81,7 @@ def _orders(p: Process, wish: Wish) -> Iterator[tuple[str, ...]]:
         yield from permutations(d.name for d in p.dims)
 
 
-def _cost(nest: Nest) -> tuple[int, ...]:
+def cost(nest: Nest) -> tuple[int, ...]:
     """Slots of a run; lanes; slots until the last result."""
     return (nest.slots, nest.lanes, nest.busy + nest.skew * (nest.lanes - 1))
 

@@ -24,6 +24,7 @@ from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.nest import Nest
 from upl_mlir.passes.circuit.plan import Fixed, Part, Plan, at_sites, cycles, planned
 from upl_mlir.passes.circuit.process import Process, network_of
+from upl_mlir.passes.circuit.share import units_of
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.passes.loops.ir import read as read_loops
 from upl_mlir.passes.loops.ir import write as write_loops
@@ -74,22 +75,16 @@ def _process(plan: Plan, part: Part) -> ProcessOp:
 
 
 def units(plan: Plan) -> list[tuple[str, Part, Node]]:
-    """The units of a lane of each process, by name: one for each operation of a body."""
-    out: list[tuple[str, Part, Node]] = []
-    for part in plan.parts:
-        for node in part.process.body.nodes:
-            if node.kind not in ("read", "constant", "previous"):
-                operation = node.kind.partition(" ")[0]
-                out.append((f"{operation}_{sum(n.kind.startswith(operation) for _, _, n in out)}", part, node))
-    return out
+    """What operations use which unit of a lane, by name."""
+    return [(u.name, plan.parts[x.part], x.node) for u in units_of(plan.parts, plan.shared) for x in u.uses]
 
 
 def _units(plan: Plan) -> Iterator[Operation]:
-    for name, _, node in units(plan):
-        latency = plan.units[node.kind.partition(" ")[0]]
+    for unit in units_of(plan.parts, plan.shared):
+        latency = plan.units[unit.kind.partition(" ")[0]]
         yield UnitOp(
             properties={
-                "sym_name": StringAttr(name), "operation": StringAttr(node.kind), "latency": _number(latency),
+                "sym_name": StringAttr(unit.name), "operation": StringAttr(unit.kind), "latency": _number(latency),
                 "interval": _number(1),
             }
         )  # fmt: skip
@@ -122,7 +117,7 @@ def channel(plan: Plan, part: Part, s: Site) -> tuple[str, int]:
         return "varying" if any(k.constant is None for k in part.links[s]) else "delay", max(lengths, default=0)
     if s in part.buffers:
         return part.buffers[s].kind, part.buffers[s].depth
-    feeds = [(f, i.held, i.window) for i in plan.inputs for f in i.feeds]
+    feeds = [(f, i.held, i.places(f)) for i in plan.inputs for f in i.feeds]
     feeds += [(x.feed, False, x.window) for x in plan.streams]
     f, held, window = next(x for x in feeds if any(r.site is s for r in x[0].reads))
     return "window" if f.shared else "held" if held else "dealt" if f.dealt else "windows", window
@@ -178,7 +173,8 @@ def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
     latencies = dict(LATENCY)
     latencies |= {o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}
     orders = {o.sym_name.data: tuple(Axis(*axis) for axis in o.order.data) for o in ops if isinstance(o, PortOp)}
-    plan = planned(net, Fixed({p.name: _nest(p, said[p.name]) for p in net.processes}, orders), latencies)
+    nests = {p.name: _nest(p, said[p.name]) for p in net.processes}
+    plan = planned(net, Fixed(nests, orders, _sharers([o for o in ops if isinstance(o, BindOp)], said)), latencies)
     _compare(ops, _operations(plan))
     return loops, plan
 
@@ -192,6 +188,15 @@ def _nest(process: Process, says: ProcessOp) -> Nest:
         says.slots.value.data, 0 if says.start is None else says.start.value.data,
         () if says.down is None else says.down.data,
     )  # fmt: skip
+
+
+def _sharers(binds: list[BindOp], said: Mapping[str, ProcessOp]) -> frozenset[str]:
+    """The arrays of the processes that use a unit in turn with others."""
+    arrays = {o.sym_name.data: array for array, o in said.items()}
+    users: dict[str, set[str]] = {}
+    for b in binds:
+        users.setdefault(b.unit.root_reference.data, set()).add(b.process.root_reference.data)
+    return frozenset(arrays[p] for found in users.values() if len(found) > 1 for p in found if p in arrays)
 
 
 WORDS = {"stages": "result", "stage": "at", "index": "of"}
@@ -222,9 +227,11 @@ def _compare(said: list[Operation], follows: list[Operation]) -> None:
 
 
 def _key(o: Operation) -> tuple[str, str]:
-    named: Mapping[str, Attribute] = o.properties
-    name = named.get("sym_name", named.get("unit"))
-    return o.name, f"`{name.root_reference.data if isinstance(name, SymbolRefAttr) else name.data}`"  # pyright: ignore
+    if isinstance(o, BindOp):
+        return o.name, f"`{o.unit.root_reference.data}` to `{o.process.root_reference.data}`"
+    name: Attribute = o.properties["sym_name"]
+    assert isinstance(name, StringAttr)
+    return o.name, f"`{name.data}`"
 
 
 def _text(a: Attribute | None) -> str:

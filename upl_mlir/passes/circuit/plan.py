@@ -21,15 +21,18 @@ from upl_mlir.passes.circuit.channels.links import Link, NoLink, links
 from upl_mlir.passes.circuit.channels.orders import Order, elements
 from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slots_of
 from upl_mlir.passes.circuit.channels.ways import Ways, ways
-from upl_mlir.passes.circuit.choose import Wish, asked, candidates
+from upl_mlir.passes.circuit.choose import Wish, asked, candidates, cost
 from upl_mlir.passes.circuit.nest import Ints, Nest, tight
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
+from upl_mlir.passes.circuit.share import clear, latencies, sharers, spans
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
+MOST_COMPARED = 8
+"""Schedules of a process that take as many slots of which the one that ends first is taken."""
 MOST_TRIED = 200
 """Schedules of a process whose channels are looked at before the first reason is given."""
 SPARE = (4, 12, 36)
@@ -60,6 +63,8 @@ class Plan:
     streams: tuple[Stream, ...]
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
+    shared: frozenset[str] = frozenset()
+    """The arrays of the processes that use units in turn."""
 
     @property
     def name(self) -> str:
@@ -79,14 +84,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Fixed:
-    """What a text gives: the schedules of processes by array, and the orders of streams, and of ports, by name."""
+    """What a text gives: the schedules of processes by array, the orders of streams, and of ports, by name, and which
+    processes share units."""
 
     nests: Mapping[str, Nest]
     orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
+    shared: frozenset[str] = frozenset()
 
 
 def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
-    """The plan with the best schedules; with fewer lanes, if processes with as many cannot read of each other.
+    """The plan with the best schedules; with fewer lanes, if processes with as many cannot read of each other, unless they
+    share units: then arrays lie as so many lanes need them.
 
     Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
     _small_enough(net)
@@ -95,7 +103,7 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
         return _best(net, wish, units)
     except UplError:
         lanes = wish.lanes
-        while lanes := lanes // 2:
+        while (lanes := lanes // 2) and not wish.share:
             try:
                 return _best(net, replace(wish, lanes=lanes), units)
             except UplError:
@@ -105,29 +113,40 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
 
 def _best(net: Network, wish: Wish, units: Mapping[str, int]) -> Plan:
     """The plan with the best schedule of each group, one after the other.  Raises UplError UPL2003."""
-    bare = {p.array: p for p in _unscheduled(net, units)}
+    shared = sharers(net) if wish.share else frozenset[str]()
+    bare = {p.array: p for p in _unscheduled(net, units, shared)}
     placed: list[Placed] = []
     for group in net.groups:
         first: str | None = None
-        for parts in _options([bare[p.name] for p in group], wish):
+        found: list[tuple[tuple[int, int], list[Placed]]] = []
+        # What computes an element at a time keeps up with an array that takes many slots for each.
+        few = shared and not any(p.body.total for p in group)
+        for parts in _options([bare[p.name] for p in group], replace(wish, lanes=1) if few else wish):
             try:
-                made = _after(placed, parts)
+                made = _after(placed, parts, shared)
                 if len(net.processes) == 1:
-                    return _connected(net, units, made, {})
-                for part in made:
-                    _with_ports(net, part)
-                placed += made
-                break
+                    return _connected(net, units, made, {}, shared)
+                kept = sum(_with_ports(net, placed, part) for part in made)
             except NoLink as e:
                 first = first or str(e)
             except UplError as e:
                 first = first or e.diagnostics[0].message
+            else:
+                end = max(p.nest.start + p.nest.busy + p.nest.skew * (p.nest.lanes - 1) for p in made)
+                same = not found or (len(group) == 1 and cost(made[0].nest) == cost(found[0][1][0].nest))
+                if not same:
+                    break
+                found.append(((end, kept), made))
+                if len(group) > 1 or len(found) == MOST_COMPARED:
+                    break
+        if found:
+            placed += min(found, key=lambda f: f[0])[1]
         else:
             why = [f"the best one: {first}"] if first else ["every order of the loops goes against a dependence"]
             names = ", ".join(f"`{p.name}`" for p in group)
             where = next(iter(group)).span
             raise error("UPL2003", f"no static schedule was found for {names}", where, notes=why, help=OTHER_ENGINES)
-    return _as_said(net, units, placed, {})
+    return _as_said(net, units, placed, {}, shared)
 
 
 def _options(group: Sequence[Placed], wish: Wish) -> Iterator[Sequence[Placed]]:
@@ -155,22 +174,24 @@ def _alone(p: Placed, wish: Wish) -> Iterator[Nest]:
 def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
     """The plan with given schedules.  Raises UplError UPL2003."""
     _small_enough(net)
-    parts = [replace(p, nest=fixed.nests[p.array]) for p in _unscheduled(net, units)]
-    return _as_said(net, units, parts, fixed.orders)
+    parts = [replace(p, nest=fixed.nests[p.array]) for p in _unscheduled(net, units, fixed.shared)]
+    return _as_said(net, units, parts, fixed.orders, fixed.shared)
 
 
-def _as_said(net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order]) -> Plan:
+def _as_said(
+    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: frozenset[str]
+) -> Plan:
     """The plan of processes with their schedules.  Raises UplError UPL2003."""
     try:
-        return _connected(net, units, parts, orders)
+        return _connected(net, units, parts, orders, shared)
     except NoLink as e:
         what = f"the schedule of {', '.join(f'`{p.array}`' for p in parts)} does not keep its dependences: {e}"
         raise error("UPL2003", what, parts[0].process.span) from None
 
 
-def _unscheduled(net: Network, units: Mapping[str, int]) -> list[Placed]:
+def _unscheduled(net: Network, units: Mapping[str, int], shared: frozenset[str]) -> list[Placed]:
     """All processes with what they read, one after the other in one lane."""
-    ats = {p.name: stages(p, units) for p in net.processes}
+    ats = {p.name: stages(p, latencies(units, p.name in shared)) for p in net.processes}
     written = {n: at.result for n, at in ats.items()}
     out: list[Placed] = []
     for p in net.processes:
@@ -182,8 +203,8 @@ def _unscheduled(net: Network, units: Mapping[str, int]) -> list[Placed]:
     return out
 
 
-def _after(placed: Sequence[Placed], parts: Sequence[Placed]) -> list[Placed]:
-    """The processes of a group, so much later that what they read is there.  Raises NoLink."""
+def _after(placed: Sequence[Placed], parts: Sequence[Placed], shared: frozenset[str]) -> list[Placed]:
+    """The processes of a group, so much later that what they read is there, and that units are free.  Raises NoLink."""
     everything = [*placed, *parts]
     start, inside = 0, {p.array for p in parts}
     for n in range(len(placed), len(everything)):
@@ -191,27 +212,36 @@ def _after(placed: Sequence[Placed], parts: Sequence[Placed]) -> list[Placed]:
         if any(late > 0 for array, late in short.items() if array in inside):
             raise NoLink(f"a value is read {max(short.values())} slots before it is there")
         start = max([start, *short.values()])
+        if everything[n].array in shared:
+            start = max([start, *(clear(p, everything[n]) for p in placed if p.array in shared)])
     return [replace(p, nest=replace(p.nest, start=p.nest.start + start)) for p in parts]
 
 
-def _with_ports(net: Network, part: Placed) -> None:
-    """Raise UplError UPL2003 if a port that this process alone reads or shows has no order for its schedule."""
+def _with_ports(net: Network, placed: Sequence[Placed], part: Placed) -> int:
+    """The words that ports keep which this process reads, other ones before it included.  Raises UplError UPL2003 if a port
+    has no order for its schedule."""
+    parts = [*placed, part]
+    most = max(p.nest.lanes for p in parts)
     for d in net.outputs.values():
         if d.array == part.array:
-            output(d, 0, part, None)
+            output(d, 0, part, None, most)
     read = {n: h for n, h in net.inputs.items() if n in part.process.reads}
-    inputs(replace(net, inputs=read), [part], {})
+    found = inputs(replace(net, inputs=read), parts, {})
+    return sum(i.places(f) * (1 if f.shared else parts[f.part].nest.lanes) for i in found for f in i.feeds)
 
 
-def _connected(net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order]) -> Plan:
+def _connected(
+    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: frozenset[str]
+) -> Plan:
     """The plan of processes with their schedules.  Raises UplError UPL2003, NoLink."""
     numbers = {p.array: n for n, p in enumerate(parts)}
+    most = max(p.nest.lanes for p in parts)
     if all(p.nest.start for p in parts):
         raise NoLink("no process starts in the circuit's first slot")
 
     def outs(parts: Sequence[Placed], fixed: Mapping[str, Order]) -> list[Output]:
         return [
-            output(d, numbers[d.array], parts[numbers[d.array]], fixed.get(n)) for n, d in net.outputs.items()
+            output(d, numbers[d.array], parts[numbers[d.array]], fixed.get(n), most) for n, d in net.outputs.items()
         ]  # fmt: skip
 
     chosen: list[Ways] = []
@@ -227,7 +257,7 @@ def _connected(net: Network, units: Mapping[str, int], parts: Sequence[Placed], 
         next(sent_by(numbers[array], parts[numbers[array]], order))
         for c in chosen for array, (order, _) in c.streamed.items()
     ]  # fmt: skip
-    slots = max(p.nest.slots for p in parts)
+    slots = max(spans([p for p in parts if p.array in shared]), *(p.nest.slots for p in parts))
     slots = max(slots, *words, *(slots_of(o) for o in (*found, *sends)))
     parts = [replace(p, nest=replace(p.nest, slots=slots)) for p in parts]
     streams: list[Stream] = []
@@ -239,7 +269,8 @@ def _connected(net: Network, units: Mapping[str, int], parts: Sequence[Placed], 
         for array, (order, read) in c.streamed.items():
             at = numbers[array]
             streams.append(checked(next(sent_by(at, parts[at], order)), parts[at], n, p, read))
-    return Plan(net, units, tuple(whole), tuple(streams), tuple(inputs(net, parts, orders)), tuple(outs(parts, orders)))
+    ins = tuple(inputs(net, parts, orders))
+    return Plan(net, units, tuple(whole), tuple(streams), ins, tuple(outs(parts, orders)), shared)
 
 
 def _small_enough(net: Network) -> None:
@@ -293,9 +324,9 @@ def cycles(plan_: Plan, runs: int = 1) -> int:
     return last + (runs - 1) * plan_.slots + stalls(plan_, runs) + LEAVES + 1
 
 
-def lanes_of(plan_: Plan, port: Input | Output) -> int:
+def lanes_of(port: Input | Output) -> int:
     """The number of lanes by which the order of a port divides fields."""
-    return port.lanes if isinstance(port, Input) else plan_.parts[port.part].nest.lanes
+    return port.lanes if isinstance(port, Input) else port.by
 
 
 def at_sites(plan_: Plan) -> Iterator[tuple[Part, Site]]:

@@ -23,6 +23,7 @@ from upl_mlir.passes.circuit.channels.outputs import Output, leave, turns
 from upl_mlir.passes.circuit.nest import Dim, Ints
 from upl_mlir.passes.circuit.placed import LEAD
 from upl_mlir.passes.circuit.plan import Part, Plan, at_sites
+from upl_mlir.passes.circuit.share import Unit, units_of
 from upl_mlir.passes.circuit.stages import Site, last_summand
 
 
@@ -64,6 +65,7 @@ def proofs(plan: Plan) -> list[Proof]:
         out.append(_goes_on(plan, i))
     for o in plan.outputs:
         out += _sent(plan.parts[o.part], o, f"port {o.name}")
+    out += [_in_turn(plan, u) for u in units_of(plan.parts, plan.shared) if len(u.uses) > 1]
     return out
 
 
@@ -175,6 +177,25 @@ def _element(box: tuple[Dim, ...], values: Mapping[str, Any]) -> Ints:
     return total
 
 
+def _in_turn(plan: Plan, u: Unit) -> Proof:
+    """In each slot of each lane a unit has one operation at most, run upon run."""
+    cases, clash = 0, ""
+    for lane in range(plan.lanes):
+        taken: dict[int, str] = {}
+        for use in u.uses:
+            part = plan.parts[use.part]
+            if lane >= part.nest.lanes:
+                continue
+            slots = (part.nest.begins[..., lane].ravel() + part.at.start[use.node]) % plan.slots
+            cases += len(slots)
+            both = [int(s) for s in np.flatnonzero(np.bincount(slots) > 1)] or [int(s) for s in slots if int(s) in taken]
+            if both and not clash:
+                other = taken.get(both[0], part.process.name)
+                clash = f"lane {lane} has one of {other} and one of {part.process.name} in slot {both[0]}"
+            taken |= dict.fromkeys(map(int, slots), part.process.name)
+    return Proof(f"unit {u.name}", "has one operation at a time", cases, not clash, clash)
+
+
 def _stream(plan: Plan, x: Stream) -> Iterator[Proof]:
     """Every element is sent; a word has come when it is read, and is there until then."""
     writer, reader = plan.parts[x.sent.part], plan.parts[x.feed.part]
@@ -192,7 +213,7 @@ def _stream(plan: Plan, x: Stream) -> Iterator[Proof]:
         mask = reader.mask(r.site.when)
         exprs = reader.process.sizes.given(nest.grid)
         values = {d.name: exprs.expr(e) for d, e in zip(x.sent.dims, r.site.index, strict=True)}
-        word = np.broadcast_to(number(x.sent.dims, x.sent.order, writer.nest.lanes, values), nest.shape)
+        word = np.broadcast_to(number(x.sent.dims, x.sent.order, x.sent.by, values), nest.shape)
         made = r.at.along(nest)
         wrong = mask & (made * lanes + np.arange(lanes) != word if x.feed.dealt else made != word)
         cases = int(mask.sum())

@@ -15,7 +15,7 @@ import numpy as np
 from upl_mlir.diagnostics import UplError
 from upl_mlir.passes.circuit.channels.feeds import Feed, feed, late_of, words_of
 from upl_mlir.passes.circuit.channels.links import NoLink
-from upl_mlir.passes.circuit.channels.orders import Axis, Order, orders
+from upl_mlir.passes.circuit.channels.orders import Order, orders
 from upl_mlir.passes.circuit.channels.outputs import Output, leave, sending
 from upl_mlir.passes.circuit.nest import Ints
 from upl_mlir.passes.circuit.placed import Placed
@@ -48,7 +48,7 @@ def sent_by(number: int, part: Placed, order: Order | None) -> Iterator[Output]:
     everything = (Shown(TRUE, tuple(map(IndexExpr.of, p.fields))),)
     for fixed in [order] if order is not None else orders(p.array, part.nest.lanes):
         try:
-            yield sending(p.name, p.array, everything, number, part, fixed)
+            yield sending(p.name, p.array, everything, number, part, fixed, part.nest.lanes)
         except UplError:
             continue
 
@@ -58,9 +58,7 @@ def stream(
 ) -> tuple[Feed, int] | None:
     """How a process reads a stream, and by how many slots the earliest read comes too early; None if it cannot."""
     lanes = writer.nest.lanes
-    deal = reader.nest.lanes == lanes
-    if any(isinstance(a, Axis) and a.part for a in sent.order) and not deal:
-        return None
+    deal = reader.nest.lanes == lanes or not any(a.part for a in sent.order)
     words = words_of(reader, sent.dims, sent.order, lanes, sites)
     found = feed(number, reader, words, prod(d.extent for d in sent.dims), deal)
     if found is None:

@@ -42,7 +42,8 @@ class Input:
     """An input port; the axes of its `order` divide fields by `lanes`.
 
     `need` and `free` go by the loops of process number `by`; places become free `after` slots behind the end of a group.
-    `window` words are kept for each feed, by each lane if they are dealt to the lanes.
+    `window` words are kept, by each lane if there are lanes to which they are dealt; whoever reads all words keeps as many
+    as all lanes together.
     `held`: each lane reads its words one after the other, so that `window` registers before the one that is read suffice.
     """
 
@@ -66,7 +67,11 @@ class Input:
     @property
     def size(self) -> int:
         """How many words are kept at once, by all lanes if each has its turn of them."""
-        return self.window * (self.lanes if self.feeds[0].dealt else 1)
+        return self.window * (self.lanes if any(f.dealt for f in self.feeds) else 1)
+
+    def places(self, f: Feed) -> int:
+        """The places of a window of a feed: a power of two; each lane has so many if they are dealt."""
+        return self.window if f.dealt or self.size == self.window else 1 << (self.size - 1).bit_length()
 
 
 def inputs(net: Network, parts: Sequence[Placed], fixed: Mapping[str, Order]) -> list[Input]:
@@ -75,8 +80,7 @@ def inputs(net: Network, parts: Sequence[Placed], fixed: Mapping[str, Order]) ->
     for h in net.inputs.values():
         dims = elements(net.sizes, h)
         readers = [n for n, p in enumerate(parts) if of_array(p.sites, h.name)] or [0]
-        counts = {parts[n].nest.lanes for n in readers}
-        lanes = counts.pop() if len(counts) == 1 else 1
+        lanes = max(parts[n].nest.lanes for n in readers)
         found: list[tuple[int, Input]] = []
         for order in [fixed[h.name]] if h.name in fixed else orders(dims, lanes):
             found += _inputs(h.name, dims, order, lanes, parts, readers)
@@ -93,7 +97,7 @@ def _inputs(
     words = {n: words_of(parts[n], dims, order, lanes, of_array(parts[n].sites, name)) for n in readers}
     feeds: list[Feed] = []
     for n in readers:
-        made = feed(n, parts[n], words[n], total, len(readers) == 1)
+        made = feed(n, parts[n], words[n], total, parts[n].nest.lanes == lanes)
         if made is None:
             return
         feeds.append(made)
@@ -106,11 +110,11 @@ def _inputs(
         for free in _frees(wanted, nest, longer):
             after = lateness + longer
             fill, window = _window(nest, total, need, group_slots(nest, free.level)[1] + after, steps(nest, free))
-            each = -(-window // nest.lanes) if first.dealt else window
+            each = -(-window // lanes) if any(f.dealt for f in feeds) else window
             room = 1 << max(1, each - 1).bit_length()
             port = Input(name, dims, order, lanes, False, room, first.part, need, free, after, tuple(feeds))
             held = replace(port, held=True, window=HELD)
-            if first.dealt and len(first.reads) == 1 and _one_by_one(held, first.reads[0], nest):
+            if first.dealt and len(feeds) == len(first.reads) == 1 and _one_by_one(held, first.reads[0], nest):
                 _, waiting = _window(nest, total, need, *freed(held, nest))
                 port = held if waiting <= HELD * nest.lanes else port
             yield fill + window, port

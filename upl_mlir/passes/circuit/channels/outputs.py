@@ -26,7 +26,8 @@ QUEUED = 2
 class Output:
     """A stream of words of process `part`: they come from the `lanes` at the instances `when`, an array over its nest.
 
-    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.
+    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.  The axes of
+    its `order` divide fields by the number `by`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Output:
     when: Bools
     wait: int
     depth: int
+    by: int
 
     @property
     def words(self) -> int:
@@ -44,16 +46,20 @@ class Output:
         return prod(d.extent for d in self.dims)
 
 
-def output(drain: Drain, number_: int, part: Placed, fixed: Order | None) -> Output:
-    """The stream of an output port.  Raises UplError UPL2003."""
+def output(drain: Drain, number_: int, part: Placed, fixed: Order | None, most: int) -> Output:
+    """The stream of an output port of a circuit with so many lanes at most: a process of one lane may send what it has of
+    them as it got it.  Raises UplError UPL2003."""
     dims = elements(part.process.sizes, drain.host)
-    return sending(drain.host.name, dims, drain.shown, number_, part, fixed)
+    by = part.nest.lanes if part.nest.lanes > 1 else most
+    return sending(drain.host.name, dims, drain.shown, number_, part, fixed, by)
 
 
 def sending(
-    name: str, dims: tuple[Dim, ...], shown: Sequence[Shown], number_: int, part: Placed, fixed: Order | None
+    name: str, dims: tuple[Dim, ...], shown: Sequence[Shown], number_: int, part: Placed, fixed: Order | None, by: int
 ) -> Output:
-    """The stream of elements of a process's array.  Raises UplError UPL2003 if no order of them suits the schedule.
+    """The stream of elements of a process's array, in an order that divides fields by the number `by`.
+
+    Raises UplError UPL2003 if no order suits the schedule.
 
     Where nothing is shown, what passes is as if the first case went on."""
     p, nest = part.process, part.nest
@@ -73,18 +79,18 @@ def sending(
     lane, slot = (np.broadcast_to(x, shape) for x in nest.place(read))
     when = _marked(nest, {n: np.broadcast_to(x, shape) for n, x in read.items()})
     lanes = tuple(np.unique(lane).tolist())
-    for order in [fixed] if fixed is not None else orders(dims, nest.lanes):
-        rank = np.broadcast_to(number(dims, order, nest.lanes, values), shape).ravel()
+    for order in [fixed] if fixed is not None else orders(dims, by):
+        rank = np.broadcast_to(number(dims, order, by, values), shape).ravel()
         by_rank = np.argsort(rank)
         time, who = slot.ravel()[by_rank], lane.ravel()[by_rank]
         if len(lanes) == 1:
             if (np.diff(time) > 0).all():
-                return Output(name, number_, dims, order, lanes, when, 0, 0)
+                return Output(name, number_, dims, order, lanes, when, 0, 0, by)
             continue
         turn = _turn(time, who, nest.lanes) if nest.skew == 0 else None
         if turn is not None:
             wait, depth = _taking_turns(nest, time, who, turn)
-            return Output(name, number_, dims, order, lanes, when, wait, depth)
+            return Output(name, number_, dims, order, lanes, when, wait, depth, by)
     raise error("UPL2003", f"no order of the elements of `{name}` suits the schedule", help=OTHER_ENGINES)
 
 

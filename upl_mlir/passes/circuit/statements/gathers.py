@@ -81,8 +81,8 @@ class _Taken:
         return Get(t.kind, name, tuple(map(IndexExpr.of, used)))
 
 
-def gathers(p: LoopProgram) -> LoopProgram:
-    """The program with one gather of many summands for each statement.
+def gathers(p: LoopProgram, apart: bool = False) -> LoopProgram:
+    """The program with one gather of many summands for each statement; `apart`: with nothing else in that statement.
 
     Raises UplError UPL2001 where it has no such form."""
     made: dict[str, Equation] = {}
@@ -91,6 +91,8 @@ def gathers(p: LoopProgram) -> LoopProgram:
         found = [t for _, term in eq.pieces for t, _ in walk(term) if isinstance(t, Fold) and _many(t)]
         distinct = list(dict.fromkeys(found))
         only = distinct[0] if len(distinct) == 1 and sum(bool(q.dims) for q in distinct[0].parts) == 1 else None
+        if apart and any(term is not only for _, term in eq.pieces):
+            only = None
         taken = _Taken(p, eq)
         pieces = [(cons, taken.out(term, cons, eq.fields, only)) for cons, term in eq.pieces]
         for new in (*taken.made, replace(eq, pieces=pieces)):

@@ -1,0 +1,108 @@
+"""Units that processes use in turn: bits, reads and clocks as without, fewer units, and one operation in each at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from circuit.networks import Net
+from circuit.test_circuits import same
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+import upl_mlir as upl
+from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.ppn import CircuitOp
+from upl_mlir.passes.circuit.choose import Wish
+from upl_mlir.passes.circuit.ir import read, write
+from upl_mlir.passes.circuit.plan import Fixed, Plan, planned
+from upl_mlir.passes.circuit.prove import proofs
+from upl_mlir.passes.circuit.share import units_of
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.lower_to_circuit import planned_circuit
+from upl_mlir.pipeline import new_context, verify
+
+
+@dataclass(frozen=True)
+class Shared(Net):
+    """A program whose products share an array of lanes."""
+
+    def planned(self, lanes: int) -> tuple[LoopProgram, Plan]:
+        return planned_circuit(
+            self.program.expanded().infer_domains().module.clone(), self.params, Wish(lanes, share=True)
+        )
+
+
+SMALL = Shared("iris_batch", (("D", 4),), (4, 5, 3))
+LARGE = Shared("iris_batch", (("D", 8),), (12, 20, 10))
+PRODUCTS = [Shared("products", (("n", n),)) for n in (4, 16)]
+CASES = [(net, lanes) for net in (SMALL, LARGE, *PRODUCTS, Shared("gradient matmul", (("m", 4), ("n", 5), ("r", 3))))
+         for lanes in (1, 4, 16)]  # fmt: skip
+FEW = [("products-4", 4)]
+
+
+def compare(net: Shared, lanes: int) -> None:
+    """Bit for bit what plain evaluation gives; near to what the interpreter gives."""
+    interpreter = upl.compile(net.program, engine="interp", real="f32", gather="ordered")
+
+    def wanted(arrays: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        for name, array in interpreter(**arrays, **net.params).items():
+            np.testing.assert_allclose(made[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
+        return made
+
+    same(net, lanes, wanted, (0.0, 1.0))
+
+
+@pytest.mark.parametrize(("net", "lanes"), [c for c in CASES if (str(c[0]), c[1]) in FEW], ids=str)
+def test_what_is_shared_computes_the_same(net: Shared, lanes: int) -> None:
+    compare(net, lanes)
+
+
+@pytest.mark.parametrize(("net", "lanes"), [c for c in CASES if (str(c[0]), c[1]) not in FEW], ids=str)
+def test_more_that_is_shared(net: Shared, lanes: int) -> None:
+    compare(net, lanes)
+
+
+@pytest.mark.parametrize(("net", "lanes"), CASES, ids=str)
+def test_one_operation_at_a_time(net: Shared, lanes: int) -> None:
+    """The plan is proved, and read back from its text; each operation has a unit."""
+    loops, plan = net.planned(lanes)
+    assert [str(p) for p in proofs(plan) if not p.holds] == []
+    units = units_of(plan.parts, plan.shared)
+    operations = Counter(n.kind for p in plan.parts for n in p.process.body.nodes
+                         if n.kind not in ("read", "constant", "previous"))  # fmt: skip
+    assert sum((Counter(x.node.kind for x in u.uses) for u in units), Counter()) == operations
+    assert {len(u.uses) for u in units if u.kind == "add"} >= {len(plan.shared)}
+    text = str(ModuleOp([write(loops, plan)]))
+    module = Parser(new_context(), text).parse_module()
+    verify(module)
+    (op,) = module.body.block.ops
+    assert isinstance(op, CircuitOp)
+    _, again = read(op)
+    assert (again.shared, again.slots) == (plan.shared, plan.slots)
+    assert str(ModuleOp([write(loops, again)])) == text
+
+
+def test_a_process_that_begins_too_early_is_found() -> None:
+    _, plan = SMALL.planned(4)
+    (first, second, *_) = [p for p in plan.parts if p.array in plan.shared]
+    early = replace(second, nest=replace(second.nest, start=first.nest.start + first.nest.busy - 1))
+    parts = tuple(early if p is second else p for p in plan.parts)
+    wrong = [str(p) for p in proofs(replace(plan, parts=parts)) if p.claim == "has one operation at a time" and not p.holds]
+    assert wrong
+    assert second.process.name in wrong[0]
+
+
+def test_a_text_cannot_let_them_meet() -> None:
+    """Runs that follow too soon are made longer, which the text must say."""
+    _, plan = SMALL.planned(4)
+    nests = {p.array: replace(p.nest, slots=1) for p in plan.parts}
+    orders = {o.name: o.order for o in (*plan.inputs, *plan.outputs)}
+    again = planned(plan.network, Fixed(nests, orders, plan.shared), plan.units)
+    assert again.slots == plan.slots
+    late = max(plan.parts, key=lambda p: p.nest.start if p.array in plan.shared else -1)
+    nests[late.array] = replace(late.nest, start=0)
+    with pytest.raises(UplError, match="UPL2003"):
+        planned(plan.network, Fixed(nests, orders, plan.shared), plan.units)

@@ -1,0 +1,1 @@
+"""By which ways values go: delays, buffers of a lane, streams between processes, ports."""

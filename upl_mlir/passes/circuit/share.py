@@ -1,0 +1,168 @@
+"""Units that several processes use in turn, so that an array of lanes serves one product after the other.
+
+Processes that share have running sums and read of each other one way only.  Each begins so late that none of its operations
+meets one of an earlier process in a unit, run upon run.  In front of a unit a register takes the operands of the process
+whose turn it is, so an operation takes `TURN` slots more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upl_mlir.passes.circuit.body import Node
+from upl_mlir.passes.circuit.placed import Placed
+from upl_mlir.passes.circuit.process import Network, Process
+
+TURN = 1
+"""Slots of the register that takes the operands of the process whose turn it is."""
+LARGE = (
+    "add", "sub", "mul", "div", "sqrt", "exp", "log", "tanh", "sigmoid", "sin", "cos",
+)  # fmt: skip
+"""Operations whose units are worth sharing: others are smaller than what would choose their operands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """An operation of process number `part` on a unit."""
+
+    part: int
+    node: Node
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A unit in each lane that has a use for it.  With several uses it is shared."""
+
+    name: str
+    kind: str
+    uses: tuple[Use, ...]
+
+
+def sharers(net: Network) -> frozenset[str]:
+    """The arrays of the processes that can share units; none if there is one alone."""
+    found = [g[0] for g in net.groups if len(g) == 1 and g[0].body.total is not None and g[0].name not in g[0].reads]
+    kinds = [k for p in found for k in sorted({n.kind for n in large(p)})]
+    names = {p.name for p in found if any(kinds.count(n.kind) > 1 for n in large(p))}
+    return frozenset(names) if len(names) > 1 else frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the elements of arrays are: of processes that share, the field along which their lanes lie; of processes that
+    compute an element at a time, a field in strips (its least value, the values of a strip), so that they take what comes
+    from an array of lanes."""
+
+    along: Mapping[str, str]
+    strips: Mapping[str, tuple[str, int, int]]
+
+
+def layout(net: Network, lanes: int) -> Layout:
+    """The fields with which most lanes are in use; of several that along which most operands lie already."""
+    shared = sharers(net)
+    along: dict[str, str] = {}
+    strips: dict[str, tuple[str, int, int]] = {}
+    lies: dict[str, tuple[int, int]] = {}
+    """By array the place of the field along which its lanes lie, and how many they are."""
+    for group in net.groups:
+        for p in group if len(group) == 1 else ():
+            extent = {d.name: d.extent for d in p.array}
+            made = {n: at for n, at in lies.items() if n not in net.inputs}
+            found = [f for f in _lying(p, lies if p.name in shared else made) if f in extent]
+            if p.name in shared:
+                best = max(p.fields, key=lambda f: (min(lanes, extent[f]), found.count(f)), default=None)
+                if best is None:
+                    continue
+                along[p.name] = best
+                lies[p.name] = p.fields.index(best), min(lanes, extent[best])
+                for array, place in _places(p, best):
+                    lies.setdefault(array, (place, lies[p.name][1]))
+            elif p.body.total is None and found:
+                best = max(found, key=found.count)
+                size = min(lanes, extent[best])
+                lies[p.name] = p.fields.index(best), size
+                if 1 < size < extent[best]:
+                    strips[p.name] = best, next(d.low for d in p.array if d.name == best), size
+    return Layout(along, strips)
+
+
+def _lying(p: Process, lies: Mapping[str, tuple[int, int]]) -> list[str]:
+    """The fields by which the reads of a process go along lanes."""
+    return [
+        name
+        for n in p.body.nodes
+        if n.kind == "read" and n.array in lies and (name := n.index[lies[n.array][0]].name) is not None
+    ]
+
+
+def _places(p: Process, field: str) -> list[tuple[str, int]]:
+    """What a process reads by a field, and at which place of the index."""
+    return [(n.array, k) for n in p.body.nodes if n.kind == "read" for k, e in enumerate(n.index) if e.name == field]
+
+
+def large(p: Process) -> list[Node]:
+    """The operations of a process that are worth sharing."""
+    return [n for n in p.body.nodes if n.kind in LARGE]
+
+
+def latencies(units: Mapping[str, int], shared: bool) -> Mapping[str, int]:
+    """The slots of operations of a process."""
+    return {k: n + TURN if shared and k in LARGE else n for k, n in units.items()}
+
+
+def units_of(parts: Sequence[Placed], shared: frozenset[str]) -> list[Unit]:
+    """The units of a circuit: one for each operation of a body; processes that share have the first one of a kind in common,
+    the second one, and so on."""
+    made: dict[object, list[Use]] = {}
+    for number, part in enumerate(parts):
+        counts: dict[str, int] = {}
+        for node in part.process.body.nodes:
+            if node.kind in ("read", "constant", "previous"):
+                continue
+            n = counts[node.kind] = counts.get(node.kind, -1) + 1
+            common = part.array in shared and node.kind in LARGE
+            made.setdefault((node.kind, n) if common else node, []).append(Use(number, node))
+    out: list[Unit] = []
+    for uses in made.values():
+        kind = uses[0].node.kind
+        operation = kind.partition(" ")[0]
+        name = f"{operation}_{sum(u.kind.partition(' ')[0] == operation for u in out)}"
+        out.append(Unit(name, kind, tuple(uses)))
+    return out
+
+
+def clear(earlier: Placed, later: Placed) -> int:
+    """The first slot in which a process may begin behind an earlier one with which it shares units."""
+    return max((end - begin for end, begin in _meets(earlier, later)), default=0) + later.nest.start
+
+
+def spans(parts: Sequence[Placed]) -> int:
+    """The slots of a run in which processes that share, in the order in which they begin, do not meet those of the run
+    before."""
+    out = 0
+    for n, later in enumerate(parts):
+        for earlier in parts[: n + 1]:
+            out = max([out, *(end - begin for end, begin in _meets(later, earlier))])
+    return out
+
+
+def _meets(first: Placed, second: Placed) -> list[tuple[int, int]]:
+    """For each unit that two processes have in common, in its first and its last lane: the slot after the last operation of
+    the first process, and that of the first operation of the second one."""
+    nodes = {key: s for s, key in _stages(first)}
+    out: list[tuple[int, int]] = []
+    for stage, key in _stages(second):
+        if key in nodes:
+            for lane in (0, min(first.nest.lanes, second.nest.lanes) - 1):
+                end = first.nest.start + first.nest.skew * lane + first.nest.busy + nodes[key]
+                out.append((end, second.nest.start + second.nest.skew * lane + stage))
+    return out
+
+
+def _stages(p: Placed) -> list[tuple[int, tuple[str, int]]]:
+    counts: dict[str, int] = {}
+    out: list[tuple[int, tuple[str, int]]] = []
+    for node in large(p.process):
+        n = counts[node.kind] = counts.get(node.kind, -1) + 1
+        out.append((p.at.start[node], (node.kind, n)))
+    return out
