@@ -56,7 +56,7 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
         return loops, plan(network_of(loops), wish)
     found = layout(network_of(loops), wish.lanes)
     loops = strips(loops, found.strips)
-    return loops, plan(network_of(loops), replace(wish, alongs=found.along))
+    return loops, plan(network_of(loops), replace(wish, lanes_of=found.lanes))
 
 
 @dataclass(frozen=True)

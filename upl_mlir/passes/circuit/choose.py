@@ -32,8 +32,8 @@ class Wish:
     along: str | None = None
     order: tuple[str, ...] | None = None
     share: bool = False
-    alongs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Fields for the lanes of single processes, by array."""
+    lanes_of: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    """The field for the lanes of single processes, and how many they are, by array."""
 
 
 def asked(processes: Sequence[Process], wish: Wish) -> None:
@@ -57,11 +57,11 @@ def candidates(
     found: list[tuple[tuple[int, ...], int, Nest]] = []
     own = [s for s in sites if s.own]
     names = {d.name for d in p.dims}
-    along = wish.alongs.get(p.name, wish.along if wish.along in names else None)
+    along, most = wish.lanes_of.get(p.name, (wish.along if wish.along in names else None, wish.lanes))
     for d in p.dims:
         if along not in (None, d.name) or (d.name == outer and (along is None or down) and len(names) > 1):
             continue
-        lanes = min(wish.lanes, d.extent) if d.name != outer else 1
+        lanes = min(wish.lanes, most, d.extent) if d.name != outer else 1
         apart = [distances(p, s, d.name) for s in own]
         for order in _orders(p, wish):
             if outer is not None and order[0] != outer:

@@ -49,18 +49,18 @@ def sharers(net: Network) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the elements of arrays are: of processes that share, the field along which their lanes lie; of processes that
-    compute an element at a time, a field in strips (its least value, the values of a strip), so that they take what comes
-    from an array of lanes."""
+    """Where the elements of arrays are: of processes that share, the field along which their lanes lie, and how many they
+    are; of processes that compute an element at a time, a field in strips (its least value, the values of a strip), so that
+    they take what comes from an array of lanes."""
 
-    along: Mapping[str, str]
+    lanes: Mapping[str, tuple[str, int]]
     strips: Mapping[str, tuple[str, int, int]]
 
 
 def layout(net: Network, lanes: int) -> Layout:
     """The fields with which most lanes are in use; of several that along which most operands lie already."""
     shared = sharers(net)
-    along: dict[str, str] = {}
+    lying: dict[str, tuple[str, int]] = {}
     strips: dict[str, tuple[str, int, int]] = {}
     lies: dict[str, tuple[int, int]] = {}
     """By array the place of the field along which its lanes lie, and how many they are."""
@@ -70,20 +70,25 @@ def layout(net: Network, lanes: int) -> Layout:
             made = {n: at for n, at in lies.items() if n not in net.inputs}
             found = [f for f in _lying(p, lies if p.name in shared else made) if f in extent]
             if p.name in shared:
-                best = max(p.fields, key=lambda f: (min(lanes, extent[f]), found.count(f)), default=None)
+                best = max(p.fields, key=lambda f: (usable(extent[f], lanes), found.count(f)), default=None)
                 if best is None:
                     continue
-                along[p.name] = best
-                lies[p.name] = p.fields.index(best), min(lanes, extent[best])
+                lying[p.name] = best, usable(extent[best], lanes)
+                lies[p.name] = p.fields.index(best), lying[p.name][1]
                 for array, place in _places(p, best):
                     lies.setdefault(array, (place, lies[p.name][1]))
             elif p.body.total is None and found:
                 best = max(found, key=found.count)
-                size = min(lanes, extent[best])
+                size = usable(extent[best], lanes)
                 lies[p.name] = p.fields.index(best), size
                 if 1 < size < extent[best]:
                     strips[p.name] = best, next(d.low for d in p.array if d.name == best), size
-    return Layout(along, strips)
+    return Layout(lying, strips)
+
+
+def usable(extent: int, lanes: int) -> int:
+    """How many lanes a field can have so that all take turns: all its values, or a number that divides them."""
+    return extent if extent <= lanes else max(n for n in range(1, lanes + 1) if extent % n == 0)
 
 
 def _lying(p: Process, lies: Mapping[str, tuple[int, int]]) -> list[str]:
