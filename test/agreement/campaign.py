@@ -21,6 +21,7 @@ import numpy as np
 import upl_mlir as upl
 from agreement import data, naive, witness
 from agreement import properties as P
+from agreement.circuits import circuit
 from agreement.directives import inside
 from agreement.engines import engines, machine, native
 from agreement.generator import generate
@@ -31,6 +32,7 @@ from agreement.shrink import shrink
 
 PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {
     **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients, "inside": inside,
+    "circuit": circuit,
 }  # fmt: skip
 """By name, as saved cases say it."""
 SAVED = Path(__file__).resolve().parent / "saved"

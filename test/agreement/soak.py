@@ -104,6 +104,7 @@ WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
 CAMPAIGNS = {
     "native": Campaign(0.34, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
+    "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "conditions": Campaign(0.10, _conditions),
     "wide": Campaign(0.09, _wide),
@@ -119,10 +120,11 @@ CAMPAIGNS = {
 # -- the process that looks at seeds ----------------------------------------------------------------------------------
 def keep_no_programs() -> None:
     """Random programs are compiled once: kept on disk, they would push out what is worth keeping."""
+    from upl_mlir.engines.circuit import simulation
     from upl_mlir.engines.native import backend, shapes, whole
     from upl_mlir.host.cache import Cache
 
-    for module in (backend, shapes, whole):
+    for module in (backend, shapes, whole, simulation):
         module.open_cache = lambda: Cache(None)
 
 
