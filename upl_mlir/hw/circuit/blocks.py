@@ -174,15 +174,17 @@ class Window(wiring.Component):
     """The last `depth` words that were written (a power of two), each at the number of its write modulo depth.
 
     data_out is the word at read_address two clocks with read_enable later. Writes need no enable. A word may be read from
-    the clock after its write on.
+    the clock after its write on.  `in_luts`, `wide`: see `Ram`.
     """
 
     LATENCY = 2
 
-    def __init__(self, width: int, depth: int, target: Target = "generic", in_luts: int = LUT_WORDS):
+    def __init__(
+        self, width: int, depth: int, target: Target = "generic", in_luts: int = LUT_WORDS, wide: bool = False
+    ):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth={depth}: expected a power of two, 2 and more")
-        self.width, self.depth, self.target, self.in_luts = width, depth, target, in_luts
+        self.width, self.depth, self.target, self.in_luts, self.wide = width, depth, target, in_luts, wide
         super().__init__(
             {
                 "write": In(1), "data_in": In(width), "read_address": In(range(depth)), "read_enable": In(1),
@@ -193,7 +195,7 @@ class Window(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """A memory and the counter of its writes."""
         m = Module()
-        m.submodules.ram = ram = Ram(self.width, self.depth, self.LATENCY, self.target, self.in_luts)
+        m.submodules.ram = ram = Ram(self.width, self.depth, self.LATENCY, self.target, self.in_luts, self.wide)
         at = Signal.like(self.read_address)
         with m.If(self.write):
             m.d.sync += at.eq(at + 1)

@@ -27,9 +27,9 @@ from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
 from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Fed, Wires
-from upl_mlir.passes.circuit.channels.inputs import Input
+from upl_mlir.passes.circuit.channels.inputs import Input, awaited
 from upl_mlir.passes.circuit.placed import LEAD
-from upl_mlir.passes.circuit.plan import Plan, awaited
+from upl_mlir.passes.circuit.plan import Plan
 
 BEHIND = 3
 """Words that may be taken before `open` knows of them: a clock each for `came`, `change`, and `room`."""
@@ -131,7 +131,7 @@ class Head:
         ]  # fmt: skip
         for k, f in enumerate(i.feeds):
             self._pass(Fed(f, i.places(f), i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
-        return _Entry(~more[-1], needs if first else needs | start, i in awaited(self.plan))
+        return _Entry(~more[-1], needs if first else needs | start, i in awaited(self.plan.inputs, self.plan.parts))
 
     def _boundary(self, nest: LoopNest, level: int) -> Any:
         """Whether an iteration of a loop outside of loop `level` ends in this slot, and another one begins."""
@@ -153,7 +153,7 @@ class Head:
                         m.d.sync += count.eq(0)
             return
         for k, r in enumerate(f.reads):
-            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target)
+            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target, wide=len(self.plan.parts) > 1)
             slots = LEAD + r.site.stage - Window.LATENCY
             address = walked(
                 m, r.at, 0, fed.words, fed.window, self.nests[f.part], self.go, slots, f"walk_{name}_{k}", self.target

@@ -25,7 +25,7 @@ from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Ram
-from upl_mlir.hw.circuit.turns import Turns
+from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.units import BITS, operands, result, unit, wires
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.passes.circuit.body import TRUTH, Node
@@ -45,6 +45,11 @@ QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 
 
+def bits_of(number: float) -> int:
+    """The bits of an f32."""
+    return struct.unpack("<I", struct.pack("<f", number))[0]
+
+
 class Lane:
     """Builds the module of a lane.
 
@@ -57,6 +62,7 @@ class Lane:
     ):
         self.plan, self.of, self.number, self.target, self.watched = plan, of, number, turns.target, watched
         self.turns = turns
+        self.wide = len(plan.parts) > 1  # block RAM is scarce in circuits of several processes
         self.part, self.wires, self.others = plan.parts[of], wires[of], wires
         self.m = m = Module()
         self.enable = self.wires.enable[number]
@@ -118,7 +124,7 @@ class Lane:
         if node.kind == "constant" and node.bits == TRUTH:
             return Const(int(node.number), TRUTH)
         if node.kind == "constant":
-            return Const(struct.unpack("<I", struct.pack("<f", node.number))[0], BITS)
+            return Const(bits_of(node.number), BITS)
         for s in self.part.sites:
             if s.node is node and s.stage == stage and (s in self.part.links or s in self.part.buffers):
                 return self._probed(s, self._linked(s) if s in self.part.links else self._buffered(s))
@@ -130,12 +136,14 @@ class Lane:
         return self._select(node) if node.kind == "select" else self._unit(node)
 
     def _unit(self, node: Node) -> Any:
+        if self.turns.shares(node):
+            stage = self.part.at.start[node]
+            operands_ = [self._operand(a, stage) for a in node.args]
+            return self.turns.use(node, self.number, self._running(stage), operands_, self.enable)
         args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
         wired = wires(node.kind, args)
         if wired is not None:
             return wired
-        if self.turns.shares(node):
-            return self.turns.use(node, self.number, self._running(self.part.at.start[node]), args, self.enable)
         made = unit(node.kind, self.plan.units, self.target)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
@@ -143,6 +151,27 @@ class Lane:
         self.m.d.comb += made.enable.eq(self.enable)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", args, strict=False)]
         return result(node.kind, made)
+
+    def _operand(self, node: Node, stage: int) -> Operand:
+        """An operand of a unit that is shared.  A choice between a constant and something else is made where the process is
+        chosen, so that it takes no LUTs of its own."""
+        begins = self.part.at.start[node]
+        if node.kind == "select" and node.bits == BITS and len(node.args) == 2 and self.part.at.end(node) == stage:
+            first = self.where[node] & self._mask(node, 0)
+            left = self.where[node] & ~first
+            if node.args[0].kind == "constant" and first.any() and left.any():
+                name = f"keeps_{self._number()}"
+                keep = self._passed((name[:5], node, stage), lambda: self._kept(left, first, begins, name))
+                value = self._delay(self.value(node.args[1], begins), 1, f"value_{self._number()}")
+                return Operand(value, keep, bits_of(node.args[0].number))
+        return Operand(self.value(node, stage))
+
+    def _kept(self, yes: Bools, no: Bools, stage: int, name: str) -> Value:
+        """A register a slot after a stage: whether an instance is one of `yes` there, and not one of `no`."""
+        out = Signal(name=name)
+        with self.m.If(self.enable):
+            self.m.d.sync += out.eq(self.condition(yes, no, stage) & self._running(stage))
+        return out
 
     def _select(self, node: Node) -> Value:
         """The choices that occur in this lane, by one register."""
@@ -214,7 +243,7 @@ class Lane:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
         strobe, word, lane = self.wires.own[fed.feed][self.number]
-        m.submodules[f"window_{n}"] = window = Window(BITS, fed.window, self.target)
+        m.submodules[f"window_{n}"] = window = Window(BITS, fed.window, self.target, wide=self.wide)
         m.d.comb += [
             window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
@@ -263,7 +292,7 @@ class Lane:
         m, n, b = self.m, self._number(), self.part.buffers[s]
         writer = self.others[self._writer(s)]
         strobe, place = writer.stored[b][self.number]
-        m.submodules[f"buffer_{n}"] = ram = Ram(BITS, b.places, Window.LATENCY, self.target)
+        m.submodules[f"buffer_{n}"] = ram = Ram(BITS, b.places, Window.LATENCY, self.target, wide=self.wide)
         m.d.comb += [
             ram.write_address.eq(place), ram.write_data.eq(writer.written["result"][self.number]),
             ram.write_enable.eq(strobe), ram.read_enable.eq(self.enable),
@@ -400,7 +429,7 @@ class Lane:
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << max(1, (o.depth - 1).bit_length())
         n = self._number()
-        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target, QUEUE_IN_LUTS)
+        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
         mine = self.control[o, "turn"] = self._turn(o, n)
         place = Signal(range(depth), name=f"place_{n}")
         with m.If(self.enable & mine):

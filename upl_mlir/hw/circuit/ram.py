@@ -25,6 +25,8 @@ Target = Literal["generic", "ecp5"]
 LUT_WORDS = 32
 """Memories of more words are in block RAM. From 17 words on those in LUTs have multiplexers: 32 words of 32 bits take 137
 LUTs, a block RAM 11."""
+WIDE, WIDE_WORDS = 36, 512
+"""Bits of a word that takes both sides of a block RAM, and the words of one."""
 BLOCK_WORDS = {18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
 """The words of one block RAM, by their width."""
 
@@ -34,16 +36,21 @@ class Ram(wiring.Component):
     and the output; one register is possible in LUTs only.
 
     A word that is read in the clock in which it is written is the old one in LUTs; in block RAM it may be anything.
-    Memories begin with zeros and have no reset. One of more than `in_luts` words is in block RAM.
+    Memories begin with zeros and have no reset. One of more than `in_luts` words is in block RAM; with `wide`, words of
+    up to 36 bits may lie in one block, whose output then comes from both of its sides.
     """
 
-    def __init__(self, width: int, depth: int, registers: int, target: Target = "generic", in_luts: int = LUT_WORDS):
+    def __init__(
+        self, width: int, depth: int, registers: int, target: Target = "generic", in_luts: int = LUT_WORDS,
+        wide: bool = False,
+    ):
         self.block = depth > in_luts
         if self.block and registers < 2:
             raise ValueError(f"depth={depth}: block RAM has two registers")
         if depth > BLOCK_WORDS[1]:
             raise ValueError(f"depth={depth}: expected at most {BLOCK_WORDS[1]} words")
         self.width, self.depth, self.registers, self.target = width, depth, registers, target
+        self.wide = wide and 18 < width <= WIDE and depth <= WIDE_WORDS
         super().__init__(
             {
                 "write_address": In(range(depth)), "write_data": In(width), "write_enable": In(1),
@@ -75,12 +82,36 @@ class Ram(wiring.Component):
 
     def _blocks(self, m: Module) -> None:
         """Block RAMs side by side, with their output registers: port A writes, port B reads."""
+        if self.wide:
+            low, high = Signal(18, name="found_low"), Signal(18, name="found_high")
+            m.d.comb += self.read_data.eq(Cat(low, high))
+            m.submodules.block = Instance("DP16KD", **_wide_block(self, low, high))
+            return
         width = next(w for w, words in BLOCK_WORDS.items() if words >= self.depth)
         for n in range(0, self.width, width):
             part = self.write_data[n : n + width]
             found = Signal(18, name=f"found_{n}")
             m.d.comb += self.read_data[n : n + width].eq(found[: len(part)])
             m.submodules[f"block_{n}"] = Instance("DP16KD", **_block(self, width, part, found))
+
+
+def _wide_block(ram: Ram, low: Signal, high: Signal) -> dict[str, Any]:
+    """A DP16KD with words of 36 bits, as yosys maps a memory with a port that writes and one that reads: A writes, by the
+    inputs of both sides; B reads, by the outputs of both sides, each with its register."""
+    word = Cat(ram.write_data, Const(0, WIDE))[:WIDE]
+    out: dict[str, Any] = {
+        **{f"p_DATA_WIDTH_{x}": WIDE for x in "AB"}, **{f"p_CLK{x}MUX": f"CLK{x}" for x in "AB"},
+        **{f"p_CSDECODE_{x}": "0b000" for x in "AB"}, **{f"p_REGMODE_{x}": "OUTREG" for x in "AB"},
+        "p_GSR": "DISABLED", "p_RESETMODE": "SYNC", "p_ASYNC_RESET_RELEASE": "SYNC",
+        "i_WEA": ram.write_enable, "i_CEA": Const(1), "i_OCEA": ram.read_enable, "i_WEB": Const(0),
+        "i_CEB": ram.read_enable, "i_OCEB": ram.read_enable,
+    }  # fmt: skip
+    places = {"A": Cat(Const(15, 5), ram.write_address, Const(0, 9)), "B": Cat(Const(0, 5), ram.read_address, Const(0, 9))}
+    for x, place in places.items():
+        out |= {f"i_CLK{x}": ClockSignal(), f"i_RST{x}": Const(0), **{f"i_CS{x}{n}": Const(0) for n in range(3)}}
+        out |= {f"i_AD{x}{n}": place[n] for n in range(14)}
+        out |= {f"i_DI{x}{n}": word[n + (18 if x == "B" else 0)] for n in range(18)}
+    return out | {f"o_DOA{n}": low[n] for n in range(18)} | {f"o_DOB{n}": high[n] for n in range(18)}
 
 
 def _block(ram: Ram, width: int, part: Any, found: Signal) -> dict[str, Any]:

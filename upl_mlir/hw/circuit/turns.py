@@ -14,24 +14,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import Any
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.units import BITS, operands, result, unit
 from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.plan import Plan
-from upl_mlir.passes.circuit.share import Unit, units_of
+from upl_mlir.passes.circuit.share import Unit, in_turn, units_of
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """What a process gives to a unit when it is its turn: `value` where `keep` is 1, else the bits of `constant`; without
+    a `keep`, `value`."""
+
+    value: Any
+    keep: Any = None
+    constant: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class _User:
-    """An operation of a lane of a process: when it is its turn, its operands, the lane's enable; where the result goes."""
+    """An operation of a lane of a process: when it is its turn, its operands, the lane's enable."""
 
     turn: Value
-    args: Sequence[Value]
+    args: Sequence[Operand]
     enable: Value
-    result: Signal
 
 
 class Turns:
@@ -39,19 +49,25 @@ class Turns:
 
     def __init__(self, plan: Plan, target: Target):
         self.plan, self.target = plan, target
-        self.units = {x.node: u for u in units_of(plan.parts, plan.shared) if len(u.uses) > 1 for x in u.uses}
+        units = units_of(plan.parts, plan.shared)
+        self.units = {x.node: u for u in units for x in u.uses if in_turn(plan.parts[x.part], x.node, plan.shared)}
         self.users: dict[tuple[Unit, int], list[_User]] = {}
+        self.results: dict[tuple[Unit, int], Signal] = {}
 
     def shares(self, node: Node) -> bool:
-        """Whether an operation is done by a unit that is shared."""
+        """Whether an operation is done by a unit with a register in front: one that is shared, or could be."""
         return node in self.units
 
-    def use(self, node: Node, lane: int, turn: Value, args: Sequence[Value], enable: Value) -> Value:
+    def use(self, node: Node, lane: int, turn: Value, args: Sequence[Operand], enable: Value) -> Value:
         """The result of an operation of a lane, whose operands are there when it is its turn."""
-        users = self.users.setdefault((self.units[node], lane), [])
-        made = Signal(BITS, name=f"{self.units[node].name}_{lane}_{len(users)}")
-        users.append(_User(turn, operands(node.kind, args), enable, made))
-        return made
+        key = self.units[node], lane
+        if key not in self.results:
+            self.results[key] = Signal(BITS, name=f"{key[0].name}_{lane}_result")
+        if node.kind == "sub":
+            last = operands(node.kind, [args[0].value, args[1].value])[1]
+            args = [args[0], Operand(last, args[1].keep, args[1].constant ^ 1 << BITS - 1)]
+        self.users.setdefault(key, []).append(_User(turn, args, enable))
+        return self.results[key]
 
     def build(self, m: Module) -> None:
         """Make the units, each with its register of operands."""
@@ -61,9 +77,21 @@ class Turns:
             enable = users[0].enable  # that of the lane with this number is the same in each process
             for n, (port, *_) in enumerate(zip("abc", users[0].args, strict=False)):
                 taken = Signal(BITS, name=f"{u.name}_{lane}_{port}", reset_less=True)
-                chosen = reduce(or_, [x.args[n] & x.turn.replicate(BITS) for x in users])
                 with m.If(enable):
-                    m.d.sync += taken.eq(chosen)
+                    m.d.sync += taken.eq(_chosen([(x.turn, x.args[n]) for x in users]))
                 m.d.comb += getattr(made, port).eq(taken)
-            m.d.comb += made.enable.eq(enable)
-            m.d.comb += [x.result.eq(result(u.kind, made)) for x in users]
+            m.d.comb += [made.enable.eq(enable), self.results[u, lane].eq(result(u.kind, made))]
+
+
+def _chosen(users: Sequence[tuple[Value, Operand]]) -> Value:
+    """The operand of the user whose turn it is.  What all of them take from the same place needs no choice."""
+    same = {id(x.value) for _, x in users}
+    if len(same) == 1 and all(x.keep is None for _, x in users):
+        return users[0][1].value
+    out: list[Value] = []
+    for turn, x in users:
+        keep = turn if x.keep is None else x.keep
+        out.append(x.value & keep.replicate(BITS))
+        if x.keep is not None and x.constant:
+            out.append(Const(x.constant, BITS) & (turn & ~x.keep).replicate(BITS))
+    return reduce(or_, out)

@@ -16,7 +16,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.passes.circuit.body import LATENCY
 from upl_mlir.passes.circuit.channels.buffers import Buffer, buffer
 from upl_mlir.passes.circuit.channels.inner import Stream, checked, sent_by
-from upl_mlir.passes.circuit.channels.inputs import Input, deadlines, inputs
+from upl_mlir.passes.circuit.channels.inputs import Input, awaited, deadlines, inputs
 from upl_mlir.passes.circuit.channels.links import Link, NoLink, links
 from upl_mlir.passes.circuit.channels.orders import Order, elements
 from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slots_of
@@ -285,16 +285,7 @@ def due(plan_: Plan, i: Input) -> Ints:
     """The slot in which each word of an input must have come, in the order of the port; -1 is before the first one."""
     out = deadlines(plan_.parts[i.by].nest, i.need)
     begins = plan_.parts[i.by].nest.start - 1
-    return np.where(out == begins, -1, out) if begins >= 0 and i in awaited(plan_) else out
-
-
-def awaited(plan_: Plan) -> tuple[Input, ...]:
-    """The inputs whose first words a run waits for before it begins: those of processes that start with the circuit.
-
-    If there are none it is the one of the process that starts first: no run begins without any input."""
-    starts = [plan_.parts[i.by].nest.start for i in plan_.inputs]
-    found = [i for i, start in zip(plan_.inputs, starts, strict=True) if not start]
-    return tuple(found) if found or not starts else (plan_.inputs[int(np.argmin(starts))],)
+    return np.where(out == begins, -1, out) if begins >= 0 and i in awaited(plan_.inputs, plan_.parts) else out
 
 
 def leaves(plan_: Plan, o: Output) -> Ints:

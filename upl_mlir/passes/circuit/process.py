@@ -11,6 +11,7 @@ from upl_mlir.diagnostics import Span, UplError, error
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.circuit.body import Body, Builder, formula
 from upl_mlir.passes.circuit.nest import Dim
+from upl_mlir.passes.circuit.statements.specialise import exists
 from upl_mlir.passes.loops.equations import Equation
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.terms import Fold, Get, Part, walk
@@ -92,6 +93,8 @@ def network_of(p: LoopProgram) -> Network:
         if h.kind.value != "f32":
             message = f"`{h.name}` is {h.kind.value}: circuits compute in f32"
             raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
+        if not any(exists(p.system.lin, c) for c in h.cases):
+            raise error("UPL2001", f"`{h.name}` has no elements at these sizes", p.places.get(h.name), help=OTHER_ENGINES)
     sizes = Evaluator.of(ctx)
     shows = {eq.name: _shows(p, eq) for eq in p.system.equations.values() if eq.output}
     made = [_process(p, eq, sizes) for eq in p.system.equations.values() if shows.get(eq.name) is None]

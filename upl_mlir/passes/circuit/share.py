@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from upl_mlir.passes.circuit.body import Node
+from upl_mlir.passes.circuit.body import LATENCY, Node
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Network, Process
 
 TURN = 1
 """Slots of the register that takes the operands of the process whose turn it is."""
+SUMS = LATENCY["add"] + TURN
+"""Sums of a lane that have to run at once, so that an addition is over before the next one to the same sum."""
 LARGE = (
     "add", "sub", "mul", "div", "sqrt", "exp", "log", "tanh", "sigmoid", "sin", "cos",
 )  # fmt: skip
@@ -50,30 +53,42 @@ def sharers(net: Network) -> frozenset[str]:
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Where the elements of arrays are: of processes that share, the field along which their lanes lie, and how many they
-    are; of processes that compute an element at a time, a field in strips (its least value, the values of a strip), so that
-    they take what comes from an array of lanes."""
+    are; fields in strips, each with its least value and the values of a strip: of processes that compute an element at a
+    time, so that they take what comes from an array of lanes."""
 
     lanes: Mapping[str, tuple[str, int]]
-    strips: Mapping[str, tuple[str, int, int]]
+    strips: Mapping[str, tuple[tuple[str, int, int], ...]]
 
 
 def layout(net: Network, lanes: int) -> Layout:
-    """The fields with which most lanes are in use; of several that along which most operands lie already."""
+    """The fields with which most lanes are in use; of several that along which most operands lie already.  If the sums of a
+    lane that run at once would be those of a long field, that field is in strips, so that few are kept at a time."""
     shared = sharers(net)
     lying: dict[str, tuple[str, int]] = {}
-    strips: dict[str, tuple[str, int, int]] = {}
+    strips: dict[str, tuple[tuple[str, int, int], ...]] = {}
+    long: dict[str, tuple[int, int]] = {}
+    """By array the place of a field in strips beside that of the lanes, and the values of a strip."""
     lies: dict[str, tuple[int, int]] = {}
     """By array the place of the field along which its lanes lie, and how many they are."""
     for group in net.groups:
         for p in group if len(group) == 1 else ():
             extent = {d.name: d.extent for d in p.array}
             made = {n: at for n, at in lies.items() if n not in net.inputs}
-            found = [f for f in _lying(p, lies if p.name in shared else made) if f in extent]
+            low = {d.name: d.low for d in p.array}
+            found = [f for f, _ in _lying(p, lies if p.name in shared else made) if f in extent]
             if p.name in shared:
                 best = max(p.fields, key=lambda f: (usable(extent[f], lanes), found.count(f)), default=None)
                 if best is None:
                     continue
                 lying[p.name] = best, usable(extent[best], lanes)
+                others = {f: n for f, n in extent.items() if f != best}
+                between = extent[best] // lying[p.name][1] * prod(n for n in others.values() if n <= 2 * SUMS)
+                longest = max(others, key=lambda f: others[f], default=None)
+                if longest is not None and between < SUMS and others[longest] > 2 * SUMS:
+                    size = next(n for n in range(SUMS, others[longest] + 1) if others[longest] % n == 0)
+                    if size < others[longest]:
+                        strips[p.name] = ((longest, low[longest], size),)
+                        long[p.name] = p.fields.index(longest), size
                 lies[p.name] = p.fields.index(best), lying[p.name][1]
                 for array, place in _places(p, best):
                     lies.setdefault(array, (place, lies[p.name][1]))
@@ -81,8 +96,10 @@ def layout(net: Network, lanes: int) -> Layout:
                 best = max(found, key=found.count)
                 size = usable(extent[best], lanes)
                 lies[p.name] = p.fields.index(best), size
-                if 1 < size < extent[best]:
-                    strips[p.name] = best, next(d.low for d in p.array if d.name == best), size
+                wanted = {best: size} if 1 < size < extent[best] else {}
+                for f, places in _lying(p, long):
+                    wanted.setdefault(f, places)
+                strips[p.name] = tuple((f, low[f], n) for f, n in wanted.items())
     return Layout(lying, strips)
 
 
@@ -91,10 +108,10 @@ def usable(extent: int, lanes: int) -> int:
     return extent if extent <= lanes else max(n for n in range(1, lanes + 1) if extent % n == 0)
 
 
-def _lying(p: Process, lies: Mapping[str, tuple[int, int]]) -> list[str]:
-    """The fields by which the reads of a process go along lanes."""
+def _lying(p: Process, lies: Mapping[str, tuple[int, int]]) -> list[tuple[str, int]]:
+    """The fields by which the reads of a process go along lanes, or in strips, and how many those are."""
     return [
-        name
+        (name, lies[n.array][1])
         for n in p.body.nodes
         if n.kind == "read" and n.array in lies and (name := n.index[lies[n.array][0]].name) is not None
     ]
@@ -115,6 +132,12 @@ def latencies(units: Mapping[str, int], shared: bool) -> Mapping[str, int]:
     return {k: n + TURN if shared and k in LARGE else n for k, n in units.items()}
 
 
+def in_turn(part: Placed, node: Node, shared: frozenset[str]) -> bool:
+    """Whether an operation takes a slot more, as the register in front of its unit does, be there others that use it or
+    not."""
+    return part.array in shared and node.kind in LARGE
+
+
 def units_of(parts: Sequence[Placed], shared: frozenset[str]) -> list[Unit]:
     """The units of a circuit: one for each operation of a body; processes that share have the first one of a kind in common,
     the second one, and so on."""
@@ -125,8 +148,7 @@ def units_of(parts: Sequence[Placed], shared: frozenset[str]) -> list[Unit]:
             if node.kind in ("read", "constant", "previous"):
                 continue
             n = counts[node.kind] = counts.get(node.kind, -1) + 1
-            common = part.array in shared and node.kind in LARGE
-            made.setdefault((node.kind, n) if common else node, []).append(Use(number, node))
+            made.setdefault((node.kind, n) if in_turn(part, node, shared) else node, []).append(Use(number, node))
     out: list[Unit] = []
     for uses in made.values():
         kind = uses[0].node.kind

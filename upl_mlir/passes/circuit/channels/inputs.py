@@ -20,6 +20,7 @@ from upl_mlir.passes.circuit.channels.orders import Order, elements, orders
 from upl_mlir.passes.circuit.nest import Dim, Ints, Nest
 from upl_mlir.passes.circuit.placed import Placed, of_array
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
+from upl_mlir.passes.loops.program import Host
 
 HELD = 3
 """Words that wait in registers of a lane beside the one that is read."""
@@ -78,20 +79,43 @@ def inputs(net: Network, parts: Sequence[Placed], fixed: Mapping[str, Order]) ->
     """The input ports of placed processes, each in the best order, or in that which is `fixed`.  Raises UplError UPL2003."""
     out: list[Input] = []
     for h in net.inputs.values():
-        dims = elements(net.sizes, h)
-        readers = [n for n, p in enumerate(parts) if of_array(p.sites, h.name)] or [0]
-        lanes = max(parts[n].nest.lanes for n in readers)
-        found: list[tuple[int, Input]] = []
-        for order in [fixed[h.name]] if h.name in fixed else orders(dims, lanes):
-            found += _inputs(h.name, dims, order, lanes, parts, readers)
-        if not found:
+        best = _best(net, h, parts, fixed, False)
+        if best is None:
             raise error("UPL2003", f"no order of the elements of `{h.name}` suits the schedule", help=OTHER_ENGINES)
-        out.append(min(found, key=lambda f: f[0])[1])
+        out.append(best)
+    first = awaited(out, parts)
+    if first and not any(i.need.runs[0][1] for i in first):
+        # A run that needed no word to begin would begin without one, and stand still while the run before is under way.
+        early = [(i, _best(net, net.inputs[i.name], parts, fixed, True)) for i in first]
+        if all(made is None for _, made in early):
+            raise error("UPL2003", "no input has words that a run can wait for before it begins", help=OTHER_ENGINES)
+        old, new = next((i, made) for i, made in early if made is not None)
+        out[out.index(old)] = new
     return out
 
 
+def awaited(found: Sequence[Input], parts: Sequence[Placed]) -> list[Input]:
+    """The inputs whose first words a run waits for before it begins: those of processes that start with the circuit; if
+    there are none, that of the process that starts first."""
+    starts = [parts[i.by].nest.start for i in found]
+    first = min(starts, default=0)
+    return [i for i, start in zip(found, starts, strict=True) if start == first][: None if not first else 1]
+
+
+def _best(net: Network, h: Host, parts: Sequence[Placed], fixed: Mapping[str, Order], early: bool) -> Input | None:
+    """A port in its best order, or in that which is `fixed`; None if there is none.  `early`: the first words that are
+    needed at all are needed when the run begins."""
+    dims = elements(net.sizes, h)
+    readers = [n for n, p in enumerate(parts) if of_array(p.sites, h.name)] or [0]
+    lanes = max(parts[n].nest.lanes for n in readers)
+    found: list[tuple[int, Input]] = []
+    for order in [fixed[h.name]] if h.name in fixed else orders(dims, lanes):
+        found += _inputs(h.name, dims, order, lanes, parts, readers, early)
+    return min(found, key=lambda f: f[0])[1] if found else None
+
+
 def _inputs(
-    name: str, dims: tuple[Dim, ...], order: Order, lanes: int, parts: Sequence[Placed], readers: Sequence[int]
+    name: str, dims: tuple[Dim, ...], order: Order, lanes: int, parts: Sequence[Placed], readers: Sequence[int], early: bool
 ) -> Iterator[tuple[int, Input]]:
     total = prod(d.extent for d in dims)
     words = {n: words_of(parts[n], dims, order, lanes, of_array(parts[n].sites, name)) for n in readers}
@@ -106,7 +130,9 @@ def _inputs(
     lateness = late_of(parts[first.part], first)
     wanted = _wanted([(parts[f.part].nest, words[f.part], late_of(parts[f.part], f) - lateness) for f in feeds], total)
     longer = max(0, int(wanted.last.max(initial=0)) - (nest.start + nest.slots - 1))
-    for need in _needs(wanted, nest):
+    for need in map(_early, _needs(wanted, nest)) if early else _needs(wanted, nest):
+        if need is None:
+            continue
         for free in _frees(wanted, nest, longer):
             after = lateness + longer
             fill, window = _window(nest, total, need, group_slots(nest, free.level)[1] + after, steps(nest, free))
@@ -117,7 +143,9 @@ def _inputs(
             if first.dealt and len(feeds) == len(first.reads) == 1 and _one_by_one(held, first.reads[0], nest):
                 _, waiting = _window(nest, total, need, *freed(held, nest))
                 port = held if waiting <= HELD * nest.lanes else port
-            yield fill + window, port
+            # In a circuit of several processes block RAM is scarce: a place in it counts as much as a few slots of waiting.
+            kept = sum(port.places(f) * (1 if f.shared else parts[f.part].nest.lanes) for f in feeds)
+            yield fill + window + (kept // 4 if len(parts) > 1 else 0), port
 
 
 def places(r: Read, nest: Nest) -> Ints:
@@ -169,6 +197,14 @@ def _runs(level: int, numbers: Ints) -> Runs | None:
         return None
     edges = [0, *changes.tolist(), len(numbers)]
     return Runs(level, tuple((b - a, int(numbers[a])) for a, b in pairwise(edges)))
+
+
+def _early(need: Runs) -> Runs | None:
+    """The same with the first words that are needed before the first group."""
+    numbers = np.repeat([w for _, w in need.runs], [n for n, _ in need.runs])
+    at = int(np.flatnonzero(numbers)[0])
+    numbers[0], numbers[at] = numbers[at], numbers[0]
+    return _runs(need.level, numbers)
 
 
 def _needs(wanted: _Wanted, nest: Nest) -> Iterator[Runs]:

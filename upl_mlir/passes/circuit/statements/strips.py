@@ -8,7 +8,7 @@ Source: strip mining (Loveman 1977).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upl_mlir.passes.build import unused
@@ -21,8 +21,8 @@ from upl_mlir.poly.linear import Con, Cons
 from upl_mlir.poly.operators import DivKind
 
 
-def strips(p: LoopProgram, wanted: Mapping[str, tuple[str, int, int]]) -> LoopProgram:
-    """The program with the fields of some arrays in strips: by array the field, its least value, and the values of a strip.
+def strips(p: LoopProgram, wanted: Mapping[str, Sequence[tuple[str, int, int]]]) -> LoopProgram:
+    """The program with fields of some arrays in strips: by array each field, its least value, and the values of a strip.
 
     Arrays of host ports stay as they are: what computes them gets an array of its own."""
     system = p.system
@@ -30,7 +30,7 @@ def strips(p: LoopProgram, wanted: Mapping[str, tuple[str, int, int]]) -> LoopPr
     outputs = {h.name for h in p.hosts if h.output}
     renamed: dict[str, str] = {}
     for eq in system.equations.values():
-        if eq.name not in wanted:
+        if not wanted.get(eq.name):
             found[eq.name] = eq
             continue
         own = eq
@@ -40,16 +40,25 @@ def strips(p: LoopProgram, wanted: Mapping[str, tuple[str, int, int]]) -> LoopPr
             whole = [(c, Get(eq.kind, name, tuple(map(IndexExpr.of, eq.fields)))) for c in eq.domain]
             found[eq.name] = replace(eq, pieces=whole)
             renamed[eq.name] = name
-        found[own.name] = _stripped(p, own, *wanted[eq.name])
-    at = {renamed.get(n, n): (system.equations[n].fields.index(f), low, size) for n, (f, low, size) in wanted.items()}
+        for strip in wanted[eq.name]:
+            own = _stripped(p, own, *strip)
+        found[own.name] = own
+    at = {
+        renamed.get(n, n): {system.equations[n].fields.index(f): (low, size) for f, low, size in of}
+        for n, of in wanted.items()
+    }
 
     def get(g: Get) -> Get:
         if g.array not in at:
             return g
-        place, low, size = at[g.array]
-        e = g.index[place] - low
-        parts = divide(DivKind.FLOORDIV, e, IndexExpr.of(size)), divide(DivKind.MOD, e, IndexExpr.of(size))
-        return replace(g, index=(*g.index[:place], *parts, *g.index[place + 1 :]))
+        index: list[IndexExpr] = []
+        for n, e in enumerate(g.index):
+            if n in at[g.array]:
+                low, size = at[g.array][n]
+                index += [divide(kind, e - low, IndexExpr.of(size)) for kind in (DivKind.FLOORDIV, DivKind.MOD)]
+            else:
+                index.append(e)
+        return replace(g, index=tuple(index))
 
     memo: dict[Term, Term] = {}
     made = {n: replace(eq, pieces=[(c, rewritten(t, memo, get)) for c, t in eq.pieces]) for n, eq in found.items()}
