@@ -152,8 +152,9 @@ class Head:
                     with m.If(count == lanes - 1):
                         m.d.sync += count.eq(0)
             return
+        wide = len(self.plan.parts) > 1
         for k, r in enumerate(f.reads):
-            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target, wide=len(self.plan.parts) > 1)
+            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target, wide=wide)
             slots = LEAD + r.site.stage - Window.LATENCY
             address = walked(
                 m, r.at, 0, fed.words, fed.window, self.nests[f.part], self.go, slots, f"walk_{name}_{k}", self.target
