@@ -44,7 +44,7 @@ COMMAND = "make circuit-table"
 SEEDS = (1, 2, 3)
 RUNS = 3
 """So many runs follow each other when the cycles from run to run are counted."""
-CORE_MHZ = 19.2
+CORE_MHZ = 20.6
 """The clock of one core of the token machine: docs/machine.md, Clock."""
 CAPACITY = {Organisation.HASHED: 1024, Organisation.DIRECT: 8192, Organisation.CAM: 4096}
 """Entries of the machine's store. That of `cam` and `direct` holds all that waits, as they have no backing memory."""

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from circuit.circuits import Case
 
-from bench.circuit_table import Peers, Row, circuit_table, peer_table
+from bench.circuit_table import CORE_MHZ, Peers, Row, circuit_table, peer_table
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, firings, routed_before
 from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing
@@ -73,15 +73,18 @@ def test_a_row_says_what_was_not_routed() -> None:
 
 
 def test_a_row_beside_others() -> None:
-    """19,200 cycles at 19.2 MHz are 1,000 µs; the circuit takes 5, and 4 from run to run."""
+    """At the core's clock 1,000 µs; the circuit takes 5, and 4 from run to run."""
     row = Row("p", canned(100.0), cycles=500, interval=400, ideal=300)
-    cycles = {Organisation.HASHED: 19200, Organisation.DIRECT: 1920, Organisation.CAM: "full"}
+    long, short = round(1000 * CORE_MHZ), round(100 * CORE_MHZ)
+    cycles: dict[Organisation, int | str] = {
+        Organisation.HASHED: long, Organisation.DIRECT: short, Organisation.CAM: "full",
+    }  # fmt: skip
     head, _, line, *rest = peer_table([row], {"p": Peers(cycles, 10.0)})
     names, found = cells(head), cells(line)
     assert found[: names.index("`cam`: cycles")] == ["p", "2", "5", "4"]
     at = {what: names.index(what) for what in ("`hashed`: cycles", "`direct`: cycles", "`cam`: cycles", "native, µs")}
-    assert found[at["`hashed`: cycles"] :][:4] == ["19,200", "1,000", "200", "250"]
-    assert found[at["`direct`: cycles"] :][:4] == ["1,920", "100", "20", "25"]
+    assert found[at["`hashed`: cycles"] :][:4] == [f"{long:,}", "1,000", "200", "250"]
+    assert found[at["`direct`: cycles"] :][:4] == [f"{short:,}", "100", "20", "25"]
     assert found[at["`cam`: cycles"]] == "–"
     assert found[at["native, µs"] :] == ["10", "2", "2.5"]
     assert rest[-1] == "- p, `cam`: full"

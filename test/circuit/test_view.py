@@ -49,11 +49,10 @@ def test_words_leave_when_the_plan_says(plan: Plan) -> None:
 def script(page: str) -> str:
     """The functions of the page that need no document, and its data."""
     found = re.search(r'id="data">(.*?)</script>', page, re.S)
-    code = re.search(r"<script>(.*)function show", page, re.S)
+    code = re.search(r"(const last = .*?)function show", page, re.S)
     assert found is not None
     assert code is not None
-    body = re.sub(r"const data = .*?;\n", "", code[1].replace('"use strict";', ""), count=1)
-    return f"const data = {found[1]};\n{body}"
+    return f"const data = {found[1]};\n{code[1]}"
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -92,8 +91,8 @@ def test_the_page_has_a_row_for_each_lane() -> None:
     plan = NETWORKS["transposed-4-6-2"]
     js = racer.MiniRacer()
     page = circuit_page(plan, "x")
-    js.eval("const found = {}; const by = (id) => found[id] ??= {};" + script(page).replace("const by = ", "const other = "))
-    js.eval(re.search(r"(function show.*?)let timer", page, re.S)[1])  # type: ignore[index]
+    js.eval("const found = {}; const by = (id) => found[id] ??= {};" + script(page))
+    js.eval(re.search(r"(function show.*?)</script>", page, re.S)[1])  # type: ignore[index]
     nest = plan.parts[1].nest
     js.eval(f"show({nest.start + nest.every[nest.order.index('i')]})")  # the second iteration of C's inner loop
     rows = re.findall(r"<tr>(.*?)</tr>", js.eval("found.lanes.innerHTML"))

@@ -18,6 +18,16 @@ from upl_mlir.hw.sim.compiled import CompiledSimulation
 from upl_mlir.hw.sim.interface import TOKEN, Ended, Report, Tokens
 from upl_mlir.hw.system.layouts import System
 
+LAYER = """program layer
+param n >= 1
+input X<i> in 1<=i<=n { #n -> M.x<i,*> }
+input W<i,j> in 1<=i<=n, 1<=j<=n { -> M.w<i,j> }
+output R<j>
+node M<i,j> { in x, w; x*w #n -> S.s<j> }
+node S<j> { in @(+) s[#]; s -> R }
+"""
+"""A vector times a matrix, by tokens that many instances use and gathers."""
+
 
 def small(shape: tuple[int, ...], seed: int, low: int = -1) -> np.ndarray:
     """Whole numbers that binary32 adds and multiplies exactly."""

@@ -35,9 +35,9 @@ Clock = dict[str, int]
 def hazy(monkeypatch: pytest.MonkeyPatch) -> None:
     """From block RAM a word that is being written is read with all bits wrong: nobody may use it."""
     wrong = with_defect(
-        ram, "value = read.data\n",
-        "value = read.data ^ (self.write_enable & (self.write_address == self.read_address)"
-        " & (self.depth > LUT_WORDS)).replicate(self.width)\n",
+        ram, "registered(m, read.data,",
+        "registered(m, read.data ^ (self.write_enable & (self.write_address == self.read_address)"
+        " & (self.depth > LUT_WORDS)).replicate(self.width),",
     )  # fmt: skip
     for module in (blocks, streams):
         monkeypatch.setattr(module, "Ram", wrong.Ram)

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from ulps import any_bits, sigmoid, units
 
 from upl_mlir.engines.rtl.run import run_machine
 from upl_mlir.hw.core.code.evaluate import evaluate, fma
@@ -23,6 +24,9 @@ from upl_mlir.hw.image import HostOutput, Input, Node, ProgramImage, layout_fiel
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.microcode import Instruction, Op, Send, ToHost, ValueType
 from upl_mlir.hw.results import HostToken
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ulps import any_bits, sigmoid, units
 
 F32 = ValueType.F32
 MACHINE = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capacity=1023))

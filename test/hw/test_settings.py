@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,15 +21,10 @@ from upl_mlir.hw.sim.compiled import CompiledSimulation, available
 from upl_mlir.hw.sim.interface import Ended, Report
 from upl_mlir.hw.system.layouts import System
 
-PROGRAM = """program layer
-const n = 4
-input X<i> in 1<=i<=n { #n -> M.x<i,*> }
-input W<i,j> in 1<=i<=n, 1<=j<=n { -> M.w<i,j> }
-output R<j>
-node M<i,j> { in x, w; x*w #n -> S.s<j> }
-node S<j> { in @(+) s[#]; s -> R }
-"""
-JOB = Job("layer", PROGRAM, {"X": "random", "W": "random"})
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from programs_bench import LAYER
+
+JOB = Job("layer", LAYER, {"X": "random", "W": "random"})
 
 
 def machine(**matching: int) -> Machine:
@@ -64,7 +61,7 @@ def test_settings_fit_in_their_layout() -> None:
 
 def run(wanted: Machine, *, built: bool) -> Report:
     system = System.of(wanted)
-    prepared = prepare(JOB, {}, wanted)
+    prepared = prepare(JOB, {"n": 4}, wanted)
     if built:
         simulation = AmaranthSimulation(system)
         d = system.core

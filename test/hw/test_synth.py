@@ -10,9 +10,9 @@ import pytest
 from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 
-from upl_mlir.diagnostics import UplError
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.hw.machine import Machine, Matching, Organisation
-from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing, parse_report, timing
+from upl_mlir.hw.synth.ecp5 import BEST_OF_THREE, PLAIN, Area, Clock, Timing, parse_report, timing
 from upl_mlir.hw.synth.figures import Figures, Part, figures
 from upl_mlir.hw.synth.tools import Tool
 from upl_mlir.tools.synth import text
@@ -37,6 +37,21 @@ def test_a_machine_is_composed_of_its_parts() -> None:
     assert figures_.composed()["fmax_mhz"] is None
     assert "composed" in text(figures_)
     assert "store.keys" in text(figures_)
+
+
+def test_a_core_on_which_its_script_fails_has_figures_by_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def found(_design: str, _top: str, _say: object, script: str) -> Area:
+        asked.append(script)
+        if script != PLAIN:
+            raise error("UPL1739", "it failed")
+        return area(100, 10)
+
+    monkeypatch.setattr("upl_mlir.hw.synth.figures.area", found)
+    monkeypatch.setattr("upl_mlir.hw.synth.figures.as_rtlil", lambda design: "")
+    assert figures(Machine(matching=Matching(capacity=4))).composed()["lut4"] == 200
+    assert asked == [BEST_OF_THREE, PLAIN, PLAIN]  # the last one is of the host's part
 
 
 def test_the_report_of_place_and_route() -> None:

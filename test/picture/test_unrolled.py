@@ -131,6 +131,34 @@ def test_the_page_replays_each_time(perceptron: Program) -> None:
     assert "{{" not in html
 
 
+DOCUMENT = """
+const found = {}, part = () => ({textContent: "", dataset: {theme: "light"}});
+const cell = (t) => ({dataset: {t}, classList: {contains: () => true, toggle(name, on) { this[name] = on; }}});
+const drawn = TIMES.map((t) => cell(String(t)));
+const document = {getElementById: (id) => found[id] ??= part(), documentElement: part(), querySelectorAll: () => drawn};
+let tick = null;
+const setInterval = (f) => { tick = f; return 1; }, clearInterval = () => { tick = null; };
+document.getElementById("data").textContent = JSON.stringify(TIMES);
+"""
+
+
+def test_the_page_shows_each_step_and_stops_after_the_last() -> None:
+    """Its scripts, in a document that has only what they ask for: an instance of `CHAIN` fires at each time."""
+    racer = pytest.importorskip("py_mini_racer", reason="no Python package `mini-racer` here (extra `draw`)")
+    u = unrolled(upl.load(CHAIN))
+    code = "".join(re.findall(r"<script>(.*?)</script>", page_of_unrolled(u), re.S)).replace('"use strict";', "")
+    times = sorted({t for t in u.time if t is not None})
+    js = racer.MiniRacer()
+    js.eval(DOCUMENT.replace("TIMES", str(times)) + code)
+    assert js.eval("found.told.textContent").endswith(f"{len(times)} of {len(times)} have fired")
+    js.eval("found.play.onclick()")  # from the beginning, as it stood at the end
+    for n in range(len(times)):
+        assert f" {times[n]}: {n + 1} of {len(times)} " in js.eval("found.told.textContent")
+        assert js.eval("drawn.filter((d) => d.classList.later).length") == len(times) - n - 1
+        js.eval("tick()")
+    assert js.eval("tick === null && found.play.textContent") == "play"
+
+
 @pytest.mark.parametrize("theme", Theme)
 def test_every_theme_is_a_document(theme: Theme) -> None:
     ET.fromstring(svg_of_unrolled(unrolled(upl.load(CHAIN)), "time", theme))

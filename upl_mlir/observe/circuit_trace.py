@@ -38,23 +38,27 @@ PORTS = -1
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word that passed a port: the port's number (inputs first), its element, value and clock."""
+class _Event:
+    """What happened in a clock, to the instance or the element with this index."""
 
-    port: int
-    index: tuple[int, ...]
-    value: str
     clock: int
+    index: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Began:
-    """An instance of process number `part` that began in a lane in a clock."""
+class Word(_Event):
+    """A word with this value passed a port, whose number is `port` (inputs first)."""
+
+    port: int
+    value: str
+
+
+@dataclass(frozen=True)
+class Began(_Event):
+    """An instance of process number `part` began in a lane."""
 
     part: int
     lane: int
-    index: tuple[int, ...]
-    clock: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def record_circuit(
 def _words(plan: Plan, k: int, port: Input | Output, bits: Any, clocks: Any) -> Iterator[Word]:
     values = np.asarray(bits, np.uint32).view(np.float32)
     for at, value, passed in zip(_elements(plan, port), values, clocks, strict=True):
-        yield Word(k, at, f"{float(value):.6g}", int(passed))
+        yield Word(int(passed), at, k, f"{float(value):.6g}")
 
 
 def _elements(plan: Plan, port: Input | Output) -> Iterator[tuple[int, ...]]:
@@ -118,7 +122,7 @@ def instances(plan: Plan) -> list[Began]:
         at = clock(plan, nest.begins) + (np.arange(nest.lanes) + 1)
         where = np.argwhere(part.mask(part.process.domain))
         order = np.lexsort((own[tuple(where.T)], where[:, -1], at[tuple(where.T)]))
-        out += [Began(k, row[-1], _index(part, tuple(row)), int(at[tuple(row)])) for row in where[order].tolist()]
+        out += [Began(int(at[tuple(row)]), _index(part, tuple(row)), k, row[-1]) for row in where[order].tolist()]
     return out
 
 

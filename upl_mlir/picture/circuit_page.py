@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from upl_mlir.passes.circuit.channels.inputs import Input
@@ -13,8 +11,7 @@ from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.ir import stream_name
 from upl_mlir.passes.circuit.plan import Part, Plan, due, lanes_of, leaves
 from upl_mlir.picture.circuit import svg_of_circuit
-from upl_mlir.picture.style import DARK, LIGHT, SHARED, rules
-from upl_mlir.picture.text import escape
+from upl_mlir.picture.page import player
 
 MOST_SHOWN = 200_000
 """Instances whose domain the page knows one by one; of more it shows those of the whole box."""
@@ -27,16 +24,9 @@ NOTE = (
 def circuit_page(plan: Plan, name: str, values: Mapping[str, Sequence[str]] | None = None) -> str:
     """The HTML document; `values`: of the words of ports, by port, where a run was recorded."""
     inner = " or a stream between processes" if plan.streams else ""
-    parts = {
-        "TITLE": escape(f"Circuit {name}"),
-        "STYLE": SHARED + rules(LIGHT) + rules(DARK, '[data-theme="dark"] '),
-        "PICTURE": svg_of_circuit(plan, None),
-        "NOTE": escape(NOTE.format(goes="process goes" if len(plan.parts) == 1 else "processes go", inner=inner)),
-        "DATA": json.dumps(replay(plan, values or {})).replace("<", "\\u003c").replace("&", "\\u0026"),
-    }
-    text = resources.files("upl_mlir.picture.page").joinpath("circuit.html").read_text(encoding="utf-8")
-    pieces = text.split("{{")
-    return pieces[0] + "".join(parts[key] + rest for key, rest in (p.split("}}", 1) for p in pieces[1:]))
+    note = NOTE.format(goes="process goes" if len(plan.parts) == 1 else "processes go", inner=inner)
+    picture = svg_of_circuit(plan, None)
+    return player(f"Circuit {name}", "circuit", picture, replay(plan, values or {}), unit="slot", note=note)
 
 
 def replay(plan: Plan, values: Mapping[str, Sequence[str]]) -> dict[str, Any]:

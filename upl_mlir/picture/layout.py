@@ -13,7 +13,7 @@ from typing import Any, cast
 from upl_mlir.picture import elk
 from upl_mlir.picture.align import Map, stretches
 from upl_mlir.picture.model import Arrow, Band, Box, Picture
-from upl_mlir.picture.shapes import Point, Shape, base_shape, box_shape, domain_shape, label_shape
+from upl_mlir.picture.shapes import PlacedShape, Point, Shape, base_shape, box_shape, domain_shape, label_shape
 
 OPTIONS = {
     "elk.algorithm": "layered",
@@ -36,15 +36,6 @@ OPTIONS = {
 """What ELK is asked for; distances in pixels."""
 ROUGH = {"elk.layered.nodePlacement.strategy": "SIMPLE", "elk.edgeRouting": "POLYLINE"}
 """What is enough to learn in which order arrows leave; a quarter of the time."""
-
-
-@dataclass(frozen=True)
-class PlacedShape:
-    """A shape and its upper left corner."""
-
-    shape: Shape
-    x: float
-    y: float
 
 
 @dataclass(frozen=True)

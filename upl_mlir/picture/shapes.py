@@ -82,6 +82,15 @@ class Shape:
     exits: list[tuple[Point, Point]] = field(default_factory=list[tuple[Point, Point]])
 
 
+@dataclass(frozen=True)
+class PlacedShape:
+    """A shape and its upper left corner."""
+
+    shape: Shape
+    x: float
+    y: float
+
+
 def hexagon(text: str, x: float, y: float, style: str) -> tuple[Form, Words]:
     """A hexagon round a text; (x, y) is its upper left corner."""
     form = Form(Outline.HEXAGON, f"u-{style}", x, y, badge_width(text), BADGE)

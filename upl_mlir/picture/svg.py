@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from upl_mlir.picture.layout import PlacedArrow, PlacedBox, PlacedShape, lay_out
+from upl_mlir.picture.layout import PlacedArrow, PlacedBox, lay_out
 from upl_mlir.picture.model import Band, Picture
 from upl_mlir.picture.places import with_short_arrows
-from upl_mlir.picture.shapes import Form, Mark, Outline, Point, Words, moved
+from upl_mlir.picture.shapes import Form, Mark, Outline, PlacedShape, Point, Words, moved
 from upl_mlir.picture.style import Theme, style_sheet
 from upl_mlir.picture.text import cut, escape, widest
 

@@ -6,12 +6,11 @@ right and downwards.  A node stands to the right of those whose instances begin 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from itertools import pairwise
 
+from upl_mlir.picture.page import player
 from upl_mlir.picture.style import DARK, LIGHT, Theme, rules
 from upl_mlir.picture.text import FACE, escape, width
 
@@ -102,16 +101,9 @@ def svg_of_unrolled(u: Unrolled, colour: str = "time", theme: Theme | None = The
 
 def page_of_unrolled(u: Unrolled, colour: str = "time") -> str:
     """One HTML page: the picture, and the replay of its times."""
-    parts = {
-        "TITLE": escape(f"Instances of {u.name}"),
-        "STYLE": _SHARED + rules(LIGHT) + rules(DARK, '[data-theme="dark"] '),
-        "PICTURE": svg_of_unrolled(u, colour, None),
-        "UNIT": escape(u.unit),
-        "DATA": json.dumps(sorted({t for t in u.time if t is not None})),
-    }
-    text = resources.files("upl_mlir.picture.page").joinpath("unrolled.html").read_text(encoding="utf-8")
-    pieces = text.split("{{")
-    return pieces[0] + "".join(parts[key] + rest for key, rest in (p.split("}}", 1) for p in pieces[1:]))
+    times = sorted({t for t in u.time if t is not None})
+    picture = svg_of_unrolled(u, colour, None)
+    return player(f"Instances of {u.name}", "unrolled", picture, times, shared=_SHARED, unit=u.unit)
 
 
 # -- places ---------------------------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ def fails(folder: Path, build: Build, depth: int) -> None:
 def small_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memories of more than two words are block RAM, from which a word that is being written is read as anything."""
     hazy = with_defect(
-        ram, "value = read.data\n",
-        "value = read.data ^ AnySeq(self.width) * (self.registers == 2)"
-        " * (self.write_enable & (self.write_address == self.read_address))\n",
+        ram, "registered(m, read.data,",
+        "registered(m, read.data ^ AnySeq(self.width) * (self.registers == 2)"
+        " * (self.write_enable & (self.write_address == self.read_address)),",
     )  # fmt: skip
     hazy.AnySeq, hazy.LUT_WORDS = free, 2
     monkeypatch.setattr(ram, "Ram", hazy.Ram)

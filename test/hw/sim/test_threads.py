@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +21,11 @@ from upl_mlir.hw.sim.compiled import CompiledSimulation
 from upl_mlir.hw.sim.interface import Ended, Report
 from upl_mlir.hw.system.layouts import System
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from programs_bench import LAYER
+
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 
-PROGRAM = """program rows
-const n = 7
-input X<i> in 1<=i<=n { #n -> M.x<i,*> }
-input W<i,j> in 1<=i<=n, 1<=j<=n { -> M.w<i,j> }
-output R<j>
-node M<i,j> { in x, w; x*w #n -> S.s<j> }
-node S<j> { in @(+) s[#]; s -> R }
-"""
 MACHINE = Machine(cores=3, matching=Matching(capacity=4, ways=1))  # so small that records go to the backing memory and back
 SYSTEM = System.of(MACHINE)
 
@@ -36,7 +33,7 @@ SYSTEM = System.of(MACHINE)
 @pytest.fixture(scope="module")
 def loaded() -> tuple[Any, Any]:
     """What loads the machine, and its tokens."""
-    prepared = prepare(Job("rows", PROGRAM, {"X": "random", "W": "random"}), {}, MACHINE)
+    prepared = prepare(Job("layer", LAYER, {"X": "random", "W": "random"}), {"n": 7}, MACHINE)
     image, program, words = _encoded(prepared.engine.image, SYSTEM.core, prepared.tokens, Spread())
     return [*program.writes, *placement_writes(image, MACHINE, SYSTEM.core, program, NO_STREAM)], words
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, matched, split_commas
 from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
 from upl_mlir.poly.operators import DivKind
@@ -136,10 +136,8 @@ class AxesAttr(ListAttr[Axis]):
 
     @classmethod
     def _item(cls, text: str) -> Axis:
-        found = _AXIS.fullmatch(text)
-        if found is None:
-            raise PolySyntaxError("expected `FIELD from LOWER size EXTENT [mod N] [lead N] [line N] [every N]`", 0)
-        at, lower, extent, *numbers = found.groups()
+        form = "`FIELD from LOWER size EXTENT [mod N] [lead N] [line N] [every N]`"
+        at, lower, extent, *numbers = matched(_AXIS, text, form).groups()
         modulus, lead, line, every = (None if n is None else int(n) for n in numbers)
         return Axis(int(at), parse_index(lower), parse_index(extent), modulus, lead or 0, line, every)
 
@@ -157,10 +155,7 @@ class RangesAttr(TextAttr[tuple[Range, ...]]):
 
     @staticmethod
     def _range(text: str) -> Range:
-        found = _RANGE.fullmatch(text.strip())
-        if found is None:
-            raise PolySyntaxError("expected `name in bounds..bounds`", 0)
-        var, lows, highs = found.groups()
+        var, lows, highs = matched(_RANGE, text, "`name in bounds..bounds`").groups()
         return Range(var, *(tuple(map(parse_index, split_commas(x))) for x in (lows, highs)))
 
     def _write(self) -> str:

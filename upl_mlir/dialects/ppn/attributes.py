@@ -6,7 +6,7 @@ import re
 
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, split_commas
+from upl_mlir.dialects.upl.attributes import ListAttr, TextAttr, matched, split_commas
 from upl_mlir.poly.parse import PolySyntaxError
 
 Runs = tuple[int, tuple[tuple[int, int], ...]]
@@ -28,10 +28,7 @@ class RangesAttr(ListAttr[tuple[str, int, int]]):
 
     @classmethod
     def _item(cls, text: str) -> tuple[str, int, int]:
-        found = _RANGE.fullmatch(text)
-        if found is None:
-            raise PolySyntaxError(f"expected `FIELD in FIRST..LAST`, found `{text}`", 0)
-        name, first, last = found.groups()
+        name, first, last = matched(_RANGE, text, "`FIELD in FIRST..LAST`").groups()
         if int(last) < int(first):
             raise PolySyntaxError(f"`{name}` has no value in {first}..{last}", 0)
         return name, int(first), int(last)
@@ -84,16 +81,9 @@ class RunsAttr(TextAttr[Runs]):
 
     @classmethod
     def _read(cls, text: str) -> Runs:
-        found = _RUNS.fullmatch(text.strip())
-        if found is None:
-            raise PolySyntaxError(f"expected `loop NUMBER: GROUPS x WORDS, …`, found `{text.strip()}`", 0)
-        runs: list[tuple[int, int]] = []
-        for part in split_commas(found[2]):
-            one = _RUN.fullmatch(part.strip())
-            if one is None:
-                raise PolySyntaxError(f"expected `GROUPS x WORDS`, found `{part.strip()}`", 0)
-            runs.append((int(one[1]), int(one[2])))
-        return int(found[1]), tuple(runs)
+        level, runs = matched(_RUNS, text, "`loop NUMBER: GROUPS x WORDS, …`").groups()
+        found = [matched(_RUN, part, "`GROUPS x WORDS`") for part in split_commas(runs)]
+        return int(level), tuple((int(one[1]), int(one[2])) for one in found)
 
     def _write(self) -> str:
         level, runs = self.data

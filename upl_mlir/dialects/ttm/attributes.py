@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
 
-from upl_mlir.dialects.upl.attributes import ListAttr
+from upl_mlir.dialects.upl.attributes import ListAttr, matched
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.poly.parse import PolySyntaxError
 
@@ -65,10 +65,7 @@ class FieldsAttr(ListAttr[Field]):
 
     @classmethod
     def _item(cls, text: str) -> Field:
-        found = _FIELD.fullmatch(text)
-        if found is None:
-            raise PolySyntaxError(f"expected `NAME from BIAS bits WIDTH`, found `{text}`", 0)
-        name, bias, bits = found.groups()
+        name, bias, bits = matched(_FIELD, text, "`NAME from BIAS bits WIDTH`").groups()
         if int(bits) > MAX_FIELD_BITS:
             raise PolySyntaxError(f"the field `{name}` has {bits} bits; at most {MAX_FIELD_BITS} can be written", 0)
         return Field(name, int(bias), int(bits))
@@ -85,10 +82,7 @@ class InputsAttr(ListAttr[Input]):
 
     @classmethod
     def _item(cls, text: str) -> Input:
-        found = _INPUT.fullmatch(text)
-        if found is None:
-            raise PolySyntaxError(f"expected `NAME: TYPE` or `@(OPERATOR) NAME: TYPE`, found `{text}`", 0)
-        operator, name, type_ = found.groups()
+        operator, name, type_ = matched(_INPUT, text, "`NAME: TYPE` or `@(OPERATOR) NAME: TYPE`").groups()
         if type_ not in TYPES:
             raise PolySyntaxError(f"unknown type `{type_}`: expected one of {', '.join(TYPES)}", 0)
         operators = {g.value: g for g in Gather}

@@ -6,6 +6,7 @@ printed; semantic questions go through `poly.sets`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -127,6 +128,14 @@ class TextAttr(Data[_T], Generic[_T]):
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string_literal(self._write())
+
+
+def matched(pattern: re.Pattern[str], text: str, expected: str) -> re.Match[str]:
+    """The match of a whole text; PolySyntaxError, with what was expected, if there is none."""
+    found = pattern.fullmatch(text.strip())
+    if found is None:
+        raise PolySyntaxError(f"expected {expected}, found `{text.strip()}`", 0)
+    return found
 
 
 class ListAttr(TextAttr[tuple[_T, ...]], Generic[_T]):

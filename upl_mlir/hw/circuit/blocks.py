@@ -18,7 +18,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram, Target
+from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram, Target, registered
 
 REGISTERS = 3
 """The longest delay that is registers: with a memory instead, one of 4 slots and 32 bits has 92 flip-flops less, and 50
@@ -48,13 +48,7 @@ class Delay(wiring.Component):
         if self.length > REGISTERS:
             line = _Line(self.width, self.length, self.target)
             return line.between(m, self.data_in, self.enable, self.data_out, self.enable)
-        value = self.data_in
-        for n in range(self.length):
-            register = Signal(self.width, name=f"data_{n}", reset_less=True)
-            with m.If(self.enable):
-                m.d.sync += register.eq(value)
-            value = register
-        m.d.comb += self.data_out.eq(value)
+        m.d.comb += self.data_out.eq(registered(m, self.data_in, self.length, self.enable, "data"))
         return m
 
 

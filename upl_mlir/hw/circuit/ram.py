@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -71,13 +71,7 @@ class Ram(wiring.Component):
             write.addr.eq(self.write_address), write.data.eq(self.write_data), write.en.eq(self.write_enable),
             read.addr.eq(self.read_address),
         ]  # fmt: skip
-        value = read.data
-        for n in range(self.registers):
-            register = Signal(self.width, name=f"read_{n}", reset_less=True)
-            with m.If(self.read_enable):
-                m.d.sync += register.eq(value)
-            value = register
-        m.d.comb += self.read_data.eq(value)
+        m.d.comb += self.read_data.eq(registered(m, read.data, self.registers, self.read_enable, "read"))
         return m
 
     def _blocks(self, m: Module) -> None:
@@ -112,6 +106,16 @@ def _wide_block(ram: Ram, low: Signal, high: Signal) -> dict[str, Any]:
         out |= {f"i_AD{x}{n}": place[n] for n in range(14)}
         out |= {f"i_DI{x}{n}": word[n + (18 if x == "B" else 0)] for n in range(18)}
     return out | {f"o_DOA{n}": low[n] for n in range(18)} | {f"o_DOB{n}": high[n] for n in range(18)}
+
+
+def registered(m: Module, value: Value, count: int, enable: Value, name: str) -> Value:
+    """The value behind so many registers, which `enable` moves."""
+    for n in range(count):
+        register = Signal(len(value), name=f"{name}_{n}", reset_less=True)
+        with m.If(enable):
+            m.d.sync += register.eq(value)
+        value = register
+    return value
 
 
 def _block(ram: Ram, width: int, part: Any, found: Signal) -> dict[str, Any]:

@@ -8,21 +8,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.core.layouts import Dimensions, token_layout
+from upl_mlir.hw.core.layouts import Dimensions, Failure, token_layout
 from upl_mlir.hw.direct.layouts import row_bits
 from upl_mlir.hw.direct.rank import find_row
 from upl_mlir.hw.ports import writes, written
 
 
+def table_writes(d: Dimensions, node: data.StructLayout, ranks: data.StructLayout) -> dict[str, Any]:
+    """node_*, rank_*: writes to the rows of nodes and to those of ranks."""
+    return {**writes("node", d.node_bits, node), **writes("rank", row_bits(d), ranks)}
+
+
+def pipe_ports(d: Dimensions, node: data.StructLayout, ranks: data.StructLayout) -> dict[str, Any]:
+    """What both pipes have: `table_writes`; failure, failing (out): why it has stopped, and with which token; stop (in): it
+    must not go on; idle (out)."""
+    ends = {"failure": Out(Failure), "failing": Out(token_layout(d)), "stop": In(1), "idle": Out(1)}
+    return {**table_writes(d, node, ranks), **ends}
+
+
 class Fetch(wiring.Component):
     """token (in stream); found (out stream): the token, the row `row` of its node and the row `ranks`, if it is `there`.
 
-    node_*, rank_*: writes to the two tables. idle (out): no token is under way.
+    node_*, rank_*: `table_writes`. idle (out): no token is under way.
     """
 
     def __init__(self, d: Dimensions, node: data.StructLayout, ranks: data.StructLayout):
@@ -33,8 +47,7 @@ class Fetch(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "found": Out(stream.Signature(found)),
-                **writes("node", d.node_bits, node),
-                **writes("rank", row_bits(d), ranks),
+                **table_writes(d, node, ranks),
                 "idle": Out(1),
             }
         )

@@ -26,12 +26,11 @@ from upl_mlir.hw.core.layouts import VALUE_BITS, WALK_LEVELS, Dimensions, Failur
 from upl_mlir.hw.core.phases import used_once
 from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.core.stores.ram import Ram, ram
-from upl_mlir.hw.direct.fetch import Fetch
+from upl_mlir.hw.direct.fetch import Fetch, pipe_ports
 from upl_mlir.hw.direct.lanes import LANE, lanes_of
 from upl_mlir.hw.direct.late import MANY, put_off
-from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout, row_bits
+from upl_mlir.hw.direct.layouts import GENERATION_BITS, entry_layout, join_rank_layout, join_row_layout
 from upl_mlir.hw.direct.rank import local, outside, rank
-from upl_mlir.hw.ports import writes
 
 
 class _Stages:
@@ -66,11 +65,11 @@ class _Stages:
 class Joins(wiring.Component):
     """token (in stream), activation (out stream).
 
-    node_*, rank_*: writes to the two tables. failure, failing (out): why it has stopped, and with which token; stop (in): it
-    must not go on. idle (out). used (out): tokens that wait. trying (out): an index is tried; walking (out): it is not the
-    token's first; waiting (out): a firing waits for `activation`; late (out): a token is put off, as its place is for an
-    earlier generation; crowded (out): many are. look, look_bank (in): at rest, a place of a bank; looked (out): how often
-    its token will be used, 0 if there is none, two cycles later, and with it looked_second and looked_generation.
+    node_*, rank_*, failure, failing, stop, idle: `pipe_ports`. used (out): tokens that wait. trying (out): an index is
+    tried; walking (out): it is not the token's first; waiting (out): a firing waits for `activation`; late (out): a token
+    is put off, as its place is for an earlier generation; crowded (out): many are. look, look_bank (in): at rest, a place
+    of a bank; looked (out): how often its token will be used, 0 if there is none, two cycles later, and with it
+    looked_second and looked_generation.
     """
 
     def __init__(self, d: Dimensions):
@@ -79,12 +78,7 @@ class Joins(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "activation": Out(stream.Signature(activation_layout(d))),
-                **writes("node", d.node_bits, join_row_layout(d)),
-                **writes("rank", row_bits(d), join_rank_layout(d)),
-                "failure": Out(Failure),
-                "failing": Out(token_layout(d)),
-                "stop": In(1),
-                "idle": Out(1),
+                **pipe_ports(d, join_row_layout(d), join_rank_layout(d)),
                 "used": Out(range(d.sets * d.max_inputs + 1)),
                 "trying": Out(1),
                 "walking": Out(1),

@@ -18,19 +18,18 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.gathers import Gathers
 from upl_mlir.hw.core.layouts import Dimensions, Failure, added_layout, token_layout
-from upl_mlir.hw.direct.fetch import Fetch
+from upl_mlir.hw.direct.fetch import Fetch, pipe_ports
 from upl_mlir.hw.direct.late import MANY, put_off
-from upl_mlir.hw.direct.layouts import row_bits, sum_rank_layout, sum_row_layout, sum_state_layout
+from upl_mlir.hw.direct.layouts import sum_rank_layout, sum_row_layout, sum_state_layout
 from upl_mlir.hw.direct.places import Places
 from upl_mlir.hw.direct.rank import local, outside, rank
-from upl_mlir.hw.ports import writes
 
 
 class PlacedGathers(wiring.Component):
     """token (in stream): summands; complete (out stream): completed gathers, as tokens.
 
-    node_*, rank_*, failure, failing, stop, idle, late, crowded: as of the joins. used (out): gathers under way. added,
-    summing, waiting (out): as of `Gathers`. look (in), looked (out): as of `Places`.
+    node_*, rank_*, failure, failing, stop, idle: `pipe_ports`. late, crowded (out): as of the joins. used (out): gathers
+    under way. added, summing, waiting (out): as of `Gathers`. look (in), looked (out): as of `Places`.
     """
 
     def __init__(self, d: Dimensions):
@@ -39,12 +38,7 @@ class PlacedGathers(wiring.Component):
             {
                 "token": In(stream.Signature(token_layout(d))),
                 "complete": Out(stream.Signature(token_layout(d))),
-                **writes("node", d.node_bits, sum_row_layout(d)),
-                **writes("rank", row_bits(d), sum_rank_layout(d)),
-                "failure": Out(Failure),
-                "failing": Out(token_layout(d)),
-                "stop": In(1),
-                "idle": Out(1),
+                **pipe_ports(d, sum_row_layout(d), sum_rank_layout(d)),
                 "used": Out(range(d.sets + 1)),
                 "summing": Out(1),
                 "waiting": Out(1),

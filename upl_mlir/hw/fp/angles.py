@@ -86,7 +86,7 @@ class Sine(Function):
     @classmethod
     def steps(cls, f: Format) -> int:
         """As listed above."""
-        return 13 + polynomial_steps(waves()) + product_steps(TIMES, waves().stage(0).bits) + 5
+        return 13 + polynomial_steps(waves()) + product_steps(TIMES, waves().magnitude(0)) + 5
 
     def _steps(self, pipe: Pipe) -> Step:
         f, t = self.format, waves()
@@ -97,7 +97,7 @@ class Sine(Function):
         times = Mux(s["cosine"], 1 << (TIMES - 1), value[-TIMES:])
         s = pipe.cut(s, (*LIFTED, "value", "field", "cosine"), times=times, exponent=exponent)
         s = self.polynomial(pipe, s, t)
-        s = self.product(pipe, s, "product", s["times"], s["total"][: t.stage(0).bits], True, (), ("times", "total"))
+        s = self.product(pipe, s, "product", s["times"], s["total"][: t.magnitude(0)], True, (), ("times", "total"))
         upper = pipe.named(s["product"][: TIMES + FRACTION + 1], "upper")
         # Of 0 the product is 0, with an exponent below all others.
         more = {"infinite": s["nan"], "zero": Const(0, 1)}

@@ -94,10 +94,7 @@ class SquareRoot(Pipelined):
         """Of an odd exponent the lowest bit goes to the number, which is below 4 then; of what is no number the root is that
         of 1, so that only field, sign and NaN count."""
         f = self.format
-        s = self._classes(pipe)
-        significand, field, sign = self._parts(s, "a")
-        zero = self._zero(s, "a")
-        nan = self._nan(s, "a") | sign & ~zero
+        s, (significand, field, sign), zero, nan = self._not_below_zero(pipe)
         s = self._normalise(pipe, {
             "value": pipe.named(significand, "significand"), "field": pipe.named(field + f.bias, "field"),
             "sign": sign, "nan": pipe.named(nan, "nan"), "zero": pipe.named(zero, "zero"),

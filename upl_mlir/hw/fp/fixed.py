@@ -36,15 +36,6 @@ NODES = {
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A step of Horner's rule: so many bits of the sum so far (without its sign, which it may have), and of d."""
-
-    bits: int
-    signed: bool
-    taken: int
-
-
-@dataclass(frozen=True)
 class Table:
     """A function of a row and of d, a number of `bits` places after the point: the sum of the row's numbers times 1, d,
     d**2, …"""
@@ -65,22 +56,23 @@ class Table:
             out.insert(0, (min(low for low, _ in spans), max(high for _, high in spans)))
         return out
 
-    def stage(self, column: int) -> Stage:
-        """The step that multiplies the sum from this column on by d."""
-        low, high = self.ranges[column]
-        signed = low < 0
-        bits = max(high.bit_length(), (-low - 1).bit_length() if signed else 0, 1)
-        return Stage(bits, signed, min(self.bits, bits + 1))
+    def magnitude(self, column: int) -> int:
+        """The bits of the sum from this column on, without its sign."""
+        return _magnitude(self.ranges[column])
+
+    def taken(self, column: int) -> int:
+        """How many bits of d, from its highest one on, this sum is multiplied by."""
+        return min(self.bits, self.magnitude(column) + 1)
 
     def evaluate(self, row: Integers, d: Integers) -> Integers:
         """The function on arrays."""
         columns = np.array(self.rows, np.int64).T
         total = columns[-1][row]
         for column in range(len(columns) - 2, -1, -1):
-            s = self.stage(column + 1)
-            top = d >> (self.bits - s.taken)
-            product = multiplied(total & (1 << s.bits) - 1, s.bits, top, s.taken, False) >> s.taken
-            total = columns[column][row] + product - np.where(total < 0, top << s.bits >> s.taken, 0)
+            size, taken = self.magnitude(column + 1), self.taken(column + 1)
+            top = d >> (self.bits - taken)
+            product = multiplied(total & (1 << size) - 1, size, top, taken, False) >> taken
+            total = columns[column][row] + product - np.where(total < 0, top << size >> taken, 0)
         return total
 
 
@@ -171,9 +163,10 @@ class Fixed(Pipelined):
         degree = len(t.rows[0]) - 1
         s = pipe.cut(s, total=_looked_up(t, s["at"], degree))
         for column in range(degree - 1, -1, -1):
-            stage, last = t.stage(column + 1), column == 0
-            top, total = s["d"][t.bits - stage.taken :], s["total"]
-            minus = {"minus": Mux(total[-1], Cat(Const(0, stage.bits), top)[stage.taken :], 0)} if stage.signed else {}
+            size, taken, last = t.magnitude(column + 1), t.taken(column + 1), column == 0
+            top, total = s["d"][t.bits - taken :], s["total"]
+            signed = t.ranges[column + 1][0] < 0
+            minus = {"minus": Mux(total[-1], Cat(Const(0, size), top)[taken:], 0)} if signed else {}
 
             def base(s: Step, column: int = column) -> Mapping[str, Value]:
                 return {"base": _looked_up(t, s["at"], column)}
@@ -181,10 +174,10 @@ class Fixed(Pipelined):
             def less(s: Step) -> Mapping[str, Value]:
                 return {"base": s["base"] - s["minus"]} if "minus" in s else {}
 
-            low = total[: stage.bits]
+            low = total[:size]
             s = self.product(pipe, s | {k: pipe.named(v, k) for k, v in minus.items()}, "product", low, top, False,
                              [base, less], ("total", "d") if last else ("total",))  # fmt: skip
-            total = s["base"] + s["product"][stage.taken :]
+            total = s["base"] + s["product"][taken:]
             gone = ("product", "base", "minus", *(("at",) if last else ()))
             bits = _bits(t.ranges[column])
             total = total[:bits]
@@ -199,13 +192,18 @@ def product_steps(a_bits: int, b_bits: int) -> int:
 
 def polynomial_steps(t: Table) -> int:
     """Steps of a polynomial."""
-    stages = [t.stage(column) for column in range(1, len(t.rows[0]))]
-    return 1 + sum(product_steps(s.bits, s.taken) + 1 for s in stages)
+    return 1 + sum(product_steps(t.magnitude(k), t.taken(k)) + 1 for k in range(1, len(t.rows[0])))
+
+
+def _magnitude(span: tuple[int, int]) -> int:
+    """The bits of the numbers of a span, without a sign."""
+    low, high = span
+    return max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0, 1)
 
 
 def _bits(span: tuple[int, int]) -> int:
-    low, high = span
-    return max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0, 1) + (low < 0)
+    """The bits of the numbers of a span, with a sign if one of them is below 0."""
+    return _magnitude(span) + (span[0] < 0)
 
 
 def _looked_up(t: Table, at: Any, column: int) -> Value:

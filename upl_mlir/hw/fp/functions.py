@@ -211,7 +211,7 @@ class Logarithm(Function):
     def steps(cls, f: Format) -> int:
         """As listed above."""
         t = logarithms()
-        return 15 + polynomial_steps(t) + product_steps(f.mantissa, t.stage(0).bits)
+        return 15 + polynomial_steps(t) + product_steps(f.mantissa, t.magnitude(0))
 
     def _steps(self, pipe: Pipe) -> Step:
         s = self.polynomial(pipe, self._split(pipe, self._ordered(pipe)), logarithms())
@@ -222,7 +222,7 @@ class Logarithm(Function):
         def times(_: Step) -> dict[str, Any]:
             return {"whole": Cat(Const(0, 18), high_part) + low_part}
 
-        s = self.product(pipe, s, "product", s["far"], s["total"][: logarithms().stage(0).bits], True,
+        s = self.product(pipe, s, "product", s["far"], s["total"][: logarithms().magnitude(0)], True,
                          [lambda _: {}, lambda _: {}, times], ("far", "total", "size"))  # fmt: skip
         less = s["less"]
         total = Cat(Const(0, low), s["whole"])[:SUM] + (Cat(s["product"], Const(0, SUM))[:SUM] ^ less.replicate(SUM)) + less
@@ -232,10 +232,7 @@ class Logarithm(Function):
     def _ordered(self, pipe: Pipe) -> Step:
         """The significand with its highest 1 on top, whether it counts as half, and the exponent."""
         f = self.format
-        s = self._classes(pipe)
-        significand, field, sign = self._parts(s, "a")
-        zero = self._zero(s, "a")
-        nan = self._nan(s, "a") | sign & ~zero
+        s, (significand, field, _), zero, nan = self._not_below_zero(pipe)
         s = self._normalise(pipe, {
             "value": pipe.named(significand, "significand"), "field": pipe.named(field, "field"), PASSED: s[PASSED],
             "nan": pipe.named(nan, "nan"), "zero": pipe.named(zero, "zero"),
@@ -330,7 +327,7 @@ class HyperbolicTangent(Function):
     def steps(cls, f: Format) -> int:
         """As listed above."""
         t = tangents()
-        return 6 + polynomial_steps(t) + product_steps(f.mantissa + 1, t.stage(0).bits)
+        return 6 + polynomial_steps(t) + product_steps(f.mantissa + 1, t.magnitude(0))
 
     def _steps(self, pipe: Pipe) -> Step:
         f = self.format
@@ -406,7 +403,7 @@ class Logistic(Exponential):
     @classmethod
     def steps(cls, f: Format) -> int:
         """As listed above."""
-        more = 3 + polynomial_steps(shares()) + product_steps(FRACTION + 2, shares().stage(0).bits)
+        more = 3 + polynomial_steps(shares()) + product_steps(FRACTION + 2, shares().magnitude(0))
         return super().steps(f) + more
 
     def _steps(self, pipe: Pipe) -> Step:

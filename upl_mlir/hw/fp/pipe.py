@@ -215,6 +215,14 @@ class Pipelined(wiring.Component):
     def _zero(self, s: Step, name: str) -> Any:
         return ~s[f"{name}_some"] & ~s[f"{name}_low"]
 
+    def _not_below_zero(self, pipe: Pipe) -> tuple[Step, tuple[Any, Any, Any], Any, Any]:
+        """The first step of a function that has no value below 0: what it ends with, the parts of `a`, whether that is 0,
+        whether the result is a NaN."""
+        s = self._classes(pipe)
+        parts = self._parts(s, "a")
+        zero = self._zero(s, "a")
+        return s, parts, zero, self._nan(s, "a") | parts[-1] & ~zero
+
     def _normalise(self, pipe: Pipe, s: Step, *names: str) -> Step:
         """Three steps, and what one more begins with: the highest 1 of these to the top, by `{name}_zeros` places."""
         s = pipe.cut(s, **{f"{n}_filled": pipe.filled(s[n]) for n in names})

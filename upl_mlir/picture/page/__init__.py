@@ -1,4 +1,4 @@
-"""The page of `upl view`: one HTML file that needs nothing else, made of the files beside this one and of data."""
+"""Pages of `upl view` and `upl draw`: HTML files that need nothing else, made of the files beside this one and of data."""
 
 from __future__ import annotations
 
@@ -9,17 +9,39 @@ from typing import Any
 from upl_mlir.picture.style import DARK, LIGHT, SHARED, rules
 from upl_mlir.picture.text import escape
 
+_FOLDER = resources.files("upl_mlir.picture.page")
+
 
 def page(title: str, data: dict[str, Any]) -> str:
-    """The HTML document.  `data` is what `page.js` reads; text in it is shown as text, whatever it says."""
-    folder = resources.files("upl_mlir.picture.page")
-    own = folder.joinpath("page.css").read_text(encoding="utf-8")
-    parts = {
-        "TITLE": escape(title),
-        "STYLE": own + SHARED + rules(LIGHT) + rules(DARK, '[data-theme="dark"] '),
-        # `<` and `&` begin markup
-        "DATA": json.dumps(data, ensure_ascii=True).replace("<", "\\u003c").replace("&", "\\u0026"),
-        "SCRIPT": folder.joinpath("page.js").read_text(encoding="utf-8"),
-    }
-    pieces = folder.joinpath("page.html").read_text(encoding="utf-8").split("{{")
-    return pieces[0] + "".join(parts[name] + rest for name, rest in (p.split("}}", 1) for p in pieces[1:]))
+    """The page of a program.  `data` is what `page.js` reads; text in it is shown as text, whatever it says."""
+    style = _file("page.css") + _styles(SHARED)
+    return _filled("page.html", TITLE=escape(title), STYLE=style, DATA=_json(data), SCRIPT=_file("page.js"))
+
+
+def player(title: str, rest: str, picture: str, data: object, *, shared: str = SHARED, unit: str, note: str = "") -> str:
+    """A page that shows a picture in steps: `rest`.html draws a step from `data`; `shared` are the picture's styles, `unit`
+    is what a step is, and `note` a text for the reader."""
+    own = {"UNIT": escape(unit), "NOTE": escape(note)}
+    return _filled(
+        "player.html", TITLE=escape(title), STYLE=_styles(shared), KIND=rest, PICTURE=picture, DATA=_json(data),
+        REST=_filled(f"{rest}.html", **own), **own,
+    )  # fmt: skip
+
+
+def _filled(name: str, **parts: str) -> str:
+    """A file with its `{{PARTS}}` put in."""
+    pieces = _file(name).split("{{")
+    return pieces[0] + "".join(parts[key] + rest for key, rest in (p.split("}}", 1) for p in pieces[1:]))
+
+
+def _file(name: str) -> str:
+    return _FOLDER.joinpath(name).read_text(encoding="utf-8")
+
+
+def _styles(shared: str) -> str:
+    return shared + rules(LIGHT) + rules(DARK, '[data-theme="dark"] ')
+
+
+def _json(data: object) -> str:
+    """Data within a page, where `<` and `&` begin markup."""
+    return json.dumps(data).replace("<", "\\u003c").replace("&", "\\u0026")
