@@ -13,7 +13,7 @@ from circuit.circuits import Case
 
 from bench.circuit_table import CORE_MHZ, Peers, Row, circuit_table, peer_table
 from upl_mlir.hw.machine import Organisation
-from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, firings, routed_before
+from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, computing, firings, routed_before
 from upl_mlir.hw.synth.ecp5 import Area, Clock, Timing
 from upl_mlir.hw.synth.tools import Tool
 from upl_mlir.tools.synth import circuit_text
@@ -147,3 +147,14 @@ def test_the_area_of_a_small_circuit(
     assert main(["synth", str(EXAMPLES / "fir.upl"), "--circuit", "-D", "K=2", "-D", "n=3", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["circuit"], data["luts"], data["fmax_mhz"]) == ("fir", one.area.luts, None)
+
+
+def test_a_unit_that_is_shared_counts_once() -> None:
+    """The five products of a training step on four lanes: a multiplier and an adder a lane, and what each update has."""
+    from circuit.test_share import SMALL
+
+    _, plan = SMALL.planned(4)
+    sums = [p for p in plan.parts if p.array in plan.shared]
+    assert computing(plan) == max(p.nest.lanes for p in sums)
+    products = {"Sum.s.1": 4 * 4 * 5, "Sum.s.2": 4 * 5 * 3, "DRes.d_r.2": 4 * 5 * 3, "W_out.1": 4 * 4 * 5, "W_out.2": 4 * 5 * 3}
+    assert firings(plan) == sum(products.values())

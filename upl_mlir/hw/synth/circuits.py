@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.synth.ecp5 import DEVICE, NO_RESETS, Area, Clock, Timing, area, known_timing, timing
 from upl_mlir.hw.synth.figures import COUNTS, as_rtlil
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
-from upl_mlir.passes.circuit.nest import Bools
+from upl_mlir.passes.circuit.nest import Ints
 from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.share import units_of
 from upl_mlir.passes.circuit.stages import matters
 
 ASKED_MHZ = 170.0
@@ -67,7 +69,7 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
             say(f"{name}, seed {seed}: {what}")
 
         timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed, NO_RESETS)
-    units = sum(int(lanes.any(axis=tuple(range(lanes.ndim - 1))).sum()) for lanes in _busy(plan))
+    units = sum(int(np.count_nonzero(lanes)) for lanes in _busy(plan))
     return CircuitFigures(name=name, lanes=plan.lanes, units=units, area=cost, timings=timings, tools=tools)
 
 
@@ -78,22 +80,28 @@ def routed_before(plan: Plan, seeds: Sequence[int]) -> list[int]:
 
 
 def firings(plan: Plan) -> int:
-    """How often the busiest floating-point operation of a process begins in a run, all lanes taken together; 0 if there is
-    none."""
+    """How often the busiest floating-point unit begins an operation in a run, in all lanes together; 0 if there is none."""
     return max((int(lanes.sum()) for lanes in _busy(plan)), default=0)
 
 
 def computing(plan: Plan) -> int:
-    """The lanes that have the busiest operation; 1 if there is none."""
+    """The lanes that have the busiest unit; 1 if there is none."""
     busiest = max(_busy(plan), key=lambda lanes: int(lanes.sum()), default=None)
-    return 1 if busiest is None else max(1, int(busiest.any(axis=tuple(range(busiest.ndim - 1))).sum()))
+    return 1 if busiest is None else max(1, int(np.count_nonzero(busiest)))
 
 
-def _busy(plan: Plan) -> list[Bools]:
-    """The instances of each floating-point operation whose results matter.  A lane has no unit for an operation of which it
-    has no such instance."""
-    out: list[Bools] = []
-    for part in plan.parts:
-        where = matters(part.process)
-        out += [part.mask(where[n]) for n in part.process.body.nodes if n.kind.partition(" ")[0] in UNITS]
+def _busy(plan: Plan) -> list[Ints]:
+    """Of each floating-point unit, by lane, how many operations in a run have results that matter.  A lane has no unit for
+    an operation of which it has no such instance."""
+    out: list[Ints] = []
+    where = [matters(part.process) for part in plan.parts]
+    for u in units_of(plan.parts, plan.shared):
+        if u.kind.partition(" ")[0] not in UNITS:
+            continue
+        lanes = np.zeros(plan.lanes, np.int64)
+        for x in u.uses:
+            part = plan.parts[x.part]
+            mask = part.mask(where[x.part][x.node])
+            lanes[: part.nest.lanes] += mask.reshape(-1, part.nest.lanes).sum(axis=0)
+        out.append(lanes)
     return out
