@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl import UplType
@@ -140,10 +140,9 @@ class _Builder:
         for x, nodes in by.items():
             name = self._tensor(nodes[0], f"d_{self.names[x]}")
             self.names |= dict.fromkeys(nodes, name)
-        for group in _independent(by):
-            wrt = tuple(self.names[x] for x in group)
-            into = tuple(self.names[by[x][0]] for x in group)
-            self.statements.append(Derivative(self.names[request.of], wrt, into))
+        wrt = tuple(self.names[x] for x in by)
+        into = tuple(self.names[nodes[0]] for nodes in by.values())
+        self.statements.append(Derivative(self.names[request.of], wrt, into, total=True))
 
 
 def _broadcasts(shape: Shape, to: Shape) -> bool:
@@ -157,9 +156,3 @@ def _only_readers(nodes: Sequence[Node], results: Sequence[Node]) -> dict[Node, 
     reads = Counter(m for n in nodes for m in n.inputs)
     named = {*results, *(m for n in nodes if isinstance(n.op, Gradient) for m in (n.const_attr.of, *n.const_attr.wrt))}
     return {m: n for n in nodes for m in n.inputs if reads[m] == 1 and m not in named}
-
-
-def _independent(nodes: Iterable[Node]) -> list[list[Node]]:
-    """Groups in which no node depends on another: what one contributes through another must count."""
-    fed = [n for n in nodes if isinstance(n.op, PlaceholderOp)]
-    return [*([fed] if fed else []), *([n] for n in nodes if n not in fed)]

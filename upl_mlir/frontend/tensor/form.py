@@ -106,12 +106,14 @@ class Statement:
 class Derivative:
     """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`.
 
-    A name of `wrt` means the tensor's one assignment: what other tensors of `wrt` contribute through it does not count.
+    A name of `wrt` means the tensor's one assignment.  What other tensors of `wrt` contribute through it counts if the
+    derivatives are `total`.
     """
 
     of: str
     wrt: tuple[str, ...]
     into: tuple[str, ...]
+    total: bool = False
     span: Span | None = field(default=None, compare=False)
 
 

@@ -189,7 +189,7 @@ class _Lowering:
             self._assign(name, pieces)
         wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in d.wrt]
         of = port_ref(seed.symbol, seed.ports[0].name)
-        directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets)
+        directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets, total=d.total)
         locate(directive, d.span)
         self.nodes.append(directive)
 

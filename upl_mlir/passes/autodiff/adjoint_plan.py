@@ -156,7 +156,7 @@ class Planner:
     def pruned(self, a: Arrow) -> PSet:
         """R' = R restricted to active targets (rule 3)."""
         if a not in self._pruned:
-            target = self.activity.active[key_of(a)]
+            target = self.activity.reached[key_of(a)]
             inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
             self._pruned[a] = (self.sets.relation(a) & inside).in_terms_of(a.src)
         return self._pruned[a]

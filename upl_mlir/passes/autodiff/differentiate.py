@@ -74,8 +74,9 @@ class _Differentiator:
         if relay(self.program, sets, dynamics, of, self.request):
             sets = ProgramSets(self.program, directives=inside)
             dynamics = Dynamics(sets)
-        refuse_rounding(sets, of, wrt)
-        activity = analyse(sets, of, wrt, dynamics.whole)
+        cut = frozenset(() if self.request.total else wrt)
+        refuse_rounding(sets, of, wrt, cut)
+        activity = analyse(sets, of, wrt, cut, dynamics.whole)
         self._refuse(sets, dynamics, activity.carries)
         for op in sets.ends.values():
             if isinstance(op, NodeOp | InputOp) and activity.instances(op) is not None:
@@ -136,7 +137,7 @@ class _Differentiator:
         ports += [p for _, p in stash]
         selecting: dict[str, list[upl.Port]] = {}
         for p in op.ports if isinstance(op, NodeOp) else ():
-            if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
+            if p.name in active and (op.symbol, p.name) not in d.activity.cut:
                 if p.gather in SELECTING:
                     selecting[p.name] = gather_ports(plan, p)
                     ports += selecting[p.name]
