@@ -13,6 +13,7 @@ A graph becomes a UPL program once the shapes are known, at `run`; derivatives a
 from __future__ import annotations
 
 from upl_mlir.frontend.graph import ops
+from upl_mlir.frontend.graph.backward import find_topo_sort, gradients
 from upl_mlir.frontend.graph.executor import Executor
 from upl_mlir.frontend.graph.node import Node, Op, Variable
 from upl_mlir.frontend.graph.ops import (
@@ -20,16 +21,17 @@ from upl_mlir.frontend.graph.ops import (
     add_op,
     div_byconst_op,
     div_op,
-    gradients,
     matmul_op,
     mul_byconst_op,
     mul_op,
     neg_op,
     oneslike_op,
     placeholder_op,
+    print_op,
     rdiv_byconst_op,
     relu_op,
     rsub_byconst_op,
+    stop_gradient_op,
     sub_byconst_op,
     sub_op,
     sum_op,
@@ -47,7 +49,8 @@ def __getattr__(name: str) -> ops.Elementwise:
 
 
 __all__ = [
-    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "gradients", "matmul_op",
-    "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op", "rdiv_byconst_op", "relu_op",
-    "rsub_byconst_op", "sub_byconst_op", "sub_op", "sum_op", "transpose_op", "zeroslike_op",
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "find_topo_sort",
+    "gradients", "matmul_op", "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op",
+    "print_op", "rdiv_byconst_op", "relu_op", "rsub_byconst_op", "stop_gradient_op", "sub_byconst_op", "sub_op", "sum_op",
+    "transpose_op", "zeroslike_op",
 ]  # fmt: skip

@@ -39,8 +39,8 @@ class Number:
 class Apply:
     """An operation of UPL's expressions on scalars.
 
-    `op` is a binary operator or comparison as UPL writes it (``+``, ``floordiv``, ``<=``), ``neg``, ``?:`` with three
-    operands, or the name of a function (``exp``).
+    `op` is a binary operator or comparison as UPL writes it (``+``, ``floordiv``, ``<=``, ``&&``), ``neg`` or ``!``, ``?:``
+    with three operands, or the name of a function (``exp``).
     """
 
     op: str
@@ -104,7 +104,8 @@ class Statement:
 
 @dataclass(frozen=True)
 class Derivative:
-    """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`.
+    """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`, each times its element of the tensor
+    `seed`, if there is one.
 
     A name of `wrt` means the tensor's one assignment.  What other tensors of `wrt` contribute through it counts if the
     derivatives are `total`.
@@ -114,6 +115,7 @@ class Derivative:
     wrt: tuple[str, ...]
     into: tuple[str, ...]
     total: bool = False
+    seed: str | None = None
     span: Span | None = field(default=None, compare=False)
 
 

@@ -152,17 +152,22 @@ class _Lowering:
             assert tensor not in self.relays, f"{tensor}: what one differentiates by is assigned once"
             self.relays[tensor], self.pieces[tensor] = self._relay(f"{tensor}_var", tensor, "x")
 
-    def _relay(self, name: str, tensor: str, port: str) -> tuple[NodeOp, list[Piece]]:
-        """A node that receives every element of a tensor, and the tensor as what that node holds."""
+    def _relay(self, name: str, tensor: str, port: str, also: str | None = None) -> tuple[NodeOp, list[Piece]]:
+        """A node that receives every element of a tensor (and of another one), and the tensor as what that node holds."""
         fields = self._fields(tensor)
         box = self._box(fields, self.program.tensors[tensor].shape)
         domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
-        op = NodeOp(self._fresh(name), fields, [upl.Port(unused(port, fields), self.program.type)], box)
+        ports = [upl.Port(unused(port, fields), self.program.type)]
+        if also is not None:
+            ports.append(upl.Port(unused("w", {*fields, ports[0].name}), self.program.type))
+        op = NodeOp(self._fresh(name), fields, ports, box)
         locate(op, self.program.tensors[tensor].span)
         self.nodes.append(op)
         if tensor in self.pieces:
             self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
-        return op, [Piece(op, op.block.args[-1], index, domain, domain)]
+        if also is not None:
+            self.wiring.arrows(Use(op.ports[1].name, self.pieces[also], index, None), op, domain, {})
+        return op, [Piece(op, op.arg(op.ports[0].name), index, domain, domain)]
 
     def _carry(self, c: form.Carry) -> None:
         """Some elements of a tensor that loops carry; the first such statement makes the node that receives them."""
@@ -177,10 +182,13 @@ class _Lowering:
         self.wiring.arrows(use, op, domain.constrain(c.when.substitute(rename)), {})
 
     def _derivative(self, d: form.Derivative) -> None:
-        """The derivative as a directive of the language: seeds of 1 where `of` arrives, results in nodes of their own."""
-        seed, _ = self._relay(f"{d.of}_seed", d.of, "y")
-        one = unused("one", {*seed.fields, seed.ports[0].name})
-        value = ValueWriter(seed, self.program.type).emit(form.Number(1), {}, d.span)
+        """The derivative as a directive of the language: seeds where `of` arrives, results in nodes of their own."""
+        seed, _ = self._relay(f"{d.of}_seed", d.of, "y", also=d.seed)
+        one = unused("one", {*seed.fields, *(p.name for p in seed.ports)})
+        if d.seed is None:
+            value = ValueWriter(seed, self.program.type).emit(form.Number(1), {}, d.span)
+        else:
+            value = seed.arg(seed.ports[1].name)
         seed.block.add_op(upl.LetOp(one, value))
         targets: list[SymbolRefAttr] = []
         for name in d.into:

@@ -22,6 +22,7 @@ from upl_mlir.frontend.upl_text.typing_rules import Typer
 _NOWHERE = Span("<tensor program>", 1, 1)
 _BINARY = {op.value: op for op in ast.BinaryOp}
 _COMPARE = {op.value: op for op in ast.CompareOp}
+_LOGICAL = {op.value: op for op in ast.LogicalOp}
 
 
 class ValueWriter:
@@ -63,8 +64,10 @@ class ValueWriter:
 
 
 def _operation(op: str, args: list[ast.Expr], span: Span) -> ast.Expr:
-    if op == "neg":
-        return ast.Unary(span, ast.UnaryOp.NEG, args[0])
+    if op in ("neg", "!"):
+        return ast.Unary(span, ast.UnaryOp.NEG if op == "neg" else ast.UnaryOp.NOT, args[0])
+    if op in _LOGICAL:
+        return ast.Logical(span, _LOGICAL[op], *args)
     if op == "?:":
         return ast.Conditional(span, *args)
     if op in _BINARY:
