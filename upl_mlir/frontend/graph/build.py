@@ -10,19 +10,15 @@ from dataclasses import dataclass
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.graph.backward import Gradient, Request, ordered
-from upl_mlir.frontend.graph.node import Node, Op, Reader, Shape
+from upl_mlir.frontend.graph.branches import Loop, State, while_statement
+from upl_mlir.frontend.graph.node import Node, Reader, Shape
 from upl_mlir.frontend.graph.ops import Elementwise, ReduceSum, Transpose
-from upl_mlir.frontend.graph.text import elementwise_of
-from upl_mlir.frontend.tensor import Derivative, Read, Statement, Tensor, TensorProgram
+from upl_mlir.frontend.graph.text import meaning
+from upl_mlir.frontend.tensor import Branch, Derivative, Read, Statement, Tensor, TensorProgram, While
 from upl_mlir.frontend.tensor.wiring import unused
 
 LIMIT = 20
 """An expression of more operations is cut into statements."""
-
-
-def meaning(node: Node) -> Op:
-    """What computes a node in UPL: its operation, or what its text says."""
-    return node.op if node.op.upl is None else elementwise_of(type(node.op))
 
 
 @dataclass(frozen=True)
@@ -49,25 +45,26 @@ class _Builder:
         self.inputs = frozenset(shapes)
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.statements: list[Statement | Derivative] = []
+        self.statements: list[Statement | Derivative | Branch | While] = []
+        self.loops: dict[Loop, list[str]] = {}  # the tensors of the states
         self.sizes: dict[Node, int] = {}  # of the nodes that are parts of others: their operations
         self.reader = _only_readers(self.nodes, results, self.inputs)
 
     def run(self) -> Built:
         inputs: list[str] = []
         for n in self.nodes:
+            self._shape(n)
+        for n in self.nodes:
             if n in self.inputs:
                 inputs.append(self._tensor(n, n.name))
             elif isinstance(n.op, Gradient):
                 if n not in self.names:
                     self._gradients(n.const_attr)
+            elif isinstance(n.op, State):
+                self._state(n)
             else:
                 operands = [self.shapes[m] for m in n.inputs]
                 op = meaning(n)
-                if n.op.upl is not None and len(n.inputs) != len(n.op.operands):
-                    what = f"`{n.name}` has {len(n.inputs)} operands, the operation {len(n.op.operands)}"
-                    raise error("UPL1924", what, help=f"they are {', '.join(n.op.operands)}")
-                self.shapes[n] = op.shape(n, operands)
                 if self._is_part(n):
                     continue
                 target = self._tensor(n, op.word.partition(" ")[0])
@@ -77,6 +74,25 @@ class _Builder:
             "graph", UplType.REAL, self.tensors, tuple(inputs), outputs, tuple(self.statements)
         )  # fmt: skip
         return Built(program, self.names)
+
+    def _shape(self, n: Node) -> None:
+        """Find the shape of a node; those of its operands are known."""
+        if n in self.inputs:
+            return
+        if n.op.upl is not None and len(n.inputs) != len(n.op.operands):
+            what = f"`{n.name}` has {len(n.inputs)} operands, the operation {len(n.op.operands)}"
+            raise error("UPL1924", what, help=f"they are {', '.join(n.op.operands)}")
+        self.shapes[n] = meaning(n).shape(n, [self.shapes[m] for m in n.inputs])
+
+    def _state(self, n: Node) -> None:
+        """A state of a loop; the first one that is met computes them all."""
+        loop, at = n.const_attr
+        if loop not in self.loops:
+            shapes = [self.shapes[m] for m in n.inputs]
+            self.loops[loop] = [self._named(self.shapes[n], s.name) for s in loop.states]
+            reads = [self._reader(m) for m in n.inputs]
+            self.statements.append(while_statement(loop, n, self.loops[loop], reads, shapes))
+        self.names[n] = self.loops[loop][at]
 
     def _is_part(self, n: Node) -> bool:
         """Whether the node is computed inside the one statement that reads it, element by element."""
@@ -103,11 +119,15 @@ class _Builder:
         return lambda index: op.element(node, index, reads, shapes)
 
     def _tensor(self, node: Node, wish: str) -> str:
-        """A tensor for a node, under a name of letters, digits and `_`."""
+        """A tensor for a node."""
+        name = self.names[node] = self._named(self.shapes[node], wish)
+        return name
+
+    def _named(self, shape: Shape, wish: str) -> str:
+        """A tensor, under a name of letters, digits and `_`."""
         stem = re.sub(r"\W+", "_", wish).strip("_") or "x"
-        stem = stem if not stem[0].isdigit() else f"x{stem}"
-        name = self.names[node] = unused(stem, self.tensors)
-        self.tensors[name] = Tensor(name, self.shapes[node])
+        name = unused(stem if not stem[0].isdigit() else f"x{stem}", self.tensors)
+        self.tensors[name] = Tensor(name, shape)
         return name
 
     def _gradients(self, request: Request) -> None:
@@ -115,14 +135,13 @@ class _Builder:
         wanted = [n for n in self.nodes if isinstance(n.op, Gradient) and n.const_attr is request]
         by: dict[Node, list[Node]] = {}  # the gradient nodes for each node of `wrt`
         for n in wanted:
-            self.shapes[n] = self.shapes[n.inputs[1]]
             by.setdefault(n.inputs[1], []).append(n)
         for x, nodes in by.items():
             name = self._tensor(nodes[0], f"d_{self.names[x]}")
             self.names |= dict.fromkeys(nodes, name)
         seed = request.seed
         if seed is not None and self.shapes[seed] != self.shapes[request.of]:
-            word = type(request.by.op).__name__ if request.by else ""
+            word = type(request.by.op).__name__ if request.by is not None else ""
             raise error(
                 "UPL1924", f"`gradient` of the operation `{word}` returned a derivative of shape {self.shapes[seed]} for "
                 f"`{request.of.name}`, whose shape is {self.shapes[request.of]}",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from upl_mlir.frontend.tensor import Expr, Statement
+    from upl_mlir.frontend.tensor import Branch, Expr, Statement
     from upl_mlir.poly.expr import IndexExpr
 
 Shape = tuple[int, ...]
@@ -74,6 +74,25 @@ class Node:
 
     def __matmul__(self, other: Node) -> Node:
         return OPERATORS["matmul_op"](self, other)
+
+    def _compared(self, name: str, other: Node | float) -> Node:
+        return OPERATORS[f"{name}_op" if isinstance(other, Node) else f"{name}_byconst_op"](self, other)
+
+    def __gt__(self, other: Node | float) -> Node:
+        return self._compared("gt", other)
+
+    def __ge__(self, other: Node | float) -> Node:
+        return self._compared("ge", other)
+
+    def __lt__(self, other: Node | float) -> Node:
+        return self._compared("lt", other)
+
+    def __le__(self, other: Node | float) -> Node:
+        return self._compared("le", other)
+
+    def __bool__(self) -> bool:
+        help = "write where_op, cond_op or while_op"
+        raise error("UPL1925", f"the value of `{self.name}` is not known while the graph is built", help=help)
 
     def __str__(self) -> str:
         return self.name
@@ -143,7 +162,7 @@ class Op:
         """The shape of a node's value from those of its operands.  Raises UplError (UPL1921)."""
         raise self._no_meaning()
 
-    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement | Branch:
         """The assignment that computes the node: `reads` give the operands' elements, `shapes` are their shapes."""
         raise self._no_meaning()
 

@@ -58,13 +58,13 @@ class Elementwise(Op):
     ) -> Expr:
         """The node's element at an index."""
         shape = self.shape(node, shapes)
-        args = [read(_broadcast(index, shape, s)) for read, s in zip(reads, shapes, strict=True)]
+        args = [read(broadcast(index, shape, s)) for read, s in zip(reads, shapes, strict=True)]
         if self.constant:
             args.append(Number(cast(float, node.const_attr)))
         return self.make(*args)
 
 
-def _broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
+def broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
     """The element that an operand of shape `own` has at an index of the result."""
     last = index[len(index) - len(own) :]
     wide = shape[len(shape) - len(own) :]
@@ -80,6 +80,24 @@ def need_node(op: Op, x: Any) -> None:
 
 def _apply(op: str) -> Callable[..., Expr]:
     return lambda *args: Apply(op, args)
+
+
+def _compare(op: str) -> Callable[..., Expr]:
+    """1 where a comparison holds, else 0."""
+    return lambda *args: Apply("?:", (Apply(op, args), Number(1), Number(0)))
+
+
+def _logical(op: str) -> Callable[..., Expr]:
+    """1 where a combination of truth values holds, else 0; what is not 0 is true."""
+    return lambda *args: Apply("?:", (Apply(op, tuple(map(_true, args))), Number(1), Number(0)))
+
+
+def _true(x: Expr) -> Expr:
+    return Apply("!=", (x, Number(0)))
+
+
+def _choice(c: Expr, a: Expr, b: Expr) -> Expr:
+    return Apply("?:", (_true(c), a, b))
 
 
 def _swapped(op: str) -> Callable[..., Expr]:
@@ -246,6 +264,17 @@ ELEMENTARY = {
 """Operations of elementary functions; as attributes of this module they are called `exp_op`, `log_op`, …"""
 stop_gradient_op = Elementwise("stop_gradient", "StopGradient({})", _apply("stop_gradient"))
 print_op = Print()
+COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+gt_op, ge_op, lt_op, le_op, eq_op, ne_op = (
+    Elementwise(name, f"({{}}{sign}{{}})", _compare(sign)) for name, sign in COMPARISONS.items()
+)
+gt_byconst_op, ge_byconst_op, lt_byconst_op, le_byconst_op, eq_byconst_op, ne_byconst_op = (
+    Elementwise(f"{name} with a number", f"({{}}{sign}{{}})", _compare(sign), constant=True)
+    for name, sign in COMPARISONS.items()
+)
+and_op, or_op = Elementwise("and", "({}&&{})", _logical("&&")), Elementwise("or", "({}||{})", _logical("||"))
+not_op = Elementwise("not", "(!{})", _logical("!"))
+where_op = Elementwise("where", "Where({},{},{})", _choice)
 relu_op = Elementwise("relu", "Relu({})", _relu)
 sum_op = ReduceSum()
 matmul_op = MatMul()
@@ -265,6 +294,14 @@ OPERATORS.update(
     rdiv_byconst_op=rdiv_byconst_op,
     neg_op=neg_op,
     matmul_op=matmul_op,
+    gt_op=gt_op,
+    ge_op=ge_op,
+    lt_op=lt_op,
+    le_op=le_op,
+    gt_byconst_op=gt_byconst_op,
+    ge_byconst_op=ge_byconst_op,
+    lt_byconst_op=lt_byconst_op,
+    le_byconst_op=le_byconst_op,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from upl_mlir.diagnostics import Sources, UplError, did_you_mean, error
-from upl_mlir.frontend.graph.node import Op
+from upl_mlir.frontend.graph.node import Node, Op
 from upl_mlir.frontend.graph.ops import Elementwise
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.upl_text import ast
@@ -34,6 +34,11 @@ def elementwise_of(kind: type[Op]) -> Elementwise:
         return Apply("stop_gradient", (value,)) if own else value
 
     return Elementwise(kind.__name__, "{}", make)
+
+
+def meaning(node: Node) -> Op:
+    """What computes a node in UPL: its operation, or what its text says."""
+    return node.op if node.op.upl is None else elementwise_of(type(node.op))
 
 
 def _read(e: ast.Expr, operands: Mapping[str, Expr]) -> Expr:

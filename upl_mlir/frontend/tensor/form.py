@@ -135,6 +135,43 @@ class Carry:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """``target[names] = condition ? then : otherwise`` for all points of the ranges; only what is chosen is computed.
+
+    All three are expressions over reads, without sums.
+    """
+
+    target: str
+    names: tuple[str, ...]
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class While:
+    """States, one for each element: from `first`, each round gives `body`, as long as `condition` holds; the last ones are
+    the elements of `targets`.
+
+    `condition` and `body` are expressions over the states, ``Read(STATE + n, index)`` for the n-th.
+    """
+
+    targets: tuple[str, ...]
+    names: tuple[str, ...]
+    first: tuple[Expr, ...]
+    condition: Expr
+    body: tuple[Expr, ...]
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+STATE = "state "
+"""With its number, the name of a state of `While`."""
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A tensor; `shape` is () for a scalar.  `fields` are names for its indices, if somebody has a wish
     ("" where not)."""
@@ -154,7 +191,7 @@ class TensorProgram:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    statements: tuple[Statement | Derivative | Carry, ...]
+    statements: tuple[Statement | Derivative | Carry | Branch | While, ...]
     span: Span | None = field(default=None, compare=False)
 
     @property

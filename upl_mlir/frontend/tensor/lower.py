@@ -24,6 +24,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects import upl
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.frontend.tensor import form
+from upl_mlir.frontend.tensor.decided import Decided
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
@@ -76,6 +77,8 @@ class _Lowering:
                     self._derivative(s)
                 case form.Carry():
                     self._carry(s)
+                case form.Branch() | form.While():
+                    self._decided(s)
         outs = [self._output(t, name) for t, name in self.outputs.items()]
         self._drop_zeros()
         op = ProgramOp(self.program.name, [*self.inputs, *outs, *self.nodes])
@@ -200,6 +203,26 @@ class _Lowering:
         directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets, total=d.total)
         locate(directive, d.span)
         self.nodes.append(directive)
+
+    def _decided(self, s: form.Branch | form.While) -> None:
+        """What data decide; the nodes are in `decided.py`."""
+        lower = Decided(self.program.type, self.ctx, self.wiring, self._fresh, self.nodes.append, self.pieces)
+        rename = {v: self._index_name(v) for v in s.ranges}
+        ranges = {rename[v]: r for v, r in s.ranges.items()}
+        names = tuple(rename[v] for v in s.names)
+        targets = (s.target,) if isinstance(s, form.Branch) else s.targets
+        for t in targets:
+            self.versions[t] = self.versions.get(t, 0) + 1
+        made = [f"{t}_{self.versions[t]}" for t in targets]
+        if isinstance(s, form.Branch):
+            condition, then, otherwise = (_renamed(e, rename) for e in (s.condition, s.then, s.otherwise))
+            found = [lower.branch(form.Branch(s.target, names, condition, then, otherwise, ranges, s.span), made[0])]
+        else:
+            first, body = (tuple(_renamed(e, rename) for e in es) for es in (s.first, s.body))
+            condition = _renamed(s.condition, rename)
+            found = lower.loop(form.While(targets, names, first, condition, body, ranges, s.span), made)
+        for t, pieces in zip(targets, found, strict=True):
+            self._assign(t, pieces)
 
     def _index_name(self, name: str) -> str:
         return unused(name, self.taken)

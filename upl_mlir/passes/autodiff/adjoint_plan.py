@@ -59,6 +59,7 @@ class AdjointPlan:
     node: NodeOp | None = None
     traces: dict[str, Trace] = field(default_factory=dict[str, Trace])  # by primal input
     deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+    numbers: dict[str, str] = field(default_factory=dict[str, str])  # by primal input: what brings its number of summands
 
     def guards(self) -> list[tuple[Formula, bool]]:
         """Where the derivative of each value exists: a condition on the index, and whether it is to be negated.
