@@ -17,11 +17,11 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from upl_mlir.api.drawing import draw
-    from upl_mlir.api.gradient_check import check_grads
     from upl_mlir.api.program import Program
     from upl_mlir.api.programs import batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.diagnostics import UplError
     from upl_mlir.frontend.trace import (
+        check_grads,
         fori_loop,
         function,
         grad,
@@ -31,21 +31,23 @@ if TYPE_CHECKING:
         range,
         value_and_grad,
         vjp,
+        vmap,
     )
     from upl_mlir.passes.check import Report
 
 _FROM = {
-    "Program": "api.program", "Report": "passes.check", "UplError": "diagnostics", "check_grads": "api.gradient_check",
+    "Program": "api.program", "Report": "passes.check", "UplError": "diagnostics",
     "draw": "api.drawing",
     **dict.fromkeys(("batch", "checkpoint", "compile", "hvp", "load", "ragged"), "api.programs"),
     # derivatives of programs and of Python functions alike
-    **dict.fromkeys(("grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
-    **dict.fromkeys(("fori_loop", "function", "range", "value_and_grad"), "frontend.trace"),
+    **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
+    **dict.fromkeys(("fori_loop", "function", "range", "value_and_grad", "vmap"), "frontend.trace"),
 }  # fmt: skip
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
     "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "ragged", "range", "value_and_grad", "vjp",
+    "vmap",
 ]  # fmt: skip
 
 

@@ -290,3 +290,36 @@ def test_a_dead_instance_gets_nothing(tools, rng):
     g = tools.vjp(STAGES, "L", "A")
     assert "node DGive<k,i> in 2<=k<=K" in str(g)
     tools.consistent(g, {**stages_data(rng), "d_L": rng.standard_normal(4)}, proved=False)
+
+
+UNBOUNDED = """program unbounded
+input X<i> in 0<=i<4 { -> It.x<i,0> }
+input A<i> in 0<=i<4 { -> It.a<i,0> }
+output Y<i> in 0<=i<4
+node It<i,k> in 0<=i<4, 0<=k {
+  in x, a
+  c: bool = x > 0.1
+  if c: a*sin(x) -> It.x<i,k+1>
+  if c: a -> It.a<i,k+1>
+  if !c: x*a -> Y<i>
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["interp", "token"])
+def test_second_derivatives_of_a_loop_without_a_bound(engine) -> None:
+    """Reverse over reverse, against differences of the first derivative; it stranded tokens behind the last round."""
+    x, a, w = np.array([0.5, 1.2, 0.01, 0.3]), np.array([0.7, 0.9, 0.3, -0.4]), np.array([0.3, -1.1, 2.0, 0.7])
+    g = upl.vjp(upl.load(UNBOUNDED), of="Y", wrt=["X", "A"])
+    first = upl.compile(g, engine=engine)
+    for by in ("X", "A"):
+        h = upl.vjp(g, of=f"d_{by}", wrt=["X", "A"])
+        assert h.check().ok
+        out = upl.compile(h, engine=engine)(X=x, A=a, d_Y=w, **{f"d_d_{by}": np.ones(4)})
+        new = [n for n in h.outputs if n not in g.outputs]
+        step = 1e-6
+        for name, moved in zip(new, ("X", "A"), strict=True):
+            at = {"X": x, "A": a}
+            ahead, behind = (first(**{**at, moved: at[moved] + s}, d_Y=w)[f"d_{by}"] for s in (step, -step))
+            np.testing.assert_allclose(out[name], (ahead - behind) / (2 * step), rtol=1e-7, atol=1e-8)
+            assert np.any(out[name])

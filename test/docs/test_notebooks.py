@@ -25,6 +25,10 @@ def test_a_notebook(path, monkeypatch, tmp_path):
         assert abs(names["found"]["d_a"] - names["by_complex_step"]) < 1e-12
         assert names["by_inputs"].check().ok
         assert "<svg" in names["picture"](names["chain"]).text
+    if path.stem == "lecture":
+        assert names["table"]["x1"] == 5.5 and max(names["off"].values()) < 1e-7
+        assert names["firings"][0] > names["firings"][-1] and names["peaks"][0] < names["peaks"][-1]
+        assert abs(names["hutchinson"] - sum(names["spectrum"])) < 0.1 * sum(names["spectrum"])
     if path.stem == "machines":
         assert names["stores"][-1]["spills"] > 0 and names["stores"][-1]["cycles"] > names["stores"][0]["cycles"]
         assert names["machines"][1]["cycles"] < names["machines"][0]["cycles"]

@@ -46,9 +46,47 @@ output R<a,b,c>
 node C<a,b,c> { in x; x-1.0 -> R }
 """
 
+# By entries of constant arrays: native code has an array of the places of these entries.
+PERMUTED = """program permuted
+const P[0:4] = [2, 0, 3, 1, 9]
+input X<i,j> in 0<=i<4, 0<=j<3 { -> A.x<P[i],2-j> }
+output R<k,j>
+node A<k,j> { in x; x*x -> R }
+"""
+SHIFTED = """program shifted
+const P[1:5] = [7, 7, 5, 6, 4]
+input X<i> in 1<=i<=3 { -> A.x<6-P[6-i]> }
+output R<k>
+node A<k> in 0<=k<=2 { in x; x*x -> R }
+"""
+NONE = """program none
+const P[0:5] = [-1, 2, -1, 0, -1, 1]
+input X<i> in 0<=i<=5 { if P[i]>=0: -> A.x<P[i]>; if P[i]<0: -> B.x<i> }
+output R<k>
+output S<k> in 0<=k<=5, P[k]<0
+node A<k> in 0<=k<=2 { in x; x*x -> R }
+node B<k> in 0<=k<=5, P[k]<0 { in x; -x -> S }
+"""
+HANDED_ON = """program handed_on
+const T[0:4] = [-1, -1, -1, 2, 3]
+input X { -> A.x<4> }
+output R<k>
+node A<k> in 2<=k<=4 { in x; if T[k]>=0: x+1 -> A.x<T[k]>; x -> R }
+"""
+SUMS = """program sums
+const P[0:4] = [1, 0, 1, 2, 0]
+const Q[0:4] = [4, 2, 0, 1, 3]
+input X<i> in 0<=i<5 { -> S.s<P[i]>; -> T.s<Q[i]> }
+output R<k>
+output U<k>
+node S<k> in 0<=k<3 { in @(+) s[k<2 ? 2 : 1]; s -> R }
+node T<k> in 0<=k<5 { in @(+) s[1]; s -> U }
+"""
+BY_ENTRIES = [PERMUTED, SHIFTED, NONE, HANDED_ON, SUMS]
+
 
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])
-@pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, LAST, NEGATIVE], ids=lambda t: t.split()[1])
+@pytest.mark.parametrize("text", [QUOTIENTS, MIXED, CASES, ODD, LAST, NEGATIVE, *BY_ENTRIES], ids=lambda t: t.split()[1])
 def test_the_source_is_found(text: str, gather: Any) -> None:
     p = upl.load(text)
     params = dict.fromkeys(p.params, 3)

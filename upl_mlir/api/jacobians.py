@@ -36,22 +36,24 @@ from upl_mlir.poly.expr import Formula, IndexExpr, Var
 Mode = Literal["auto", "reverse", "forward"]
 
 
-def jacobian(p: Program, of: str | Sequence[str], wrt: str | Sequence[str], mode: Mode = "auto") -> Program:
+def jacobian(
+    p: Program, of: str | Sequence[str], wrt: str | Sequence[str], mode: Mode = "auto", *, total: bool = False
+) -> Program:
     """The program with an extra output ``J_R_X`` for each `of` and `wrt`: R's fields, then X's (renamed where they clash).
 
     `mode` "reverse" takes a seed for each element of `of`, "forward" one for each element of `wrt`, "auto" what needs fewer
-    instances of derivative nodes; which it was is in the program's `notes` and in a comment at the output.  Source:
-    AUTODIFF section 4 ("Batched").  Raises UplError (UPL14xx).
+    instances of derivative nodes; which it was is in the program's `notes` and in a comment at the output.  `total` is as in
+    `vjp`.  Source: AUTODIFF section 4 ("Batched").  Raises UplError (UPL14xx).
     """
     if mode not in ("auto", "reverse", "forward"):
         raise error("UPL1802", f"mode={mode!r}: expected auto, reverse or forward")
     source = p.expanded().infer_domains()
     ofs, wrts = _listed(of), _listed(wrt)
     with p.errors():
-        chosen, note = _choose(source, ofs, wrts, mode)
+        chosen, note = _choose(source, ofs, wrts, mode, total)
         if chosen == "reverse":
-            return _reverse(source, ofs, wrts, note)
-        return _forward(source, ofs, wrts, {(o, w): _name("J", o, w) for o in ofs for w in wrts}, note)
+            return _reverse(source, ofs, wrts, note, total)
+        return _forward(source, ofs, wrts, {(o, w): _name("J", o, w) for o in ofs for w in wrts}, note, total)
 
 
 def hessian(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
@@ -79,12 +81,13 @@ def _name(head: str, *ports: str) -> str:
 # -- which mode ------------------------------------------------------------------------------------------------------------
 
 
-def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode) -> tuple[str, str]:
+def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, total: bool) -> tuple[str, str]:
     """The mode, and the reason in words."""
     sets = ProgramSets(p.op)
     of = [port_key(sets, o, "of", None) for o in ofs]
     wrt = [port_key(sets, w, "wrt", None) for w in wrts]
-    cost = {"reverse": _reverse_cost(sets, of, wrt), "forward": _forward_cost(sets, of, wrt)}
+    cut = frozenset(() if total else wrt)
+    cost = {"reverse": _reverse_cost(sets, of, wrt, cut), "forward": _forward_cost(sets, of, wrt, cut)}
     shown = {m: "an unknown number of" if c is None else str(c) for m, c in cost.items()}
     if mode != "auto":
         return mode, f"{mode} mode, as asked: {shown[mode]} instances of derivative nodes"
@@ -96,13 +99,15 @@ def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode) -> 
     )
 
 
-def _reverse_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
+def _reverse_cost(
+    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
+) -> IndexExpr | None:
     """Instances of adjoint nodes, times the elements of `of`."""
     dynamics = Dynamics(sets)
     total = IndexExpr()
     for of in ofs:
         seeds = count(sets.domain(of[0]))
-        activity = analyse(sets, of, tuple(wrts), dynamics.whole)
+        activity = analyse(sets, of, tuple(wrts), cut, dynamics.whole)
         for op in sets.ends.values():
             instances = activity.instances(op) if isinstance(op, NodeOp) else None
             if instances is not None:
@@ -113,13 +118,15 @@ def _reverse_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[Port
     return total
 
 
-def _forward_cost(sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
+def _forward_cost(
+    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
+) -> IndexExpr | None:
     """Instances of nodes with a tangent, times the elements of `wrt`."""
     dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
     total = IndexExpr()
     for wrt in wrts:
         seeds = count(sets.domain(wrt[0]))
-        active = {n for of in ofs for n, _ in reach(sets, dependence, of, (wrt,))}
+        active = {n for of in ofs for n, _ in reach(sets, dependence, of, (wrt,), cut)}
         for n in active:
             if isinstance(sets.ends[n], NodeOp):
                 instances = count(sets.domain(n))
@@ -155,11 +162,11 @@ def _least(sets: ProgramSets, param: str) -> int:
 # -- the two modes ---------------------------------------------------------------------------------------------------------
 
 
-def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str) -> Program:
+def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, total: bool) -> Program:
     out = p.clone()
     for of in ofs:
         before = _ports(out)
-        run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrts)}}))
+        run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrts), "total": total}}))
         seeds, results = _added(out, before)
         fields = _batched(out, seeds, results, "of", "D", before)
         source = endpoints(out.op)[of.partition(".")[0]].fields
@@ -169,12 +176,13 @@ def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str) -> 
 
 
 def _forward(
-    p: Program, ofs: Sequence[str], wrts: Sequence[str], names: Mapping[tuple[str, str], str], note: str
+    p: Program, ofs: Sequence[str], wrts: Sequence[str], names: Mapping[tuple[str, str], str], note: str, total: bool = False
 ) -> Program:
     out = p.clone()
+    held = () if total else tuple(wrts)
     for wrt in wrts:
         before = _ports(out)
-        run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,)}}))
+        run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,), "total": total, "held": held}}))
         seeds, results = _added(out, before)
         fields = _batched(out, seeds, results, "by", "T", before)
         source = endpoints(out.op)[wrt.partition(".")[0]].fields

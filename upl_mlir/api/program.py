@@ -223,10 +223,13 @@ def made_or_known(
     return Program(module, sources, Origin(key, again, facts_of(program_of(module)), parent, recalled=False))
 
 
-def differentiated(p: Program, of: str | None, wrt: Sequence[str], *, unit: bool) -> Program:
+def differentiated(
+    p: Program, of: str | None, wrt: Sequence[str], *, unit: bool, total: bool = False
+) -> Program:
     """The program with derivatives added; without `of`, with its `adjoint of` directives expanded.  With `unit`, an `of`
-    without index fields starts with 1 and not with a host input.  Raises UplError."""
+    without index fields starts with 1 and not with a host input; `total` says whether a port of `wrt` may depend on another.
+    Raises UplError."""
     return p.derived(
-        ("gradient", repr((of, unit)), *wrt),
-        lambda: passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt), "unit": unit}}),
+        ("gradient", repr((of, unit, total)), *wrt),
+        lambda: passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrt), "unit": unit, "total": total}}),
     )

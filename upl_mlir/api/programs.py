@@ -100,16 +100,18 @@ def _names(ports: str | Sequence[str]) -> tuple[str, ...]:
     return (ports,) if isinstance(ports, str) else tuple(ports)
 
 
-def vjp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+def vjp(p: Program, of: str, wrt: str | Sequence[str], *, total: bool = False) -> Program:
     """The program with derivatives added: an extra input ``d_R`` (domain of `of`; one number where `of` is one), an extra
     output ``d_W`` for each `wrt`.
 
-    All outputs of `p` are kept.  Source: AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
+    All outputs of `p` are kept.  Where node inputs of `wrt` depend on each other, each derivative holds the others fixed,
+    and `notes` says so; `total` derivatives are those along all paths: the whole backward table in one pass.  Source:
+    AUTODIFF rules 1–10.  Raises UplError (UPL14xx).
     """
-    return differentiated(p, of, _names(wrt), unit=False)
+    return differentiated(p, of, _names(wrt), unit=False, total=total)
 
 
-def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+def grad(p: Program, of: str, wrt: str | Sequence[str], *, total: bool = False) -> Program:
     """As `vjp` for an output with one instance, without the extra input: the derivative of `of` itself.
 
     Raises UplError (UPL1406) if `of` has index fields.
@@ -119,12 +121,12 @@ def grad(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
             "UPL1406", f"`{of}` has index fields <{','.join(fields)}>: a gradient is of one number",
             help=f"use vjp, which adds an input d_{of.replace('.', '_')} to weight its elements",
         )  # fmt: skip
-    return differentiated(p, of, _names(wrt), unit=True)
+    return differentiated(p, of, _names(wrt), unit=True, total=total)
 
 
-def reverse(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+def reverse(p: Program, of: str, wrt: str | Sequence[str], *, total: bool = False) -> Program:
     """`grad` where `of` is one number, else `vjp`: what the tools show as the derivative."""
-    return differentiated(p, of, _names(wrt), unit=True)
+    return differentiated(p, of, _names(wrt), unit=True, total=total)
 
 
 def _fields(p: Program, of: str) -> tuple[str, ...]:
@@ -136,17 +138,18 @@ def _fields(p: Program, of: str) -> tuple[str, ...]:
     return () if op is None else op.fields
 
 
-def jvp(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
+def jvp(p: Program, of: str, wrt: str | Sequence[str], *, total: bool = False) -> Program:
     """The program with tangents added: an extra input ``t_W`` for each `wrt` and an extra output ``t_R``, the derivative
-    of `of` along them.  Source: AUTODIFF section 4.  Raises UplError (UPL14xx).
+    of `of` along them.  With `total`, ``t_W`` of a node input is added to the tangent that comes to it, and not in its place
+    (the transpose of `vjp` with `total`).  Source: AUTODIFF section 4.  Raises UplError (UPL14xx).
     """
-    return _with_tangent(p, (of,), _names(wrt))
+    return _with_tangent(p, (of,), _names(wrt), total)
 
 
-def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...]) -> Program:
+def _with_tangent(p: Program, of: tuple[str, ...], wrt: tuple[str, ...], total: bool = False) -> Program:
     return p.derived(
-        ("tangent", repr(of), *wrt),
-        lambda: passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt}}),
+        ("tangent", repr((of, total)), *wrt),
+        lambda: passes_of(TANGENT, {"tangent": {"of": of, "wrt": wrt, "total": total}}),
     )
 
 

@@ -49,8 +49,9 @@ class _Steps:
 
 
 def view(
-    p: Program, *, of: str | None = None, wrt: Sequence[str] = (), mode: str = "reverse", trace: Trace | None = None
-) -> str:
+    p: Program, *, of: str | None = None, wrt: Sequence[str] = (), mode: str = "reverse", total: bool = False,
+    trace: Trace | None = None,
+) -> str:  # fmt: skip
     """The page, as the text of one HTML file; with `of` and `wrt` also the derivative.
 
     Raises UplError: UPL14xx for a derivative that there is not, UPL1804 without the extra `draw`, UPL1806 for a trace of
@@ -60,7 +61,7 @@ def view(
     passes = passes_of(GRADIENT, {}) if p.facts.adjoint else []
     if of is not None:
         pipeline, objective = (TANGENT, (of,)) if mode == "forward" else (GRADIENT, of)
-        passes += passes_of(pipeline, {pipeline.passes[1]: {"of": objective, "wrt": tuple(wrt)}})
+        passes += passes_of(pipeline, {pipeline.passes[1]: {"of": objective, "wrt": tuple(wrt), "total": total}})
     derives = bool(passes)
     with p.errors():
         steps.add("program", shown)

@@ -6,16 +6,19 @@ assumed in vain), so rational elimination over a handful of named symbols suffic
 sets cost milliseconds.  What must be exact is asked of `sets.py`.
 
 Symbols are dimensions and parameters by name; array entries ``N[k-1]``, divisions and products are opaque symbols of which
-some facts are known (the bounds of the array, what a quotient is).
+some facts are known (between what numbers an entry lies, what a quotient is).  `one_by_one` asks more of entries: how far
+each lies from its index.  That is for programs whose tables say where tokens go; where they are sizes, it is work in vain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from upl_mlir.poly.elimination import Row, eliminated, solved
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
+from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 from upl_mlir.poly.sets import PolyContext
 
@@ -41,17 +44,24 @@ Cons = tuple[Con, ...]
 class Linear:
     """Constraints over a program's symbols: feasibility, implication, bounds."""
 
-    def __init__(self, ctx: PolyContext):
+    def __init__(self, ctx: PolyContext, *, one_by_one: bool = False):
         self.ctx = ctx
+        self.one_by_one = one_by_one
         self._rows: dict[IndexExpr, Row] = {}
         self._opaque: dict[str, Atom | Monomial] = {}
         self._facts: dict[str, tuple[list[Row], list[Row]]] = {}  # of an opaque symbol: equalities, inequalities
+        self._entries: dict[str, tuple[IndexExpr, Table]] = {}  # of an entry of a known array: the index, what it is by that
+        self._near: dict[tuple[str, int | None, int | None], list[Row]] = {}  # facts, for the index between two numbers
         self._names: dict[str, frozenset[str]] = {}  # the names inside an opaque symbol
         self._feasible: dict[frozenset[Con], bool] = {}
         self._plain: dict[IndexExpr, IndexExpr] = {}
         self._inner: dict[IndexExpr, frozenset[str]] = {}
         self.params: Cons = ()
         self.params = next(iter(self.cases(ctx.param_condition)), ())
+
+    def add_array(self, name: str, table: Table) -> None:
+        """One more array of known entries, under a name that is new."""
+        self.ctx = replace(self.ctx, arrays={**self.ctx.arrays, name: table})
 
     # -- expressions and formulas -------------------------------------------------------------------------------------
     def plain(self, e: IndexExpr) -> IndexExpr:
@@ -176,6 +186,8 @@ class Linear:
                 values = self.ctx.arrays[array].values
                 if values:
                     facts = [({key: 1}, -min(values)), ({key: -1}, max(values))]
+                if (entry := self._by_index(what)) is not None:
+                    self._entries[key] = entry
             case Div(DivKind.FLOORDIV, num, _) if n := self._divisor(what):
                 row, constant = self._row(num)
                 facts = [({**row, key: -n}, constant), ({**{k: -v for k, v in row.items()}, key: n}, n - 1 - constant)]
@@ -188,6 +200,51 @@ class Linear:
                 pass
         self._facts[key] = ([], facts)
         return key
+
+    def _by_index(self, entry: Lookup) -> tuple[IndexExpr, Table] | None:
+        """The innermost index of an entry of a known array (``A[B[x+1]]``: x+1), and the entries by that index."""
+        table = self.ctx.arrays.get(entry.array)
+        if table is None or not table.values:
+            return None
+        inner = entry.index.lookups()
+        if not inner:
+            return entry.index, table
+        within = inner[-1]
+        offset = (entry.index - IndexExpr.of(within)).constant
+        below = self._by_index(within) if offset is not None else None
+        if below is None or offset is None:
+            return None
+        index, first = below
+        last = len(table.values) - 1
+        places = (min(max(v + offset - table.lower, 0), last) for v in first.values)
+        return index, Table(first.lower, tuple(table.values[n] for n in places))
+
+    def _entry_facts(self, key: str, between: Mapping[str, Interval]) -> list[Row]:
+        """Between what numbers an entry lies; and its distance from its index, if that surely is one of the array.
+
+        Names are `between` some numbers.  Of an index outside the first fact holds as well, as code reads the nearest entry.
+        """
+        index, table = self._entries[key]
+        row, constant = self._row(index)
+        lo: int | None = constant
+        hi: int | None = constant
+        for name, c in row.items():
+            low, high = between.get(name, (None, None))
+            low, high = (low, high) if c > 0 else (high, low)
+            lo = None if lo is None or low is None else lo + c * low
+            hi = None if hi is None or high is None else hi + c * high
+        end = table.lower + len(table.values) - 1
+        known = (key, lo, hi)
+        if known not in self._near:
+            inside = lo is not None and hi is not None and table.lower <= lo <= hi <= end
+            first = table.lower if lo is None else min(max(lo, table.lower), end)
+            values = table.values[first - table.lower : (end if hi is None else max(hi, first)) + 1 - table.lower]
+            self._near[known] = facts = [({key: 1}, -min(values)), ({key: -1}, max(values))]
+            if inside:
+                away = [v - n for n, v in enumerate(values, first)]
+                facts.append(({**{k: -c for k, c in row.items()}, key: 1}, -constant - min(away)))
+                facts.append(({**row, key: -1}, constant + max(away)))
+        return self._near[known]
 
     def expr(self, row: Row) -> IndexExpr:
         """A row as an expression."""
@@ -210,11 +267,18 @@ class Linear:
             (eqs if c.eq else rows).append(self._row(c.e))
         todo = list({k for r in (*eqs, *rows) for k in r[0] if k in self._facts})
         seen = set(todo)
+        between: dict[str, Interval] = {}
+        if self.one_by_one and seen & self._entries.keys():
+            tables = {k: self._entries[k][1].values for k in seen & self._entries.keys()}
+            between = _between(eqs, rows, {k: (min(values), max(values)) for k, values in tables.items()})
         while todo:
-            more = self._facts[todo.pop()]
-            eqs += more[0]
-            rows += more[1]
-            for r in (*more[0], *more[1]):
+            key = todo.pop()
+            equal, other = self._facts[key]
+            if self.one_by_one and key in self._entries:
+                other = self._entry_facts(key, between)
+            eqs += equal
+            rows += other
+            for r in (*equal, *other):
                 for k in r[0]:
                     if k in self._facts and k not in seen:
                         seen.add(k)
@@ -259,14 +323,21 @@ class Linear:
     # -- questions ------------------------------------------------------------------------------------------------------
     def feasible(self, cons: Iterable[Con]) -> bool:
         """False only if the constraints have no integer solution."""
+        cons = tuple(cons)
         key = frozenset(cons)
         found = self._feasible.get(key)
         if found is None:
-            eqs, rows = self._with_facts(self.normal(key)[0])
-            left = solved(eqs, rows)
-            found = left is not None and eliminated(left, None) is not None
+            written, fixed = self.normal(cons)
+            found = self._has_solution(written)
+            if found and fixed and self.one_by_one:  # of two names that fix each other by entries, one may tell more
+                found = self._has_solution(cons)
             self._feasible[key] = found
         return found
+
+    def _has_solution(self, cons: Iterable[Con]) -> bool:
+        eqs, rows = self._with_facts(cons)
+        left = solved(eqs, rows)
+        return left is not None and eliminated(left, None) is not None
 
     def implies(self, cons: Iterable[Con], c: Con) -> bool:
         """True only if the constraint holds wherever the others do."""
@@ -313,12 +384,20 @@ class Linear:
         return self.tidy(Con(self.expr(r)) for r in out)
 
     def minimal(self, cons: Iterable[Con], context: Cons = ()) -> Cons:
-        """The constraints without those that the context and the others imply."""
+        """The constraints without those that the context and the others imply.
+
+        What bounds an index of entries stays, if only entries imply it: it says which ones are read.
+        """
         kept = list(self.tidy(cons))
+        inside: set[str] = set()
+        if self.one_by_one:
+            inside = {n for c in (*context, *kept) for entry in c.e.lookups() for n in entry.index.names}
         for c in list(kept):
-            others = [k for k in kept if k is not c]
-            if self.implies((*context, *others), c):
-                kept = others
+            others = [*context, *(k for k in kept if k is not c)]
+            if inside & c.e.names and not c.e.lookups():
+                others = [k for k in others if not k.e.lookups()]
+            if self.implies(others, c):
+                kept.remove(c)
         return tuple(kept)
 
     def limits(self, cons: Cons, dim: str, outer: Collection[str]) -> tuple[list[IndexExpr], list[IndexExpr]]:
@@ -370,3 +449,37 @@ class Linear:
 
 
 _VALUE = "(value)"
+
+
+Interval = tuple[int | None, int | None]
+
+ROUNDS = 3
+"""How often intervals are handed on from row to row: an entry of an entry needs two."""
+
+
+def _between(eqs: Iterable[Row], rows: Iterable[Row], start: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Between what numbers the symbols of some rows lie, as far as intervals tell; `start` is known before."""
+    out = dict(start)
+    both = [*rows, *eqs, *(({k: -c for k, c in row.items()}, -constant) for row, constant in eqs)]
+    for _ in range(ROUNDS):
+        before = dict(out)
+        for row, constant in both:
+            for name, c in row.items():
+                most = constant  # of what stands beside the name
+                for other, k in row.items():
+                    lo, hi = out.get(other, (None, None))
+                    end = hi if k > 0 else lo
+                    if other != name and end is None:
+                        break
+                    most += k * (end or 0) if other != name else 0
+                else:
+                    lo, hi = out.get(name, (None, None))
+                    if c > 0:
+                        bound = -(most // c)
+                        out[name] = (bound if lo is None else max(lo, bound)), hi
+                    else:
+                        bound = most // -c
+                        out[name] = lo, (bound if hi is None else min(hi, bound))
+        if out == before:
+            break
+    return out

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upl_mlir.tools import derivatives
+
 if TYPE_CHECKING:
     from upl_mlir.api.programs import Program
 
@@ -16,30 +18,12 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("-o", dest="output", metavar="F.svg|F.png|F.dot", help="where to write; default: SVG, printed")
     p.add_argument("--theme", choices=["auto", "light", "dark"], default="auto",
                    help="colours; auto follows the reader's system")  # fmt: skip
-    derivative_arguments(p)
+    derivatives.add_arguments(p)
     p.add_argument("--unroll", action="store_true", help="the instances of each node, as a grid by their fields, at the "
                    "sizes of -D (.svg, .png, or .html with the replay)")  # fmt: skip
     p.add_argument("--colour", choices=["time", "core", "store", "critical"], default="time", help="of --unroll: when they "
                    "fire, on which core, how long their tokens wait in the store, the longest chain")  # fmt: skip
     p.add_argument("--trace", metavar="T.json", help="of --unroll: a run, as `upl run --trace` writes it")
-
-
-def derivative_arguments(p: argparse.ArgumentParser) -> None:
-    """The options that ask for the derivative beside the program."""
-    p.add_argument("--of", metavar="PORT", help="with the derivative of this; without it `adjoint of` is expanded")
-    p.add_argument("--wrt", action="append", default=[], metavar="PORT", help="by what; may be repeated or a list A,B")
-    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse", help="adjoints or tangents")
-
-
-def derived(p: Program, args: argparse.Namespace) -> Program:
-    """The program, or its derivative where the command line asks for it."""
-    from upl_mlir.api.programs import jvp, reverse
-    from upl_mlir.tools.boundary import UsageError
-
-    wrt = [w for item in args.wrt for w in item.split(",")]
-    if (args.of is None) != (not wrt):
-        raise UsageError("--of and --wrt go together")
-    return p if args.of is None else (jvp if args.mode == "forward" else reverse)(p, of=args.of, wrt=wrt)
 
 
 def run(p: Program, args: argparse.Namespace) -> int:
@@ -48,10 +32,10 @@ def run(p: Program, args: argparse.Namespace) -> int:
     from upl_mlir.tools.boundary import UsageError, whole_file
 
     if args.unroll:
-        return _unroll(derived(p, args), args)
+        return _unroll(derivatives.derived(p, args), args)
     if args.trace is not None:
         raise UsageError("--trace goes with --unroll; `upl view` replays it on the program's picture")
-    drawing = draw(derived(p, args), theme=args.theme)
+    drawing = draw(derivatives.derived(p, args), theme=args.theme)
     if args.output in (None, "-"):
         sys.stdout.write(drawing.svg())
         return 0

@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from upl_mlir.tools import derivatives
+
 if TYPE_CHECKING:
     from upl_mlir.api.programs import Program
     from upl_mlir.observe.explain import Explanation, Row
@@ -15,23 +17,15 @@ if TYPE_CHECKING:
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
     """The options of the command, besides those of every command on a program."""
-    p.add_argument("--of", metavar="PORT", help="what to differentiate; without it `adjoint of` is expanded")
-    p.add_argument("--wrt", action="append", default=[], metavar="PORT", help="by what; may be repeated or a list A,B")
-    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse", help="adjoints or tangents")
+    derivatives.add_arguments(p)
     p.add_argument("--json", action="store_true", help="the tables as JSON")
 
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
-    from upl_mlir.api.programs import jvp, reverse
     from upl_mlir.observe.explain import explain
-    from upl_mlir.tools.boundary import UsageError
 
-    wrt = [w for item in args.wrt for w in item.split(",")]
-    if args.of is None and wrt:
-        raise UsageError("--wrt without --of: give both, or neither to expand `adjoint of`")
-    derived = p if args.of is None else (jvp if args.mode == "forward" else reverse)(p, of=args.of, wrt=wrt)
-    found = explain(derived)
+    found = explain(derivatives.derived(p, args))
     print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) if args.json else text(found))
     return 0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.protocol import SIMULATORS, EngineName
-from upl_mlir.tools import breaks, circuits, draw, einsum, explain, explore, fmt, plot, synth, view
+from upl_mlir.tools import breaks, circuits, derivatives, draw, einsum, explain, explore, fmt, plot, synth, view
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
     circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
-    p.add_argument("--of", required=True, metavar="PORT", help="what to differentiate: an output or NODE.input")
-    p.add_argument("--wrt", required=True, action="append", metavar="PORT", help="by what; may be repeated or a list A,B")
+    derivatives.add_arguments(p, required=True)
     p.add_argument("--explain", action="store_true", help="say on the standard error which rule made what, and why")
-    p.add_argument("--mode", choices=["reverse", "forward"], default="reverse",
-                   help="reverse: d_R in (not where R is one number), d_W out; forward: t_W in, t_R out")  # fmt: skip
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
     p = command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz")
@@ -158,11 +155,9 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _grad(args: argparse.Namespace) -> int:
-    from upl_mlir.api.programs import jvp, reverse
-
-    wrt = [w for item in args.wrt for w in item.split(",")]
-    mode = jvp if args.mode == "forward" else reverse
-    derived = mode(_load(args), of=args.of, wrt=wrt)
+    derived = derivatives.derived(_load(args), args)
+    for note in derived.notes:
+        print(f"note: {note}", file=sys.stderr)
     if args.explain:
         from upl_mlir.observe.explain import explain as explained
 

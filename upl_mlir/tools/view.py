@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.engines.protocol import EngineName
+from upl_mlir.tools import derivatives
 from upl_mlir.tools.boundary import UsageError, write_whole
-from upl_mlir.tools.draw import derivative_arguments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     """The options of the command, besides those of every command on a program."""
     p.add_argument("-o", dest="output", metavar="F.html", required=True, help="where to write")
     p.add_argument("--trace", metavar="T.json", help="a run to replay, as `upl run --trace` writes it")
-    derivative_arguments(p)
+    derivatives.add_arguments(p)
 
 
 def run(p: Program, args: argparse.Namespace) -> int:
@@ -30,11 +30,9 @@ def run(p: Program, args: argparse.Namespace) -> int:
     from upl_mlir.observe.replay import load_trace
     from upl_mlir.observe.viewing import view
 
-    wrt = [w for item in args.wrt for w in item.split(",")]
-    if (args.of is None) != (not wrt):
-        raise UsageError("--of and --wrt go together")
+    wrt = derivatives.wrt_of(args)
     trace = load_trace(args.trace) if args.trace else None
-    write_whole(args.output, view(p, of=args.of, wrt=wrt, mode=args.mode, trace=trace))
+    write_whole(args.output, view(p, of=args.of, wrt=wrt, mode=args.mode, total=args.total, trace=trace))
     return 0
 
 

@@ -225,7 +225,7 @@ def test_a_graph_serves_every_shape() -> None:
         value, d = e.run(feed_dict={x: a, y: b})
         assert value == (a * b).sum()
         np.testing.assert_array_equal(d, b)
-    assert len(e._built) == 3  # made once for each
+    assert len(e._stages[0].built) == 3  # made once for each
 
 
 def test_engines_by_name() -> None:
@@ -284,6 +284,13 @@ def test_shapes_that_do_not_fit(make: Any, shapes: Any, message: str) -> None:
     assert e.value.diagnostics[0].code == "UPL1921"
 
 
+def _named(name: str) -> Any:
+    """A node that is no placeholder and is called like one."""
+    node = ad.neg_op(Variable("u"))
+    node.name = name
+    return node
+
+
 def test_what_is_fed() -> None:
     x, y = Variable("x"), Variable("y")
     e = Executor([x + y])
@@ -291,8 +298,18 @@ def test_what_is_fed() -> None:
         e.run({x: 1.0})
     with pytest.raises(upl.UplError, match=r"`\(x\+y\)` is no placeholder"):
         e.run({x: 1.0, y: 2.0, x + y: 3.0})
-    with pytest.raises(upl.UplError, match="`x` is no placeholder"):
-        e.run({"x": 1.0})  # pyright: ignore
+    (by_name,) = e.run({"x": 1.0, y: 2.0})
+    assert by_name == 3.0
+    with pytest.raises(upl.UplError, match=r"there is no placeholder `z`\n  help: they are `x`, `y`"):
+        e.run({"x": 1.0, "z": 2.0})
+    with pytest.raises(upl.UplError, match="`x` is fed twice, by node and by name"):
+        e.run({"x": 1.0, x: 1.0, y: 2.0})
+    twins = Executor([Variable("a") + Variable("a")])
+    with pytest.raises(upl.UplError, match="2 placeholders are called `a`\n  help: feed them by node"):
+        twins.run({"a": 1.0})
+    with pytest.raises(upl.UplError, match="`x` is no placeholder") as found:
+        e.run({_named("x"): 1.0})
+    assert "did you mean" not in str(found.value)
     with pytest.raises(upl.UplError, match="what is fed for `x` is no array of numbers"):
         e.run({x: [[1.0], [2.0, 3.0]], y: 1.0})
     with pytest.raises(upl.UplError, match="what is fed for `x` is no array of numbers"):

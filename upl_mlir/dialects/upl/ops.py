@@ -18,7 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, i1, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -358,15 +368,16 @@ class SendOp(IRDLOperation):
 
 @irdl_op_definition
 class AdjointOp(IRDLOperation):
-    """The directive ``adjoint of PORT [seed NODE.var] wrt PORT, ... [-> NODE.input, ...]`` (LANGUAGE section 2)."""
+    """The directive ``adjoint of PORT [seed NODE.var] wrt [total] PORT, ... [-> NODE.input, ...]`` (LANGUAGE section 2)."""
 
     name = "upl.adjoint"
     of = prop_def(SymbolRefAttr)
     seed = opt_prop_def(SymbolRefAttr)
     wrt = prop_def(ArrayAttr[SymbolRefAttr])
+    total = opt_prop_def(UnitAttr)
     into = opt_prop_def(ArrayAttr[SymbolRefAttr])
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "`of` $of (`seed` $seed^)? `wrt` $wrt (`into` $into^)? attr-dict"
+    assembly_format = "`of` $of (`seed` $seed^)? `wrt` (`total` $total^)? $wrt (`into` $into^)? attr-dict"
 
     def __init__(
         self,
@@ -374,9 +385,12 @@ class AdjointOp(IRDLOperation):
         wrt: Sequence[SymbolRefAttr],
         seed: SymbolRefAttr | None = None,
         into: Sequence[SymbolRefAttr] = (),
+        *,
+        total: bool = False,
     ):
         results = ArrayAttr(into) if into else None
-        super().__init__(properties={"of": of, "wrt": ArrayAttr(wrt), "seed": seed, "into": results})
+        flag = UnitAttr() if total else None
+        super().__init__(properties={"of": of, "wrt": ArrayAttr(wrt), "seed": seed, "total": flag, "into": results})
 
 
 UPL = Dialect(

@@ -13,27 +13,46 @@ A graph becomes a UPL program once the shapes are known, at `run`; derivatives a
 from __future__ import annotations
 
 from upl_mlir.frontend.graph import ops
+from upl_mlir.frontend.graph.backward import find_topo_sort, gradients
+from upl_mlir.frontend.graph.branches import cond_op, while_op
 from upl_mlir.frontend.graph.executor import Executor
 from upl_mlir.frontend.graph.node import Node, Op, Variable
 from upl_mlir.frontend.graph.ops import (
     add_byconst_op,
     add_op,
+    and_op,
     div_byconst_op,
     div_op,
-    gradients,
+    eq_byconst_op,
+    eq_op,
+    ge_byconst_op,
+    ge_op,
+    gt_byconst_op,
+    gt_op,
+    le_byconst_op,
+    le_op,
+    lt_byconst_op,
+    lt_op,
     matmul_op,
     mul_byconst_op,
     mul_op,
+    ne_byconst_op,
+    ne_op,
     neg_op,
+    not_op,
     oneslike_op,
+    or_op,
     placeholder_op,
+    print_op,
     rdiv_byconst_op,
     relu_op,
     rsub_byconst_op,
+    stop_gradient_op,
     sub_byconst_op,
     sub_op,
     sum_op,
     transpose_op,
+    where_op,
     zeroslike_op,
 )
 
@@ -47,7 +66,10 @@ def __getattr__(name: str) -> ops.Elementwise:
 
 
 __all__ = [
-    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "div_byconst_op", "div_op", "gradients", "matmul_op",
-    "mul_byconst_op", "mul_op", "neg_op", "oneslike_op", "placeholder", "placeholder_op", "rdiv_byconst_op", "relu_op",
-    "rsub_byconst_op", "sub_byconst_op", "sub_op", "sum_op", "transpose_op", "zeroslike_op",
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "and_op", "cond_op", "div_byconst_op", "div_op",
+    "eq_byconst_op", "eq_op", "find_topo_sort", "ge_byconst_op", "ge_op", "gradients", "gt_byconst_op", "gt_op",
+    "le_byconst_op", "le_op", "lt_byconst_op", "lt_op", "matmul_op", "mul_byconst_op", "mul_op", "ne_byconst_op",
+    "ne_op", "neg_op", "not_op", "oneslike_op", "or_op", "placeholder", "placeholder_op", "print_op", "rdiv_byconst_op",
+    "relu_op", "rsub_byconst_op", "stop_gradient_op", "sub_byconst_op", "sub_op", "sum_op", "transpose_op", "where_op",
+    "while_op", "zeroslike_op",
 ]  # fmt: skip

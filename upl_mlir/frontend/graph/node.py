@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from upl_mlir.diagnostics import UplError, error
 
 if TYPE_CHECKING:
-    from upl_mlir.frontend.tensor import Expr, Statement
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from upl_mlir.frontend.tensor import Branch, Expr, Statement
     from upl_mlir.poly.expr import IndexExpr
 
 Shape = tuple[int, ...]
@@ -72,6 +75,25 @@ class Node:
     def __matmul__(self, other: Node) -> Node:
         return OPERATORS["matmul_op"](self, other)
 
+    def _compared(self, name: str, other: Node | float) -> Node:
+        return OPERATORS[f"{name}_op" if isinstance(other, Node) else f"{name}_byconst_op"](self, other)
+
+    def __gt__(self, other: Node | float) -> Node:
+        return self._compared("gt", other)
+
+    def __ge__(self, other: Node | float) -> Node:
+        return self._compared("ge", other)
+
+    def __lt__(self, other: Node | float) -> Node:
+        return self._compared("lt", other)
+
+    def __le__(self, other: Node | float) -> Node:
+        return self._compared("le", other)
+
+    def __bool__(self) -> bool:
+        help = "write where_op, cond_op or while_op"
+        raise error("UPL1925", f"the value of `{self.name}` is not known while the graph is built", help=help)
+
     def __str__(self) -> str:
         return self.name
 
@@ -79,18 +101,74 @@ class Node:
 
 
 class Op:
-    """An operation: makes nodes, and knows the shape and the meaning of what it makes."""
+    """An operation: makes nodes, and knows the shape and the meaning of what it makes.
+
+    Who wants another one derives a class from this and says what it computes, in one of two ways:
+
+    * `upl`, an expression of UPL over the elements of its operands, whose names are `operands`; operands broadcast.  It
+      becomes part of the program, and has derivatives.
+    * `compute`, a Python function of arrays.  The program is cut there, and the function called.
+
+    `gradient` says what the derivatives by the operands are; one with `compute` has none without it.
+
+        class Square(Op):
+            def compute(self, node, input_vals):
+                return input_vals[0] ** 2
+
+            def gradient(self, node, output_grad):
+                return [2 * node.inputs[0] * output_grad]
+
+        class Softplus(Op):
+            operands, upl = ("x",), "log1p(exp(x))"
+    """
 
     word: str = "operation"
     """What error messages call it."""
+    upl: ClassVar[str | None] = None
+    operands: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Node:
+        """A node of this operation on the operands `args`, with the attributes `const_attr` and `name` if they are given.
+
+        All of it may also be set later.  Classes override this with what they take.
+        """
+        node = Node(self, args, None, f"{type(self).__name__}({','.join(map(str, args))})")
+        for name, value in kwargs.items():
+            if name not in ("const_attr", "name"):
+                raise TypeError(f"{type(self).__name__}() got an unexpected argument {name!r}")
+            setattr(node, name, value)
+        return node
+
+    def compute(self, node: Node, input_vals: Sequence[NDArray[np.float64]]) -> Any:
+        """The value of a node, an array of numbers of any shape, from those of its operands, f64 arrays."""
+        raise NotImplementedError
+
+    def gradient(self, node: Node, output_grad: Node) -> Sequence[Node | None]:
+        """For each operand of a node a node for the derivative by it, of the operand's shape, where `output_grad` is the
+        derivative by the node's value; None for 0."""
+        raise NotImplementedError
+
+    @property
+    def called(self) -> bool:
+        """Whether its values come from `compute`."""
+        return self.upl is None and type(self).compute is not Op.compute
+
+    @property
+    def leads(self) -> bool:
+        """Whether derivatives go through it as its `gradient` says, if they go at all."""
+        return self.called or type(self).gradient is not Op.gradient
 
     def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
         """The shape of a node's value from those of its operands.  Raises UplError (UPL1921)."""
-        raise NotImplementedError
+        raise self._no_meaning()
 
-    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement:
+    def statement(self, node: Node, target: str, reads: Sequence[Reader], shapes: Sequence[Shape]) -> Statement | Branch:
         """The assignment that computes the node: `reads` give the operands' elements, `shapes` are their shapes."""
-        raise NotImplementedError
+        raise self._no_meaning()
+
+    def _no_meaning(self) -> UplError:
+        help = "give it `compute(self, node, input_vals)`, or `operands` and `upl`"
+        return error("UPL1924", f"the operation `{type(self).__name__}` does not say what it computes", help=help)
 
 
 class PlaceholderOp(Op):

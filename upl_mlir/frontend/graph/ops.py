@@ -37,7 +37,7 @@ class Elementwise(Op):
         """The node of the operation on nodes, the last operand being a number if it takes one."""
         nodes = operands[:-1] if self.constant else operands
         for n in nodes:
-            _need_node(self, n)
+            need_node(self, n)
         value = number(nodes[0], operands[-1]) if self.constant else None
         names = [n.name for n in nodes] + ([f"{value:g}"] if value is not None else [])
         return Node(self, nodes, value, self.pattern.format(*names))
@@ -58,20 +58,21 @@ class Elementwise(Op):
     ) -> Expr:
         """The node's element at an index."""
         shape = self.shape(node, shapes)
-        args = [read(_broadcast(index, shape, s)) for read, s in zip(reads, shapes, strict=True)]
+        args = [read(broadcast(index, shape, s)) for read, s in zip(reads, shapes, strict=True)]
         if self.constant:
             args.append(Number(cast(float, node.const_attr)))
         return self.make(*args)
 
 
-def _broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
+def broadcast(index: tuple[IndexExpr, ...], shape: Shape, own: Shape) -> tuple[IndexExpr, ...]:
     """The element that an operand of shape `own` has at an index of the result."""
     last = index[len(index) - len(own) :]
     wide = shape[len(shape) - len(own) :]
     return tuple(IndexExpr.of(0) if m == 1 < n else e for e, m, n in zip(last, own, wide, strict=True))
 
 
-def _need_node(op: Op, x: Any) -> None:
+def need_node(op: Op, x: Any) -> None:
+    """Raise UplError (UPL1923) for what is no node."""
     if not isinstance(x, Node):
         help = "make a Variable and feed the value; for a number there is the operation with `byconst` in its name"
         raise error("UPL1923", f"{op.word}: expected a node, found {type(x).__name__}", help=help)
@@ -79,6 +80,24 @@ def _need_node(op: Op, x: Any) -> None:
 
 def _apply(op: str) -> Callable[..., Expr]:
     return lambda *args: Apply(op, args)
+
+
+def _compare(op: str) -> Callable[..., Expr]:
+    """1 where a comparison holds, else 0."""
+    return lambda *args: Apply("?:", (Apply(op, args), Number(1), Number(0)))
+
+
+def _logical(op: str) -> Callable[..., Expr]:
+    """1 where a combination of truth values holds, else 0; what is not 0 is true."""
+    return lambda *args: Apply("?:", (Apply(op, tuple(map(_true, args))), Number(1), Number(0)))
+
+
+def _true(x: Expr) -> Expr:
+    return Apply("!=", (x, Number(0)))
+
+
+def _choice(c: Expr, a: Expr, b: Expr) -> Expr:
+    return Apply("?:", (_true(c), a, b))
 
 
 def _swapped(op: str) -> Callable[..., Expr]:
@@ -92,7 +111,7 @@ class ReduceSum(Op):
 
     def __call__(self, node: Node, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Node:
         """The node; `axis` and `keepdims` as in numpy."""
-        _need_node(self, node)
+        need_node(self, node)
         where = None if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
         text = f"Sum({node.name})" if where is None else f"Sum({node.name},axis={','.join(map(str, where))})"
         return Node(self, [node], (where, keepdims), text)
@@ -128,8 +147,8 @@ class MatMul(Op):
 
     def __call__(self, node_A: Node, node_B: Node, trans_A: bool = False, trans_B: bool = False) -> Node:
         """The node of ``A @ B``, ``A.T @ B``, …"""
-        _need_node(self, node_A)
-        _need_node(self, node_B)
+        need_node(self, node_A)
+        need_node(self, node_B)
         flags = f",{trans_A},{trans_B}" if trans_A or trans_B else ""
         return Node(self, [node_A, node_B], (trans_A, trans_B), f"MatMul({node_A.name},{node_B.name}{flags})")
 
@@ -166,7 +185,7 @@ class Transpose(Op):
 
     def __call__(self, node: Node, axes: Sequence[int] | None = None) -> Node:
         """The node; `axes` as in numpy."""
-        _need_node(self, node)
+        need_node(self, node)
         return Node(self, [node], None if axes is None else tuple(axes), f"Transpose({node.name})")
 
     def _order(self, node: Node, shape: Shape) -> tuple[int, ...]:
@@ -184,6 +203,23 @@ class Transpose(Op):
         return Statement(target, left, reads[0](index), ranges(shapes[0]))
 
 
+class Print(Elementwise):
+    """The operand itself; `run` prints its value, each time, once it is known."""
+
+    def __init__(self) -> None:
+        super().__init__("print", "Print({})", _same)
+
+    def __call__(self, node: Node, label: str | None = None) -> Node:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The node; `label` stands in front of the value, else the operand's name."""
+        out = super().__call__(node)
+        out.const_attr = node.name if label is None else label
+        return out
+
+    def seen(self, node: Node, value: Any) -> None:
+        """Print a value."""
+        print(f"{node.const_attr} = {value}")
+
+
 class Filled(Op):
     """A constant of the operand's shape."""
 
@@ -192,7 +228,7 @@ class Filled(Op):
 
     def __call__(self, node: Node) -> Node:
         """The node."""
-        _need_node(self, node)
+        need_node(self, node)
         return Node(self, [node], None, f"{self.word}({node.name})")
 
     def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
@@ -202,40 +238,14 @@ class Filled(Op):
         return Statement(target, indices(shapes[0]), Number(self.value), ranges(shapes[0]))
 
 
-class Gradient(Op):
-    """A derivative of the sum of the elements of its first operand by its second."""
-
-    word = "gradient"
-
-    def shape(self, node: Node, shapes: Sequence[Shape]) -> Shape:
-        return shapes[1]
-
-
-class Request:
-    """One call of `gradients`: its results are computed together."""
-
-    def __init__(self, of: Node, wrt: Sequence[Node]):
-        self.of, self.wrt = of, tuple(wrt)
-
-
-def gradients(output_node: Node, node_list: Sequence[Node]) -> list[Node]:
-    """For each node of the list the derivative of `output_node` by it, as a node of the same shape.
-
-    Where `output_node` is not a number, the derivative is that of the sum of its elements.  The results are nodes like any
-    others: they can be differentiated again.
-    """
-    _need_node(_gradient, output_node)
-    for n in node_list:
-        _need_node(_gradient, n)
-    request = Request(output_node, node_list)
-    return [Node(_gradient, [output_node, n], request, f"d({output_node.name})/d({n.name})") for n in request.wrt]
+def _same(x: Expr) -> Expr:
+    return x
 
 
 def _relu(x: Expr) -> Expr:
     return Apply("?:", (Apply(">", (x, Number(0))), x, Number(0)))
 
 
-_gradient = Gradient()
 placeholder_op = PlaceholderOp()
 add_op = Elementwise("sum of nodes", "({}+{})", _apply("+"))
 add_byconst_op = Elementwise("sum with a number", "({}+{})", _apply("+"), constant=True)
@@ -252,6 +262,19 @@ ELEMENTARY = {
     name: Elementwise(name, f"{name.capitalize()}({{}})", _apply(name)) for name, f in SPOKEN.items() if f.arity == 1
 }
 """Operations of elementary functions; as attributes of this module they are called `exp_op`, `log_op`, …"""
+stop_gradient_op = Elementwise("stop_gradient", "StopGradient({})", _apply("stop_gradient"))
+print_op = Print()
+COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+gt_op, ge_op, lt_op, le_op, eq_op, ne_op = (
+    Elementwise(name, f"({{}}{sign}{{}})", _compare(sign)) for name, sign in COMPARISONS.items()
+)
+gt_byconst_op, ge_byconst_op, lt_byconst_op, le_byconst_op, eq_byconst_op, ne_byconst_op = (
+    Elementwise(f"{name} with a number", f"({{}}{sign}{{}})", _compare(sign), constant=True)
+    for name, sign in COMPARISONS.items()
+)
+and_op, or_op = Elementwise("and", "({}&&{})", _logical("&&")), Elementwise("or", "({}||{})", _logical("||"))
+not_op = Elementwise("not", "(!{})", _logical("!"))
+where_op = Elementwise("where", "Where({},{},{})", _choice)
 relu_op = Elementwise("relu", "Relu({})", _relu)
 sum_op = ReduceSum()
 matmul_op = MatMul()
@@ -271,6 +294,14 @@ OPERATORS.update(
     rdiv_byconst_op=rdiv_byconst_op,
     neg_op=neg_op,
     matmul_op=matmul_op,
+    gt_op=gt_op,
+    ge_op=ge_op,
+    lt_op=lt_op,
+    le_op=le_op,
+    gt_byconst_op=gt_byconst_op,
+    ge_byconst_op=ge_byconst_op,
+    lt_byconst_op=lt_byconst_op,
+    le_byconst_op=le_byconst_op,
 )
 
 

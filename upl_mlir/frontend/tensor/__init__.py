@@ -6,7 +6,9 @@ A front end (einsum, static graphs, Python functions) builds a `TensorProgram`; 
 from __future__ import annotations
 
 from upl_mlir.frontend.tensor.form import (
+    STATE,
     Apply,
+    Branch,
     Carry,
     Cases,
     Chain,
@@ -18,11 +20,12 @@ from upl_mlir.frontend.tensor.form import (
     Sum,
     Tensor,
     TensorProgram,
+    While,
     chained,
 )
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "Apply", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Read", "Statement", "Sum", "Tensor",
-    "TensorProgram", "chained", "lower",
+    "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Read", "Statement", "Sum",
+    "Tensor", "TensorProgram", "While", "chained", "lower",
 ]  # fmt: skip

@@ -39,8 +39,8 @@ class Number:
 class Apply:
     """An operation of UPL's expressions on scalars.
 
-    `op` is a binary operator or comparison as UPL writes it (``+``, ``floordiv``, ``<=``), ``neg``, ``?:`` with three
-    operands, or the name of a function (``exp``).
+    `op` is a binary operator or comparison as UPL writes it (``+``, ``floordiv``, ``<=``, ``&&``), ``neg`` or ``!``, ``?:``
+    with three operands, or the name of a function (``exp``).
     """
 
     op: str
@@ -104,14 +104,18 @@ class Statement:
 
 @dataclass(frozen=True)
 class Derivative:
-    """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`.
+    """``into[k]`` = the derivative by ``wrt[k]`` of the sum of all elements of `of`, each times its element of the tensor
+    `seed`, if there is one.
 
-    A name of `wrt` means the tensor's one assignment: what other tensors of `wrt` contribute through it does not count.
+    A name of `wrt` means the tensor's one assignment.  What other tensors of `wrt` contribute through it counts if the
+    derivatives are `total`.
     """
 
     of: str
     wrt: tuple[str, ...]
     into: tuple[str, ...]
+    total: bool = False
+    seed: str | None = None
     span: Span | None = field(default=None, compare=False)
 
 
@@ -128,6 +132,43 @@ class Carry:
     when: Formula
     value: Read
     span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """``target[names] = condition ? then : otherwise`` for all points of the ranges; only what is chosen is computed.
+
+    All three are expressions over reads, without sums.
+    """
+
+    target: str
+    names: tuple[str, ...]
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class While:
+    """States, one for each element: from `first`, each round gives `body`, as long as `condition` holds; the last ones are
+    the elements of `targets`.
+
+    `condition` and `body` are expressions over the states, ``Read(STATE + n, index)`` for the n-th.
+    """
+
+    targets: tuple[str, ...]
+    names: tuple[str, ...]
+    first: tuple[Expr, ...]
+    condition: Expr
+    body: tuple[Expr, ...]
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+STATE = "state "
+"""With its number, the name of a state of `While`."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +191,7 @@ class TensorProgram:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    statements: tuple[Statement | Derivative | Carry, ...]
+    statements: tuple[Statement | Derivative | Carry | Branch | While, ...]
     span: Span | None = field(default=None, compare=False)
 
     @property

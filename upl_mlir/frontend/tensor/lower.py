@@ -24,6 +24,7 @@ from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects import upl
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.frontend.tensor import form
+from upl_mlir.frontend.tensor.decided import Decided
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
@@ -76,6 +77,8 @@ class _Lowering:
                     self._derivative(s)
                 case form.Carry():
                     self._carry(s)
+                case form.Branch() | form.While():
+                    self._decided(s)
         outs = [self._output(t, name) for t, name in self.outputs.items()]
         self._drop_zeros()
         op = ProgramOp(self.program.name, [*self.inputs, *outs, *self.nodes])
@@ -152,17 +155,22 @@ class _Lowering:
             assert tensor not in self.relays, f"{tensor}: what one differentiates by is assigned once"
             self.relays[tensor], self.pieces[tensor] = self._relay(f"{tensor}_var", tensor, "x")
 
-    def _relay(self, name: str, tensor: str, port: str) -> tuple[NodeOp, list[Piece]]:
-        """A node that receives every element of a tensor, and the tensor as what that node holds."""
+    def _relay(self, name: str, tensor: str, port: str, also: str | None = None) -> tuple[NodeOp, list[Piece]]:
+        """A node that receives every element of a tensor (and of another one), and the tensor as what that node holds."""
         fields = self._fields(tensor)
         box = self._box(fields, self.program.tensors[tensor].shape)
         domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
-        op = NodeOp(self._fresh(name), fields, [upl.Port(unused(port, fields), self.program.type)], box)
+        ports = [upl.Port(unused(port, fields), self.program.type)]
+        if also is not None:
+            ports.append(upl.Port(unused("w", {*fields, ports[0].name}), self.program.type))
+        op = NodeOp(self._fresh(name), fields, ports, box)
         locate(op, self.program.tensors[tensor].span)
         self.nodes.append(op)
         if tensor in self.pieces:
             self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
-        return op, [Piece(op, op.block.args[-1], index, domain, domain)]
+        if also is not None:
+            self.wiring.arrows(Use(op.ports[1].name, self.pieces[also], index, None), op, domain, {})
+        return op, [Piece(op, op.arg(op.ports[0].name), index, domain, domain)]
 
     def _carry(self, c: form.Carry) -> None:
         """Some elements of a tensor that loops carry; the first such statement makes the node that receives them."""
@@ -177,10 +185,13 @@ class _Lowering:
         self.wiring.arrows(use, op, domain.constrain(c.when.substitute(rename)), {})
 
     def _derivative(self, d: form.Derivative) -> None:
-        """The derivative as a directive of the language: seeds of 1 where `of` arrives, results in nodes of their own."""
-        seed, _ = self._relay(f"{d.of}_seed", d.of, "y")
-        one = unused("one", {*seed.fields, seed.ports[0].name})
-        value = ValueWriter(seed, self.program.type).emit(form.Number(1), {}, d.span)
+        """The derivative as a directive of the language: seeds where `of` arrives, results in nodes of their own."""
+        seed, _ = self._relay(f"{d.of}_seed", d.of, "y", also=d.seed)
+        one = unused("one", {*seed.fields, *(p.name for p in seed.ports)})
+        if d.seed is None:
+            value = ValueWriter(seed, self.program.type).emit(form.Number(1), {}, d.span)
+        else:
+            value = seed.arg(seed.ports[1].name)
         seed.block.add_op(upl.LetOp(one, value))
         targets: list[SymbolRefAttr] = []
         for name in d.into:
@@ -189,9 +200,29 @@ class _Lowering:
             self._assign(name, pieces)
         wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in d.wrt]
         of = port_ref(seed.symbol, seed.ports[0].name)
-        directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets)
+        directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets, total=d.total)
         locate(directive, d.span)
         self.nodes.append(directive)
+
+    def _decided(self, s: form.Branch | form.While) -> None:
+        """What data decide; the nodes are in `decided.py`."""
+        lower = Decided(self.program.type, self.ctx, self.wiring, self._fresh, self.nodes.append, self.pieces)
+        rename = {v: self._index_name(v) for v in s.ranges}
+        ranges = {rename[v]: r for v, r in s.ranges.items()}
+        names = tuple(rename[v] for v in s.names)
+        targets = (s.target,) if isinstance(s, form.Branch) else s.targets
+        for t in targets:
+            self.versions[t] = self.versions.get(t, 0) + 1
+        made = [f"{t}_{self.versions[t]}" for t in targets]
+        if isinstance(s, form.Branch):
+            condition, then, otherwise = (_renamed(e, rename) for e in (s.condition, s.then, s.otherwise))
+            found = [lower.branch(form.Branch(s.target, names, condition, then, otherwise, ranges, s.span), made[0])]
+        else:
+            first, body = (tuple(_renamed(e, rename) for e in es) for es in (s.first, s.body))
+            condition = _renamed(s.condition, rename)
+            found = lower.loop(form.While(targets, names, first, condition, body, ranges, s.span), made)
+        for t, pieces in zip(targets, found, strict=True):
+            self._assign(t, pieces)
 
     def _index_name(self, name: str) -> str:
         return unused(name, self.taken)

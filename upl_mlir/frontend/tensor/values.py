@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import SSAValue
 
 from upl_mlir.diagnostics import Span
@@ -22,6 +24,7 @@ from upl_mlir.frontend.upl_text.typing_rules import Typer
 _NOWHERE = Span("<tensor program>", 1, 1)
 _BINARY = {op.value: op for op in ast.BinaryOp}
 _COMPARE = {op.value: op for op in ast.CompareOp}
+_LOGICAL = {op.value: op for op in ast.LogicalOp}
 
 
 class ValueWriter:
@@ -38,6 +41,20 @@ class ValueWriter:
     def emit(self, e: Expr, names: Mapping[Expr, str], span: Span | None) -> SSAValue:
         """The value of an expression; `names` has the input for each read and each sum in it."""
         return self.builder.emit(self._tree(e, names, span or _NOWHERE), self.rank)
+
+    def truth(self, e: Expr, names: Mapping[Expr, str], span: Span | None) -> SSAValue:
+        """Whether an expression holds: a comparison, or a number that is not 0."""
+        tree = self._tree(e, names, span or _NOWHERE)
+        value = self.builder.emit(tree)
+        if value.type == i1:
+            return value
+        zero = ast.Number(tree.span, 0.0, True)
+        return self.builder.emit(ast.Compare(tree.span, tree, ((ast.CompareOp.NE, zero),)))
+
+    def negation(self, truth: SSAValue, span: Span | None) -> SSAValue:
+        """Whether a truth value does not hold."""
+        one = self.builder.add(arith.ConstantOp(IntegerAttr(1, i1)), span or _NOWHERE)
+        return self.builder.add(arith.XOrIOp(truth, one), span or _NOWHERE)
 
     def _tree(self, e: Expr, names: Mapping[Expr, str], span: Span) -> ast.Expr:
         span = e.span or span
@@ -63,8 +80,10 @@ class ValueWriter:
 
 
 def _operation(op: str, args: list[ast.Expr], span: Span) -> ast.Expr:
-    if op == "neg":
-        return ast.Unary(span, ast.UnaryOp.NEG, args[0])
+    if op in ("neg", "!"):
+        return ast.Unary(span, ast.UnaryOp.NEG if op == "neg" else ast.UnaryOp.NOT, args[0])
+    if op in _LOGICAL:
+        return ast.Logical(span, _LOGICAL[op], *args)
     if op == "?:":
         return ast.Conditional(span, *args)
     if op in _BINARY:

@@ -17,6 +17,7 @@ program with the positions of the Python lines.
 
 from __future__ import annotations
 
+from upl_mlir.frontend.trace.batches import check_grads, vmap
 from upl_mlir.frontend.trace.functions import install
 from upl_mlir.frontend.trace.loops import fori_loop, range
 from upl_mlir.frontend.trace.program import Function, function
@@ -25,5 +26,6 @@ from upl_mlir.frontend.trace.transforms import grad, hessian, jacobian, jvp, val
 install()
 
 __all__ = [
-    "Function", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "value_and_grad", "vjp",
+    "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "value_and_grad",
+    "vjp", "vmap",
 ]  # fmt: skip

@@ -203,7 +203,7 @@ class _Builder:
                 into[r.by.node] = self._tensor(r, f"d_{self.names[r.by.node]}")
         wrt = tuple(self.names[n] for n in into)
         of, span = self.names[request.of.node], request.results[0].span
-        self.statements.append(form.Derivative(of, wrt, tuple(into.values()), span))
+        self.statements.append(form.Derivative(of, wrt, tuple(into.values()), span=span))
 
     # -- loops -----------------------------------------------------------------------------------------------------------
     def _open(self, node: State) -> None:

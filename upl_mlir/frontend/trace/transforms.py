@@ -70,7 +70,7 @@ def value_and_grad(fun: Any, argnums: Argnums = 0, has_aux: bool = False) -> Tra
 
 
 def _gradient(fun: Any, what: str, with_value: bool, argnums: Argnums = 0, has_aux: bool = False) -> Transformed:
-    f = _function(fun, what)
+    f = function_of(fun, what)
 
     def program(call: Call) -> Program:
         of = _number(call.traced, has_aux, what)
@@ -93,7 +93,8 @@ def _gradient(fun: Any, what: str, with_value: bool, argnums: Argnums = 0, has_a
     return Transformed(f, run_, program)
 
 
-def _function(fun: Any, what: str) -> Function:
+def function_of(fun: Any, what: str) -> Function:
+    """A callable as a function that can be traced.  Raises UplError (UPL1934)."""
     if isinstance(fun, Function):
         return fun
     if not callable(fun):
@@ -192,7 +193,7 @@ def jvp(fun: Any, *args: Any, **options: Any) -> Any:
 
 
 def _jvp(fun: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    f, what = _function(fun, "upl.jvp"), "upl.jvp"
+    f, what = function_of(fun, "upl.jvp"), "upl.jvp"
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise fail("UPL1934", "upl.jvp: primals and tangents are tuples", help="call upl.jvp(f, (x,), (t,))")
     if tree.structure(tuple(primals)) != tree.structure(tuple(tangents)):
@@ -249,7 +250,7 @@ def vjp(fun: Any, *primals: Any, **options: Any) -> Any:
     """
     if isinstance(fun, Program):
         return api.vjp(fun, *primals, **options)
-    f, what = _function(fun, "upl.vjp"), "upl.vjp"
+    f, what = function_of(fun, "upl.vjp"), "upl.vjp"
     if options:
         raise fail("UPL1934", f"upl.vjp: unknown option `{next(iter(options))}`", help="call upl.vjp(f, x, …)")
     if recording() is not None:
@@ -305,7 +306,7 @@ def hessian(fun: Any, *args: Any, **options: Any) -> Any:
 
 
 def _hessian(fun: Any, argnums: Argnums = 0) -> Transformed:
-    f, what = _function(fun, "upl.hessian"), "upl.hessian"
+    f, what = function_of(fun, "upl.hessian"), "upl.hessian"
 
     def program(call: Call) -> Program:
         names = _inputs(call, _chosen(call, argnums, what))
@@ -335,7 +336,7 @@ def jacobian(fun: Any, *args: Any, **options: Any) -> Any:
 
 
 def _jacobian(fun: Any, argnums: Argnums = 0, mode: Any = "auto") -> Transformed:
-    f, what = _function(fun, "upl.jacobian"), "upl.jacobian"
+    f, what = function_of(fun, "upl.jacobian"), "upl.jacobian"
 
     def program(call: Call) -> Program:
         names = _inputs(call, _chosen(call, argnums, what))

@@ -1,4 +1,4 @@
-"""The directive ``adjoint of PORT [seed NODE.var] wrt PORT, … [-> NODE.input, …]``: its references resolved."""
+"""The directive ``adjoint of PORT [seed NODE.var] wrt [total] PORT, … [-> NODE.input, …]``: its references resolved."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_adjoint(
         _check_real(port, ref)
         _check_arity(end, by, ref)
         into.append(port_ref(end.name, port.name))
-    return AdjointOp(of_ref, [s for _, s in wrt], seed, into)
+    return AdjointOp(of_ref, [s for _, s in wrt], seed, into, total=item.total)
 
 
 def _seed(

@@ -340,10 +340,11 @@ class NodeBlock(Node):
 
 @dataclass(frozen=True)
 class Adjoint(Node):
-    """`adjoint of of [seed seed] wrt wrt [-> targets]`; `targets` is empty in the short form."""
+    """`adjoint of of [seed seed] wrt [total] wrt [-> targets]`; `targets` is empty in the short form."""
 
     of: PortRef
     seed: PortRef | None
+    total: bool
     wrt: tuple[PortRef, ...]
     targets: tuple[PortRef, ...]
 

@@ -1,15 +1,14 @@
 """From `.upl` text to the tree of `ast.py`: items and statements.  The expressions are in `grammar.py`.
 
-Written by hand: importing lark alone takes 60 to 90 ms, before any grammar is built, which is more than importing and
-running this parser; and messages in the user's words, which depend on what was being read, are simple here and not in
-an LALR table.
+Written by hand: importing lark alone takes 60 to 90 ms, which is more than importing and running this parser; and messages
+in the user's words, which depend on what was being read, are simple here and not in an LALR table.
 
     program   ::= [program NAME] {item}                        items and statements end at a line end or `;`
     item      ::= param NAME [[e:e]] [comparison]  |  const NAME = e  |  const NAME[e:e] = [e, ...]  (also empty)
                 | input NAME [fields] [: TYPE] [in e, ...] [{ arrows }]
                 | output NAME [fields] [: TYPE] [in e, ...]
                 | node NAME [fields] [in e, ...] { statements }
-                | adjoint of PORT [seed PORT] wrt PORT, ... [-> PORT, ...]
+                | adjoint of PORT [seed PORT] wrt [total] PORT, ... [-> PORT, ...]
     fields    ::= <NAME, ...>  |  <>
     statement ::= in input, ...  |  NAME [: TYPE] = e  |  e ;  |  arrow
     input     ::= NAME [: TYPE]  |  @(OP) NAME[e | #] [: TYPE]
@@ -287,10 +286,11 @@ class _Parser(Cursor):
         of = self.port_ref("the name of an output or node")
         seed = self.port_ref("the name of a node") if self.accept("seed") else None
         self.expect("wrt")
+        total = self.token.text == "total" and self.following().kind is Kind.NAME and bool(self.advance())
         wrt = self.list_of(lambda: self.port_ref("the name of an input or node"))
         targets = self.list_of(lambda: self.port_ref("the name of a node")) if self.accept("->") else ()
         self.end_of_item("")
-        return Adjoint(self.since(start), of, seed, wrt, targets)
+        return Adjoint(self.since(start), of, seed, total, wrt, targets)
 
     def fields(self, head: str) -> tuple[Ident, ...] | None:
         """`<field, …>`, or None if there is none."""

@@ -3,12 +3,13 @@
 An input is *active* if the scalar objective depends on it and it depends on an independent variable.  The first question
 is answered per instance: a set for each input, the least fixpoint of going backward along arrows from `of`
 (`backward.py`).  Where that does not settle (time loops of symbolic length) the whole domain is taken: still right, missing
-contributions count 0.
+contributions count 0.  No derivative passes arrows into an input that is *cut*: usually those of `wrt`, none for total
+derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -23,6 +24,8 @@ from upl_mlir.poly.sets import PSet
 
 PortKey = tuple[str, str]
 """(node or host port, input); a host input or output is its own only input."""
+Held = dict[PortKey, list[PortKey]]
+"""By an input that is differentiated by: those on whose way to the objective its derivative stops."""
 
 
 def key_of(arrow: Arrow) -> PortKey:
@@ -73,19 +76,25 @@ class Dependence:
 
 @dataclass
 class Activity:
-    """The result: active inputs with the instances at which they carry a derivative."""
+    """The result: active inputs with the instances at which they carry a derivative.
+
+    `active` has `wrt` inputs on their whole domain, where derivatives by them are wanted; `reached` has only instances that
+    the objective depends on.
+    """
 
     sets: ProgramSets
     of: PortKey
     wrt: tuple[PortKey, ...]
+    cut: frozenset[PortKey]
     dependence: dict[str, Dependence]
     active: dict[PortKey, PSet]
+    reached: dict[PortKey, PSet]
 
     def carries(self, arrow: Arrow) -> bool:
         """Whether a derivative goes back along the arrow: its target is active and its value depends on an active
-        input.  Arrows into a `wrt` input carry none (rule 9)."""
+        input.  Arrows into a cut input carry none (rule 9)."""
         key = key_of(arrow)
-        if arrow.virtual or key not in self.active or key in self.wrt:
+        if arrow.virtual or key not in self.reached or key in self.cut:
             return False
         name = arrow.source.symbol
         return any((name, p) in self.active for p in self.dependence[name].of(arrow.send.value))
@@ -102,7 +111,11 @@ class Activity:
 
 
 def analyse(
-    sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...], whole: Callable[[str], bool] = lambda _: False
+    sets: ProgramSets,
+    of: PortKey,
+    wrt: tuple[PortKey, ...],
+    cut: frozenset[PortKey],
+    whole: Callable[[str], bool] = lambda _: False,
 ) -> Activity:
     """Find the active inputs.  Every `wrt` input counts as active on its whole domain (0 where there is no path), unless an
     array without these zeros has the same shape, and so does every active input of a node that is to be kept `whole`.
@@ -110,12 +123,13 @@ def analyse(
     dependence = {
         op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
     }
-    ports = reach(sets, dependence, of, wrt)
-    active = fixpoint(sets, dependence, of, wrt, ports, whole)
+    ports = reach(sets, dependence, of, wrt, cut)
+    reached = fixpoint(sets, dependence, of, cut, ports, whole)
+    active = dict(reached)
     for key in wrt:
         if key not in active or not _suffices(sets, key, active[key]):
             active[key] = sets.domain(key[0])
-    return Activity(sets, of, wrt, dependence, active)
+    return Activity(sets, of, wrt, cut, dependence, active, reached)
 
 
 def _suffices(sets: ProgramSets, key: PortKey, found: PSet) -> bool:
@@ -128,16 +142,43 @@ def _suffices(sets: ProgramSets, key: PortKey, found: PSet) -> bool:
 
 
 def reach(
-    sets: ProgramSets, dependence: dict[str, Dependence], of: PortKey, wrt: tuple[PortKey, ...]
+    sets: ProgramSets,
+    dependence: dict[str, Dependence],
+    of: PortKey,
+    wrt: Sequence[PortKey],
+    cut: frozenset[PortKey],
 ) -> set[PortKey]:
     """Inputs between `wrt` and `of`, without regard to instances."""
-    edges: list[tuple[PortKey, PortKey]] = []
-    for a in sets.arrows:
-        if a.virtual or key_of(a) in wrt:
-            continue
-        edges += [((a.source.symbol, p), key_of(a)) for p in dependence[a.source.symbol].of(a.send.value)]
-
+    edges = _edges(sets, dependence, cut)
     return closure(edges, wrt, forward=True) & closure(edges, [of], forward=False)
+
+
+def held_fixed(
+    sets: ProgramSets, dependence: dict[str, Dependence], ofs: Sequence[PortKey], wrt: Sequence[PortKey]
+) -> Held:
+    """What the derivatives by each of `wrt` hold fixed: the first inputs of `wrt` that a path to one of `ofs` meets."""
+    edges = _edges(sets, dependence, frozenset())
+    leading = closure(edges, ofs, forward=False)
+    onward = [(u, v) for u, v in edges if u not in wrt]
+    found: Held = {}
+    for key in wrt:
+        after = {v for u, v in edges if u == key}
+        met = closure(onward, after, forward=True) & leading
+        if through := [v for v in wrt if v in met]:
+            found[key] = through
+    return found
+
+
+def _edges(
+    sets: ProgramSets, dependence: dict[str, Dependence], cut: frozenset[PortKey]
+) -> list[tuple[PortKey, PortKey]]:
+    """From an input to one that a value which depends on it is sent to, without those into `cut`."""
+    return [
+        ((a.source.symbol, p), key_of(a))
+        for a in sets.arrows
+        if not a.virtual and key_of(a) not in cut
+        for p in dependence[a.source.symbol].of(a.send.value)
+    ]
 
 
 def closure(edges: Iterable[tuple[PortKey, PortKey]], start: Iterable[PortKey], *, forward: bool) -> set[PortKey]:
@@ -160,7 +201,7 @@ def fixpoint(
     sets: ProgramSets,
     dependence: dict[str, Dependence],
     of: PortKey,
-    wrt: tuple[PortKey, ...],
+    cut: frozenset[PortKey],
     ports: set[PortKey],
     whole: Callable[[str], bool] = lambda _: False,
 ) -> dict[PortKey, PSet]:
@@ -171,7 +212,7 @@ def fixpoint(
     found[of] = sets.domain(of[0])
     steps: list[Step[PortKey]] = []
     for a in sets.arrows:
-        if key_of(a) in ports and key_of(a) not in wrt and not a.virtual:
+        if key_of(a) in ports and key_of(a) not in cut and not a.virtual:
             sources = [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))]
             steps.append(Step(a, key_of(a), [k for k in sources if k in ports]))
     reaching(sets, found, steps, lambda k: sets.domain(k[0]), lambda k: whole(k[0]))

@@ -14,10 +14,11 @@ from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import COMMENT, connect, here, host_port
-from upl_mlir.passes.autodiff.activity import PortKey
+from upl_mlir.passes.autodiff.activity import Held, PortKey, held_fixed
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.autodiff.dynamic import Dynamics, Flow
+from upl_mlir.passes.autodiff.request import note_held
 from upl_mlir.passes.build import unused
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.sets import PSet
@@ -26,13 +27,15 @@ from upl_mlir.poly.sets import PSet
 @dataclass(frozen=True)
 class Request:
     """What is asked for: ports as ``NAME`` or ``NODE.input``; a seed ``NODE.variable``; where the derivatives go; whether an
-    objective of one instance starts with the number 1 and not with a host input."""
+    objective of one instance starts with the number 1 and not with a host input; whether derivatives are total, also where
+    one port of `wrt` depends on another."""
 
     of: str
     wrt: tuple[str, ...]
     seed: str | None = None
     into: tuple[SymbolRefAttr, ...] = ()
     unit: bool = True
+    total: bool = False
 
     def starts_with_1(self, of: Endpoint) -> bool:
         """Whether no seed comes from outside or from a variable."""
@@ -89,6 +92,10 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
     """Send the derivative by each `wrt` where it is wanted, and the seed to the adjoint of `of`; the new outputs."""
     made: list[OutputOp] = []
     into = dict(zip(d.activity.wrt, request.into, strict=True)) if request.into else {}
+    held: Held = {}
+    if d.activity.cut and not into:
+        held = held_fixed(d.sets, d.activity.dependence, (d.activity.of,), d.activity.wrt)
+        note_held(d.program, held)
     for key in d.activity.wrt:
         op = d.sets.ends[key[0]]
         assert isinstance(op, InputOp | NodeOp)
@@ -103,6 +110,9 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
             formula = d.plans[key[0]].formula
             comment = f"derivative of the objective by {'.'.join(dict.fromkeys(key))}"
+            if key in held:
+                fixed = ", ".join(".".join(k) for k in held[key])
+                comment += f", with {fixed} held fixed"
             out = host_port(d.program, OutputOp, name, (op, key[1]), upl.FormulaAttr(formula), comment)
             made.append(out)
             d.result[key] = port_ref(name)

@@ -59,6 +59,7 @@ class AdjointPlan:
     node: NodeOp | None = None
     traces: dict[str, Trace] = field(default_factory=dict[str, Trace])  # by primal input
     deltas: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])  # by primal input
+    numbers: dict[str, str] = field(default_factory=dict[str, str])  # by primal input: what brings its number of summands
 
     def guards(self) -> list[tuple[Formula, bool]]:
         """Where the derivative of each value exists: a condition on the index, and whether it is to be negated.
@@ -156,7 +157,7 @@ class Planner:
     def pruned(self, a: Arrow) -> PSet:
         """R' = R restricted to active targets (rule 3)."""
         if a not in self._pruned:
-            target = self.activity.active[key_of(a)]
+            target = self.activity.reached[key_of(a)]
             inside = target.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
             self._pruned[a] = (self.sets.relation(a) & inside).in_terms_of(a.src)
         return self._pruned[a]

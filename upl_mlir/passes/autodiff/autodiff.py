@@ -24,7 +24,8 @@ class AutodiffPass(ModulePass):
 
     Requires: all domains known; with options, no `adjoint of` directives.
     Establishes: adjoint nodes, a seed input ``d_R``, an output ``d_W`` for each `wrt`.  An `of` without index fields has no
-    seed input, but starts with 1, unless `unit` is false.
+    seed input, but starts with 1, unless `unit` is false.  A `wrt` port is held fixed while another's derivative is taken,
+    unless they are `total`.
     Source: Klimov, MES 2021, section IV, rules 1–7; AUTODIFF rules 1–9.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
@@ -36,12 +37,13 @@ class AutodiffPass(ModulePass):
     of: str | None = None
     wrt: tuple[str, ...] = ()
     unit: bool = True
+    total: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
         if self.of is not None:
             expand(program)
-            differentiate(program, Request(self.of, self.wrt, unit=self.unit), program)
+            differentiate(program, Request(self.of, self.wrt, unit=self.unit, total=self.total), program)
             return
         if self.wrt:
             help_ = "give both, or neither to expand `adjoint of`"

@@ -70,25 +70,25 @@ def refuse_firing_twice(sets: ProgramSets) -> None:
                     )  # fmt: skip
 
 
-def refuse_rounding(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...]) -> None:
+def refuse_rounding(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...], cut: frozenset[PortKey]) -> None:
     """Raise UplError (UPL1402), with an instance, where `of` depends on one of `wrt` through a rounded value."""
     if not any(type(op) in ROUNDING for op in sets.program.walk()):
         return
     values: dict[str, Dependence] = {
         op.symbol: _Values(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)
     }
-    ports = reach(sets, values, of, wrt)
+    ports = reach(sets, values, of, wrt, cut)
     wanted: dict[PortKey, PSet] | None = None
     for a in sets.arrows:
         body = values[a.source.symbol]
         assert isinstance(body, _Values)
-        if a.virtual or key_of(a) not in ports or key_of(a) in wrt:
+        if a.virtual or key_of(a) not in ports or key_of(a) in cut:
             continue
         for port in sorted(body.of(a.send.value)):
             op = body.lost[a.send.value].get(port)
             if op is None or (a.source.symbol, port) not in ports:
                 continue
-            wanted = fixpoint(sets, values, of, wrt, ports) if wanted is None else wanted
+            wanted = fixpoint(sets, values, of, cut, ports) if wanted is None else wanted
             if key_of(a) in wanted and (at := preimage(sets.relation(a), a, wanted[key_of(a)]).sample()) is not None:
                 word = ROUNDING[type(op)]
                 raise error(
@@ -101,4 +101,4 @@ def refuse_rounding(sets: ProgramSets, of: PortKey, wrt: tuple[PortKey, ...]) ->
 
 def _first(sets: ProgramSets, values: dict[str, Dependence], wrt: tuple[PortKey, ...], to: PortKey) -> PortKey:
     """The first of `wrt` on which a port depends."""
-    return next(w for w in wrt if to == w or to in reach(sets, values, to, (w,)))
+    return next(w for w in wrt if to == w or to in reach(sets, values, to, (w,), frozenset((w,))))

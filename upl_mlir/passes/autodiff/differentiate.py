@@ -7,7 +7,7 @@ results, `adjoint_gather` rule 5, `dynamic` what is known of arrows that data de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
@@ -74,8 +74,9 @@ class _Differentiator:
         if relay(self.program, sets, dynamics, of, self.request):
             sets = ProgramSets(self.program, directives=inside)
             dynamics = Dynamics(sets)
-        refuse_rounding(sets, of, wrt)
-        activity = analyse(sets, of, wrt, dynamics.whole)
+        cut = frozenset(() if self.request.total else wrt)
+        refuse_rounding(sets, of, wrt, cut)
+        activity = analyse(sets, of, wrt, cut, dynamics.whole)
         self._refuse(sets, dynamics, activity.carries)
         for op in sets.ends.values():
             if isinstance(op, NodeOp | InputOp) and activity.instances(op) is not None:
@@ -126,17 +127,19 @@ class _Differentiator:
         op, d = plan.primal, self.d
         plan.name = d.fresh(plan.name)
         active = [p for p in input_ports(op) if (op.symbol, p) in d.activity.active]
-        masks = [v.mask for v in plan.values if v.mask is not None]
-        body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, masks)
+        counts = self._counts(plan, active)
+        also = [*(v.mask for v in plan.values if v.mask is not None), *counts.values()]
+        body = AdjointBody(op, d.activity.dependence[op.symbol], [v.ssa for v in plan.values], active, also)
         ports: list[upl.Port] = [*([plan.seed] if plan.seed else []), *(v.port for v in plan.values)]
         tallies = [v for v in plan.values if v.tally is not None]
         ports += [v.tally for v in tallies if v.tally is not None]
         names = (unused(_stash_name(v, op, n), plan.used) for n, v in enumerate(body.stash))
         stash = [(v, upl.Port(name, upl.upl_type(v.type))) for v, name in zip(body.stash, names, strict=True)]
         ports += [p for _, p in stash]
+        plan.numbers = {name: p.name for name, n in counts.items() for v, p in stash if v is n}
         selecting: dict[str, list[upl.Port]] = {}
         for p in op.ports if isinstance(op, NodeOp) else ():
-            if p.name in active and (op.symbol, p.name) not in d.activity.wrt:
+            if p.name in active and (op.symbol, p.name) not in d.activity.cut:
                 if p.gather in SELECTING:
                     selecting[p.name] = gather_ports(plan, p)
                     ports += selecting[p.name]
@@ -168,6 +171,19 @@ class _Differentiator:
                 self.gathers[op.symbol, p.name] = SelectingGather(d, plan, p, selecting[p.name])
             elif p.name in plan.traces:
                 self._identify(plan, p.name, plan.traces[p.name])
+
+    def _counts(self, plan: AdjointPlan, active: Sequence[str]) -> dict[str, SSAValue]:
+        """Of gathers whose number of summands is data, as their sources may not have fired: the input that tells it."""
+        op, d = plan.primal, self.d
+        out: dict[str, SSAValue] = {}
+        if not isinstance(op, NodeOp):
+            return out
+        for p in op.ports:
+            named = [n for n in p.count.names if op.port(n)] if isinstance(p.count, IndexExpr) else []
+            open_ = any(a.source.symbol not in d.dynamics.sure for a in d.sets.into(op.symbol, p.name))
+            if named and open_ and p.name in active and (op.symbol, p.name) not in d.activity.cut:
+                out[p.name] = op.arg(named[0])
+        return out
 
     def _trace(self, plan: AdjointPlan, port: str) -> Trace | None:
         assert isinstance(plan.primal, NodeOp)
@@ -244,6 +260,11 @@ class _Differentiator:
                 self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
                 return
         star_inside = plan.domain if value.ordinary and plan.indexed_beside(value) else None
+        came = None
+        if target is not None and a.port.name in target.numbers and target.node is not None:
+            body = Body(target.node.block, a.send.location)
+            number = target.arg(target.numbers[a.port.name])
+            came = body.add(arith.CmpiOp(number, body.constant(0, number.type), "sgt"))
         inverses = invert(a, relation, context, star_inside=star_inside)
         if inverses is None:
             raise not_inverted(a, relation, context)
@@ -260,7 +281,7 @@ class _Differentiator:
                 rule = "reversed arrow, gather to multicast"
             connect(
                 d.program, sender, delta, ref, inverse.index, rule=rule, origin=a.send, condition=inverse.condition,
-                count=count, inverse=inverse,
+                count=count, inverse=inverse, predicate=came,
             )  # fmt: skip
 
     @staticmethod

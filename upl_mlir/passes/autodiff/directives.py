@@ -34,6 +34,7 @@ def expand_directives(program: ProgramOp) -> None:
             wrt=tuple(_text(w) for w in op.wrt),
             seed=_text(op.seed) if op.seed else None,
             into=tuple(op.into) if op.into else (),
+            total=op.total is not None,
         )
         op.detach()
         differentiate(program, request, op)
@@ -64,9 +65,10 @@ def _next(sets: ProgramSets, pending: Sequence[AdjointOp]) -> AdjointOp:
 def _goes_through(edges: Edges, op: AdjointOp, other: AdjointOp) -> bool:
     """Whether a path from a `wrt` of one directive to its `of` enters an input that the other one serves."""
     wrt = {_key(w) for w in op.wrt}
-    inside = [(u, v) for u, v in edges if v not in wrt]
+    inside = edges if op.total is not None else [(u, v) for u, v in edges if v not in wrt]
     between = closure(inside, wrt, forward=True) & closure(inside, [_key(op.of)], forward=False)
-    return any(_key(into) in between - wrt for into in other.into or ())
+    entered = {v for u, v in inside if u in between and v in between}
+    return any(_key(into) in entered for into in other.into or ())
 
 
 def _edges(sets: ProgramSets, pending: Sequence[AdjointOp]) -> Edges:

@@ -34,6 +34,7 @@ from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup
 from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
+PARTLY_ROUNDS = 3  # of going on from instances that surely fire, where the whole node may not
 MAX_LEAVES = 4  # data conditions of which all combinations are looked at
 
 
@@ -76,6 +77,34 @@ class Dynamics:
                     sure.add(name)
                     changed = True
         return sure
+
+    def _surely_sent(self, a: Arrow) -> bool:
+        """Whether all instances that send along the arrow surely fire."""
+        name = a.source.symbol
+        return name in self.sure or self.sets.relation(a).project(a.src) <= self._partly[name]
+
+    @cached_property
+    def _partly(self) -> dict[str, PSet]:
+        """Of nodes that may fire or not, the instances that surely do, such as the first round of a loop that data end.
+
+        They are those that arrows reach which always send, from such instances, a few rounds long.
+        """
+        sets = self.sets
+        found = {n: sets.ctx.empty(op.fields) for n, op in sets.ends.items() if n not in self.sure}
+        for _ in range(PARTLY_ROUNDS):
+            for a in sets.arrows:
+                name, source = a.target.symbol, a.source.symbol
+                if name not in found or not a.exact or a.virtual or a.send.multiplicity is Special.UNBOUNDED:
+                    continue
+                r = sets.relation(a)
+                if source in found:
+                    if found[source].is_empty():
+                        continue
+                    r = r & found[source].extend(r.dims).reorder(r.dims)
+                landing = r.project(a.dst).rename(dict(zip(a.dst, a.target.fields, strict=True)))
+                if a.port.gather is None and not landing.lost:
+                    found[name] = (found[name] | landing).coalesce()
+        return found
 
     def _fires(self, op: NodeOp, sure: set[str]) -> bool:
         sets = self.sets
@@ -191,7 +220,7 @@ class Dynamics:
         if a.stars and a.target.symbol not in self.sure:
             raise _refused(a, f"data decide which instances of {a.target.symbol} used the value",
                            "pass the value along the loop, one token for each instance")  # fmt: skip
-        if flow is Flow.STATIC and source in self.sure:
+        if flow is Flow.STATIC and self._surely_sent(a):
             return
         if flow is Flow.COUNTED and self.dynamic_index(a) and (a.stars or a.loops):
             raise _refused(a, "its index is data and it sends many tokens", "send one token at a time")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from upl_mlir.diagnostics import Span, did_you_mean, error
-from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, UplType
+from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, UplType
 from upl_mlir.passes.analysis.relations import ProgramSets
-from upl_mlir.passes.autodiff.activity import PortKey
+from upl_mlir.passes.autodiff.activity import Held, PortKey
+from upl_mlir.passes.notes import add_note
 
 
 def port_key(sets: ProgramSets, text: str, role: str, span: Span | None) -> PortKey:
@@ -40,3 +41,11 @@ def port_key(sets: ProgramSets, text: str, role: str, span: Span | None) -> Port
     if type_ in (UplType.INT, UplType.BOOL):
         raise error("UPL1401", f"`{role} {text}` is of type {type_.value}: derivatives are of reals", span)
     return key
+
+
+def note_held(program: ProgramOp, held: Held) -> None:
+    """Say of each derivative what it holds fixed."""
+    for key, through in held.items():
+        others = ", ".join(f"`{'.'.join(k)}`" + (" at other indices" if k == key else "") for k in through)
+        add_note(program, f"the derivative by `{'.'.join(key)}` holds {others} fixed; `--total` (`total=True`) adds what "
+                 "passes there")  # fmt: skip

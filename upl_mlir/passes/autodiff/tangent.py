@@ -7,13 +7,12 @@ Conditions and indices that depend on data are copied: a branch or a loop differ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from upl_mlir.dialects.upl import Gather, Index, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, port_ref
@@ -24,11 +23,11 @@ from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import HostPort, connect, free_names, here, host_port, new_node
-from upl_mlir.passes.autodiff.activity import Dependence, PortKey, input_ports, key_of, reach
+from upl_mlir.passes.autodiff.activity import Dependence, PortKey, held_fixed, input_ports, key_of, reach
 from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
 from upl_mlir.passes.autodiff.derivative_table import apply, entry
 from upl_mlir.passes.autodiff.differentiable import refuse_firing_twice, refuse_rounding
-from upl_mlir.passes.autodiff.request import port_key
+from upl_mlir.passes.autodiff.request import note_held, port_key
 from upl_mlir.passes.autodiff.tangent_gather import tangent_gather
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.expand import expand
@@ -40,7 +39,8 @@ class TangentPass(ModulePass):
     """Add the tangents of each `of` along all `wrt` together.
 
     Requires: all domains known; no `adjoint of` directives.
-    Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``.
+    Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``.  ``t_W`` is the tangent of its port, whatever comes to
+    it; of `total` tangents it is what the port moves by itself, in addition to what comes.  Ports of `held` do not move.
     Source: AUTODIFF section 4; rows of the derivative table are linear in ``d``, so the same row serves.
 
         node Sum { in @(+) s[#]; s -> F.x }      ->      node Sum { in @(+) s[#], @(+) t_s[#]; s -> F.x; t_s -> F.t_x }
@@ -49,37 +49,45 @@ class TangentPass(ModulePass):
     name = "tangent"
     of: tuple[str, ...]
     wrt: tuple[str, ...]
+    total: bool = False
+    held: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = program_of(op)
         expand(program)
-        tangent(program, self.of, self.wrt)
+        _tangent(program, self)
 
 
 @bounded("differentiation")
-def tangent(program: ProgramOp, of: Sequence[str], wrt: Sequence[str]) -> None:
+def _tangent(program: ProgramOp, asked: TangentPass) -> None:
     """Add the tangents to the program in place.  Raises UplError (UPL14xx)."""
-    _Tangent(program, of, wrt).run()
+    _Tangent(program, asked).run()
 
 
 class _Tangent:
     """One forward-mode request."""
 
-    def __init__(self, program: ProgramOp, of: Sequence[str], wrt: Sequence[str]):
+    def __init__(self, program: ProgramOp, asked: TangentPass):
         self.program = program
         self.sets = ProgramSets(program)
-        self.of = tuple(dict.fromkeys(port_key(self.sets, o, "of", None) for o in of))
-        self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in wrt))
+        self.of = tuple(dict.fromkeys(port_key(self.sets, o, "of", None) for o in asked.of))
+        self.wrt = tuple(dict.fromkeys(port_key(self.sets, w, "wrt", None) for w in asked.wrt))
+        held = (port_key(self.sets, w, "wrt", None) for w in asked.held)
+        self.total = asked.total
+        self.cut = frozenset((*held, *(() if asked.total else self.wrt)))
         for key in self.of:
-            refuse_rounding(self.sets, key, self.wrt)
+            refuse_rounding(self.sets, key, self.wrt, self.cut)
         self.taken = ports_and_fields(program)
         self.dependence = {
             op.symbol: Dependence(op) for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)
         }
         self.active: set[PortKey] = set().union(
-            *(reach(self.sets, self.dependence, key, self.wrt) for key in self.of)
+            *(reach(self.sets, self.dependence, key, self.wrt, self.cut) for key in self.of)
         )
+        moved = {key_of(a) for a in self.sets.arrows if self._moves(a)}
+        self.cut |= {key for key in self.wrt if key not in moved}  # nothing comes beside the port's own tangent
         self.twins: dict[PortKey, str] = {}  # of node inputs
+        self.seeds: dict[PortKey, str] = {}  # of node inputs in `wrt`: what takes their own tangent
         self.hosts: dict[str, tuple[NodeOp, dict[SSAValue, SSAValue]]] = {}
         self.tangents: dict[str, dict[SSAValue, SSAValue]] = {}
 
@@ -89,6 +97,8 @@ class _Tangent:
         arrows = list(self.sets.arrows)
         for node in nodes(self.program):
             self._add_twins(node)
+        if not self.total:
+            note_held(self.program, held_fixed(self.sets, self.dependence, self.of, self.wrt))
         self.inputs = {key: self._host(InputOp, key) for key in self.wrt}
         self.outputs = {key: self._host(OutputOp, key) for key in self.of}
         for a in arrows:
@@ -96,10 +106,10 @@ class _Tangent:
                 self._twin_arrow(a)
         for node in nodes(self.program):
             for p in node.ports:
-                if p.gather in SELECTING and (node.symbol, p.name) in self.twins and (node.symbol, p.name) not in self.wrt:
+                if p.gather in SELECTING and (node.symbol, p.name) in self.twins and (node.symbol, p.name) not in self.cut:
                     self._gather(node, p)
         for key in self.wrt:
-            if isinstance(self.sets.ends[key[0]], NodeOp) and key in self.twins:
+            if key in self.seeds:
                 self._feed(key)
         for key in self.of:
             if isinstance(self.sets.ends[key[0]], NodeOp):
@@ -119,7 +129,12 @@ class _Tangent:
         key = key_of(a)
         if isinstance(a.target, OutputOp):
             return key in self.of
-        return key in self.twins and key not in self.wrt
+        return key in self.twins and key not in self.cut
+
+    def _moves(self, a: Arrow) -> bool:
+        """Whether what the arrow sends has a tangent."""
+        name = a.source.symbol
+        return not a.virtual and any((name, p) in self.active for p in self.dependence[name].of(a.send.value))
 
     def _fresh(self, name: str) -> str:
         return unused(name, self.taken)
@@ -127,20 +142,25 @@ class _Tangent:
     # -- ports -------------------------------------------------------------------------------------------------------
     def _add_twins(self, node: NodeOp) -> None:
         used = {*node.fields, *(p.name for p in node.ports), *value_names(self.program)}
-        new: list[Port] = []
+        new: list[tuple[Port, Attribute]] = []
         for p in node.ports:
             key = (node.symbol, p.name)
             if key in self.active:
                 self.twins[key] = unused(f"t_{p.name}", used)
-                if p.gather in EXTREMA:  # the tangent is put together elsewhere and comes as one token
-                    new.append(Port(self.twins[key], p.type))
+                if p.gather in EXTREMA or key in self.cut:  # of an extremum it is put together elsewhere
+                    twin = Port(self.twins[key], p.type)
                 else:
-                    new.append(replace(p, name=self.twins[key], gather=p.gather and Gather.SUM))
-        for p in new:
-            old = node.arg(next(q for (n, q), t in self.twins.items() if n == node.symbol and t == p.name))
-            arg = node.block.insert_arg(old.type, len(node.block.args))
+                    twin = replace(p, name=self.twins[key], gather=p.gather and Gather.SUM)
+                new.append((twin, node.arg(p.name).type))
+                if key in self.wrt:
+                    self.seeds[key] = self.twins[key]
+                    if key not in self.cut:
+                        self.seeds[key] = unused(f"t_{p.name}_own", used)
+                        new.append((Port(self.seeds[key], p.type), node.arg(p.name).type))
+        for p, type_ in new:
+            arg = node.block.insert_arg(type_, len(node.block.args))
             arg.name_hint = hint(p.name)
-        node.inputs = PortsAttr((*node.ports, *new))
+        node.inputs = PortsAttr((*node.ports, *(p for p, _ in new)))
 
     def _host(self, kind: type[HostPort], key: PortKey) -> HostPort:
         """The host input that brings the tangent of a `wrt`, or the output that takes that of an `of`."""
@@ -254,7 +274,10 @@ class _Tangent:
         if not isinstance(op, Operation):
             assert isinstance(source, NodeOp)
             at = list(source.block.args).index(v) - len(source.fields)  # pyright: ignore[reportArgumentType]
-            memo[v] = source.arg(self.twins[(source.symbol, input_ports(source)[at])])
+            key = source.symbol, input_ports(source)[at]
+            memo[v] = source.arg(self.twins[key])
+            if key in self.seeds and key not in self.cut:
+                memo[v] = body.add(arith.AddfOp(memo[v], source.arg(self.seeds[key])))
             return memo[v]
         parts = [(i, self._push(source, o, memo, body)) for i, o in enumerate(op.operands)]
         total: SSAValue | None = None
@@ -277,7 +300,7 @@ class _Tangent:
         """`wrt NODE.input`: the tangent arrives at every instance."""
         seed = self.inputs[key]
         index = tuple(IndexExpr.of(f) for f in seed.fields)
-        twin = port_ref(key[0], self.twins[key])
+        twin = port_ref(key[0], self.seeds[key])
         send = SendOp(self._as(seed, seed.value, twin), twin, index, rule="tangent")
         send.location = seed.location
         seed.block.add_op(send)
@@ -286,10 +309,7 @@ class _Tangent:
         """`of NODE.input`: the node itself sends the tangent out."""
         node = self.sets.ends[key[0]]
         assert isinstance(node, NodeOp)
-        if key in self.twins:
-            value: SSAValue = node.arg(self.twins[key])
-        else:
-            value = Body(node.block, node.location).constant(0.0, node.arg(key[1]).type)
+        value = self._tangent(node, node.arg(key[1]))
         index = tuple(IndexExpr.of(f) for f in node.fields)
         out = port_ref(self.outputs[key].symbol)
         send = SendOp(self._as(node, value, out), out, index, rule="tangent")

@@ -90,9 +90,10 @@ def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, s
         one = [s.constrain(Formula.compare(runs.run, "==", runs.last - 1)) for s in refire.kept]
         kept = f"at most {snapshots} times {_words(_sum(one))} are"
     fired = _words(_sum((*refire.domains.values(), *refire.keeps)))
+    far = f"; {_words(_sum(refire.far))} values that go more than one step on wait from first to last" if refire.far else ""
     add_note(
         program, f"checkpoint along {along} {what}: {_words(tape)} forward values waited for the adjoint; now {kept} kept "
-        f"and {_words(at_once)} wait at a time; {fired} firings more",
+        f"and {_words(at_once)} wait at a time; {fired} firings more{far}",
     )  # fmt: skip
 
 

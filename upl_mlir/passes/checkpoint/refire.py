@@ -55,12 +55,14 @@ from upl_mlir.poly.sets import PSet
 @dataclass
 class Entering:
     """An arrow into a copy from outside its run, over the dimensions of `Refire.widened`; `held` are the points (run,
-    source index and iterators) whose tokens a ``Keep`` node holds, `shared` whether one token goes to all runs."""
+    source index and iterators) whose tokens a ``Keep`` node holds, `shared` whether one token goes to all runs, `within`
+    whether it is a state, which a run before may send."""
 
     arrow: Arrow
     relation: PSet
     held: PSet | None = None
     shared: bool = False
+    within: bool = False
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Refire:
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     kept: list[PSet] = field(default_factory=list[PSet])  # tokens that wait for a run, as points
     keeps: list[PSet] = field(default_factory=list[PSet])  # domains of the nodes that hold them
+    far: list[PSet] = field(default_factory=list[PSet])  # tokens that go more than one step on
     shared: bool = False  # some token serves several runs
 
     @property
@@ -183,11 +186,16 @@ class Refire:
             there, here_ = self.step(a.source.symbol), self.step(op.symbol, "'")
             if not r.constrain(Formula.compare(here_, "<", there)).is_empty():
                 raise error("UPL1431", f"{a.text} goes back along `{self.along}`: no chain of states", span_of(a.send))
+            if self.runs.fields and not r.constrain(Formula.compare(here_, ">", there + 1)).is_empty():
+                # more than one step on: the loop itself sends it once, for all runs
+                outside.append(Entering(a, r))
+                self.far.append(self.sets.relation(a).project((*a.src, *a.loops)))
+                continue
             same = self.runs.same(there, here_)
             if not (part := r.constrain(same)).is_empty():
                 within.append((a, part.coalesce()))
             if not (part := r.constrain(same.negate())).is_empty():
-                outside.append(Entering(a, part.coalesce()))
+                outside.append(Entering(a, part.coalesce(), within=True))
         start = mine
         for a, r in within:
             start = start - self._landing(a, r)
@@ -210,14 +218,14 @@ class Refire:
             for e in single:
                 if e.relation <= e.relation.constrain(self.runs.begins(self.step(op.symbol, "'"))):
                     e.held = e.relation.project(self._points(e.arrow)).coalesce()
-                elif e.arrow.source.symbol in self.loop.phases:
+                elif e.within:
                     raise error("UPL1431", f"{e.arrow.text} goes more than one step on", span_of(e.arrow.send))
             for e in single:
                 start = start - self._landing(e.arrow, e.relation) if e.held is not None else start
             if start.is_empty():
                 return
             # what comes from outside the loop at each step is one token for all runs of that step, held for each run
-            single = [e for e in single if e.held is None and e.arrow.source.symbol not in self.loop.phases]
+            single = [e for e in single if e.held is None and not e.within]
         best: list[tuple[Entering, PSet]] | None = [] if start.is_empty() else None
         for p in op.ports if best is None else ():
             chosen: list[tuple[Entering, PSet]] = []

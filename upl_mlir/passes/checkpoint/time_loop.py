@@ -123,7 +123,7 @@ class Loop:
         for a in self.sets.arrows:
             if a.source.symbol in names and a.target.symbol in names and f"{self.along}'" not in a.stars:
                 ahead, most = self._span(a)
-                if ahead is None or ahead != most:
+                if ahead is None or (ahead != most and ahead < 1):
                     return dict.fromkeys(names, 0)
                 edges.append((names.index(a.source.symbol), names.index(a.target.symbol), ahead, self._weight(a)))
         if len(names) > MOST_NODES:

@@ -24,12 +24,21 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.precision import resolve
-from upl_mlir.dialects.upl.query import Endpoint, poly_context, real_constants, span_of, target_port, value_names
+from upl_mlir.dialects.upl.query import (
+    Endpoint,
+    arrows,
+    poly_context,
+    real_constants,
+    span_of,
+    target_port,
+    value_names,
+)
 from upl_mlir.passes.analysis.at_sizes import refuse_data_count
 from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
 from upl_mlir.passes.loops.graph import WORTH, Graph
+from upl_mlir.passes.loops.places import place_of
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
@@ -79,7 +88,8 @@ class Builder:
     def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool = False):
         self.program, self.real, self.ordered = program, real, ordered
         self.most = 0 if plain else MAX_PIECES
-        self.lin = Linear(poly_context(program, fixed))
+        by_tables = any(e.lookups() for send in arrows(program) for e in send.index.data if e is not None)
+        self.lin = Linear(poly_context(program, fixed), one_by_one=by_tables)
         self.graph = Graph(program, self.lin, worth=0 if plain else WORTH)
         self.graph.choose()
         self.reals = real_constants(program)
@@ -132,8 +142,9 @@ class Builder:
         """The arrow turned round; a gather's is one."""
         if a.at not in self._inverses:
             self._inverses[a.at] = invert(
-                self.lin, a, ordered=self.ordered, express=self._express, context=self.domain(a.target)
-            )
+                self.lin, a, ordered=self.ordered, express=self._express, context=self.domain(a.target),
+                places=lambda a, entry, value: place_of(self._exact_sets(), a, entry, value, self.lin),
+            )  # fmt: skip
         return self._inverses[a.at]
 
     def _express(self, a: PulledArrow, unknown: str) -> IndexExpr | None:

@@ -9,7 +9,8 @@ follow from the target's index; for a gather some stay free, and are what the su
 
 The question is about expressions: which element is read.  Elimination finds them in microseconds, and may err on the safe
 side, as what is left open becomes a guard or a loop that runs in vain.  Only where it leaves a source open, exact sets are
-asked (`express`).  An adjoint's arrows must be exact sets throughout: `passes/autodiff/reverse.py`.
+asked (`express`).  An adjoint's arrows must be exact sets throughout: `passes/autodiff/reverse.py`.  Where the index is an
+entry of a constant array, another array tells which one (`places.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, Port, SendOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.analysis.relations import reached_by
-from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var, divide
+from upl_mlir.poly.expr import Div, Formula, IndexExpr, Lookup, Var, divide
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import DivKind
 
@@ -65,12 +66,18 @@ class Inverse:
     cases: tuple[Cons, ...]
 
 
+Places = Callable[[PulledArrow, Lookup, IndexExpr], IndexExpr | None]
+"""At which index an array has a value, for an entry (over an arrow's unknowns) and that value (over the target's fields);
+None if the arrow's tokens do not tell."""
+
+
 class Solver:
     """Solves the index equations of one arrow."""
 
-    def __init__(self, lin: Linear, arrow: PulledArrow, *, ordered: bool):
+    def __init__(self, lin: Linear, arrow: PulledArrow, places: Places, *, ordered: bool):
         self.lin = lin
         self.arrow = arrow
+        self.places = places
         self.ordered = ordered
         self.unknowns = list(arrow.unknowns)
         self.solved: dict[str, IndexExpr] = {}
@@ -161,23 +168,51 @@ class Solver:
         while equations:
             e = equations.pop(0)
             at = self._pick(e)
-            if at is None:
+            if at is not None:
+                name, value, rest = self._isolated(e, *at)
+                left += rest
+            elif any(self._pick(q) for q in equations):
+                equations.append(e)  # what others solve may tell
+                continue
+            elif (entry := self._entry(e)) is not None:
+                name, value = entry
+                left.append(Con(e, True))  # it is one of the array
+            else:
                 if e.constant != 0:
                     left.append(Con(e, True))
                 continue
-            name, c = at
-            rest = e - IndexExpr.of(name) * c
-            if abs(c) == 1:
-                value = rest * -c
-            else:
-                n = IndexExpr.of(abs(c))
-                top = rest if c < 0 else -rest
-                value = divide(DivKind.FLOORDIV, top, n)
-                left.append(Con(divide(DivKind.MOD, top, n), True))
             self._set(name, value)
             equations = [q.substitute({name: value}) for q in equations]
             left = [q.substitute({name: value}) for q in left]
         return left, [u for u in self.unknowns if u not in self.solved]
+
+    @staticmethod
+    def _isolated(e: IndexExpr, name: str, c: int) -> tuple[str, IndexExpr, list[Con]]:
+        """The equation ``e == 0`` solved for a name with the coefficient `c`: its value, and what must hold beside it."""
+        rest = e - IndexExpr.of(name) * c
+        if abs(c) == 1:
+            return name, rest * -c, []
+        n = IndexExpr.of(abs(c))
+        top = rest if c < 0 else -rest
+        return name, divide(DivKind.FLOORDIV, top, n), [Con(divide(DivKind.MOD, top, n), True)]
+
+    def _entry(self, e: IndexExpr) -> tuple[str, IndexExpr] | None:
+        """The unknown u in an equation ``±array[±u + …] + … == 0``, and what it is, if the entries tell their places."""
+        open_ = set(self.unknowns) - self.solved.keys()
+        found = [(a, c) for m, c in e.terms for a in m if len(m) == 1 and isinstance(a, Lookup) and a.index.names & open_]
+        if len(found) != 1 or abs(found[0][1]) != 1:
+            return None
+        entry, c = found[0]
+        rest = e - IndexExpr.of(entry) * c
+        names = ((m[0], k) for m, k in entry.index.terms if len(m) == 1)
+        inner = [(v.name, k) for v, k in names if isinstance(v, Var) and v.name in open_]
+        if len(inner) != 1 or abs(inner[0][1]) != 1:
+            return None
+        (name, k), value = inner[0], rest * -c
+        around = entry.index - IndexExpr.of(name) * k
+        if (rest.names | around.names) & open_ or (place := self.places(self.arrow, entry, value)) is None:
+            return None
+        return name, (place - around) * k
 
     def _set(self, name: str, value: IndexExpr) -> None:
         self.solved = {k: v.substitute({name: value}) for k, v in self.solved.items()} | {name: value}
@@ -224,12 +259,17 @@ class Solver:
                 gap = (a + b).constant
                 if k == n and gap is not None and gap < k:
                     return divide(DivKind.FLOORDIV, b, IndexExpr.of(k))
+        if any(u in entry.index.names for c in case for entry in c.e.lookups()):  # an entry at u may bound it as well
+            for ends, sign in ((lows, -1), (highs, 1)):
+                for k, a in ends:
+                    if k == 1 and self.lin.implies(case, Con((a * sign - IndexExpr.of(u)) * -sign)):
+                        return a * sign
         return None
 
 
 def invert(
     lin: Linear, arrow: PulledArrow, *, ordered: bool, express: Callable[[PulledArrow, str], IndexExpr | None],
-    context: Sequence[Cons],
+    context: Sequence[Cons], places: Places,
 ) -> list[Inverse]:
     """The arrow solved for its source: once, or an ordinary input's for each case of the source's conditions that is
     solved by what holds there.  `context` are the cases of the target's domain.
@@ -237,11 +277,11 @@ def invert(
     Raises UplError (UPL1822) if an ordinary input's source does not follow from its index.
     """
     ordered = ordered and arrow.port.gather is not None  # one token has no order
-    solver = Solver(lin, arrow, ordered=ordered)
+    solver = Solver(lin, arrow, places, ordered=ordered)
     left, free = solver.solve()
     conditions = solver.conditions()
     if free and (more := solver.divided(conditions)):
-        again = Solver(lin, arrow, ordered=ordered)
+        again = Solver(lin, arrow, places, ordered=ordered)
         found, fewer = again.solve(more)
         if len(fewer) < len(free):
             solver, left, free = again, found, fewer
@@ -256,7 +296,7 @@ def invert(
             cases = [tuple(c.substitute({u: solver.solved[u]}) for c in case) for case in cases]
     if not free:
         return [_inverse(lin, arrow, solver, free, _possible(lin, cases, context))]
-    each = _by_case(lin, arrow, context)
+    each = _by_case(lin, arrow, context, places)
     if each is None:
         unknown = free[0].removesuffix("'")
         told = [f"`{e}`" for e in arrow.send.index.data if e is not None and unknown in e.names]
@@ -270,12 +310,12 @@ def invert(
     return each
 
 
-def _by_case(lin: Linear, arrow: PulledArrow, context: Sequence[Cons]) -> list[Inverse] | None:
+def _by_case(lin: Linear, arrow: PulledArrow, context: Sequence[Cons], places: Places) -> list[Inverse] | None:
     """An ordinary input's arrow solved for its source in each case by itself, with the equations that hold there; None if
     one is left open."""
     out: list[Inverse] = []
-    for case in Solver(lin, arrow, ordered=False).conditions():
-        solver = Solver(lin, arrow, ordered=False)
+    for case in Solver(lin, arrow, places, ordered=False).conditions():
+        solver = Solver(lin, arrow, places, ordered=False)
         left, free = solver.solve([c.e for c in case if c.eq])
         cases = [tuple(q.substitute(solver.solved) for q in (*left, *case))]
         solver.determine(cases, free)

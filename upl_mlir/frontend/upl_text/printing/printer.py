@@ -185,7 +185,7 @@ def _adjoint(op: AdjointOp) -> str:
     text = f"adjoint of {_ref(op.of)}"
     if op.seed is not None:
         text += f" seed {_ref(op.seed)}"
-    text += f" wrt {', '.join(_ref(r) for r in op.wrt)}"
+    text += f" wrt {'total ' if op.total else ''}{', '.join(_ref(r) for r in op.wrt)}"
     return text + (f" -> {', '.join(_ref(r) for r in op.into)}" if op.into else "")
 
 

@@ -1,0 +1,153 @@
+"""Statements in which data decide what is computed: branches and loops, as nodes whose arrows have conditions.
+
+    y[i] = x[i] > 0 ? exp(x[i]) : x[i]*x[i]         only what is chosen is computed
+    ->
+    node y_1_if<i>   { in x; c: bool = x > 0; if c: x -> y_1_then.x<i>; if !c: x -> y_1_else.x<i> }
+    node y_1_then<i> { in x; exp(x) -> y_1.v<i> }
+    node y_1_else<i> { in x; x*x -> y_1.v<i> }
+    node y_1<i>      { in v, go; v -> ... }        y_1_if sends go, too: this node surely fires
+
+    while abs(x[i]) > 1: x[i] = x[i]/2               each element as often as its own value says
+    ->
+    node y_1_while<i,k> { in s; c: bool = abs(s) > 1; if c: s/2 -> y_1_while.s<i,k+1>; if !c: s -> y_1.v<i> }
+
+Establishes: nodes with declared domains, that of a loop without an end; what data decide stays unproved (LANGUAGE 3.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.ir import SSAValue
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects import upl
+from upl_mlir.dialects.upl import NodeOp, UplType, port_ref
+from upl_mlir.frontend.tensor import form
+from upl_mlir.frontend.tensor.values import ValueWriter
+from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, unused
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.sets import PolyContext
+
+
+@dataclass
+class Decided:
+    """Lowers such statements; `add` takes a node, `pieces` has what each tensor is at the moment."""
+
+    type: UplType
+    ctx: PolyContext
+    wiring: Wiring
+    fresh: Callable[[str], str]
+    add: Callable[[NodeOp], None]
+    pieces: Mapping[str, list[Piece]]
+
+    def branch(self, s: form.Branch, name: str) -> list[Piece]:
+        """The elements that a branch gives."""
+        fields, box = s.names, _box(s.names, s.ranges)
+        condition, *arms = s.condition, s.then, s.otherwise
+        result, piece = self._result(name, fields, box, s.span)
+        reads = list(dict.fromkeys(r for e in (condition, *arms) for r in _reads(e)))
+        choose, names = self._node(f"{name}_if", fields, box, reads, s.span)
+        uses = [Use(names[r], self.pieces[r.tensor], r.index, s.span) for r in reads]
+        whole = self.ctx.set(fields, box)
+        for use in uses:
+            self.wiring.arrows(use, choose, whole, {})
+        go = port_ref(result.symbol, result.ports[1].name)
+        self._send(choose, choose.arg(choose.ports[0].name), go, fields, None, s.span)
+        for word, arm, chosen in zip(("then", "else"), arms, self._both(choose, condition, names, s.span), strict=True):
+            needed = list(dict.fromkeys(_reads(arm)))
+            node, ports = self._node(f"{name}_{word}", fields, box, needed, s.span)
+            sent = {ports[r]: choose.arg(names[r]) for r in needed}
+            if not needed:  # something must tell it to fire
+                sent = {node.ports[0].name: choose.arg(choose.ports[0].name)}
+            for port, value in sent.items():
+                self._send(choose, value, port_ref(node.symbol, port), fields, chosen, s.span)
+            value = ValueWriter(node, self.type).emit(arm, ports, s.span)
+            self._send(node, value, port_ref(result.symbol, result.ports[0].name), fields, None, s.span)
+        return [piece]
+
+    def loop(self, s: form.While, names: Sequence[str]) -> list[list[Piece]]:
+        """The elements of each state after the loop."""
+        fields, box = s.names, _box(s.names, s.ranges)
+        found = [self._result(name, fields, box, s.span) for name in names]
+        round_ = unused("k", fields)
+        index = tuple(map(IndexExpr.of, fields))
+        states = [form.Read(f"{form.STATE}{n}", index) for n in range(len(names))]
+        inside = box & Formula.compare(0, "<=", round_)
+        node, ports = self._node(f"{names[0]}_while", (*fields, round_), inside, states, s.span)
+        entry, whole = self.ctx.set(node.fields, box & Formula.compare(round_, "==", 0)), self.ctx.set(fields, box)
+        for state, first, (result, _) in zip(states, s.first, found, strict=True):
+            assert isinstance(first, form.Read), "loops begin with elements of tensors"
+            pieces = self.pieces[first.tensor]
+            self.wiring.arrows(Use(ports[state], pieces, first.index, s.span), node, entry, {})
+            self.wiring.arrows(Use(result.ports[1].name, pieces, first.index, s.span), result, whole, {})
+        on, out = self._both(node, s.condition, ports, s.span)
+        writer = ValueWriter(node, self.type)
+        following = [writer.emit(e, ports, s.span) for e in s.body]
+        later = (*index, IndexExpr.of(round_) + 1)
+        for state, value, (result, _) in zip(states, following, found, strict=True):
+            self._send(node, value, port_ref(node.symbol, ports[state]), later, on, s.span)
+            target = port_ref(result.symbol, result.ports[0].name)
+            self._send(node, node.arg(ports[state]), target, index, out, s.span)
+        return [[piece] for _, piece in found]
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+    def _node(
+        self, name: str, fields: Sequence[str], box: Formula, reads: Sequence[form.Read], span: Span | None
+    ) -> tuple[NodeOp, dict[form.Expr, str]]:
+        """A node with an input for each read, and the inputs' names."""
+        used = set(fields)
+        names: dict[form.Expr, str] = {}
+        for r in reads:
+            names[r] = unused("s" if r.tensor.startswith(form.STATE) else r.tensor.lower(), used)
+            used.add(names[r])
+        ports = [upl.Port(n, self.type) for n in names.values()] or [upl.Port(unused("go", used), self.type)]
+        op = NodeOp(self.fresh(name), tuple(fields), ports, box)
+        locate(op, span)
+        self.add(op)
+        return op, names
+
+    def _result(
+        self, name: str, fields: Sequence[str], box: Formula, span: Span | None
+    ) -> tuple[NodeOp, Piece]:
+        """The node that gets an element whichever way it was computed, and beside it a token that surely comes: so it is
+        known that it fires, and sums over its elements can be differentiated."""
+        ports = [upl.Port(unused(n, fields), self.type) for n in ("v", "go")]
+        op = NodeOp(self.fresh(name), tuple(fields), ports, box)
+        locate(op, span)
+        self.add(op)
+        domain = self.ctx.set(fields, box)
+        return op, Piece(op, op.arg(ports[0].name), tuple(map(IndexExpr.of, fields)), domain, domain)
+
+    def _both(
+        self, node: NodeOp, condition: form.Expr, names: Mapping[form.Expr, str], span: Span | None
+    ) -> tuple[SSAValue, SSAValue]:
+        """Whether the condition holds, under a name, and whether it does not."""
+        writer = ValueWriter(node, self.type)
+        let = upl.LetOp(unused("c", {*node.fields, *names.values()}), writer.truth(condition, names, span))
+        locate(let, span)
+        node.block.add_op(let)
+        return let.result, writer.negation(let.result, span)
+
+    @staticmethod
+    def _send(
+        source: NodeOp, value: SSAValue, target: SymbolRefAttr, index: Sequence[str | IndexExpr],
+        condition: SSAValue | None, span: Span | None,
+    ) -> None:  # fmt: skip
+        send = upl.SendOp(value, target, tuple(map(IndexExpr.of, index)), predicate=condition)
+        locate(send, span)
+        source.block.add_op(send)
+
+
+def _box(names: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Formula:
+    parts = (Formula.compare(ranges[n][0], "<=", n) & Formula.compare(n, "<", ranges[n][1] + 1) for n in names)
+    return Formula.all(parts)
+
+
+def _reads(e: form.Expr) -> list[form.Read]:
+    """The elements that an expression reads."""
+    found = list(form.walk(e))
+    assert not any(isinstance(p, form.Sum | form.Chain) for p in found), "branches and loops are of elements"
+    return [p for p in found if isinstance(p, form.Read)]
