@@ -14,6 +14,8 @@ from upl_mlir.api.program import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.protocol import EngineName, Runner, Setting
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class EngineRow:
     `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all,
     which also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options
     that the engine has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`)
-    as they are.
+    as they are.  `small`: runs f16, bf16 and fixed point.
     """
 
     build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
@@ -35,9 +37,15 @@ class EngineRow:
     real: str = "f64"
     refuses: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
     machine_programs: bool = False
+    small: bool = False
 
-    def check(self, **options: str | None) -> None:
+    def check(self, name: EngineName, program: Program, **options: str | None) -> None:
         """Raise UplError (UPL1733) for a value of an option that the engine refuses."""
+        kind = Kind.of(options["real"] or self.real)
+        if kind.format is not None and not self.small:
+            with_it = ", ".join(f"`{n}`" for n, row in ENGINES.items() if row.small)
+            at = None if program.lowered else span_of(program.read())
+            raise error("UPL1733", f"the engine `{name}` has no arithmetic of type {kind.value}", at, help=f"use {with_it}")
         for option in options.items():
             if option in self.refuses:
                 message, help_ = self.refuses[cast("tuple[str, str]", option)]
@@ -110,7 +118,7 @@ class _Ready:
 
 
 ENGINES: Mapping[EngineName, EngineRow] = {
-    EngineName.INTERP: EngineRow(_interp),
+    EngineName.INTERP: EngineRow(_interp, small=True),
     EngineName.TOKEN: EngineRow(_token),
     EngineName.NATIVE: EngineRow(all_sizes=_native),
     EngineName.RTL: EngineRow(
@@ -126,5 +134,5 @@ ENGINES: Mapping[EngineName, EngineRow] = {
             ("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered"),
         },
     ),
-    EngineName.REFERENCE: EngineRow(_reference),
+    EngineName.REFERENCE: EngineRow(_reference, small=True),
 }  # fmt: skip

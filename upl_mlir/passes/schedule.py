@@ -67,7 +67,7 @@ def _transformed(
 def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int]) -> LoopProgram:
     """A program as equations.  Raises UplError (UPL18xx)."""
     ordered = gather == "ordered"
-    system = equations(program, Kind(real), ordered=ordered, fixed=fixed)
+    system = equations(program, Kind.of_real(real), ordered=ordered, fixed=fixed)
     hosts: list[Host] = []
     for op in (*inputs(program), *outputs(program)):
         output = not isinstance(op, InputOp)

@@ -103,7 +103,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--seed", type=int, default=0, help="of a random arrival order")
     p.add_argument("--order", choices=["fifo", "random"], default="fifo", help="arrival order of tokens")
     p.add_argument("--gather", choices=["relaxed", "ordered"], default="relaxed", help="how sums are folded")
-    p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
+    p.add_argument("--real", metavar="TYPE", help="what the type `real` is: f64, f32, f16, bf16, or fixed point as q8.8")
     p.add_argument("--stats", metavar="S.json", help="write statistics")
     p.add_argument(
         "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"

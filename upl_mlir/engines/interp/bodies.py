@@ -38,6 +38,8 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
 from upl_mlir.engines.interp.plan import Arrow, Mode, Plan
+from upl_mlir.engines.interp.small import small_text
+from upl_mlir.numbers.rounding import arithmetic
 from upl_mlir.ops import FUNCTIONS
 
 
@@ -226,6 +228,9 @@ class Body:
                 return number_text(float(value))
             case Kind.F32:
                 return number_text(round_f32(float(value)))
+            case Kind(_, format):
+                assert format is not None
+                return number_text(arithmetic(format).round(float(value)))
 
     def _symbol(self, name: str) -> int | float:
         if name in self.plan.ctx.constants:
@@ -241,7 +246,10 @@ class Body:
         result = op.results[0]
         kind = self.kind(result)
         wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
-        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
+        text = rule.text
+        if kind.format is not None:
+            text = small_text(type(op), text, rule.exact and not isinstance(op, arith.TruncFOp | LookupOp), kind)
+        value = text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
         return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)
 
     def _assign_all(self, w: Writer, ops: Set[Operation]) -> None:

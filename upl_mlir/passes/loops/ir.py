@@ -35,7 +35,7 @@ from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons, Linear
 
-_KINDS: dict[Attribute, Kind] = {k.mlir: k for k in Kind}
+_KINDS: dict[Attribute, Kind] = {k.mlir: k for k in (Kind.BOOL, Kind.INT, Kind.F32, Kind.F64)}
 
 
 def _flag(on: bool) -> UnitAttr | None:
