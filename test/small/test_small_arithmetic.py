@@ -8,6 +8,7 @@ import pytest
 from xdsl.dialects import arith
 from xdsl.dialects import math as mlir_math
 
+import upl_mlir as upl
 from upl_mlir.engines.reference.small import exactly, nearest
 from upl_mlir.numbers.formats import BF16, F16, FixedFormat, FloatFormat, Format, small_format
 from upl_mlir.numbers.rounding import arithmetic
@@ -57,6 +58,33 @@ def test_operations_round_once(name: str) -> None:
                 exact = exactly(op, x, y)
                 if exact is not None:
                     assert same(got, nearest(exact, f)), (op.name, x, y, got)
+
+
+OPERATIONS = """
+program operations
+param n >= 1
+input A<i> in 0<=i<n { -> F.a }
+input B<i> in 0<=i<n { -> F.b }
+output Sum<i>
+output Less<i>
+output Times<i>
+output By<i>
+output Root<i>
+node F<i> { in a, b; a+b -> Sum; a-b -> Less; a*b -> Times; a/b -> By; sqrt(a) -> Root }
+"""
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", *FIXED])
+def test_native_operations_are_the_interpreter_s(name: str) -> None:
+    f = small_format(name)
+    assert f is not None
+    p, given = upl.load(OPERATIONS), np.array(numbers(f, 300, seed=5))
+    rng = np.random.default_rng(6)
+    a, b = rng.choice(given, 4000), rng.choice(given, 4000)
+    wanted, got = (upl.compile(p, engine, real=name)(A=a, B=b) for engine in ("interp", "native"))
+    for n, v in wanted.items():
+        equal = (v.view(np.uint64) == got[n].view(np.uint64)) | (np.isnan(v) & np.isnan(got[n]))
+        assert equal.all(), (n, a[~equal][:3], b[~equal][:3], v[~equal][:3], got[n][~equal][:3])
 
 
 def test_halves_go_to_the_even_number() -> None:

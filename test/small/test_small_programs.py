@@ -12,7 +12,7 @@ from upl_mlir.numbers.formats import small_format
 from upl_mlir.numbers.rounding import arithmetic
 
 REALS = ("f16", "bf16", "q8.8", "q4.14", "q1.17", "q2.30", "q12.20")
-ENGINES = ("interp",)
+ENGINES = ("interp", "native")
 
 FIR = """
 program fir

@@ -120,7 +120,7 @@ class _Ready:
 ENGINES: Mapping[EngineName, EngineRow] = {
     EngineName.INTERP: EngineRow(_interp, small=True),
     EngineName.TOKEN: EngineRow(_token),
-    EngineName.NATIVE: EngineRow(all_sizes=_native),
+    EngineName.NATIVE: EngineRow(all_sizes=_native, small=True),
     EngineName.RTL: EngineRow(
         _rtl, real="f32", machine_programs=True,
         refuses={

@@ -13,6 +13,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl.attributes import UplType
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.numbers.formats import SPELLING, Format, small_format
+from upl_mlir.numbers.rounding import arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,10 @@ class Kind:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kind.of, (self.value,)
+
+    def nearest(self, x: float) -> float:
+        """The number of a small type that is nearest to `x`; of other types `x` itself."""
+        return x if self.format is None else arithmetic(self.format).round(x)
 
     @property
     def is_float(self) -> bool:

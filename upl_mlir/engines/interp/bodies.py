@@ -39,7 +39,6 @@ from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
 from upl_mlir.engines.interp.plan import Arrow, Mode, Plan
 from upl_mlir.engines.interp.small import small_text
-from upl_mlir.numbers.rounding import arithmetic
 from upl_mlir.ops import FUNCTIONS
 
 
@@ -224,13 +223,10 @@ class Body:
                 return str(bool(value))
             case Kind.INT:
                 return number_text(int(value))
-            case Kind.F64:
-                return number_text(float(value))
             case Kind.F32:
                 return number_text(round_f32(float(value)))
-            case Kind(_, format):
-                assert format is not None
-                return number_text(arithmetic(format).round(float(value)))
+            case _:
+                return number_text(kind.nearest(float(value)))
 
     def _symbol(self, name: str) -> int | float:
         if name in self.plan.ctx.constants:

@@ -23,7 +23,6 @@ from upl_mlir.engines.interp.bodies import TABLE, TRUTH_RULES, Rule
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.plan import Mode, NodePlan, Pattern, PortPlan, mask
 from upl_mlir.engines.interp.small import small_text
-from upl_mlir.numbers.rounding import arithmetic
 from upl_mlir.poly.expr import IndexExpr
 
 _FIELD = re.compile(r"\bf\d+\b")
@@ -38,9 +37,7 @@ def identity_value(gather: Gather, kind: Kind) -> bool | int | float:
     """The value of a gather without summands."""
     if kind is Kind.BOOL:
         return bool(gather.empty)
-    if kind.format is not None:
-        return arithmetic(kind.format).round(gather.empty)
-    return float(gather.empty) if kind.is_float else gather.empty_integer()
+    return kind.nearest(float(gather.empty)) if kind.is_float else gather.empty_integer()
 
 
 def identity(gather: Gather, kind: Kind) -> str:
