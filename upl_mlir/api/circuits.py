@@ -11,11 +11,13 @@ from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.lower_to_circuit import planned_circuit, wish
 
 
-def plan_of_program(p: Program, params: Mapping[str, int], lanes: int = 1, along: str | None = None) -> Plan:
+def plan_of_program(
+    p: Program, params: Mapping[str, int], lanes: int = 1, along: str | None = None, real: str = "f32"
+) -> Plan:
     """The plan of a program with its sizes.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit."""
     program = p.expanded().infer_domains()
     with program.errors():
-        return planned_circuit(program.module.clone(), params, wish(lanes, along))[1]
+        return planned_circuit(program.module.clone(), params, wish(lanes, along, real=real))[1]
 
 
 def plan_of_text(path: Path) -> Plan | None:
@@ -34,10 +36,12 @@ def plan_of_text(path: Path) -> Plan | None:
         return circuit_of(module)
 
 
-def circuit_plan(path: Path, overrides: Mapping[str, Value], lanes: int = 1, along: str | None = None) -> Plan:
+def circuit_plan(
+    path: Path, overrides: Mapping[str, Value], lanes: int = 1, along: str | None = None, real: str = "f32"
+) -> Plan:
     """The plan of a file: of a program with its sizes and a number of lanes, or of a circuit as it stands.
 
     Raises UplError.
     """
     found = plan_of_text(path) if path.suffix == ".mlir" and path.is_file() else None
-    return found if found is not None else plan_of_program(load(path, **overrides), {}, lanes, along)
+    return found if found is not None else plan_of_program(load(path, **overrides), {}, lanes, along, real)

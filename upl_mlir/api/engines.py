@@ -84,7 +84,7 @@ def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     from upl_mlir.engines.circuit.engine import CircuitEngine
     from upl_mlir.passes.lower_to_circuit import wish
 
-    return CircuitEngine(program.module, bound, wish(s.lanes, s.along), s.bench)
+    return CircuitEngine(program.module, bound, wish(s.lanes, s.along, real=s.real), s.bench)
 
 
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
@@ -129,9 +129,9 @@ ENGINES: Mapping[EngineName, EngineRow] = {
         },
     ),
     EngineName.CIRCUIT: EngineRow(
-        _circuit, real="f32",
+        _circuit, real="f32", small=True,
         refuses={
-            ("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered"),
+            ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },
     ),
     EngineName.REFERENCE: EngineRow(_reference, small=True),

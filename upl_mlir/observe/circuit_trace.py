@@ -23,6 +23,7 @@ from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
+from upl_mlir.numbers.words import from_words
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 from upl_mlir.passes.circuit.inner import number_of
 from upl_mlir.passes.circuit.inputs import Input
@@ -74,14 +75,15 @@ class CircuitRun:
 
 
 def record_circuit(
-    p: Program, arrays: Mapping[str, Any], lanes: int, along: str | None, **params: int
+    p: Program, arrays: Mapping[str, Any], lanes: int, along: str | None, real: str = "f32", **params: int
 ) -> tuple[CircuitRun, CircuitResult]:
     """Run a program as a circuit, and what happened.  Raises UplError."""
     program = p.expanded().infer_domains()
     with program.errors():
         bound = bind_parameters(program.op, arrays, params)
-        engine = CircuitEngine(program.module, bound, wish(lanes, along))
-        dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
+        engine = CircuitEngine(program.module, bound, wish(lanes, along, real=real))
+        real_type = np.dtype(np.float32 if real == "f32" else np.float64)
+        dense = bind_arrays(program.op, host_ports(program.op, bound, real_type), dict(arrays))
         (outputs,), streamed = run(engine.simulation, [dense])
     plan = engine.plan
     words: list[Word] = []
@@ -93,7 +95,7 @@ def record_circuit(
 
 
 def _words(plan: Plan, k: int, port: Input | Output, bits: Any, clocks: Any) -> Iterator[Word]:
-    values = np.asarray(bits, np.uint32).view(np.float32)
+    values = from_words(np.asarray(bits, np.uint32), plan.numbers.kind.format)
     for at, value, passed in zip(_elements(plan, port), values, clocks, strict=True):
         yield Word(k, at, f"{float(value):.6g}", int(passed))
 

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from upl_mlir.passes.circuit.prove import Proof
 
 
+REAL = "the type of its reals: f32 (default), f16, bf16, or fixed point as q4.14"
+
+
 def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
     """The options that ask for the circuit of a program; `what` says what is done with it."""
     p.add_argument("--circuit", action="store_true", help=f"{what}; FILE may be a circuit (`ppn`), too")
     p.add_argument("--lanes", type=int, metavar="N", help="of --circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --circuit: the field along which the lanes lie")
+    p.add_argument("--real", metavar="TYPE", help=f"of --circuit: {REAL}")
 
 
 def wanted(args: argparse.Namespace) -> bool:
     """Whether the command is about a circuit.  Raises UsageError for options that only a circuit has."""
-    if not args.circuit and (args.lanes is not None or args.along is not None):
-        raise UsageError("--lanes and --along go with --circuit")
+    if not args.circuit and (args.lanes is not None or args.along is not None or args.real is not None):
+        raise UsageError("--lanes, --along and --real go with --circuit")
     return args.circuit
 
 
@@ -35,7 +39,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
     from upl_mlir.api.circuits import circuit_plan
 
     lanes = 1 if args.lanes is None else args.lanes
-    return circuit_plan(Path(args.file), definitions(args.define), lanes, args.along)
+    return circuit_plan(Path(args.file), definitions(args.define), lanes, args.along, args.real or "f32")
 
 
 def check(args: argparse.Namespace) -> int:

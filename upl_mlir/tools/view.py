@@ -57,7 +57,7 @@ def traced(
         from upl_mlir.observe.circuit_trace import record_circuit, save_circuit_trace, save_circuit_waves
 
         given = {n: v for n, v in arrays.items() if n not in params}
-        seen, done = record_circuit(p, given, args.lanes, args.along, **params)
+        seen, done = record_circuit(p, given, args.lanes, args.along, args.real or "f32", **params)
         if args.trace is not None:
             save_circuit_trace(p, seen, args.trace)
         if args.vcd is not None:

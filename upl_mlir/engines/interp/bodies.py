@@ -245,7 +245,11 @@ class Body:
         text = rule.text
         if kind.format is not None:
             text = small_text(type(op), text, rule.exact and not isinstance(op, arith.TruncFOp | LookupOp), kind)
-        value = text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
+        kinds = [wanted if self.kind(v).is_float else None for v in op.operands]
+        small = kind.format is not None
+        if small and isinstance(op, math.PowFOp) and isinstance(resolve(op.rhs).owner, arith.ConstantOp | RefOp):
+            kinds[1] = Kind.F64  # a constant exponent is no number of the type
+        value = text.format(*map(self.text, op.operands, kinds))
         return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)
 
     def _assign_all(self, w: Writer, ops: Set[Operation]) -> None:

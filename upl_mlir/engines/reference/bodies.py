@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
+from xdsl.dialects import math as mlir_math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, i1
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -174,6 +175,14 @@ def _needed(values: Sequence[SSAValue], block: Block) -> list[Operation]:
     return [op for op in block.ops if op in found]
 
 
+def _known(v: SSAValue) -> bool:
+    """Whether a value is a literal or a constant's."""
+    op = v.owner
+    while isinstance(op, LetOp):
+        op = op.value.owner
+    return isinstance(op, arith.ConstantOp | RefOp)
+
+
 class Firing:
     """One instance: its index, its inputs, and what was computed so far."""
 
@@ -231,7 +240,10 @@ class Firing:
             name = op.symbol.root_reference.data
             return fitted(entry(name, self.world.entries[name], int(self._value(op.at))), form)
         forms = [form, *(self.body.forms[v] for v in op.operands)]
-        operands = [self._value(v, Form.F64 if Form.F64 in forms else None) for v in op.operands]
+        wide = [Form.F64 if Form.F64 in forms else None for _ in op.operands]
+        if form.small is not None and isinstance(op, mlir_math.PowFOp) and _known(op.rhs):
+            wide[1] = Form.F64  # an exponent that is a constant is no number of the type
+        operands = [self._value(v, w) for v, w in zip(op.operands, wide, strict=True)]
         return computed(type(op), comparison(op) or COMPUTE[type(op)], form, *operands)
 
     def _value(self, v: SSAValue, wide: Form | None = None) -> Value:

@@ -25,7 +25,6 @@ from upl_mlir.hw.circuit.control import Marks, Tally, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
-from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Fed, Wires
 from upl_mlir.passes.circuit.inputs import Input
 from upl_mlir.passes.circuit.placed import LEAD
@@ -153,7 +152,7 @@ class Head:
                         m.d.sync += count.eq(0)
             return
         for k, r in enumerate(f.reads):
-            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target)
+            m.submodules[f"window_{name}_{k}"] = window = Window(self.plan.numbers.width, fed.window, self.target)
             slots = LEAD + r.site.stage - Window.LATENCY
             address = walked(
                 m, r.at, 0, fed.words, fed.window, self.nests[f.part], self.go, slots, f"walk_{name}_{k}", self.target

@@ -12,7 +12,6 @@ each clock what the lane before did one clock earlier.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,10 +21,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from upl_mlir.diagnostics import error
 from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.control import MOST_BOXES, Conditions, Marks, delayed, loop_nest, walked
+from upl_mlir.hw.circuit.fixed_units import units_of
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Ram, Target
-from upl_mlir.hw.circuit.units import BITS, result, unit, wires
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
+from upl_mlir.numbers.words import to_words
 from upl_mlir.passes.circuit.body import TRUTH, Node
 from upl_mlir.passes.circuit.buffers import Buffer
 from upl_mlir.passes.circuit.feeds import Read, Steps
@@ -54,6 +54,7 @@ class Lane:
     ):
         self.plan, self.of, self.number, self.target, self.watched = plan, of, number, target, watched
         self.part, self.wires, self.others = plan.parts[of], wires[of], wires
+        self.units, self.width = units_of(plan.numbers, plan.units, target), plan.numbers.width
         self.m = m = Module()
         self.enable = self.wires.enable[number]
         m.submodules.nest = self.nest = loop_nest(self.part.nest)
@@ -111,7 +112,7 @@ class Lane:
         if node.kind == "constant" and node.bits == TRUTH:
             return Const(int(node.number), TRUTH)
         if node.kind == "constant":
-            return Const(struct.unpack("<I", struct.pack("<f", node.number))[0], BITS)
+            return Const(int(to_words(np.array([node.number]), self.plan.numbers.kind.format)[0]), self.width)
         for s in self.part.sites:
             if s.node is node and s.stage == stage and (s in self.part.links or s in self.part.buffers):
                 return self._probed(s, self._linked(s) if s in self.part.links else self._buffered(s))
@@ -124,17 +125,16 @@ class Lane:
 
     def _unit(self, node: Node) -> Any:
         args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
-        wired = wires(node.kind, args)
+        wired = self.units.wires(node.kind, args)
         if wired is not None:
             return wired
-        made = unit(node.kind, self.plan.units, self.target)
+        made = self.units.unit(node.kind)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
-        if node.kind == "sub":
-            args[1] = Cat(args[1][:-1], ~args[1][-1])
         self.m.d.comb += made.enable.eq(self.enable)
-        self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", args, strict=False)]
-        return result(node.kind, made)
+        operands = self.units.operands(node.kind, args)
+        self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
+        return self.units.result(node.kind, made)
 
     def _select(self, node: Node) -> Value:
         """The choices that occur in this lane, by one register."""
@@ -151,7 +151,7 @@ class Lane:
         chosen = cases[-1][1]
         for when, value in reversed(cases[:-1]):
             chosen = Mux(when, value, chosen)
-        out = Signal(node.bits, name=f"chosen_{self._number()}", reset_less=True)
+        out = Signal(node.bits or self.width, name=f"chosen_{self._number()}", reset_less=True)
         with self.m.If(self.enable):
             self.m.d.sync += out.eq(chosen)
         return out
@@ -206,7 +206,7 @@ class Lane:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
         strobe, word, lane = self.wires.own[fed.feed][self.number]
-        m.submodules[f"window_{n}"] = window = Window(BITS, fed.window, self.target)
+        m.submodules[f"window_{n}"] = window = Window(self.width, fed.window, self.target)
         m.d.comb += [
             window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
@@ -234,8 +234,8 @@ class Lane:
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
         leaves: Value = loads  # the word of a place goes on: to the place before, or to `now`
-        now = Signal(BITS, name=f"now_{n}", reset_less=True)
-        waiting = [Signal(BITS, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
+        now = Signal(self.width, name=f"now_{n}", reset_less=True)
+        waiting = [Signal(self.width, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
         full = [Signal(name=f"full_{n}_{k}") for k in range(fed.window)]
         with m.If(loads):
             m.d.sync += now.eq(waiting[0])
@@ -255,7 +255,7 @@ class Lane:
         m, n, b = self.m, self._number(), self.part.buffers[s]
         writer = self.others[self._writer(s)]
         strobe, place = writer.stored[b][self.number]
-        m.submodules[f"buffer_{n}"] = ram = Ram(BITS, b.places, Window.LATENCY, self.target)
+        m.submodules[f"buffer_{n}"] = ram = Ram(self.width, b.places, Window.LATENCY, self.target)
         m.d.comb += [
             ram.write_address.eq(place), ram.write_data.eq(writer.written["result"][self.number]),
             ram.write_enable.eq(strobe), ram.read_enable.eq(self.enable),
@@ -301,7 +301,7 @@ class Lane:
         for k, length in enumerate(lengths):
             if source > self.number and k == 0:
                 lag = source - self.number
-                self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, length, lag, self.target)
+                self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, length, lag, self.target)
                 self.m.d.comb += [
                     back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[source]),
                     back.read_enable.eq(self.enable),
@@ -320,14 +320,14 @@ class Lane:
         if link.source > self.number:
             lag = link.source - self.number
             less = link.shortest - VARYING
-            self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, less, lag, self.target)
+            self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, less, lag, self.target)
             self.m.d.comb += [
                 back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[link.source]),
                 back.read_enable.eq(self.enable),
             ]  # fmt: skip
             value = back.data_out
         rest = [n - less for n in lengths]
-        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(BITS, max(rest), self.target)
+        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(self.width, max(rest), self.target)
         block = self.nest.counters[self.part.nest.block]
         length = Signal(range(max(rest) + 1), name=f"length_{self._number()}")
         with self.m.Switch(block):
@@ -347,7 +347,7 @@ class Lane:
         if key not in self._hops:
             hop = written[source]
             for n in range(source + 1, self.number + 1):
-                register = Signal(BITS, name=f"{what}_of_{source}_at_{n}", reset_less=True)
+                register = Signal(self.width, name=f"{what}_of_{source}_at_{n}", reset_less=True)
                 self.m.d.sync += register.eq(hop)
                 hop = register
             self._hops[key] = hop
@@ -372,10 +372,10 @@ class Lane:
         """The words of this lane to the last lane and the port."""
         n, m = self.number, self.m
         strobe, word = self.wires.sent[o][n]
-        mine, value = Const(0), Const(0, BITS)
+        mine, value = Const(0), Const(0, self.width)
         if n in o.lanes:
             mine, value = self._turns(o) if len(o.lanes) > 1 else self._at_once(o)
-        before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, BITS))
+        before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, self.width))
         goes = mine & self.enable
         m.d.sync += [strobe.eq(goes | before), word.eq(Mux(goes, value, came) if n in o.lanes else came)]
 
@@ -392,7 +392,7 @@ class Lane:
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << max(1, (o.depth - 1).bit_length())
         n = self._number()
-        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target, QUEUE_IN_LUTS)
+        m.submodules[f"queue_{n}"] = queue = Window(self.width + 1, depth, self.target, QUEUE_IN_LUTS)
         mine = self.control[o, "turn"] = self._turn(o, n)
         place = Signal(range(depth), name=f"place_{n}")
         with m.If(self.enable & mine):
@@ -404,7 +404,7 @@ class Lane:
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
         ]  # fmt: skip
         there = delayed(m, mine, Window.LATENCY, self.enable, f"turn_{n}")
-        return there & queue.data_out[BITS], queue.data_out[:BITS]
+        return there & queue.data_out[self.width], queue.data_out[:self.width]
 
     def _turn(self, o: Output, n: int) -> Value:
         """Whether it is this lane's turn: a slot after the lane before."""

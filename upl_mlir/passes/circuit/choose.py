@@ -25,11 +25,13 @@ dependences."""
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops."""
+    """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops;
+    `real`: f32 or a small type."""
 
     lanes: int
     along: str | None = None
     order: tuple[str, ...] | None = None
+    real: str = "f32"
 
 
 def asked(processes: Sequence[Process], wish: Wish) -> None:

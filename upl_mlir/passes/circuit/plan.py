@@ -13,7 +13,6 @@ from math import prod
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.passes.circuit.body import LATENCY
 from upl_mlir.passes.circuit.buffers import Buffer, buffer
 from upl_mlir.passes.circuit.choose import Wish, asked, candidates
 from upl_mlir.passes.circuit.inner import Stream, checked, sent_by
@@ -27,6 +26,7 @@ from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
 from upl_mlir.passes.circuit.ways import Ways, ways
+from upl_mlir.passes.circuit_numbers import Numbers
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
@@ -63,6 +63,11 @@ class Plan:
         return self.network.name
 
     @property
+    def numbers(self) -> Numbers:
+        """The type of its reals."""
+        return self.network.numbers
+
+    @property
     def slots(self) -> int:
         """The slots of a run: so many clocks a further run takes."""
         return self.parts[0].nest.slots
@@ -81,8 +86,12 @@ class Fixed:
     orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
 
 
-def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
-    """The plan with the best schedules.  Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
+def plan(net: Network, wish: Wish, units: Mapping[str, int] | None = None) -> Plan:
+    """The plan with the best schedules, with units of their highest clock unless others are given.
+
+    Raises UplError: UPL2003 where there is none, UPL2005 for too many instances.
+    """
+    units = net.numbers.latency if units is None else units
     _small_enough(net)
     asked(net.processes, wish)
     bare = {p.array: p for p in _unscheduled(net, units)}

@@ -12,7 +12,7 @@ from typing import cast
 from xdsl.dialects import arith, math, memref
 from xdsl.dialects.arith import FastMathFlag as Flag
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import f64, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -113,8 +113,10 @@ class Values:
 
     # -- arithmetic -----------------------------------------------------------------------------------------------------
     def _apply(self, t: terms.Apply, env: Env) -> SSAValue:
-        args = [self.value(a, env) for a in t.args]
         op, code = t.op, self.code
+        args = [self.value(a, env) for a in t.args]
+        if t.kind.format is not None and isinstance(op, math.PowFOp) and isinstance(t.args[1], terms.Number):
+            args[1] = code.constant(t.args[1].value, f64)  # an exponent that is a constant is no number of the type
         match op:
             case arith.AddiOp() | arith.SubiOp() | arith.MuliOp():
                 return self.checked(type(op), args[0], args[1])
