@@ -14,22 +14,30 @@ from upl_mlir.dialects.upl.attributes import UplType
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.numbers.formats import SPELLING, Format, small_format
 from upl_mlir.numbers.rounding import arithmetic
+from upl_mlir.numbers.watching import Watch
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
     """How a value is represented and rounded.  There is one object for each, by `of`.
 
-    `format`: of a small type (`numbers/formats.py`), whose numbers are carried as f64; None for all others.
+    `format`: of a small type (`numbers/formats.py`), whose numbers are carried as f64; None for all others.  `watch`: notes
+    the range of all results, which are f64; the interpreter alone has such reals.
     """
 
     value: str
     format: Format | None = None
+    watch: Watch | None = None
 
     BOOL: ClassVar[Kind]
     INT: ClassVar[Kind]
     F32: ClassVar[Kind]
     F64: ClassVar[Kind]
+
+    @staticmethod
+    def watched(watch: Watch) -> Kind:
+        """Reals whose range is noted (`numbers/watching.py`)."""
+        return Kind("f64", None, watch)
 
     @staticmethod
     @cache
@@ -58,8 +66,15 @@ class Kind:
         return Kind.of, (self.value,)
 
     def nearest(self, x: float) -> float:
-        """The number of a small type that is nearest to `x`; of other types `x` itself."""
+        """The number of a small type that is nearest to `x`; of other types `x` itself, noted if they are watched."""
+        if self.watch is not None and x - x == 0:
+            self.watch.round(x)
         return x if self.format is None else arithmetic(self.format).round(x)
+
+    @property
+    def calls(self) -> bool:
+        """Whether each operation of the interpreter goes through a function: it rounds, or is watched."""
+        return self.format is not None or self.watch is not None
 
     @property
     def is_float(self) -> bool:

@@ -243,11 +243,10 @@ class Body:
         kind = self.kind(result)
         wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
         text = rule.text
-        if kind.format is not None:
+        if kind.calls:
             text = small_text(type(op), text, rule.exact and not isinstance(op, arith.TruncFOp | LookupOp), kind)
         kinds = [wanted if self.kind(v).is_float else None for v in op.operands]
-        small = kind.format is not None
-        if small and isinstance(op, math.PowFOp) and isinstance(resolve(op.rhs).owner, arith.ConstantOp | RefOp):
+        if kind.calls and isinstance(op, math.PowFOp) and isinstance(resolve(op.rhs).owner, arith.ConstantOp | RefOp):
             kinds[1] = Kind.F64  # a constant exponent is no number of the type
         value = text.format(*map(self.text, op.operands, kinds))
         return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)

@@ -33,9 +33,8 @@ from upl_mlir.engines.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.engines.interp.exprs import Scope, Writer, run_source
 from upl_mlir.engines.interp.matching import NodeMatching, fold_rule, identity_value
 from upl_mlir.engines.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
-from upl_mlir.engines.interp.small import small_names
+from upl_mlir.engines.interp.small import ROUND, small_names
 from upl_mlir.host.arrays import HostPort, make_port
-from upl_mlir.numbers.rounding import arithmetic
 from upl_mlir.poly.counts.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
 
@@ -112,7 +111,7 @@ class Engine:
     ):
         kind = real if isinstance(real, Kind) else Kind.of_real(real)
         self.order, self.seed, self.max_firings = Order(order), seed, max_firings
-        self._rounded = None if kind.format is None else arithmetic(kind.format).round
+        self._rounded = small_names(kind).get(ROUND)
         self._real = np.dtype(np.float32 if kind is Kind.F32 else np.float64)
         ctx = poly_context(program, params or {})
         self.plan = make_plan(program, ctx, kind, GatherOrder(gather))
@@ -226,8 +225,11 @@ class Engine:
 
     def _values(self, port: HostPort, array: NDArray[Any]) -> list[Any]:
         """The elements of the domain, in lexicographic order, as Python values."""
+        given = np.asarray(array)[port.inside]
+        if given.dtype == object:  # intervals
+            return given.tolist()
         with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
-            values = np.asarray(array)[port.inside].astype(port.dtype).tolist()
+            values = given.astype(port.dtype).tolist()
         if self._rounded is not None and port.type is UplType.REAL:
             return list(map(self._rounded, values))
         return values

@@ -334,7 +334,7 @@ class NodeMatching:
         assert p.port.gather is not None
         arithmetic = p.port.gather.rounds
         value = fold.format(total, x)
-        if p.kind.format is not None and arithmetic:
+        if p.kind.calls and arithmetic:
             op = folding(p.port.gather, p.kind)
             return [f"{total} = {small_text(op, fold, False, p.kind).format(total, x)}"]
         if p.kind is Kind.F32 and arithmetic:

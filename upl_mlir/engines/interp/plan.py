@@ -184,7 +184,7 @@ def _ports(node: int, op: NodeOp, ctx: PolyContext, real: Kind, gather: GatherOr
                 case _:
                     mode = Mode.CARRIED
         folded = (
-            (gather is GatherOrder.ORDERED or kind.format is not None)
+            (gather is GatherOrder.ORDERED or kind.calls)
             and kind.is_float and port.gather is not None and port.gather.rounds
         )  # nothing else depends on the order
         plan = PortPlan(node, at, port, kind, mode, folded, maybe_zero)
