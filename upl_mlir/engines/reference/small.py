@@ -61,7 +61,9 @@ def nearest(x: float | Fraction, f: FloatFormat | FixedFormat) -> float:
         return float(Fraction(min(max(round(exact * f.scale), f.least_step), f.greatest_step), f.scale))
     if not exact:
         return math.copysign(0.0, x)
-    size, place = abs(exact), f.least_place
+    size = abs(exact)
+    lowest = size.numerator.bit_length() - size.denominator.bit_length() - 1  # its exponent, or less by up to two
+    place = max(f.least_place, lowest - f.precision)
     while size >= Fraction(2) ** (place + f.precision):
         place += 1
     steps = round(size / Fraction(2) ** place)
