@@ -111,6 +111,9 @@ SLOW = (
     "autodiff/test_batch.py::test_a_batched_program_differentiates",
     "docs/test_snippets.py::test_a_page[docs/drawing.md]", "malformed/test_malformed.py::test_random_inputs",
     "frontend/test_format.py::test_blanks", "frontend/einsum/test_einsum_values.py::test_value_in_cpp[elementwise]",
+    "small/test_small_training.py", "small/test_small_programs.py::test_engines_have_the_bits_of_the_reference[perceptron",
+    "circuit/test_small_circuits.py::test_more",
+    "circuit/test_small_circuits.py::test_a_gradient",
     "agreement/test_agreement.py::test_the_same_text_gives", "agreement/test_agreement.py::test_valid_programs_are_proved",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that

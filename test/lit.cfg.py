@@ -29,6 +29,8 @@ for tool in ("upl-opt", "upl", "filecheck"):
     if shutil.which(tool, path=str(tools)) is None:
         lit_config.fatal(f"{tool} is not in lit's environment: run 'make test', or 'pip install -e .[dev]'")
 
+config.environment["PYTHONPATH"] = str(ROOT)  # the package of this checkout, wherever the tools were installed from
+
 # What is printed must not depend on who runs it.
 config.environment["NO_COLOR"] = "1"
 config.environment["COLUMNS"] = "120"

@@ -24,7 +24,7 @@ PACKAGE = "upl_mlir"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("diagnostics",),
-    ("poly",),
+    ("numbers", "poly"),  # small types of numbers; sets
     ("dialects",),
     ("ops",),
     ("frontend.upl_text",),
@@ -63,11 +63,9 @@ CONFINED = {
     "torch": ("interop",),
     **dict.fromkeys(("sympy", "pytest", "hypothesis"), ()),
 }
-NO_XDSL = ("diagnostics", "poly")
-ONLY = {
-    "engines.reference": ("engines.reference", "diagnostics", "dialects.upl", "ops", "poly.expr", "poly.operators"),
-    "netsim": ("netsim",),
-}
+NO_XDSL = ("diagnostics", "numbers", "poly")
+_DATA = ("numbers.formats", "poly.expr", "poly.operators")
+ONLY = {"engines.reference": ("engines.reference", "diagnostics", "dialects.upl", "ops", *_DATA), "netsim": ("netsim",)}
 """Groups that may import these modules of the package and no others: the reference is the judge of all that runs programs,
 so it shares no code with it, and of `poly` and `ops` it has the data alone; `netsim` is a compiler of any netlists."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from upl_mlir.api.drawing import draw
     from upl_mlir.api.program import Program
     from upl_mlir.api.programs import batch, checkpoint, compile, hvp, load, ragged
+    from upl_mlir.api.quantize import quantize
     from upl_mlir.diagnostics import UplError
     from upl_mlir.frontend.trace import (
         check_grads,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _FROM = {
     "Program": "api.program", "Report": "passes.check", "UplError": "diagnostics",
-    "draw": "api.drawing",
+    "draw": "api.drawing", "quantize": "api.quantize",
     **dict.fromkeys(("batch", "checkpoint", "compile", "hvp", "load", "ragged"), "api.programs"),
     # derivatives of programs and of Python functions alike
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
@@ -46,7 +47,7 @@ _FROM = {
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
-    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "ragged", "range", "value_and_grad", "vjp",
+    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "value_and_grad", "vjp",
     "vmap",
 ]  # fmt: skip
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import upl_mlir as upl
-from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.engines.circuit.engine import whole
 from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
@@ -60,9 +59,10 @@ class Case:
         """What a call binds."""
         return {} if self.name == "scan" else dict(self.sizes)
 
-    def planned(self, lanes: int) -> tuple[LoopProgram, Plan]:
+    def planned(self, lanes: int, real: str = "f32") -> tuple[LoopProgram, Plan]:
         """Equations and plan."""
-        return planned_circuit(self.program.expanded().infer_domains().module.clone(), self.params, Wish(lanes))
+        wish = Wish(lanes, real=real)
+        return planned_circuit(self.program.expanded().infer_domains().module.clone(), self.params, wish)
 
     def __str__(self) -> str:
         return "-".join([self.name, *(str(n) for _, n in self.sizes)])
@@ -130,7 +130,7 @@ class Plain:
         out: dict[str, np.ndarray] = {}
         for o in plan.outputs:
             found = [self.shown(o.name, at) for at in product(*(range(d.low, d.low + d.extent) for d in o.dims))]
-            out[o.name] = np.array(found, np.float32).reshape([d.extent for d in o.dims])
+            out[o.name] = np.array(found, type(found[0])).reshape([d.extent for d in o.dims])
         return out
 
     def shown(self, name: str, index: tuple[int, ...]) -> np.float32:
@@ -149,22 +149,34 @@ class Plain:
     def value(self, t: Term, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> Any:
         match t:
             case Number(kind, value):
-                return np.float32(value) if kind is Kind.F32 else int(value)
+                return self.literal(value) if kind.is_float else int(value)
             case IndexValue(e):
                 return self.number(e, env)
             case Get(_, array, index):
                 return self.element(array, tuple(self.number(e, env) for e in index))
             case Choice(_, cases):
                 return next(self.value(v, env, of) for when, v in cases if self.holds(when, env))
-            case Apply(_, op, args):
-                values = [self.value(a, env, of) for a in args]
-                name = op.name if op.name not in TESTS else f"{op.name} {op.predicate.value.data}"
-                with np.errstate(all="ignore"):
-                    return OPERATIONS[name](*values)
+            case Apply(_, _, args):
+                return self.computed(t, [self.value(a, env, of) for a in args])
             case Fold():
                 return self.fold(t, env, of)
             case _:
                 raise AssertionError(t)
+
+    def literal(self, value: float) -> Any:
+        """A real constant."""
+        return np.float32(value)
+
+    def computed(self, t: Apply, values: list[Any]) -> Any:
+        """What an operation gives."""
+        name = t.op.name if t.op.name not in TESTS else f"{t.op.name} {t.op.predicate.value.data}"
+        with np.errstate(all="ignore"):
+            return OPERATIONS[name](*values)
+
+    def joined(self, t: Fold, total: Any, value: Any) -> Any:
+        """One more summand."""
+        with np.errstate(all="ignore"):
+            return GATHERS[t.gather.value](total, value)
 
     def fold(self, t: Fold, env: Mapping[str, int], of: tuple[str, tuple[int, ...]]) -> Any:
         total: Any = None
@@ -172,12 +184,11 @@ class Plain:
             for point in product(*(self.ranges[of[0]][d] for d in part.dims)):
                 here = {**env, **dict(zip(part.dims, point, strict=True))}
                 if part.dims:
-                    self.partial[of[0], (*of[1], *point)] = np.float32(t.gather.neutral) if total is None else total
+                    self.partial[of[0], (*of[1], *point)] = self.literal(t.gather.neutral) if total is None else total
                 if not self.holds(part.cons, here) or (part.guards and not any(self.holds(g, here) for g in part.guards)):
                     continue
                 value = self.value(part.body, here, of)
-                with np.errstate(all="ignore"):
-                    total = value if total is None else GATHERS[t.gather.value](total, value)
+                total = value if total is None else self.joined(t, total, value)
         return np.float32(t.gather.empty) if total is None else total
 
 
@@ -223,18 +234,25 @@ def wholes(plan: Plan, arrays: Mapping[str, np.ndarray], of: str = "inputs") -> 
     return whole(net, net.inputs if of == "inputs" else {n: d.host for n, d in net.outputs.items()}, arrays)
 
 
-def plain(loops: LoopProgram, plan: Plan, arrays: Mapping[str, np.ndarray]) -> Plain:
+def plain(
+    loops: LoopProgram, plan: Plan, arrays: Mapping[str, np.ndarray], of: Callable[..., Plain] = Plain
+) -> Plain:
     """The elements of a program for these inputs."""
     origin = {i.name: tuple(d.low for d in i.dims) for i in plan.inputs}
     ranges = {p.process.name: {d.name: range(d.low, d.low + d.extent) for d in p.process.dims} for p in plan.parts}
-    return Plain(loops, arrays, origin, ranges)
+    return of(loops, arrays, origin, ranges)
 
 
 def seen(part: Part, values: Plain, s: Site, lane: int) -> list[int]:
     """The bits that a site of a lane reads, in the order of its schedule."""
+    return [int(np.float32(found).view(np.uint32)) for found in read(part, values, s, lane)]
+
+
+def read(part: Part, values: Plain, s: Site, lane: int) -> list[Any]:
+    """The numbers that a site of a lane reads, in the order of its schedule."""
     nest = part.nest
     mask = part.mask(s.when)[..., lane]
-    out: list[int] = []
+    out: list[Any] = []
     for at in np.argwhere(mask):
         index = (*at.tolist(), lane)
         env = {n: int(np.broadcast_to(g, nest.shape)[index]) for n, g in nest.grid.items()}
@@ -243,5 +261,5 @@ def seen(part: Part, values: Plain, s: Site, lane: int) -> list[int]:
         else:
             values.element(s.array, tuple(env[f] for f in part.process.fields))
             found = values.partial[s.array, tuple(env[d.name] for d in part.process.dims)]
-        out.append(int(np.float32(found).view(np.uint32)))
+        out.append(found)
     return out

@@ -8,23 +8,28 @@ import pytest
 from circuit.circuits import EXAMPLES
 
 import upl_mlir as upl
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.engines.circuit.engine import CircuitEngine
-from upl_mlir.hw.circuit.units import unit
-from upl_mlir.passes.circuit.body import LATENCY
+from upl_mlir.hw.circuit.fixed_units import units_of
 from upl_mlir.passes.circuit.choose import Wish
+from upl_mlir.passes.circuit_numbers import Numbers
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 
 
-def test_latencies_are_those_of_the_units() -> None:
-    made_of_others = {"select", "neg", "abs", "not", "real", "and", "or", "xor", "choose"}
-    kinds = (*(LATENCY.keys() - made_of_others - {"by", "up", "down", "compare"}), "by 3", "up 1", "down 1", "compare olt")
+@pytest.mark.parametrize("real", ["f32", "f16", "bf16", "q8.8", "q1.17", "q12.20"])
+def test_latencies_are_those_of_the_units(real: str) -> None:
+    numbers = Numbers(Kind.of(real))
+    latency, units = numbers.latency, units_of(numbers, numbers.latency, "generic")
+    wires = {"select", "not", "real"} | ({"neg", "abs"} if numbers.fixed is None else set())
+    kinds = (*(latency.keys() - wires - {"by", "up", "down", "compare"}), "by 3", "up 1", "down 1", "compare olt")
     for kind in kinds:
         name = kind.split()[0]
-        made = unit(kind, LATENCY, "generic")
-        assert made.latency == LATENCY[name], kind
+        made = units.unit(kind)
+        assert made.latency == latency[name], kind
         made._MustUse__used = True
-        steps = made.steps(made.format) if callable(made.steps) else made.steps
-        assert steps == LATENCY[name], f"{kind}: the highest clock takes {steps} registers"
+        if hasattr(made, "steps"):
+            steps = made.steps(made.format) if callable(made.steps) else made.steps
+            assert steps == latency[name], f"{kind}: the highest clock takes {steps} registers"
 
 
 REFUSED = [

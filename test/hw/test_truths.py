@@ -11,9 +11,10 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from upl_mlir.hw.circuit.units import OUTCOMES, result, unit, wires
-from upl_mlir.passes.circuit.body import LATENCY
+from upl_mlir.hw.circuit.units import OUTCOMES, Units
+from upl_mlir.passes.circuit_numbers import F32
 
+UNITS = Units(F32, F32.latency, "generic")
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 1.5, 1e-45, -1e-45, math.inf, -math.inf, math.nan)
 
 
@@ -29,12 +30,12 @@ def results(kind: str, widths: tuple[int, ...], operands: list[tuple[int, ...]])
     """What an operation gives for these operands, one after the other."""
     m = Module()
     given = [Signal(width, name=f"given_{n}") for n, width in enumerate(widths)]
-    value: Any = wires(kind, given)
-    latency = LATENCY[kind.partition(" ")[0]]
+    value: Any = UNITS.wires(kind, given)
+    latency = F32.latency[kind.partition(" ")[0]]
     if value is None:
-        m.submodules.unit = made = unit(kind, LATENCY, "generic")
+        m.submodules.unit = made = UNITS.unit(kind)
         m.d.comb += [getattr(made, name).eq(g) for name, g in zip("abc", given, strict=False)]
-        value = result(kind, made)
+        value = UNITS.result(kind, made)
     shown = Signal(len(value))
     m.d.comb += shown.eq(value)
     m.d.sync += Signal(name="clocked").eq(1)

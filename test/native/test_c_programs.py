@@ -31,6 +31,7 @@ CASES: list[tuple[str, str, str, Any]] = [  # in f64 functions of libm are the i
         ("softmax", "Loss", "X"), ("floyd_warshall", "S", "W"), ("iris_batch", "", ""), ("upsample", "Y", "X"),
     )),
     ("perceptron", "R", "X W", "f32"), ("matmul", "C", "A B", "f32"), ("cholesky", "L", "A", "f32"),
+    ("cholesky", "L", "A", "bf16"), ("cholesky", "L", "A", "q8.20"), ("softmax", "Loss", "X", "f16"),
 ]  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def test_a_program_as_c(name: str, of: str, wrt: str, real: Any, compiler: str, 
     params = {n: v for n, v in d.params.items() if n in p.params}
     p = reverse(p, of=of, wrt=wrt.split()) if of else p.expanded()
     rng = np.random.default_rng(3)
-    t = np.dtype(np.float64 if real == "f64" else np.float32)
+    t = np.dtype(np.float32 if real == "f32" else np.float64)
     given = {n: np.ascontiguousarray(v, t) for n, v in d.inputs.items()}
     given |= {n: rng.standard_normal(v.shape(**params)).astype(t) for n, v in p.inputs.items() if n not in given}
     wanted = upl.compile(p, real=real, gather="ordered")(**given, **params)

@@ -14,6 +14,8 @@ from upl_mlir.api.program import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.protocol import EngineName, Runner, Setting
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class EngineRow:
     `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all,
     which also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options
     that the engine has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`)
-    as they are.
+    as they are.  `small`: runs f16, bf16 and fixed point.
     """
 
     build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
@@ -35,9 +37,15 @@ class EngineRow:
     real: str = "f64"
     refuses: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
     machine_programs: bool = False
+    small: bool = False
 
-    def check(self, **options: str | None) -> None:
+    def check(self, name: EngineName, program: Program, **options: str | None) -> None:
         """Raise UplError (UPL1733) for a value of an option that the engine refuses."""
+        kind = Kind.of(options["real"] or self.real)
+        if kind.format is not None and not self.small:
+            with_it = ", ".join(f"`{n}`" for n, row in ENGINES.items() if row.small)
+            at = None if program.lowered else span_of(program.read())
+            raise error("UPL1733", f"the engine `{name}` has no arithmetic of type {kind.value}", at, help=f"use {with_it}")
         for option in options.items():
             if option in self.refuses:
                 message, help_ = self.refuses[cast("tuple[str, str]", option)]
@@ -76,7 +84,7 @@ def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     from upl_mlir.engines.circuit.engine import CircuitEngine
     from upl_mlir.passes.lower_to_circuit import wish
 
-    return CircuitEngine(program.module, bound, wish(s.lanes, s.along, share=s.share), s.bench)
+    return CircuitEngine(program.module, bound, wish(s.lanes, s.along, share=s.share, real=s.real), s.bench)
 
 
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
@@ -110,9 +118,9 @@ class _Ready:
 
 
 ENGINES: Mapping[EngineName, EngineRow] = {
-    EngineName.INTERP: EngineRow(_interp),
+    EngineName.INTERP: EngineRow(_interp, small=True),
     EngineName.TOKEN: EngineRow(_token),
-    EngineName.NATIVE: EngineRow(all_sizes=_native),
+    EngineName.NATIVE: EngineRow(all_sizes=_native, small=True),
     EngineName.RTL: EngineRow(
         _rtl, real="f32", machine_programs=True,
         refuses={
@@ -121,10 +129,10 @@ ENGINES: Mapping[EngineName, EngineRow] = {
         },
     ),
     EngineName.CIRCUIT: EngineRow(
-        _circuit, real="f32",
+        _circuit, real="f32", small=True,
         refuses={
-            ("real", "f64"): ("circuits compute in f32", "compare with the interpreter under --real f32 --gather ordered"),
+            ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },
     ),
-    EngineName.REFERENCE: EngineRow(_reference),
+    EngineName.REFERENCE: EngineRow(_reference, small=True),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from upl_mlir.api.origin import key_of_text
 from upl_mlir.api.ports import PortView, require_arrays
 from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.engines.protocol import SIMULATORS, EngineName, Runner, Setting
 from upl_mlir.passes.pipelines import TANGENT
@@ -294,7 +295,7 @@ def compile(
     /,
     engine: Literal["interp", "token", "native", "rtl", "circuit", "reference"] = "interp",
     *,
-    real: Literal["f32", "f64"] | None = None,
+    real: str | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",
     order: Literal["fifo", "random"] = "fifo",
     seed: int = 0,
@@ -309,7 +310,8 @@ def compile(
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
 
-    `real` is what the type `real` means (f64 on the interpreter, f32 on hardware), `gather` how sums are folded, `order`
+    `real` is what the type `real` means (f64 on the interpreter, f32 on hardware; "f64", "f32", "f16", "bf16", or fixed
+    point as "q8.8": docs/numbers.md), `gather` how sums are folded, `order`
     and `seed` the arrival order of tokens, `machine` a machine description for the engine "rtl" and `simulator` what runs
     it (default: "compiled" where there is a C++ compiler, else "amaranth"), `threads` how many threads the engine "native"
     may use, `lanes` how many instances the engine "circuit" computes at a time, `along` which field, and `share` whether
@@ -324,14 +326,14 @@ def compile(
     name = EngineName(engine)
     row = ENGINES[name]
     for what, value, allowed in (
-        ("real", real, (None, "f32", "f64")),
         ("gather", gather, ("relaxed", "ordered")),
         ("order", order, ("fifo", "random")),
         ("simulator", simulator, (None, *SIMULATORS)),
     ):
         if value not in allowed:
             raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
-    row.check(real=real, gather=gather)
+    real = None if real is None else Kind.of_real(real).value
+    row.check(name, p, real=real, gather=gather)
     if simulator is not None and name is not EngineName.RTL:
         raise error("UPL1733", f"the engine `{name}` has no simulator to choose", help="give it with the engine `rtl`")
     program = p.expanded().infer_domains()

@@ -30,7 +30,7 @@ class Epoch:
 
 
 class Training:
-    """A training run.  `state` holds the carried arrays by input name."""
+    """A training run; `real` is what `real` means.  `state` holds the carried arrays by input name."""
 
     def __init__(
         self,
@@ -44,11 +44,12 @@ class Training:
         outputs: str = "R",
         targets: str = "Y",
         threads: int = 1,
+        real: str | None = None,
     ):
         self.carry = dict(carry)
         self.outputs, self.targets = outputs, targets
         self.random = np.random.default_rng(seed)
-        self.call = compile(program, engine, threads=threads)  # pyright: ignore[reportArgumentType]
+        self.call = compile(program, engine, threads=threads, real=real)  # pyright: ignore[reportArgumentType]
         self._check_names(program, data)
         rows = len(data[targets]) if np.ndim(data[targets]) else 0
         if not rows:

@@ -23,6 +23,7 @@ from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, pieces, run, to_stream, whole
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
+from upl_mlir.numbers.words import from_words
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 from upl_mlir.passes.circuit.channels.inner import number_of
 from upl_mlir.passes.circuit.channels.inputs import Input
@@ -85,7 +86,8 @@ def record_circuit(
     with program.errors():
         bound = bind_parameters(program.op, arrays, params)
         engine = CircuitEngine(program.module, bound, wish)
-        dense = bind_arrays(program.op, host_ports(program.op, bound, np.dtype(np.float32)), dict(arrays))
+        real_type = np.dtype(np.float32 if wish.real == "f32" else np.float64)
+        dense = bind_arrays(program.op, host_ports(program.op, bound, real_type), dict(arrays))
         plan = engine.plan
         given = pieces(plan.network, dense)
         (made,), streamed = run(engine.simulation, [given])
@@ -99,7 +101,7 @@ def record_circuit(
 
 
 def _words(plan: Plan, k: int, port: Input | Output, bits: Any, clocks: Any) -> Iterator[Word]:
-    values = np.asarray(bits, np.uint32).view(np.float32)
+    values = from_words(np.asarray(bits, np.uint32), plan.numbers.kind.format)
     for at, value, passed in zip(_elements(plan, port), values, clocks, strict=True):
         yield Word(int(passed), at, k, f"{float(value):.6g}")
 

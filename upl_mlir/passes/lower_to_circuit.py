@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.ppn import CircuitOp
 from upl_mlir.dialects.upl import ParamOp
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import program_of, span_of
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import write
@@ -27,11 +28,17 @@ from upl_mlir.passes.loops.transform.reuse import COSTLY, Reuse
 from upl_mlir.passes.schedule import prepared, raised
 
 
-def wish(lanes: int, along: str | None = None, order: tuple[str, ...] | None = None, share: bool = False) -> Wish:
-    """What the user asks for.  Raises UplError UPL2004 for a number of lanes below 1."""
+def wish(
+    lanes: int, along: str | None = None, order: tuple[str, ...] | None = None, share: bool = False, real: str = "f32"
+) -> Wish:
+    """What the user asks for.  Raises UplError: UPL2004 for a number of lanes below 1, and for f64, UPL1802 for another type
+    of reals that there is not."""
     if lanes < 1:
         raise error("UPL2004", f"lanes={lanes}: expected 1 or more")
-    return Wish(lanes, along, order, share)
+    kind = Kind.of_real(real)
+    if kind is Kind.F64:
+        raise error("UPL2004", "real=f64: circuits compute in f32 or in a small type", help="f16, bf16, or such as q4.14")
+    return Wish(lanes, along, order, share, kind.value)
 
 
 def statements(p: LoopProgram, apart: bool = False) -> LoopProgram:
@@ -47,11 +54,11 @@ def statements(p: LoopProgram, apart: bool = False) -> LoopProgram:
 def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
     """The equations of a program with these sizes, and its plan; the module is changed.  Raises UplError: UPL13xx if the
     program is wrong, UPL20xx if it has no circuit."""
-    program = prepared(module, "f32", "ordered")
+    program = prepared(module, wish.real, "ordered")
     for op in program.body.block.ops:
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
-    loops = statements(raised(program, real="f32", gather="ordered", fixed=params), wish.share)
+    loops = statements(raised(program, real=wish.real, gather="ordered", fixed=params), wish.share)
     if not wish.share:
         return loops, plan(network_of(loops), wish)
     found = layout(network_of(loops), wish.lanes)
@@ -64,7 +71,7 @@ class LowerCircuitPass(ModulePass):
     """Replace a program by the circuit that computes it: one process with its units, channels and ports (`ppn`).
 
     Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted (each is seen to);
-    values of f32 and truth values; no arrow decided by data.
+    values of one type of reals (`real`: f32 or a small type) and truth values; no arrow decided by data.
     Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
     that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
     along the best one), with loops in the `order` that is given (else in the best one).  With `share`, running sums use
@@ -81,11 +88,12 @@ class LowerCircuitPass(ModulePass):
     along: str | None = None
     order: tuple[str, ...] | None = None
     share: bool = False
+    real: str = "f32"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         old = program_of(op)
         location = old.location
-        loops, found = planned_circuit(op, {}, wish(self.lanes, self.along, self.order, self.share))
+        loops, found = planned_circuit(op, {}, wish(self.lanes, self.along, self.order, self.share, self.real))
         old = program_of(op)
         new: CircuitOp = write(loops, found)
         new.location = location

@@ -27,7 +27,7 @@ from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunct
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.pipelines import SCHEDULE
 
-REALS, GATHERS = ("f64", "f32"), ("relaxed", "ordered")
+GATHERS = ("relaxed", "ordered")
 
 
 @bounded("the schedule")
@@ -37,7 +37,8 @@ def schedule(
 ) -> LoopProgram:  # fmt: skip
     """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
 
-    `real` is what `real` means ("f64" or "f32"), `gather` whether folds keep their order ("ordered") or not ("relaxed").
+    `real` is what `real` means ("f64", "f32" or a small type, whose folds keep their order), `gather`
+    whether folds keep their order ("ordered") or not ("relaxed").
     With several `threads` sums along columns stay loops over parallel ones, which the threads share.
     `fixed` are parameters that are numbers; the others stay symbols.
     Raises UplError (UPL19xx) for what is not such a program.
@@ -66,8 +67,9 @@ def _transformed(
 
 def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int]) -> LoopProgram:
     """A program as equations.  Raises UplError (UPL18xx)."""
-    ordered = gather == "ordered"
-    system = equations(program, Kind(real), ordered=ordered, fixed=fixed)
+    kind = Kind.of_real(real)
+    ordered = gather == "ordered" or kind.format is not None
+    system = equations(program, kind, ordered=ordered, fixed=fixed)
     hosts: list[Host] = []
     for op in (*inputs(program), *outputs(program)):
         output = not isinstance(op, InputOp)
@@ -81,7 +83,7 @@ def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, in
     places = {n: span_of(ends[re.split("[.:]", n)[0]]) for n in (*system.hosts, *system.equations)}
     return LoopProgram(
         program.sym_name.data, [_bound(op, fixed) for op in ops], hosts, system, ordered,
-        cast("ArrayAttr[Attribute] | None", assumed), places=places,
+        cast("ArrayAttr[Attribute] | None", assumed), places=places, small=kind if kind.format is not None else None,
     )  # fmt: skip
 
 
@@ -98,10 +100,10 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
     Changes the module in place.  Raises UplError: UPL1802 for another `real` or `gather`, UPL1513 for an array without
     values, UPL13xx if the program is wrong, UPL1829 for a domain that is a hull and no proof that its instances get tokens.
     """
-    for what, value, allowed in (("real", real, REALS), ("gather", gather, GATHERS)):
-        if value not in allowed:
-            hint = did_you_mean(value, allowed)
-            raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(allowed)}", help=hint)
+    Kind.of_real(real)
+    if gather not in GATHERS:
+        hint = did_you_mean(gather, GATHERS)
+        raise error("UPL1802", f"gather={gather!r}: expected one of {', '.join(GATHERS)}", help=hint)
     program = program_of(module)
     for op in program.body.block.ops:
         if isinstance(op, ArrayOp):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SHARE = "gathers of many summands use one array of lanes in turn"
 """What the option `--share` says."""
+REAL = "the type of its reals: f32 (default), f16, bf16, or fixed point as q4.14"
 
 
 def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
@@ -26,12 +27,14 @@ def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
     p.add_argument("--lanes", type=int, metavar="N", help="of --circuit: instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help="of --circuit: the field along which the lanes lie")
     p.add_argument("--share", action="store_true", help=f"of --circuit: {SHARE}")
+    p.add_argument("--real", metavar="TYPE", help=f"of --circuit: {REAL}")
 
 
 def wanted(args: argparse.Namespace) -> bool:
     """Whether the command is about a circuit.  Raises UsageError for options that only a circuit has."""
-    if not args.circuit and (args.lanes is not None or args.along is not None or args.share):
-        raise UsageError("--lanes, --along and --share go with --circuit")
+    given = (args.lanes, args.along, args.real)
+    if not args.circuit and (args.share or any(value is not None for value in given)):
+        raise UsageError("--lanes, --along, --share and --real go with --circuit")
     return args.circuit
 
 
@@ -41,7 +44,8 @@ def plan_of(args: argparse.Namespace) -> Plan:
     from upl_mlir.passes.lower_to_circuit import wish
 
     lanes = 1 if args.lanes is None else args.lanes
-    return circuit_plan(Path(args.file), definitions(args.define), wish(lanes, args.along, share=args.share))
+    asked = wish(lanes, args.along, share=args.share, real=args.real or "f32")
+    return circuit_plan(Path(args.file), definitions(args.define), asked)
 
 
 def check(args: argparse.Namespace) -> int:

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any, cast
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.protocol import SIMULATORS, EngineName
-from upl_mlir.tools import breaks, circuits, derivatives, draw, einsum, explain, explore, fmt, plot, synth, view
+from upl_mlir.tools import (
+    breaks,
+    circuits,
+    derivatives,
+    draw,
+    einsum,
+    explain,
+    explore,
+    fmt,
+    plot,
+    quantize,
+    synth,
+    view,
+)
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -59,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--epochs", type=int, default=10, help="passes over the data (default 10)")
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
     p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp")
+    p.add_argument("--real", metavar="TYPE", help="what the type `real` is: f64, f32, f16, bf16, or fixed point as q4.12")
     _threads_option(p)
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
@@ -69,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
     text = "plot a recorded run: parallelism and waiting tokens"
     plot.add_arguments(commands.add_parser("plot", help=text, description=text, allow_abbrev=False))
+    text = "which small type a program needs, by ranges, and what each loses against f64"
+    quantize.add_arguments(commands.add_parser("quantize", help=text, description=text, allow_abbrev=False))
     text = "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, and on request its clock"
     synth.add_arguments(commands.add_parser("synth", help=text, description=text, allow_abbrev=False))
     text = "run a program on many machines: which is the best for it?"
@@ -100,7 +116,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--seed", type=int, default=0, help="of a random arrival order")
     p.add_argument("--order", choices=["fifo", "random"], default="fifo", help="arrival order of tokens")
     p.add_argument("--gather", choices=["relaxed", "ordered"], default="relaxed", help="how sums are folded")
-    p.add_argument("--real", choices=["f32", "f64"], help="what the type `real` is")
+    p.add_argument("--real", metavar="TYPE", help="what the type `real` is: f64, f32, f16, bf16, or fixed point as q8.8")
     p.add_argument("--stats", metavar="S.json", help="write statistics")
     p.add_argument(
         "--trace", metavar="T.json", help="record the run, for `upl view` (T.json.gz: compressed; T.pftrace: for Perfetto)"
@@ -283,7 +299,7 @@ def _train(args: argparse.Namespace) -> int:
         raise error("UPL1504", f"{args.data} holds one array: expected an .npz file with one for each input")
     training = Training(
         _load(args), cast("dict[str, Any]", data), carry, engine=args.engine, batch=args.batch, seed=args.seed,
-        outputs=args.outputs, targets=args.targets, threads=args.threads,
+        outputs=args.outputs, targets=args.targets, threads=args.threads, real=args.real,
     )  # fmt: skip
     start = time.perf_counter()
     curves: list[tuple[float, float]] = []
@@ -303,13 +319,17 @@ def _train(args: argparse.Namespace) -> int:
     return 0
 
 
+def _quantize(args: argparse.Namespace) -> int:
+    return quantize.run(args, _load(args), _arrays(args.input))
+
+
 def _fmt(args: argparse.Namespace) -> int:
     return fmt.run(args.files, check=args.check, stdout=args.stdout)
 
 
 _COMMANDS = {
     "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
-    "einsum": einsum.run, "plot": plot.run, "synth": synth.run, "explore": explore.run,
+    "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "explore": explore.run,
     "fmt": _fmt,
 }  # fmt: skip
 

@@ -56,7 +56,8 @@ def traced(
         from upl_mlir.passes.lower_to_circuit import wish
 
         given = {n: v for n, v in arrays.items() if n not in params}
-        seen, done = record_circuit(p, given, wish(args.lanes, args.along, share=args.share), **params)
+        asked = wish(args.lanes, args.along, share=args.share, real=args.real or "f32")
+        seen, done = record_circuit(p, given, asked, **params)
         if args.trace is not None:
             save_circuit_trace(p, seen, args.trace)
         if args.vcd is not None:

@@ -61,15 +61,19 @@ GATHERS = {g.value for g in Gather}
 class LoopProgramOp(SymbolScope):
     """A program as arrays, statements and, once it is ordered, a schedule.
 
-    `gather` is "ordered" where folds keep the order of their summands, else "relaxed".
+    `gather` is "ordered" where folds keep the order of their summands, else "relaxed".  `real` names the small type
+    (docs/numbers.md) that f64 stands for: each operation then rounds to it.
     """
 
     name = "upl_loops.program"
     gather = prop_def(StringAttr)
-    assembly_format = "$sym_name $gather $body attr-dict"
+    real = opt_prop_def(StringAttr)
+    assembly_format = "$sym_name $gather (`real` $real^)? $body attr-dict"
 
-    def __init__(self, name: str, gather: str, ops: Sequence[Operation] = ()):
+    def __init__(self, name: str, gather: str, real: str | None = None, ops: Sequence[Operation] = ()):
         props: dict[str, Attribute] = {"sym_name": StringAttr(name), "gather": StringAttr(gather)}
+        if real is not None:
+            props["real"] = StringAttr(real)
         super().__init__(properties=props, regions=[Region(Block(ops))])
     RULES: ClassVar[list[Callable[[LoopProgramOp], None]]] = []
 

@@ -20,6 +20,7 @@ from upl_mlir.dialects.upl.ops import ArrayOp as TableOp
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import is_integer_array
 from upl_mlir.dialects.upl.values import LookupOp, ModOp, SigmoidOp
+from upl_mlir.numbers.formats import small_format
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
 
@@ -46,6 +47,8 @@ class _Verifier:
     def run(self) -> None:
         if self.op.gather.data not in GATHERS:
             raise RuleError(f"expected one of {', '.join(GATHERS)}, found `{self.op.gather.data}`", self.op)
+        if self.op.real is not None:
+            self._small(self.op.real.data)
         schedules: list[loops.ScheduleOp] = []
         for o in self.op.body.block.ops:
             match o:
@@ -67,6 +70,20 @@ class _Verifier:
         for a in self.arrays.values():
             if a.private is not None and (a.private.data not in by_var or a.kept is None):
                 raise RuleError(f"`{a.symbol}` is private to the loop `{a.private.data}`, which there is not", a)
+
+    def _small(self, name: str) -> None:
+        """The type of reals is a small one, sums keep their order, and there is no other real."""
+        try:
+            known = small_format(name)
+        except ValueError as e:
+            raise RuleError(f"`{name}`: {e}", self.op) from None
+        if known is None or known.name != name:
+            raise RuleError(f"expected a small type, such as `bf16` or `q8.8`, found `{name}`", self.op)
+        if self.op.gather.data != "ordered":
+            raise RuleError(f"sums of {name} keep their order: expected `ordered`", self.op)
+        for o in self.op.walk():
+            if any(v.type == f32 for v in o.results) or (isinstance(o, loops.ArrayOp) and o.element == f32):
+                raise RuleError(f"f32 beside {name}, which f64 stands for here", o)
 
     def _declared(self, op: ParamOp | ConstOp | TableOp) -> None:
         """What a declaration says of its values names values."""

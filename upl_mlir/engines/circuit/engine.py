@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.numbers.words import from_words, to_words
 from upl_mlir.passes.circuit.body import formula
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import number
@@ -157,11 +158,11 @@ def to_stream(p: Plan, port: Input, array: Array) -> NDArray[np.uint32]:
     """The words of an array in the order of its port."""
     ranks, _ = _ranks(p, port)
     words = np.empty(len(ranks), np.uint32)
-    words[ranks] = np.ascontiguousarray(array, np.float32).view(np.uint32).ravel()
+    words[ranks] = to_words(array, p.numbers.kind.format).ravel()
     return words
 
 
 def from_stream(p: Plan, port: Output, words: NDArray[np.uint32]) -> Array:
     """The array whose words came in the order of its port."""
     ranks, shape = _ranks(p, port)
-    return words[ranks].view(np.float32).reshape(shape)
+    return from_words(words[ranks], p.numbers.kind.format).reshape(shape)

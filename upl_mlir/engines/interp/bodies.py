@@ -38,6 +38,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
 from upl_mlir.engines.interp.plan import Arrow, Mode, Plan
+from upl_mlir.engines.interp.small import small_text
 from upl_mlir.ops import FUNCTIONS
 
 
@@ -222,10 +223,10 @@ class Body:
                 return str(bool(value))
             case Kind.INT:
                 return number_text(int(value))
-            case Kind.F64:
-                return number_text(float(value))
             case Kind.F32:
                 return number_text(round_f32(float(value)))
+            case _:
+                return number_text(kind.nearest(float(value)))
 
     def _symbol(self, name: str) -> int | float:
         if name in self.plan.ctx.constants:
@@ -241,7 +242,13 @@ class Body:
         result = op.results[0]
         kind = self.kind(result)
         wanted = Kind.F64 if Kind.F64 in map(self.kind, (*op.operands, result)) else None
-        value = rule.text.format(*(self.text(v, wanted if self.kind(v).is_float else None) for v in op.operands))
+        text = rule.text
+        if kind.calls:
+            text = small_text(type(op), text, rule.exact and not isinstance(op, arith.TruncFOp | LookupOp), kind)
+        kinds = [wanted if self.kind(v).is_float else None for v in op.operands]
+        if kind.calls and isinstance(op, math.PowFOp) and isinstance(resolve(op.rhs).owner, arith.ConstantOp | RefOp):
+            kinds[1] = Kind.F64  # a constant exponent is no number of the type
+        value = text.format(*map(self.text, op.operands, kinds))
         return value, kind, kind is Kind.F32 and (isinstance(op, arith.TruncFOp | LookupOp) or not rule.exact)
 
     def _assign_all(self, w: Writer, ops: Set[Operation]) -> None:

@@ -24,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Diagnostic
-from upl_mlir.dialects.upl import ArrayOp, ProgramOp
+from upl_mlir.dialects.upl import ArrayOp, ProgramOp, UplType
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import array_values, domain_of, first_index, poly_context
 from upl_mlir.engines.interp import ieee
 from upl_mlir.engines.interp.bodies import Body, entry_tables
 from upl_mlir.engines.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.engines.interp.exprs import Scope, Writer, run_source
-from upl_mlir.engines.interp.matching import NodeMatching, fold_rule, identity
+from upl_mlir.engines.interp.matching import NodeMatching, fold_rule, identity_value
 from upl_mlir.engines.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
+from upl_mlir.engines.interp.small import ROUND, small_names
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.poly.counts.dense import points_where
 from upl_mlir.poly.expr import Formula, IndexExpr
@@ -88,11 +89,12 @@ class RunResult:
 class Engine:
     """A program ready to run with given parameters; `run` may be called any number of times.
 
-    `real` is what `real` means ("f64" or "f32": then every operation is rounded), `gather` the order in which summands
-    are folded ("relaxed": as they arrive; "ordered": LANGUAGE 3.10), `order` the order of arrival ("fifo" or "random").
+    `real` is what `real` means ("f64", or a smaller type: then every operation is rounded), `gather` the order in
+    which summands are folded ("relaxed": as they arrive; "ordered": LANGUAGE 3.10), `order` the order of arrival ("fifo" or
+    "random").
     The program must have been verified; domains are needed on host outputs, and on nodes that may fire at the start.
 
-    Raises UplError: UPL1507, UPL1607.
+    Raises UplError: UPL1507, UPL1607, UPL1802 and UPL1808 (`real`).
     """
 
     def __init__(
@@ -107,12 +109,12 @@ class Engine:
         max_firings: int = MAX_FIRINGS,
         trace: Trace | None = None,
     ):
-        if not Kind(real).is_float:
-            raise ValueError(f"real={real!r}: expected f32 or f64")
+        kind = real if isinstance(real, Kind) else Kind.of_real(real)
         self.order, self.seed, self.max_firings = Order(order), seed, max_firings
-        self._real = np.dtype(np.float32 if Kind(real) is Kind.F32 else np.float64)
+        self._rounded = small_names(kind).get(ROUND)
+        self._real = np.dtype(np.float32 if kind is Kind.F32 else np.float64)
         ctx = poly_context(program, params or {})
-        self.plan = make_plan(program, ctx, Kind(real), GatherOrder(gather))
+        self.plan = make_plan(program, ctx, kind, GatherOrder(gather))
         self.ports: dict[str, HostPort] = {
             op.symbol: make_port(op, ctx, self._real) for op in (*self.plan.inputs, *self.plan.outputs)
         }
@@ -173,6 +175,7 @@ class Engine:
         plan, report = self.plan, self._reporter
         space: dict[str, Any] = {name: value for name, value in vars(ieee).items() if not name.startswith("_")}
         space |= ieee.FUNCTIONS
+        space |= small_names(plan.real)
         space |= {
             "copysign": ieee.math.copysign, "INF": ieee.math.inf, "NAN": ieee.math.nan, "F": ieee.array("f", (0.0,)),
             "FIRST": itemgetter(0), "PORTS": [n.ports for n in plan.nodes], "ARROWS": plan.arrows,
@@ -222,13 +225,17 @@ class Engine:
 
     def _values(self, port: HostPort, array: NDArray[Any]) -> list[Any]:
         """The elements of the domain, in lexicographic order, as Python values."""
+        given = np.asarray(array)[port.inside]
+        if given.dtype == object:  # intervals
+            return given.tolist()
         with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
-            return np.asarray(array)[port.inside].astype(port.dtype).tolist()
+            values = given.astype(port.dtype).tolist()
+        if self._rounded is not None and port.type is UplType.REAL:
+            return list(map(self._rounded, values))
+        return values
 
     def _identities(self, node: NodePlan) -> list[Any]:
-        texts = {"INF": ieee.math.inf, "(-INF)": -ieee.math.inf, "INT_MAX": ieee.INT_MAX, "INT_MIN": ieee.INT_MIN,
-                 "0.0": 0.0, "1.0": 1.0, "0": 0, "1": 1, "True": True, "False": False}  # fmt: skip
-        return [texts[identity(p.port.gather, p.kind)] for p in node.ports if p.port.gather is not None]
+        return [identity_value(p.port.gather, p.kind) for p in node.ports if p.port.gather is not None]
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def _waiting(self, code: dict[str, Any]) -> Iterable[WaitingToken]:

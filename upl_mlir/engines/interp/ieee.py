@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from upl_mlir import ops
-from upl_mlir.ops import floats, total
+from upl_mlir.numbers import floats
+from upl_mlir.ops import total
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 divide, power = floats.divide, floats.power

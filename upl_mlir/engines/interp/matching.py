@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind, folding
 from upl_mlir.engines.interp.bodies import TABLE, TRUTH_RULES, Rule
-from upl_mlir.engines.interp.exprs import Scope, Writer, tuple_text
+from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.plan import Mode, NodePlan, Pattern, PortPlan, mask
+from upl_mlir.engines.interp.small import small_text
 from upl_mlir.poly.expr import IndexExpr
 
 _FIELD = re.compile(r"\bf\d+\b")
@@ -32,14 +33,19 @@ def fold_rule(gather: Gather, kind: Kind) -> Rule:
     return (TRUTH_RULES if kind is Kind.BOOL else TABLE)[folding(gather, kind)]
 
 
-def identity(gather: Gather, kind: Kind) -> str:
-    """Source of the value of a gather without summands."""
+def identity_value(gather: Gather, kind: Kind) -> bool | int | float:
+    """The value of a gather without summands."""
     if kind is Kind.BOOL:
-        return str(bool(gather.empty))
-    if math.isinf(gather.empty):
+        return bool(gather.empty)
+    return kind.nearest(float(gather.empty)) if kind.is_float else gather.empty_integer()
+
+
+def identity(gather: Gather, kind: Kind) -> str:
+    """Source of that value; the least and the greatest integer have names."""
+    if kind is Kind.INT and math.isinf(gather.empty):
         greatest = gather.empty > 0
-        return ("INF" if greatest else "(-INF)") if kind.is_float else ("INT_MAX" if greatest else "INT_MIN")
-    return str(float(gather.empty) if kind.is_float else int(gather.empty))
+        return "INT_MAX" if greatest else "INT_MIN"
+    return number_text(identity_value(gather, kind))
 
 
 @dataclass(frozen=True)
@@ -328,6 +334,9 @@ class NodeMatching:
         assert p.port.gather is not None
         arithmetic = p.port.gather.rounds
         value = fold.format(total, x)
+        if p.kind.calls and arithmetic:
+            op = folding(p.port.gather, p.kind)
+            return [f"{total} = {small_text(op, fold, False, p.kind).format(total, x)}"]
         if p.kind is Kind.F32 and arithmetic:
             return [f"F[0] = {value}", f"{total} = F[0]"]
         if p.kind is Kind.INT and arithmetic:

@@ -11,6 +11,7 @@ from enum import Enum
 
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
+from upl_mlir.dialects.upl.precision import require_one_real
 from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PolyContext
@@ -142,7 +143,8 @@ def mask(pattern: Pattern) -> int:
 
 
 def make_plan(program: ProgramOp, ctx: PolyContext, real: Kind, gather: GatherOrder) -> Plan:
-    """Analyse a verified program; `ctx` binds every parameter."""
+    """Analyse a verified program; `ctx` binds every parameter.  Raises UplError (UPL1808)."""
+    require_one_real(program, real)
     node_ops = nodes(program)
     plans = tuple(NodePlan(i, op, _ports(i, op, ctx, real, gather)) for i, op in enumerate(node_ops))
     by_name = {p.op.symbol: p for p in plans}
@@ -182,7 +184,8 @@ def _ports(node: int, op: NodeOp, ctx: PolyContext, real: Kind, gather: GatherOr
                 case _:
                     mode = Mode.CARRIED
         folded = (
-            gather is GatherOrder.ORDERED and kind.is_float and port.gather is not None and port.gather.rounds
+            (gather is GatherOrder.ORDERED or kind.calls)
+            and kind.is_float and port.gather is not None and port.gather.rounds
         )  # nothing else depends on the order
         plan = PortPlan(node, at, port, kind, mode, folded, maybe_zero)
         if plan.gathers:

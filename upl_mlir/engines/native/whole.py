@@ -119,6 +119,8 @@ def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) 
     sums = any(p.gather is Gather.SUM and p.type not in (UplType.INT, UplType.BOOL) for n in nodes(program) for p in n.ports)
     if not sums or not any(isinstance(op, arith.MulfOp) for op in program.walk()):
         return None
+    if real not in ("f32", "f64"):
+        return None
     number, size = ("float", 4) if real == "f32" else ("double", 8)
     return Ahead(TileFormat(number, machine.vector_bytes // size, machine.registers, gather == "relaxed"), machine)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
+from xdsl.dialects import math as mlir_math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, i1
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -29,6 +30,8 @@ from upl_mlir.dialects.upl import (
     Special,
     UplType,
 )
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.precision import require_one_real
 from upl_mlir.dialects.upl.query import (
     array_values,
     arrows,
@@ -40,7 +43,7 @@ from upl_mlir.dialects.upl.query import (
     target_port,
 )
 from upl_mlir.engines.reference.points import Point, entry, holds, value
-from upl_mlir.engines.reference.values import COMPUTE, Form, Value, comparison, fitted, form_of
+from upl_mlir.engines.reference.values import COMPUTE, Form, Value, comparison, computed, fitted, form_of
 from upl_mlir.poly.expr import IndexExpr
 
 Index = tuple[int | None, ...]
@@ -66,11 +69,13 @@ class World:
     """What does not change while a program runs: its declarations with numbers for all parameters.
 
     Raises UplError: UPL1410 for an `adjoint of` that is not expanded, UPL1513 for an array without values, UPL1607 for an
-    operation that is not known.
+    operation that is not known, UPL1808 for another real beside a small type.
     """
 
     def __init__(self, program: ProgramOp, params: Mapping[str, int], real: Form):
         self.program, self.real = program, real
+        if real.small is not None:
+            require_one_real(program, Kind.of(real.name))
         for op in directives(program):
             raise error("UPL1410", "an `adjoint of` is not expanded: the reference runs programs without them", span_of(op))
         self.numbers: dict[str, Value] = {}
@@ -142,7 +147,7 @@ class Body:
         if type_ == UplType.F32.mlir() or isinstance(op, RefOp | LookupOp | arith.ConstantOp):
             return Form.F32 if type_ == UplType.F32.mlir() else self.world.real
         wide = any(self.forms[v] is Form.F64 for v in op.operands)
-        return Form.F64 if wide or self.world.real is Form.F64 else Form.F32
+        return Form.F64 if wide else self.world.real
 
     def _send(self, op: SendOp, block: Block) -> Send:
         names = set[str]().union(*(e.names for e in op.index.data if e is not None), op.when_point.names)
@@ -168,6 +173,14 @@ def _needed(values: Sequence[SSAValue], block: Block) -> list[Operation]:
             found.add(op)
             todo += [v.owner for v in op.operands]
     return [op for op in block.ops if op in found]
+
+
+def _known(v: SSAValue) -> bool:
+    """Whether a value is a literal or a constant's."""
+    op = v.owner
+    while isinstance(op, LetOp):
+        op = op.value.owner
+    return isinstance(op, arith.ConstantOp | RefOp)
 
 
 class Firing:
@@ -227,9 +240,11 @@ class Firing:
             name = op.symbol.root_reference.data
             return fitted(entry(name, self.world.entries[name], int(self._value(op.at))), form)
         forms = [form, *(self.body.forms[v] for v in op.operands)]
-        operands = [self._value(v, Form.F64 if Form.F64 in forms else None) for v in op.operands]
-        compute = comparison(op) or COMPUTE[type(op)]
-        return fitted(compute(*operands), form)
+        wide = [Form.F64 if Form.F64 in forms else None for _ in op.operands]
+        if form.small is not None and isinstance(op, mlir_math.PowFOp) and _known(op.rhs):
+            wide[1] = Form.F64  # an exponent that is a constant is no number of the type
+        operands = [self._value(v, w) for v, w in zip(op.operands, wide, strict=True)]
+        return computed(type(op), comparison(op) or COMPUTE[type(op)], form, *operands)
 
     def _value(self, v: SSAValue, wide: Form | None = None) -> Value:
         """A value.  Constants, and integers made real, have the precision (`wide`) of where they stand."""

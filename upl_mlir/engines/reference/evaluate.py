@@ -34,7 +34,7 @@ from upl_mlir.engines.reference import reports
 from upl_mlir.engines.reference.bodies import Count, Firing, Index, Token, World
 from upl_mlir.engines.reference.points import NoValue, Point, Unbounded, points
 from upl_mlir.engines.reference.reports import Waiting, left_of, unified
-from upl_mlir.engines.reference.values import Form, Value, folded, form_of, identity
+from upl_mlir.engines.reference.values import Form, Value, fitted, folded, form_of, identity, named
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
@@ -100,17 +100,18 @@ class Layout:
 class Evaluator:
     """A program with numbers for all its parameters; each `run` begins anew.
 
-    `real`: what the type `real` means, "f64" or "f32"; `gather`: sums fold as they come ("relaxed") or in the order of
-    LANGUAGE 3.10 ("ordered"); `order`: tokens arrive as they were sent ("fifo") or at random.  Raises UplError: UPL1410,
-    UPL1507 (no bounds of a domain are found), UPL1513, UPL1607.
+    `real`: what the type `real` means, "f64", "f32" or a small type; `gather`: sums fold as they come ("relaxed") or
+    in the order of LANGUAGE 3.10 ("ordered"); `order`: tokens arrive as they were sent ("fifo") or at random.  Raises
+    UplError: UPL1410, UPL1507 (no bounds of a domain are found), UPL1513, UPL1607.
     """
 
     def __init__(
         self, program: ProgramOp, params: Mapping[str, int] | None = None, *, real: str = "f64", gather: str = "relaxed",
         order: str = "fifo", seed: int = 0, max_firings: int = MAX_FIRINGS,
     ):  # fmt: skip
-        self.program, self.world = program, World(program, params or {}, Form(real))
-        self.ordered, self.random, self.seed, self.max_firings = gather == "ordered", order == "random", seed, max_firings
+        self.program, self.world = program, World(program, params or {}, named(real))
+        self.ordered = gather == "ordered" or self.world.real.small is not None
+        self.random, self.seed, self.max_firings = order == "random", seed, max_firings
         self.nodes = {op.symbol: op for op in nodes(program)}
         self.outputs = {op.symbol: op for op in outputs(program)}
         self.ports = {op.symbol: self._layout(op) for op in (*inputs(program), *self.outputs.values())}
@@ -168,11 +169,11 @@ class Evaluator:
         for op in inputs(self.program):
             layout, form = self.ports[op.symbol], form_of(op.type, self.world.real)
             with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
-                array = np.asarray(arrays[op.symbol]).astype(_DTYPES[form])
+                array = np.asarray(arrays[op.symbol]).astype(_DTYPES.get(form, np.float64))
             if array.shape != layout.shape:
                 raise error("UPL1503", f"`{op.symbol}` has the shape {layout.shape}, the array {array.shape}")
             for x in layout.points:
-                self._fire(op, x, [array[layout.at(x)].item()])
+                self._fire(op, x, [fitted(array[layout.at(x)].item(), form)])
 
     def _fire(self, op: NodeOp | InputOp, x: Point, values: Sequence[Value]) -> None:
         """One instance fires: its arrows send, in text order (LANGUAGE 3.6)."""
@@ -359,7 +360,7 @@ class Evaluator:
         arrays: dict[str, NDArray[Any]] = {}
         for name, op in self.outputs.items():
             layout, came = self.ports[name], self.results[name]
-            array = arrays[name] = np.zeros(layout.shape, _DTYPES[form_of(op.type, self.world.real)])
+            array = arrays[name] = np.zeros(layout.shape, _DTYPES.get(form_of(op.type, self.world.real), np.float64))
             inside = set(layout.points)
             if absent := [x for x in layout.points if x not in came]:
                 found.append(reports.missing(op, absent, len(inside)))

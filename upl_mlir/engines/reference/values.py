@@ -10,10 +10,10 @@ import math
 import operator
 from array import array
 from collections.abc import Callable, Mapping
-from enum import Enum
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects import arith
 from xdsl.dialects import math as mlir_math
@@ -21,29 +21,49 @@ from xdsl.ir import Operation
 
 from upl_mlir.dialects.upl import AlongOp, Gather, ModOp, StopGradientOp, UplType
 from upl_mlir.engines.reference.points import NoValue, compared, divided
+from upl_mlir.engines.reference.small import exactly, nearest
+from upl_mlir.numbers.formats import FixedFormat, FloatFormat, Format, small_format
 from upl_mlir.ops import FUNCTIONS, Function
 
 Value = bool | int | float
 INT_LEAST, INT_GREATEST = -(2**63), 2**63 - 1
 
 
-class Form(Enum):
-    """How a value is represented."""
+@dataclass(frozen=True)
+class Form:
+    """How a value is represented; `small` describes f16, bf16 and fixed point."""
 
-    BOOL = "bool"
-    INT = "int"
-    F32 = "f32"
-    F64 = "f64"
+    name: str
+    small: Format | None = None
+
+    BOOL: ClassVar[Form]
+    INT: ClassVar[Form]
+    F32: ClassVar[Form]
+    F64: ClassVar[Form]
 
     @property
     def real(self) -> bool:
         """Whether it is a real."""
-        return self in (Form.F32, Form.F64)
+        return self not in (Form.BOOL, Form.INT)
+
+
+Form.BOOL, Form.INT, Form.F32, Form.F64 = map(Form, ("bool", "int", "f32", "f64"))
+_FORMS = {f.name: f for f in (Form.BOOL, Form.INT, Form.F32, Form.F64)}
+
+
+def named(name: str) -> Form:
+    """The form of a name.  Raises ValueError for a name of none."""
+    small = small_format(name)
+    if small is not None:
+        return Form(name, small)
+    if name not in _FORMS:
+        raise ValueError(f"real={name!r}: there is no such type")
+    return _FORMS[name]
 
 
 def form_of(type_: UplType, real: Form) -> Form:
     """The form of a type; `real` is what the type `real` means."""
-    return real if type_ is UplType.REAL else Form(type_.value)
+    return real if type_ is UplType.REAL else _FORMS[type_.value]
 
 
 def single(x: float) -> float:
@@ -56,6 +76,8 @@ def fitted(x: Any, form: Form) -> Value:
     match form:
         case Form.BOOL:
             return bool(x)
+        case Form(_, FloatFormat() | FixedFormat() as small):
+            return nearest(x, small)
         case Form.F32:
             return single(float(x))
         case Form.F64:
@@ -64,6 +86,8 @@ def fitted(x: Any, form: Form) -> Value:
             if not INT_LEAST <= x <= INT_GREATEST:
                 raise NoValue(f"integer overflow: {x} does not fit 64 bits")
             return int(x)
+        case _:
+            raise AssertionError(form)
 
 
 # -- reals ---------------------------------------------------------------------------------------------------------
@@ -285,6 +309,12 @@ def comparison(op: Operation) -> Callable[[Any, Any], bool] | None:
             return None
 
 
+def computed(op: type[Operation], compute: Callable[..., Any], form: Form, *args: Any) -> Value:
+    """What an operation computes, in its form."""
+    exact = None if form.small is None else exactly(op, *args)
+    return fitted(compute(*args) if exact is None else exact, form)
+
+
 # -- gathers (LANGUAGE 3.3) ----------------------------------------------------------------------------------------
 def identity(op: Gather, form: Form) -> Value:
     """The result of no summands."""
@@ -299,5 +329,5 @@ def folded(op: Gather, form: Form, summands: list[Value]) -> Value:
     assert step is not None, (op, form)
     total = summands[0]
     for x in summands[1:]:
-        total = fitted(COMPUTE[step](total, x), form)
+        total = computed(step, COMPUTE[step], form, total, x)
     return total

@@ -70,7 +70,7 @@ class Fault(IntEnum):
 class TokenEngine:
     """A program ready to run with given parameters; `run` may be called any number of times, by any thread.
 
-    The options are those of the interpreter (`interp.Engine`).  Raises UplError: UPL1507, UPL1607 to UPL1609.
+    The options are those of the interpreter (`interp.Engine`).  Raises UplError: UPL1507, UPL1607 to UPL1609, UPL1733.
     """
 
     def __init__(
@@ -85,7 +85,10 @@ class TokenEngine:
         max_firings: int = MAX_FIRINGS,
     ):
         self.order, self.seed, self.max_firings = Order(order), seed, max_firings
-        self._real, self.gather, self.params = Kind(real), GatherOrder(gather), dict(params or {})
+        self._real = real if isinstance(real, Kind) else Kind.of_real(real)
+        if self._real.format is not None:
+            raise error("UPL1733", f"the token engine has no {self._real.value}", span_of(program), help="use `interp`")
+        self.gather, self.params = GatherOrder(gather), dict(params or {})
         ctx = poly_context(program, self.params)
         self.plan = make_plan(program, ctx, self._real, self.gather)
         real_type = np.dtype(np.float32 if self._real is Kind.F32 else np.float64)

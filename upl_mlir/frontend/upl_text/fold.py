@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Poisoned
+from upl_mlir.numbers.floats import divide, power
 from upl_mlir.ops import SPOKEN, total
-from upl_mlir.ops.floats import divide, power
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.operators import DivKind
 

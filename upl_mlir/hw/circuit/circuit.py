@@ -1,7 +1,7 @@
 """A circuit: ports, head, the lanes of all processes; AXI4-Stream outside.
 
-For a port `P`: `P_tdata` (32), `P_tvalid`, `P_tready` and `P_tlast`; `tlast` is 1 with a run's last word (inputs may
-leave it at 0).  Runs follow each other without a reset; whatever waits at a port only adds clocks.
+For a port `P`: `P_tdata` (the bits of a number: 32 of f32), `P_tvalid`, `P_tready` and `P_tlast`; `tlast` is 1 with a run's
+last word (inputs may leave it at 0).  Runs follow each other without a reset; whatever waits at a port only adds clocks.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -26,7 +26,6 @@ from upl_mlir.hw.circuit.lane import Lane
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
 from upl_mlir.hw.circuit.turns import Turns
-from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
@@ -44,19 +43,20 @@ class Circuit(wiring.Component):
     def __init__(self, plan: Plan, target: Target = "generic", watched: bool = False):
         self.plan, self.target, self.watched = plan, target, watched
         ports: dict[str, Any] = {}
+        self.width = bits = plan.numbers.width
         self.names = port_names(plan)
         for i in plan.inputs:
             n = self.names[i.name]
-            ports |= {f"{n}_tdata": In(BITS), f"{n}_tvalid": In(1), f"{n}_tready": Out(1), f"{n}_tlast": In(1)}
+            ports |= {f"{n}_tdata": In(bits), f"{n}_tvalid": In(1), f"{n}_tready": Out(1), f"{n}_tlast": In(1)}
         for o in plan.outputs:
             n = self.names[o.name]
-            ports |= {f"{n}_tdata": Out(BITS), f"{n}_tvalid": Out(1), f"{n}_tready": In(1), f"{n}_tlast": Out(1)}
+            ports |= {f"{n}_tdata": Out(bits), f"{n}_tvalid": Out(1), f"{n}_tready": In(1), f"{n}_tlast": Out(1)}
         self.probes: list[Probe] = []
         self._module: Module | None = None
         if watched:
             self._module = self._made()
             for n in range(len(self.probes)):
-                ports |= {f"watch_{n}": Out(1), f"watch_{n}_word": Out(BITS)}
+                ports |= {f"watch_{n}": Out(1), f"watch_{n}_word": Out(bits)}
         super().__init__(ports)
 
     def elaborate(self, platform: object) -> Module:
@@ -81,7 +81,7 @@ class Circuit(wiring.Component):
         wires = wires_of(plan)
         self._streams, self._queues = [], []
         for i in plan.inputs:
-            self._streams.append(StreamIn(BITS))
+            self._streams.append(StreamIn(self.width))
             m.submodules[f"in_{self.names[i.name]}"] = self._streams[-1]
         for o in plan.outputs:
             m.submodules[f"out_{self.names[o.name]}"] = self._queue(m, o, wires[o.part])
@@ -105,7 +105,7 @@ class Circuit(wiring.Component):
     def _queue(self, m: Module, o: Output, wires: Wires) -> StreamOut:
         """The queue of an output, with the mark of a run's last word."""
         reserve = self.plan.parts[o.part].nest.lanes + BEHIND + BACK
-        queue = StreamOut(BITS, 1 << (reserve + 8 - 1).bit_length(), reserve, self.target)
+        queue = StreamOut(self.width, 1 << (reserve + 8 - 1).bit_length(), reserve, self.target)
         strobe, word = wires.sent[o][-1]
         count = Signal(range(o.words), name=f"{o.name}_count")
         last = Signal(init=o.words == 1, name=f"{o.name}_last")

@@ -43,7 +43,7 @@ class Driver:
         """The pins for the edge to come."""
         self.offered = self.sent < len(self.words) and (self.offered or not pause)
         self.valid.value = int(self.offered)
-        self.data.value = self.words[self.sent] if self.offered else random.getrandbits(32)
+        self.data.value = self.words[self.sent] if self.offered else random.getrandbits(len(self.data))
         self.last.value = int(self.offered and self.sent % self.run == self.run - 1)
 
     def at_edge(self) -> bool:

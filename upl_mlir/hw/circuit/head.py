@@ -25,7 +25,6 @@ from upl_mlir.hw.circuit.control import Marks, Tally, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
-from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.hw.circuit.wires import Fed, Wires
 from upl_mlir.passes.circuit.channels.inputs import Input, awaited
 from upl_mlir.passes.circuit.placed import LEAD
@@ -154,7 +153,7 @@ class Head:
             return
         wide = len(self.plan.parts) > 1
         for k, r in enumerate(f.reads):
-            m.submodules[f"window_{name}_{k}"] = window = Window(BITS, fed.window, self.target, wide=wide)
+            m.submodules[f"window_{name}_{k}"] = window = Window(self.plan.numbers.width, fed.window, self.target, wide=wide)
             slots = LEAD + r.site.stage - Window.LATENCY
             address = walked(
                 m, r.at, 0, fed.words, fed.window, self.nests[f.part], self.go, slots, f"walk_{name}_{k}", self.target

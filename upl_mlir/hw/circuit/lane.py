@@ -12,7 +12,6 @@ each clock what the lane before did one clock earlier.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,8 +25,8 @@ from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
-from upl_mlir.hw.circuit.units import BITS, operands, result, unit, wires
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
+from upl_mlir.numbers.words import to_words
 from upl_mlir.passes.circuit.body import TRUTH, Node
 from upl_mlir.passes.circuit.channels.buffers import Buffer
 from upl_mlir.passes.circuit.channels.feeds import Read, Steps
@@ -45,11 +44,6 @@ QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 
 
-def bits_of(number: float) -> int:
-    """The bits of an f32."""
-    return struct.unpack("<I", struct.pack("<f", number))[0]
-
-
 class Lane:
     """Builds the module of a lane.
 
@@ -64,6 +58,7 @@ class Lane:
         self.turns = turns
         self.wide = len(plan.parts) > 1  # block RAM is scarce in circuits of several processes
         self.part, self.wires, self.others = plan.parts[of], wires[of], wires
+        self.units, self.width = turns.made, plan.numbers.width
         self.m = m = Module()
         self.enable = self.wires.enable[number]
         m.submodules.nest = self.nest = loop_nest(self.part.nest)
@@ -124,7 +119,7 @@ class Lane:
         if node.kind == "constant" and node.bits == TRUTH:
             return Const(int(node.number), TRUTH)
         if node.kind == "constant":
-            return Const(bits_of(node.number), BITS)
+            return Const(self._word(node.number), self.width)
         for s in self.part.sites:
             if s.node is node and s.stage == stage and (s in self.part.links or s in self.part.buffers):
                 return self._probed(s, self._linked(s) if s in self.part.links else self._buffered(s))
@@ -135,35 +130,40 @@ class Lane:
             return self._of_stream(node)
         return self._select(node) if node.kind == "select" else self._unit(node)
 
+    def _word(self, number: float) -> int:
+        """The bits of a constant."""
+        return int(to_words(np.array([number]), self.plan.numbers.kind.format)[0])
+
     def _unit(self, node: Node) -> Any:
         if self.turns.shares(node):
             stage = self.part.at.start[node]
-            operands_ = [self._operand(a, stage) for a in node.args]
+            whole = node.kind == "sub"  # of a difference an operand may be changed
+            operands_ = [Operand(self.value(a, stage)) if whole else self._operand(a, stage) for a in node.args]
             return self.turns.use(node, self.number, self._running(stage), operands_, self.enable)
         args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
-        wired = wires(node.kind, args)
+        wired = self.units.wires(node.kind, args)
         if wired is not None:
             return wired
-        made = unit(node.kind, self.plan.units, self.target)
+        made = self.units.unit(node.kind)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
-        args = operands(node.kind, args)
         self.m.d.comb += made.enable.eq(self.enable)
-        self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", args, strict=False)]
-        return result(node.kind, made)
+        operands = self.units.operands(node.kind, args)
+        self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
+        return self.units.result(node.kind, made)
 
     def _operand(self, node: Node, stage: int) -> Operand:
         """An operand of a unit that is shared.  A choice between a constant and something else is made where the process is
         chosen, so that it takes no LUTs of its own."""
         begins = self.part.at.start[node]
-        if node.kind == "select" and node.bits == BITS and len(node.args) == 2 and self.part.at.end(node) == stage:
+        if node.kind == "select" and node.bits != TRUTH and len(node.args) == 2 and self.part.at.end(node) == stage:
             first = self.where[node] & self._mask(node, 0)
             left = self.where[node] & ~first
             if node.args[0].kind == "constant" and first.any() and left.any():
                 name = f"keeps_{self._number()}"
                 keep = self._passed((name[:5], node, stage), lambda: self._kept(left, first, begins, name))
                 value = self._delay(self.value(node.args[1], begins), 1, f"value_{self._number()}")
-                return Operand(value, keep, bits_of(node.args[0].number))
+                return Operand(value, keep, self._word(node.args[0].number))
         return Operand(self.value(node, stage))
 
     def _kept(self, yes: Bools, no: Bools, stage: int, name: str) -> Value:
@@ -188,7 +188,7 @@ class Lane:
         chosen = cases[-1][1]
         for when, value in reversed(cases[:-1]):
             chosen = Mux(when, value, chosen)
-        out = Signal(node.bits, name=f"chosen_{self._number()}", reset_less=True)
+        out = Signal(node.bits or self.width, name=f"chosen_{self._number()}", reset_less=True)
         with self.m.If(self.enable):
             self.m.d.sync += out.eq(chosen)
         return out
@@ -243,7 +243,7 @@ class Lane:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
         strobe, word, lane = self.wires.own[fed.feed][self.number]
-        m.submodules[f"window_{n}"] = window = Window(BITS, fed.window, self.target, wide=self.wide)
+        m.submodules[f"window_{n}"] = window = Window(self.width, fed.window, self.target, wide=self.wide)
         m.d.comb += [
             window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
@@ -271,8 +271,8 @@ class Lane:
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
         leaves: Value = loads  # the word of a place goes on: to the place before, or to `now`
-        now = Signal(BITS, name=f"now_{n}", reset_less=True)
-        waiting = [Signal(BITS, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
+        now = Signal(self.width, name=f"now_{n}", reset_less=True)
+        waiting = [Signal(self.width, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
         full = [Signal(name=f"full_{n}_{k}") for k in range(fed.window)]
         with m.If(loads):
             m.d.sync += now.eq(waiting[0])
@@ -292,7 +292,7 @@ class Lane:
         m, n, b = self.m, self._number(), self.part.buffers[s]
         writer = self.others[self._writer(s)]
         strobe, place = writer.stored[b][self.number]
-        m.submodules[f"buffer_{n}"] = ram = Ram(BITS, b.places, Window.LATENCY, self.target, wide=self.wide)
+        m.submodules[f"buffer_{n}"] = ram = Ram(self.width, b.places, Window.LATENCY, self.target, wide=self.wide)
         m.d.comb += [
             ram.write_address.eq(place), ram.write_data.eq(writer.written["result"][self.number]),
             ram.write_enable.eq(strobe), ram.read_enable.eq(self.enable),
@@ -338,7 +338,7 @@ class Lane:
         for k, length in enumerate(lengths):
             if source > self.number and k == 0:
                 lag = source - self.number
-                self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, length, lag, self.target)
+                self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, length, lag, self.target)
                 self.m.d.comb += [
                     back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[source]),
                     back.read_enable.eq(self.enable),
@@ -357,14 +357,14 @@ class Lane:
         if link.source > self.number:
             lag = link.source - self.number
             less = link.shortest - VARYING
-            self.m.submodules[f"back_{self._number()}"] = back = Crossing(BITS, less, lag, self.target)
+            self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, less, lag, self.target)
             self.m.d.comb += [
                 back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[link.source]),
                 back.read_enable.eq(self.enable),
             ]  # fmt: skip
             value = back.data_out
         rest = [n - less for n in lengths]
-        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(BITS, max(rest), self.target)
+        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(self.width, max(rest), self.target)
         block = self.nest.counters[self.part.nest.block]
         length = Signal(range(max(rest) + 1), name=f"length_{self._number()}")
         with self.m.Switch(block):
@@ -384,7 +384,7 @@ class Lane:
         if key not in self._hops:
             hop = written[source]
             for n in range(source + 1, self.number + 1):
-                register = Signal(BITS, name=f"{what}_of_{source}_at_{n}", reset_less=True)
+                register = Signal(self.width, name=f"{what}_of_{source}_at_{n}", reset_less=True)
                 self.m.d.sync += register.eq(hop)
                 hop = register
             self._hops[key] = hop
@@ -409,10 +409,10 @@ class Lane:
         """The words of this lane to the last lane and the port."""
         n, m = self.number, self.m
         strobe, word = self.wires.sent[o][n]
-        mine, value = Const(0), Const(0, BITS)
+        mine, value = Const(0), Const(0, self.width)
         if n in o.lanes:
             mine, value = self._turns(o) if len(o.lanes) > 1 else self._at_once(o)
-        before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, BITS))
+        before, came = self.wires.sent[o][n - 1] if n else (Const(0), Const(0, self.width))
         goes = mine & self.enable
         m.d.sync += [strobe.eq(goes | before), word.eq(Mux(goes, value, came) if n in o.lanes else came)]
 
@@ -429,7 +429,7 @@ class Lane:
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << max(1, (o.depth - 1).bit_length())
         n = self._number()
-        m.submodules[f"queue_{n}"] = queue = Window(BITS + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
+        m.submodules[f"queue_{n}"] = queue = Window(self.width + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
         mine = self.control[o, "turn"] = self._turn(o, n)
         place = Signal(range(depth), name=f"place_{n}")
         with m.If(self.enable & mine):
@@ -441,7 +441,7 @@ class Lane:
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
         ]  # fmt: skip
         there = delayed(m, mine, Window.LATENCY, self.enable, f"turn_{n}")
-        return there & queue.data_out[BITS], queue.data_out[:BITS]
+        return there & queue.data_out[self.width], queue.data_out[:self.width]
 
     def _turn(self, o: Output, n: int) -> Value:
         """Whether it is this lane's turn: a slot after the lane before."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from amaranth.hdl import Const, Module, Signal, Value
 
+from upl_mlir.hw.circuit.fixed_units import units_of as hardware_of
 from upl_mlir.hw.circuit.ram import Target
-from upl_mlir.hw.circuit.units import BITS, operands, result, unit
 from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.share import Unit, in_turn, units_of
@@ -49,6 +49,7 @@ class Turns:
 
     def __init__(self, plan: Plan, target: Target):
         self.plan, self.target = plan, target
+        self.made, self.width = hardware_of(plan.numbers, plan.units, target), plan.numbers.width
         units = units_of(plan.parts, plan.shared)
         self.units = {x.node: u for u in units for x in u.uses if in_turn(plan.parts[x.part], x.node, plan.shared)}
         self.users: dict[tuple[Unit, int], list[_User]] = {}
@@ -62,25 +63,24 @@ class Turns:
         """The result of an operation of a lane, whose operands are there when it is its turn."""
         key = self.units[node], lane
         if key not in self.results:
-            self.results[key] = Signal(BITS, name=f"{key[0].name}_{lane}_result")
-        if node.kind == "sub":
-            last = operands(node.kind, [args[0].value, args[1].value])[1]
-            args = [args[0], Operand(last, args[1].keep, args[1].constant ^ 1 << BITS - 1)]
+            self.results[key] = Signal(self.width, name=f"{key[0].name}_{lane}_result")
+        values = self.made.operands(node.kind, [a.value for a in args])
+        args = [Operand(v, a.keep, a.constant) for v, a in zip(values, args, strict=True)]
         self.users.setdefault(key, []).append(_User(turn, args, enable))
         return self.results[key]
 
     def build(self, m: Module) -> None:
         """Make the units, each with its register of operands."""
         for (u, lane), users in self.users.items():
-            made = unit(u.kind, self.plan.units, self.target)
+            made = self.made.unit(u.kind)
             m.submodules[f"{u.name}_{lane}"] = made
             enable = users[0].enable  # that of the lane with this number is the same in each process
             for n, (port, *_) in enumerate(zip("abc", users[0].args, strict=False)):
-                taken = Signal(BITS, name=f"{u.name}_{lane}_{port}", reset_less=True)
+                taken = Signal(self.width, name=f"{u.name}_{lane}_{port}", reset_less=True)
                 with m.If(enable):
                     m.d.sync += taken.eq(_chosen([(x.turn, x.args[n]) for x in users]))
                 m.d.comb += getattr(made, port).eq(taken)
-            m.d.comb += [made.enable.eq(enable), self.results[u, lane].eq(result(u.kind, made))]
+            m.d.comb += [made.enable.eq(enable), self.results[u, lane].eq(self.made.result(u.kind, made))]
 
 
 def _chosen(users: Sequence[tuple[Value, Operand]]) -> Value:
@@ -91,7 +91,8 @@ def _chosen(users: Sequence[tuple[Value, Operand]]) -> Value:
     out: list[Value] = []
     for turn, x in users:
         keep = turn if x.keep is None else x.keep
-        out.append(x.value & keep.replicate(BITS))
+        width = len(x.value)
+        out.append(x.value & keep.replicate(width))
         if x.keep is not None and x.constant:
-            out.append(Const(x.constant, BITS) & (turn & ~x.keep).replicate(BITS))
+            out.append(Const(x.constant, width) & (turn & ~x.keep).replicate(width))
     return reduce(or_, out)

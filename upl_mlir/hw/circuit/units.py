@@ -18,12 +18,11 @@ from upl_mlir.hw.fp.by_constant import DivideByConstant, ScaleByPowerOfTwo
 from upl_mlir.hw.fp.conversions import Comparer
 from upl_mlir.hw.fp.digits import Divider, SquareRoot
 from upl_mlir.hw.fp.functions import Exponential, Function, HyperbolicTangent, Logarithm, Logistic
-from upl_mlir.hw.fp.model import BINARY32
+from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Combined, Mask
+from upl_mlir.passes.circuit_numbers import Numbers
 
-BITS = BINARY32.bits
-ONE = BINARY32.bias << BINARY32.mantissa
 OUTCOMES = {
     "oeq": "e", "ogt": "g", "oge": "ge", "olt": "l", "ole": "le", "one": "gl", "ord": "gle", "ueq": "eu", "ugt": "gu",
     "uge": "geu", "ult": "lu", "ule": "leu", "une": "glu", "uno": "u",
@@ -36,56 +35,71 @@ FUNCTIONS: Mapping[str, type[Function]] = {
 LOGIC: Mapping[str, Callable[[Any, Any], Any]] = {"and": and_, "or": or_, "xor": xor}
 
 
-def wires(kind: str, args: Sequence[Any]) -> Any | None:
-    """The result of an operation that is wires only, else None."""
-    match kind:
-        case "neg":
-            return Cat(args[0][:-1], ~args[0][-1])
-        case "abs":
-            return Cat(args[0][:-1], Const(0, 1))
-        case "not":
-            return ~args[0]
-        case "real":
-            return Const(ONE, BITS) & args[0].replicate(BITS)
-        case _:
-            return None
+class Units:
+    """The units of a circuit whose reals are floating-point numbers of a format."""
+
+    def __init__(self, numbers: Numbers, latency: Mapping[str, int], target: Target):
+        self.width, self.latency, self.target = numbers.width, latency, target
+        self.format = Format(numbers.width - numbers.precision, numbers.precision - 1)
+
+    def wires(self, kind: str, args: Sequence[Any]) -> Any | None:
+        """The result of an operation that is wires only, else None."""
+        match kind:
+            case "neg":
+                return Cat(args[0][:-1], ~args[0][-1])
+            case "abs":
+                return Cat(args[0][:-1], Const(0, 1))
+            case "not":
+                return ~args[0]
+            case "real":
+                one = self.format.bias << self.format.mantissa
+                return Const(one, self.width) & args[0].replicate(self.width)
+            case _:
+                return None
+
+    def operands(self, kind: str, args: Sequence[Any]) -> Sequence[Any]:
+        """What the unit of an operation takes: a difference is a sum."""
+        return [args[0], Cat(args[1][:-1], ~args[1][-1])] if kind == "sub" else args
+
+    def unit(self, kind: str) -> Any:
+        """A new unit for an operation, with the latency that the plan gives it; its operands are `a`, `b`, `c`."""
+        operation, _, number = kind.partition(" ")
+        latency, f, target = self.latency[operation], self.format, self.target
+        match operation:
+            case "add" | "sub":
+                return Adder(f, latency, target=target)
+            case "mul":
+                return Multiplier(f, latency, target=target)
+            case "div":
+                return Divider(f, latency, target=target)
+            case "sqrt":
+                return SquareRoot(f, latency, target=target)
+            case "exp" | "log" | "tanh" | "sigmoid" | "sin" | "cos":
+                return FUNCTIONS[operation](f, latency, target=target)
+            case "by":
+                return DivideByConstant(f, int(number), latency)
+            case "up" | "down":
+                return ScaleByPowerOfTwo(f, int(number) * (1 if operation == "up" else -1), latency)
+            case "min" | "max" | "compare":
+                return Comparer(f, latency)
+            case "mask":
+                return Mask(f, latency)
+            case _:
+                return logic(kind, latency, self.width)
+
+    def result(self, kind: str, made: Any) -> Value:
+        """What an operation takes of its unit."""
+        return result(kind, made)
 
 
-def operands(kind: str, args: Sequence[Any]) -> list[Any]:
-    """What an operation gives to its unit: a difference is a sum with the other sign."""
-    return [args[0], Cat(args[1][:-1], ~args[1][-1])] if kind == "sub" else [*args]
-
-
-def unit(kind: str, latencies: Mapping[str, int], target: Target) -> Any:
-    """A new unit for an operation, with the latency that the plan gives it; its operands are `a`, `b`, `c`."""
-    operation, _, number = kind.partition(" ")
-    latency = latencies[operation]
-    match operation:
-        case "add" | "sub":
-            return Adder(BINARY32, latency, target=target)
-        case "mul":
-            return Multiplier(BINARY32, latency, target=target)
-        case "div":
-            return Divider(BINARY32, latency, target=target)
-        case "sqrt":
-            return SquareRoot(BINARY32, latency, target=target)
-        case "exp" | "log" | "tanh" | "sigmoid" | "sin" | "cos":
-            return FUNCTIONS[operation](BINARY32, latency, target=target)
-        case "by":
-            return DivideByConstant(BINARY32, int(number), latency)
-        case "up" | "down":
-            return ScaleByPowerOfTwo(BINARY32, int(number) * (1 if operation == "up" else -1), latency)
-        case "min" | "max" | "compare":
-            return Comparer(BINARY32, latency)
-        case "mask":
-            return Mask(BINARY32, latency)
-        case "and" | "or" | "xor":
-            return Combined((1, 1), LOGIC[operation], latency)
-        case "choose":
-            width = 1 if number else BITS
-            return Combined((1, width, width), Mux, latency)
-        case _:
-            raise AssertionError(kind)
+def logic(kind: str, latency: int, width: int) -> Any:
+    """A unit of truth values, or a choice between two words."""
+    operation, _, of_bits = kind.partition(" ")
+    if operation in LOGIC:
+        return Combined((1, 1), LOGIC[operation], latency)
+    assert operation == "choose", kind
+    width = 1 if of_bits else width
+    return Combined((1, width, width), Mux, latency)
 
 
 def result(kind: str, made: Any) -> Value:

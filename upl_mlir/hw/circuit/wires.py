@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from amaranth.hdl import Signal, Value
 
-from upl_mlir.hw.circuit.units import BITS
 from upl_mlir.passes.circuit.channels.buffers import Buffer
 from upl_mlir.passes.circuit.channels.feeds import Feed, Read
 from upl_mlir.passes.circuit.channels.outputs import Output
@@ -63,21 +62,23 @@ class Probe:
 def wires_of(plan: Plan) -> list[Wires]:
     """The wires of all processes."""
     out: list[Wires] = []
+    bits = plan.numbers.width
     for k, part in enumerate(plan.parts):
         lanes, of = range(part.nest.lanes), f"{k}_" if len(plan.parts) > 1 else ""
         out.append(Wires(
             [Signal(name=f"enable_{of}{n}") for n in lanes], [Signal(name=f"start_{of}{n}") for n in lanes],
-            {what: [Signal(BITS, name=f"{what}_{of}{n}") for n in lanes] for what in ("result", "total")},
+            {what: [Signal(bits, name=f"{what}_{of}{n}") for n in lanes] for what in ("result", "total")},
         ))  # fmt: skip
     for i in plan.inputs:
         for f in i.feeds:
-            _feed(out[f.part], _word(i.name), Fed(f, i.places(f), i.words, i.held), plan.parts[f.part].nest.lanes)
+            fed = Fed(f, i.places(f), i.words, i.held)
+            _feed(out[f.part], _word(i.name), fed, plan.parts[f.part].nest.lanes, bits)
     for s in plan.streams:
         f = s.feed
-        _feed(out[f.part], _word(s.name), Fed(f, s.window, s.sent.words, False), plan.parts[f.part].nest.lanes)
+        _feed(out[f.part], _word(s.name), Fed(f, s.window, s.sent.words, False), plan.parts[f.part].nest.lanes, bits)
     for o in (*plan.outputs, *(s.sent for s in plan.streams)):
         out[o.part].sent[o] = [
-            (Signal(name=f"{_word(o.name)}_sent_{n}"), Signal(BITS, name=f"{_word(o.name)}_sends_{n}", reset_less=True))
+            (Signal(name=f"{_word(o.name)}_sent_{n}"), Signal(bits, name=f"{_word(o.name)}_sends_{n}", reset_less=True))
             for n in range(plan.parts[o.part].nest.lanes)
         ]
     by_name = {p.process.name: n for n, p in enumerate(plan.parts)}
@@ -91,16 +92,16 @@ def wires_of(plan: Plan) -> list[Wires]:
     return out
 
 
-def _feed(wires: Wires, name: str, fed: Fed, lanes: int) -> None:
+def _feed(wires: Wires, name: str, fed: Fed, lanes: int, bits: int) -> None:
     f = fed.feed
     wires.feeds.append(fed)
     last = max((n for r in f.reads for n in r.lanes), default=0)
     if f.shared:
         for k, r in enumerate(f.reads):
-            wires.shared[r] = [Signal(BITS, name=f"{name}_{k}_{n}", reset_less=True) for n in range(last + 1)]
+            wires.shared[r] = [Signal(bits, name=f"{name}_{k}_{n}", reset_less=True) for n in range(last + 1)]
     else:
         wires.own[f] = [
-            (Signal(name=f"{name}_strobe_{n}"), Signal(BITS, name=f"{name}_word_{n}", reset_less=True),
+            (Signal(name=f"{name}_strobe_{n}"), Signal(bits, name=f"{name}_word_{n}", reset_less=True),
              Signal(range(max(2, lanes)), name=f"{name}_lane_{n}"))
             for n in range(last + 1)
         ]  # fmt: skip

@@ -28,17 +28,17 @@ def block_verilog() -> str:
 
 
 class Block(wiring.Component):
-    """a, b (in, at most 18 bits each, without sign); product (out), a cycle later for each of the `registers`: that of the
-    operands, that of the product. x, y (out): the operands that are multiplied. enable (in, 1): 0 holds everything. No
-    reset."""
+    """a, b (in, at most 18 bits each; without sign, or both `signed`); product (out), a cycle later for each of the
+    `registers`: that of the operands, that of the product. x, y (out): the operands that are multiplied. enable (in, 1): 0
+    holds everything. No reset."""
 
     def __init__(
         self, a_bits: int, b_bits: int, target: Literal["generic", "ecp5"] = "generic",
-        registers: tuple[bool, bool] = (True, True),
+        registers: tuple[bool, bool] = (True, True), *, signed: bool = False,
     ):  # fmt: skip
         if not (1 <= a_bits <= WIDTH and 1 <= b_bits <= WIDTH):
             raise ValueError(f"{a_bits} by {b_bits} bits: expected at most {WIDTH} each")
-        self.target, self.registers = target, registers
+        self.target, self.registers, self.signed = target, registers, signed
         super().__init__(
             {
                 "a": In(a_bits),
@@ -58,6 +58,10 @@ class Block(wiring.Component):
             return m
         first, last = self.registers
         m.d.comb += [self.x.eq(self._behind(m, first, self.a)), self.y.eq(self._behind(m, first, self.b))]
+        if self.signed:
+            x, y = (Cat(v, v[-1].replicate(WIDTH - len(v))) for v in (self.x, self.y))
+            m.d.comb += self.product.eq(self._behind(m, last, x.as_signed() * y.as_signed()))
+            return m
         x, y = (Cat(value, Const(0, WIDTH - len(value))) for value in (self.x, self.y))  # as wide as the block's
         m.d.comb += self.product.eq(self._behind(m, last, x * y))
         return m
@@ -73,14 +77,16 @@ class Block(wiring.Component):
     def _instance(self, m: Module) -> None:
         ends = {end: Signal(WIDTH, name=f"whole_{end}") for end in "abxy"}
         product = Signal(2 * WIDTH)
-        m.d.comb += [ends["a"].eq(self.a), ends["b"].eq(self.b), self.x.eq(ends["x"]), self.y.eq(ends["y"])]
+        signs = Const(int(self.signed))
+        a, b = (self.a.as_signed(), self.b.as_signed()) if self.signed else (self.a, self.b)
+        m.d.comb += [ends["a"].eq(a), ends["b"].eq(b), self.x.eq(ends["x"]), self.y.eq(ends["y"])]
         m.d.comb += self.product.eq(product)
         held = {"INPUTA": self.registers[0], "INPUTB": self.registers[0], "OUTPUT": self.registers[1]}
         clocked = {f"p_REG_{name}_CLK": "CLK0" if register else "NONE" for name, register in held.items()}
         clocked |= {f"p_REG_{name}_{what}": f"{what}0" for name in held for what in ("CE", "RST")}
         m.submodules.block = Instance(
             "MULT18X18D", **clocked, p_REG_INPUTC_CLK="NONE", p_REG_PIPELINE_CLK="NONE", p_GSR="DISABLED",
-            p_SOURCEB_MODE="B_SHIFT", i_SIGNEDA=Const(0), i_SIGNEDB=Const(0), i_SOURCEA=Const(0), i_SOURCEB=Const(0),
+            p_SOURCEB_MODE="B_SHIFT", i_SIGNEDA=signs, i_SIGNEDB=signs, i_SOURCEA=Const(0), i_SOURCEB=Const(0),
             i_CLK0=ClockSignal(), i_CE0=self.enable, i_RST0=Const(0),
             **{f"i_{kind}{n}": Const(0) for kind in ("CLK", "CE", "RST") for n in (1, 2, 3)},
             **{f"i_{port}{n}": ends[port.lower()][n] for port in "AB" for n in range(WIDTH)},

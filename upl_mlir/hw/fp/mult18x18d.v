@@ -1,6 +1,6 @@
-// MULT18X18D of Lattice ECP5, for simulation: what the floating-point units use of it, which is the product without
-// sign, a register for each operand and one for the product, clock 0 with its enable and synchronous reset. Written from
-// Lattice's description (FPGA-TN-02205, ECP5 sysDSP). Synthesis has the block itself.
+// MULT18X18D of Lattice ECP5, for simulation: what the units use of it, which is the product of operands without sign, or
+// both with it, a register for each operand and one for the product, clock 0 with its enable and synchronous reset. Written
+// from Lattice's description (FPGA-TN-02205, ECP5 sysDSP). Synthesis has the block itself.
 module MULT18X18D #(
     parameter REG_INPUTA_CLK = "NONE", REG_INPUTA_CE = "CE0", REG_INPUTA_RST = "RST0",
     parameter REG_INPUTB_CLK = "NONE", REG_INPUTB_CE = "CE0", REG_INPUTB_RST = "RST0",
@@ -25,7 +25,9 @@ module MULT18X18D #(
   reg [35:0] product_held = 0;
   wire [17:0] x = REG_INPUTA_CLK == "NONE" ? a : a_held;
   wire [17:0] y = REG_INPUTB_CLK == "NONE" ? b : b_held;
-  wire [35:0] product = x * y;
+  wire [35:0] plain = x * y;
+  wire signed [35:0] with_signs = $signed(x) * $signed(y);
+  wire [35:0] product = SIGNEDA & SIGNEDB ? with_signs : plain;
   always @(posedge CLK0)
     if (RST0) begin
       a_held <= 0;

@@ -183,11 +183,11 @@ class Pipelined(wiring.Component):
     def _steps(self, pipe: Pipe) -> Step:
         raise NotImplementedError
 
-    def _block(self, pipe: Pipe, name: str, a: Value, b: Value) -> Any:
+    def _block(self, pipe: Pipe, name: str, a: Value, b: Value, *, signed: bool = False) -> Any:
         """a * b of at most 18 bits each; the registers that end this step and the next one are the block's."""
         step = pipe.step + 1
         registers = (step in self.kept, step + 1 in self.kept)
-        self._m.submodules[name] = block = Block(len(a), len(b), self.target, registers)
+        self._m.submodules[name] = block = Block(len(a), len(b), self.target, registers, signed=signed)
         self._m.d.comb += [block.a.eq(a), block.b.eq(b), block.enable.eq(self.enable)]
         return block.product
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 from amaranth.hdl import Cat, Const, Mux, Signal, signed
 
+from upl_mlir.hw.fp.blocks import WIDTH
 from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipe import PASSED, Pipe, Pipelined, Step, picked, powers_of_shift
 
@@ -95,7 +96,7 @@ class Adder(Pipelined):
 
 
 class Multiplier(Pipelined):
-    """a * b, on three blocks of 18 by 18 bits for binary32."""
+    """a * b, on three blocks of 18 by 18 bits for binary32, on one for significands of up to 18 bits."""
 
     def __init__(
         self, f: Format, latency: int | None = None, passed: int = 1, target: Literal["generic", "ecp5"] = "generic"
@@ -128,11 +129,25 @@ class Multiplier(Pipelined):
             zero=zero | swap & ~s["b_some"], p=s[PASSED],
         )  # fmt: skip
 
+    def _one_block(self, pipe: Pipe, s: Step) -> Step:
+        """The same where one block has the whole product: of f16 and bf16."""
+        f = self.format
+        product = self._block(pipe, "whole", s["x"], s["y"])
+        exponents = [Signal(signed(f.exponent + 3), name=f"exponent_{n}") for n in range(2)]
+        self._m.d.comb += exponents[0].eq(s["exponent"] - f.bias)
+        s = pipe.cut(s, ("x", "y"), exponent=exponents[0])
+        self._m.d.comb += exponents[1].eq(s["exponent"] - s["y_zeros"])
+        s = pipe.cut(s, ("y_zeros",), exponent=exponents[1])
+        s = pipe.cut(s, product=product)
+        return pipe.cut(s, ("product",), upper=s["product"][1:], lost=s["product"][0])
+
     def _multiply(self, pipe: Pipe, s: Step) -> Step:
         """Three products of parts by blocks, whose registers end two steps, and the smallest one of rows; then their sum, of
         which the outer two do not overlap. The exponent is that of a product below 2."""
         f = self.format
         size = f.mantissa + 1
+        if size <= WIDTH:
+            return self._one_block(pipe, s)
         low = max(1, min(18, size - 3))  # what is lost of the lowest product is sticky only: rounding needs three bits more
         high = size - low
         x, y = s["x"], s["y"]

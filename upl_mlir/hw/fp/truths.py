@@ -47,13 +47,13 @@ class Mask(Pipelined):
 
 
 class Combined(wiring.Component):
-    """`compute` of a, b, … (in, so many bits each); result (out, as wide as the last operand) after `latency` cycles.
-    enable (in, 1): 0 holds everything. No reset."""
+    """`compute` of a, b, … (in, so many bits each); result (out, `width` bits, else as wide as the last operand) after
+    `latency` cycles. enable (in, 1): 0 holds everything. No reset."""
 
-    def __init__(self, widths: Sequence[int], compute: Callable[..., Any], latency: int):
+    def __init__(self, widths: Sequence[int], compute: Callable[..., Any], latency: int, width: int | None = None):
         self.names, self.compute, self.latency = "abc"[: len(widths)], compute, latency
         ports = {name: In(width) for name, width in zip(self.names, widths, strict=True)}
-        super().__init__({**ports, "result": Out(widths[-1]), "enable": In(1, init=1)})
+        super().__init__({**ports, "result": Out(widths[-1] if width is None else width), "enable": In(1, init=1)})
 
     def elaborate(self, platform: object) -> Module:
         """The function, and registers behind it."""

@@ -8,15 +8,14 @@ each adds its summand to the sum so far; a greatest, a least, and a product run 
 -0.0, to which x is added as x for every x (IEEE 754-2019, 6.3), the others with 1 and the infinities; a summand that is
 left out is that number for the same reason.
 
-Values are reals (f32), or truth values of one bit.  Integers are there only on the way from a truth value or a literal to
-a real.
+Values are reals of one type (`Numbers`), or truth values of one bit.  Integers are there only on the way from a truth value
+or a literal to a real.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import frexp
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
@@ -25,12 +24,13 @@ from xdsl.ir import Operation
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.circuit_numbers import Numbers
 from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, IndexValue, Number, Part, Term
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Cons
 
-REAL, TRUTH = 32, 1
-"""The bits of values."""
+REAL, TRUTH = 0, 1
+"""The bits of values; of a real, as many as its type has (`Numbers.width`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,6 @@ class Body:
     total: Node | None
 
 
-MOST_PLACES = 24
-"""Powers of two by which a shift multiplies: as many as a significand has bits."""
 OPERATIONS: Mapping[type[Operation], str] = {
     arith.AddfOp: "add", arith.SubfOp: "sub", arith.MulfOp: "mul", arith.DivfOp: "div", arith.NegfOp: "neg",
     arith.MinimumfOp: "min", arith.MaximumfOp: "max", math.AbsFOp: "abs",
@@ -67,16 +65,6 @@ OPERATIONS: Mapping[type[Operation], str] = {
     math.SinOp: "sin", math.CosOp: "cos",
 }  # fmt: skip
 """Operations that are the same in a body; "real": a truth value as 0 or 1."""
-LATENCY: Mapping[str, int] = {
-    "add": 12, "sub": 12, "mul": 14, "div": 38, "by": 9, "up": 6, "down": 5, "select": 1, "neg": 0, "abs": 0, "min": 2,
-    "max": 2, "compare": 2, "and": 1, "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 2, "choose": 1,
-    "sqrt": 31, "exp": 22, "log": 27, "tanh": 24, "sigmoid": 42, "sin": 36, "cos": 36,
-}  # fmt: skip
-"""Registers of the units at their highest clock (`hw/circuit/units.py`); "by": division by a small integer; "up",
-"down": multiplication by a power of two; "mask": a real times a truth value; "choose": one of two values by a truth
-value."""
-GREATEST_ODD = 15
-"""The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
 INTEGER_TESTS = ("==", "!=", "<", "<=", ">", ">=")
 """Comparisons of integers, as `arith.cmpi` counts them."""
 
@@ -97,6 +85,7 @@ class Builder:
     `first` holds at the first summand of a running sum.
     """
 
+    numbers: Numbers
     refuse: Callable[[str], UplError]
     always: Callable[[Formula], bool]
     first: Formula = TRUE
@@ -131,17 +120,17 @@ class Builder:
 
     def term(self, t: Term) -> Node:
         """The node of a term, a real or a truth value."""
-        if t.kind not in (Kind.F32, Kind.BOOL):
+        if t.kind not in (self.numbers.kind, Kind.BOOL):
             raise self.refuse(f"a value of type {t.kind.value}")
         match t:
             case Number(Kind.BOOL, value):
                 return self.truth(bool(value))
-            case Number(_, value):
-                return self.node("constant", number=float(value))
-            case Get(Kind.F32, array, index):
-                return self.node("read", array=array, index=index)
-            case Get():
+            case Number(kind, value):
+                return self.node("constant", number=kind.nearest(float(value)))
+            case Get(Kind.BOOL):
                 raise self.refuse("a truth value of an array")
+            case Get(_, array, index):
+                return self.node("read", array=array, index=index)
             case Apply():
                 return self.apply(t)
             case Choice(_, cases):
@@ -149,7 +138,7 @@ class Builder:
             case Fold():
                 return self.fold(t)
             case Convert():
-                raise self.refuse("a conversion between f32 and f64")
+                raise self.refuse("a conversion between types of reals")
             case _:
                 raise self.refuse("an index as a value")
 
@@ -177,18 +166,18 @@ class Builder:
             case _:
                 pass
         kind = OPERATIONS.get(type(op))
-        if kind is None:
-            raise self.refuse(f"`{op.name}`")
+        if kind is None or kind not in self.numbers.latency:
+            raise self.refuse(f"`{op.name}`" if kind is None else f"`{op.name}` of {self.numbers.kind.value}")
         if kind == "mul" and isinstance(args[0], Number):
             args = (args[1], args[0])  # the product is the same, of NaNs, too: there is one
         if kind in ("mul", "div") and isinstance(args[1], Number):
-            special = self.by_constant(kind, args[0], float(args[1].value))
+            special = self.by_constant(kind, args[0], self.numbers.kind.nearest(float(args[1].value)))
             if special is not None:
                 return special
         nodes = tuple(map(self.term, args))
         if kind == "mul" and nodes[0].kind == "real":
             nodes = (nodes[1], nodes[0])
-        if kind == "mul" and nodes[1].kind == "real":
+        if kind == "mul" and nodes[1].kind == "real" and self.numbers.kind.nearest(1.0) == 1:
             return self.node("mask", (nodes[0], *nodes[1].args))
         if kind == "xor" and nodes[1].kind == "constant":
             return self.node("not", nodes[:1], bits=TRUTH) if nodes[1].number else nodes[0]
@@ -220,7 +209,7 @@ class Builder:
         """An integer as a real: what is made of truth values and literals."""
         match t:
             case Number(_, value):
-                return self.node("constant", number=float(value))
+                return self.node("constant", number=self.numbers.kind.nearest(float(value)))
             case Apply(_, arith.ExtUIOp(), (arg,)):
                 return self.node("real", (self.term(arg),))
             case Apply(_, arith.SelectOp(), (condition, yes, no)):
@@ -231,19 +220,18 @@ class Builder:
                 raise self.refuse("a value of type int")
 
     def by_constant(self, kind: str, arg: Term, constant: float) -> Node | None:
-        """A product or quotient by a power of two, or a quotient by a small integer."""
-        fraction, exponent = frexp(constant)
-        if abs(fraction) == 0.5 and abs(exponent) <= MOST_PLACES:
-            places = exponent - 1 if kind == "mul" else 1 - exponent
-            node = self.term(arg)
-            if places:
-                node = self.node(f"up {places}" if places > 0 else f"down {-places}", (node,))
-            return node if constant > 0 else self.node("neg", (node,))
-        if kind == "div" and constant.is_integer() and 0 < abs(constant) < 1 << MOST_PLACES:
-            n = abs(int(constant))
-            if n // (n & -n) <= GREATEST_ODD:
-                return self.node(f"by {int(constant)}", (self.term(arg),))
-        return None
+        """A product or quotient by a constant that has a unit of its own."""
+        operation = self.numbers.constant(kind, constant)
+        if operation is None:
+            return None
+        node = self.term(arg)
+        negative = constant < 0 and not operation.startswith("by")
+        first = negative and operation.startswith("up") and self.numbers.fixed is not None
+        if first:  # a saturated number is not the negative of the other one
+            node = self.node("neg", (node,))
+        if operation:
+            node = self.node(operation, (node,))
+        return self.node("neg", (node,)) if negative and not first else node
 
     def fold(self, t: Fold) -> Node:
         """A gather: its summands one after the other, those of an arrow that sends many by a running sum."""
@@ -257,7 +245,12 @@ class Builder:
         assert joins is not None
         kind = OPERATIONS[joins]
         bits = TRUTH if t.kind is Kind.BOOL else REAL
-        neutral = self.node("constant", number=float(t.gather.neutral), bits=bits)
+        number = float(t.gather.neutral)
+        if bits != TRUTH:
+            number = self.numbers.kind.nearest(number)
+        if kind == "mul" and number != 1:
+            raise self.refuse(f"a gather of products of {self.numbers.kind.value}, which has no 1,")
+        neutral = self.node("constant", number=number, bits=bits)
         many = [n for n, p in enumerate(t.parts) if p.dims]
         if not many:
             out = self.chain(kind, t.parts, neutral)
@@ -270,7 +263,8 @@ class Builder:
             before = self.node("select", (begins, self.node("previous")), when=(self.first, TRUE))
             self.total = self.node(kind, (before, self.guarded(t.parts[many[0]], neutral)))
             out = self.joined(kind, self.total, t.parts[many[0] + 1 :], neutral)
-        empty = self.node("constant", number=float(t.gather.empty), bits=bits)
+        value = float(t.gather.empty)
+        empty = self.node("constant", number=value if bits == TRUTH else self.numbers.kind.nearest(value), bits=bits)
         if t.count is None or empty is neutral:
             return out
         return self.select([(Formula.compare(t.count, ">=", 1), out), (TRUE, empty)])

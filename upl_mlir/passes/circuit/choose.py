@@ -26,12 +26,13 @@ dependences."""
 @dataclass(frozen=True)
 class Wish:
     """What the user asks for: `lanes`, and perhaps the field `along` which they lie and the `order` of the loops; `share`:
-    whether processes use units in turn, where they can."""
+    whether processes use units in turn, where they can; `real`: f32 or a small type."""
 
     lanes: int
     along: str | None = None
     order: tuple[str, ...] | None = None
     share: bool = False
+    real: str = "f32"
     lanes_of: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """The field for the lanes of single processes, and how many they are, by array."""
 

@@ -16,7 +16,7 @@ from upl_mlir.dialects.ppn import BindOp, ChannelOp, CircuitOp, PortOp, ProcessO
 from upl_mlir.dialects.ppn.attributes import NumbersAttr, OrderAttr
 from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.passes.circuit.body import LATENCY, Node
+from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.channels.inner import Stream
 from upl_mlir.passes.circuit.channels.inputs import Input, Runs
 from upl_mlir.passes.circuit.channels.orders import Axis, Order
@@ -170,7 +170,7 @@ def read(op: CircuitOp) -> tuple[LoopProgram, Plan]:
         if p.name not in said:
             raise error("UPL2010", f"the process that computes `{p.name}` is missing", span_of(op))
     net = replace(net, groups=tuple(tuple(replace(p, span=span_of(said[p.name])) for p in g) for g in net.groups))
-    latencies = dict(LATENCY)
+    latencies = dict(net.numbers.latency)
     latencies |= {o.operation.data.partition(" ")[0]: o.latency.value.data for o in ops if isinstance(o, UnitOp)}
     orders = {o.sym_name.data: tuple(Axis(*axis) for axis in o.order.data) for o in ops if isinstance(o, PortOp)}
     nests = {p.name: _nest(p, said[p.name]) for p in net.processes}

@@ -13,7 +13,6 @@ from math import prod
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.passes.circuit.body import LATENCY
 from upl_mlir.passes.circuit.channels.buffers import Buffer, buffer
 from upl_mlir.passes.circuit.channels.inner import Stream, checked, sent_by
 from upl_mlir.passes.circuit.channels.inputs import Input, awaited, deadlines, inputs
@@ -28,6 +27,7 @@ from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
 from upl_mlir.passes.circuit.share import clear, latencies, sharers, spans
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
+from upl_mlir.passes.circuit_numbers import Numbers
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
@@ -72,6 +72,11 @@ class Plan:
         return self.network.name
 
     @property
+    def numbers(self) -> Numbers:
+        """The type of its reals."""
+        return self.network.numbers
+
+    @property
     def slots(self) -> int:
         """The slots of a run: so many clocks a further run takes."""
         return self.parts[0].nest.slots
@@ -92,11 +97,13 @@ class Fixed:
     shared: frozenset[str] = frozenset()
 
 
-def plan(net: Network, wish: Wish, units: Mapping[str, int] = LATENCY) -> Plan:
-    """The plan with the best schedules; with fewer lanes, if processes with as many cannot read of each other, unless they
-    share units: then arrays lie as so many lanes need them.
+def plan(net: Network, wish: Wish, units: Mapping[str, int] | None = None) -> Plan:
+    """The plan with the best schedules, with units of their highest clock unless others are given; with fewer lanes, if
+    processes with as many cannot read of each other, unless they share units: then arrays lie as so many lanes need them.
 
-    Raises UplError: UPL2003 where there is none, UPL2005 for too many instances."""
+    Raises UplError: UPL2003 where there is none, UPL2005 for too many instances.
+    """
+    units = net.numbers.latency if units is None else units
     _small_enough(net)
     asked(net.processes, wish)
     try:

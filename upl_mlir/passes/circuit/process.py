@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from upl_mlir.diagnostics import Span, UplError, error
+from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.circuit.body import Body, Builder, formula
 from upl_mlir.passes.circuit.nest import Dim
 from upl_mlir.passes.circuit.statements.specialise import exists
+from upl_mlir.passes.circuit_numbers import F32, Numbers
 from upl_mlir.passes.loops.equations import Equation
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.terms import Fold, Get, Part, walk
@@ -75,6 +77,7 @@ class Network:
     inputs: Mapping[str, Host]
     outputs: Mapping[str, Drain]
     sizes: Evaluator
+    numbers: Numbers = F32
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -89,15 +92,16 @@ def network_of(p: LoopProgram) -> Network:
     if ctx.params:
         names = ", ".join(f"`{n}`" for n in ctx.params)
         raise error("UPL2001", f"a circuit is made for numbers: {names} not given", help=f"-D {next(iter(ctx.params))}=...")
+    numbers = Numbers(p.small or Kind.F32)
     for h in p.hosts:
-        if h.kind.value != "f32":
-            message = f"`{h.name}` is {h.kind.value}: circuits compute in f32"
+        if h.kind is not numbers.kind:
+            message = f"`{h.name}` is {h.kind.value}: this circuit computes in {numbers.kind.value}"
             raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
         if not any(exists(p.system.lin, c) for c in h.cases):
             raise error("UPL2001", f"`{h.name}` has no elements at these sizes", p.places.get(h.name), help=OTHER_ENGINES)
     sizes = Evaluator.of(ctx)
     shows = {eq.name: _shows(p, eq) for eq in p.system.equations.values() if eq.output}
-    made = [_process(p, eq, sizes) for eq in p.system.equations.values() if shows.get(eq.name) is None]
+    made = [_process(p, eq, sizes, numbers) for eq in p.system.equations.values() if shows.get(eq.name) is None]
     if not made:
         raise error("UPL2001", "the program computes nothing: its outputs are its inputs", help=OTHER_ENGINES)
     outputs: dict[str, Drain] = {}
@@ -106,10 +110,10 @@ def network_of(p: LoopProgram) -> Network:
             array = shows[h.name]
             outputs[h.name] = Drain(h, array or h.name, _shown(p.system.equations[h.name], array))
     inputs = {h.name: h for h in p.hosts if not h.output}
-    return Network(p.name, _grouped(made), inputs, outputs, sizes)
+    return Network(p.name, _grouped(made), inputs, outputs, sizes, numbers)
 
 
-def _process(p: LoopProgram, eq: Equation, sizes: Evaluator) -> Process:
+def _process(p: LoopProgram, eq: Equation, sizes: Evaluator, numbers: Numbers) -> Process:
     """The process of an equation."""
     ctx = sizes.ctx
     span = p.places.get(eq.name)
@@ -141,7 +145,7 @@ def _process(p: LoopProgram, eq: Equation, sizes: Evaluator) -> Process:
     def always(when: Formula) -> bool:
         return bool(np.all(np.logical_or(known.formula(when), outside)))
 
-    body = Builder(refuse, always, first).body([(formula(c), t) for c, t in eq.pieces])
+    body = Builder(numbers, refuse, always, first).body([(formula(c), t) for c, t in eq.pieces])
     return Process(eq.name, span, eq.fields, sums, dims, whole, body, sizes)
 
 

@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from upl_mlir.passes.circuit.body import LATENCY, Node
+from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Network, Process
 
 TURN = 1
 """Slots of the register that takes the operands of the process whose turn it is."""
-SUMS = LATENCY["add"] + TURN
-"""Sums of a lane that have to run at once, so that an addition is over before the next one to the same sum."""
 LARGE = (
     "add", "sub", "mul", "div", "sqrt", "exp", "log", "tanh", "sigmoid", "sin", "cos",
 )  # fmt: skip
@@ -64,6 +62,7 @@ def layout(net: Network, lanes: int) -> Layout:
     """The fields with which most lanes are in use; of several that along which most operands lie already.  If the sums of a
     lane that run at once would be those of a long field, that field is in strips, so that few are kept at a time."""
     shared = sharers(net)
+    sums = net.numbers.latency["add"] + TURN  # of a lane, so that an addition is over before the next one to the same sum
     lying: dict[str, tuple[str, int]] = {}
     strips: dict[str, tuple[tuple[str, int, int], ...]] = {}
     long: dict[str, tuple[int, int]] = {}
@@ -82,10 +81,10 @@ def layout(net: Network, lanes: int) -> Layout:
                     continue
                 lying[p.name] = best, usable(extent[best], lanes)
                 others = {f: n for f, n in extent.items() if f != best}
-                between = extent[best] // lying[p.name][1] * prod(n for n in others.values() if n <= 2 * SUMS)
+                between = extent[best] // lying[p.name][1] * prod(n for n in others.values() if n <= 2 * sums)
                 longest = max(others, key=lambda f: others[f], default=None)
-                if longest is not None and between < SUMS and others[longest] > 2 * SUMS:
-                    size = next(n for n in range(SUMS, others[longest] + 1) if others[longest] % n == 0)
+                if longest is not None and between < sums and others[longest] > 2 * sums:
+                    size = next(n for n in range(sums, others[longest] + 1) if others[longest] % n == 0)
                     if size < others[longest]:
                         strips[p.name] = ((longest, low[longest], size),)
                         long[p.name] = p.fields.index(longest), size

@@ -23,7 +23,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
-from upl_mlir.dialects.upl.precision import resolve
+from upl_mlir.dialects.upl.precision import require_one_real, resolve
 from upl_mlir.dialects.upl.query import (
     Endpoint,
     arrows,
@@ -476,6 +476,7 @@ def equations(
     `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10, `fixed` parameters that are
     numbers.  `plain` ones are for readers: conditions stay inside, and nothing is computed twice.
 
-    Raises UplError (UPL18xx).
+    Raises UplError (UPL1808, UPL18xx).
     """
+    require_one_real(program, real)
     return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain).build()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i1, i64
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, f64, i1, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from upl_mlir.dialects.loops import ops as loops
@@ -35,7 +35,7 @@ from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons, Linear
 
-_KINDS: dict[Attribute, Kind] = {k.mlir: k for k in Kind}
+_KINDS: dict[Attribute, Kind] = {k.mlir: k for k in (Kind.BOOL, Kind.INT, Kind.F32, Kind.F64)}
 
 
 def _flag(on: bool) -> UnitAttr | None:
@@ -64,7 +64,7 @@ def write(p: LoopProgram) -> loops.LoopProgramOp:
         at = p.places.get(op.symbol) if isinstance(op, loops.ArrayOp) else None
         if at is not None:
             op.location = loc(at)
-    out = loops.LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed")
+    out = loops.LoopProgramOp(p.name, "ordered" if p.ordered else "relaxed", None if p.small is None else p.small.value)
     if p.assumed is not None:
         out.attributes[ASSUMED] = p.assumed
     if p.tree is None:
@@ -241,8 +241,14 @@ class _Reader:
         self.lin = Linear(poly_context(op))
         self.declarations = [o for o in op.body.block.ops if isinstance(o, ParamOp | ConstOp | TableOp)]
         self.array_ops = {o.symbol: o for o in op.body.block.ops if isinstance(o, loops.ArrayOp)}
-        self.kinds = {name: _KINDS[o.element] for name, o in self.array_ops.items()}
+        small = op.real
+        self.small = None if small is None else Kind.of(small.data)
+        self.kinds = {name: self._kind(o.element) for name, o in self.array_ops.items()}
         self.statements: dict[str, Statement] = {}
+
+    def _kind(self, t: Attribute) -> Kind:
+        """The representation of values of a type: of f64 the small type, if there is one."""
+        return self.small if self.small is not None and t == f64 else _KINDS[t]
 
     def program(self) -> LoopProgram:
         ops = list(self.op.body.block.ops)
@@ -271,7 +277,7 @@ class _Reader:
         return LoopProgram(
             self.op.sym_name.data, self.declarations, hosts, system, self.op.gather.data == "ordered",
             assumed if isinstance(assumed, ArrayAttr) else None, tree, None, self._arrays(),
-            {name: span_of(o) for name, o in self.array_ops.items()},
+            {name: span_of(o) for name, o in self.array_ops.items()}, self.small,
         )  # fmt: skip
 
     def _arrays(self) -> dict[str, Array] | None:
@@ -293,7 +299,7 @@ class _Reader:
         raise AssertionError("a body that the verifier has seen yields")
 
     def _term(self, op: Operation, values: Mapping[SSAValue, Term]) -> Term:
-        kind = _KINDS[op.results[0].type]
+        kind = self._kind(op.results[0].type)
         match op:
             case arith.ConstantOp():
                 assert isinstance(op.value, FloatAttr | IntegerAttr)

@@ -57,6 +57,8 @@ class LoopProgram:
     arrays: dict[str, Array] | None = None
     places: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
     """Where the arrays stand in the source."""
+    small: Kind | None = None
+    """The type of all reals, if it is a small one."""
 
     @property
     def scheduled(self) -> list[Tree]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr, i64
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import error
@@ -207,6 +207,7 @@ ROWS: dict[type[Operation], Row] = {
     arith.IndexCastOp: _cast, arith.SIToFPOp: _cast, arith.UIToFPOp: _cast, arith.FPToSIOp: _call("to_int"),
     arith.ExtFOp: _cast, arith.TruncFOp: _cast, arith.TruncIOp: _cast, arith.ExtSIOp: _sign_extend,
     arith.ExtUIOp: _cast,
+    arith.BitcastOp: lambda op, x: (f"{'bits_of' if op.result.type == i64 else 'of_bits'}({x[0].text})", ATOM),
 }
 # fmt: on
 
@@ -269,6 +270,8 @@ static inline int64_t to_int(double x)
 {
     return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? (int64_t)x : 0;
 }""",
+    "bits_of": "static inline int64_t bits_of(double x) { int64_t n; memcpy(&n, &x, sizeof n); return n; }",
+    "of_bits": "static inline double of_bits(int64_t n) { double x; memcpy(&x, &n, sizeof x); return x; }",
     "mul_high": """/* the upper 64 bits of a product */
 static inline int64_t mul_high(int64_t a, int64_t b)
 {

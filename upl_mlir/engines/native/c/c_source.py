@@ -101,7 +101,7 @@ def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parame
     prototype = _prototype(name, parameters)
     helpers = [text for key, text in HELPERS.items() if key in w.helpers]
     parts = [
-        "#include <math.h>\n#include <stdlib.h>",
+        "#include <math.h>\n#include <stdlib.h>" + ("\n#include <string.h>" if "bits_of" in w.helpers else ""),
         "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
         *tables, *helpers,
         f"{prototype}\n{{\n{silent}{body}\n}}",

@@ -41,6 +41,7 @@ class Frame:
         self.planar = any(eq.planar for eq in self.system.equations.values())
         self.index = INDEX
         self.hosts = program.hosts
+        self.given = {h.name for h in program.hosts if not h.output}
         self.params = self.lin.ctx.params
         self.values_of: dict[str, SSAValue] = {}  # the memref of each array
         self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}

@@ -12,7 +12,7 @@ from typing import cast
 from xdsl.dialects import arith, math, memref
 from xdsl.dialects.arith import FastMathFlag as Flag
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import f64, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
@@ -22,6 +22,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.emit.code import Code
 from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.small import Small
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -69,7 +70,7 @@ class Values:
         code = self.code
         match t:
             case terms.Number(kind, value):
-                return code.constant(value, kind.mlir)
+                return code.constant(kind.nearest(value), kind.mlir)
             case terms.IndexValue(e):
                 e = self.lin.plain(e.substitute(dict(env)))
                 key = ("i64", e)
@@ -79,8 +80,10 @@ class Values:
                     found = code.constant(n, i64) if n is not None else code.integer(e)
                     code.scope.known[key] = found
                 return found
-            case terms.Get(_, array, index):
-                return self.f.load(array, tuple(self.lin.plain(e.substitute(dict(env))) for e in index))
+            case terms.Get(kind, array, index):
+                v = self.f.load(array, tuple(self.lin.plain(e.substitute(dict(env))) for e in index))
+                given = kind.format is not None and array in self.f.given
+                return self.small(kind).rounded(v) if given else v
             case terms.Entry(kind, table, at):
                 return self._entry(kind, table, self.value(at, env))
             case terms.Convert(kind, arg):
@@ -110,8 +113,10 @@ class Values:
 
     # -- arithmetic -----------------------------------------------------------------------------------------------------
     def _apply(self, t: terms.Apply, env: Env) -> SSAValue:
-        args = [self.value(a, env) for a in t.args]
         op, code = t.op, self.code
+        args = [self.value(a, env) for a in t.args]
+        if t.kind.format is not None and isinstance(op, math.PowFOp) and isinstance(t.args[1], terms.Number):
+            args[1] = code.constant(t.args[1].value, f64)  # an exponent that is a constant is no number of the type
         match op:
             case arith.AddiOp() | arith.SubiOp() | arith.MuliOp():
                 return self.checked(type(op), args[0], args[1])
@@ -126,7 +131,14 @@ class Values:
                             help="write the product out, or use reals")  # fmt: skip
             case _:
                 pass
+        if t.kind.format is not None:
+            return self.small(t.kind).apply(op, args)
         return code.add(type(op).create(operands=args, result_types=[t.kind.mlir], properties=dict(op.properties)))
+
+    def small(self, kind: Kind) -> Small:
+        """Writes arithmetic of a small type."""
+        assert kind.format is not None
+        return Small(self.code, kind.format)
 
     def checked(self, make: type[arith.AddiOp | arith.SubiOp | arith.MuliOp], a: SSAValue, b: SSAValue) -> SSAValue:
         """Integer arithmetic that notes an overflow."""
@@ -176,6 +188,9 @@ class Values:
     def _entry(self, kind: Kind, table: str, at: SSAValue) -> SSAValue:
         code = self.code
         lower, values = self.f.entries(table)
+        if kind.format is not None:
+            values = tuple(map(kind.nearest, values))
+            table = f"{table}.{kind.value}"
         place = code.add(arith.SubiOp(at, code.constant(lower, i64)))
         last = len(values) - 1
         low = code.add(arith.CmpiOp(place, code.constant(0, i64), "slt"))
@@ -195,10 +210,11 @@ class Values:
         if t.count is None:
             assert acc is not None
             return acc
-        empty = code.constant(identity(t.gather, t.kind), t.kind.mlir)
+        empty = code.constant(t.kind.nearest(identity(t.gather, t.kind)), t.kind.mlir)
         if acc is None:
             return empty
-        if not (t.gather is Gather.SUM and t.kind.is_float):  # the sum of -0.0 alone is -0.0, of nothing 0.0
+        # The sum of -0.0 alone is -0.0, of nothing 0.0; what the others start from need not be a number of a small type.
+        if not (t.gather is Gather.SUM and t.kind.is_float) and t.kind.format is None:
             return acc
         count = self.lin.plain(t.count.substitute(dict(env)))
         return code.add(arith.SelectOp(code.holds(Con(-count)), empty, acc))
@@ -298,6 +314,9 @@ class Values:
             return code.add(make(acc, v))
         if t.kind is Kind.INT:
             return self.checked(cast("type[arith.AddiOp | arith.MuliOp]", op), acc, v)
+        if t.kind.format is not None:
+            small = self.small(t.kind)
+            return small.product(acc, v) if t.gather is Gather.PRODUCT else small.rounded(code.add(make(acc, v)))
         if t.gather is Gather.SUM and self.f.flags is not None and isinstance(v.owner, arith.MulfOp):
             v.owner.properties["fastmath"] = self.f.flags
         return code.add(make(acc, v, self.f.flags))

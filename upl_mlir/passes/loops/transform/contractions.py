@@ -134,6 +134,8 @@ class Finder:
         fold = s.term
         if not isinstance(fold, Fold) or fold.gather is not Gather.SUM or not fold.kind.is_float or not left:
             return None
+        if fold.kind.format is not None:
+            return None
         values = dict(env)
         for f, v in s.fixed.items():
             if f not in values:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
@@ -160,4 +159,4 @@ def is_sum_of_products(t: terms.Fold) -> bool:
             return False
         if any(isinstance(x, terms.Number) for x in found):
             return False
-    return t.kind in (Kind.F32, Kind.F64)
+    return t.kind.format is None  # else each product is rounded, which no contraction does
