@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from math import prod
 
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.circuit.channels.links import NoLink, sources
@@ -22,12 +23,16 @@ from upl_mlir.passes.circuit.placed import Placed
 
 MOST_LOOPS = 64
 """Choices of fields for the shared loop that are looked at."""
+MOST_SORTED = 1 << 12
+"""Choices that are all written down; thirty processes of three fields have 10^14."""
 MOST_NESTS = 4
 """Schedules of each process inside of it."""
 MOST_ROUNDS = 100
 """Of corrections to the slots of a schedule."""
-MOST_SLOTS = 1 << 24
-"""Of an iteration: what waits for a stream that waits for an iteration grows without end."""
+MOST_WAIT = 16
+"""So many times longer than all processes one after the other an iteration may be, and `ALONE` slots for each process:
+what waits for a stream that waits for an iteration grows without end."""
+ALONE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +95,7 @@ def _dependences(parts: Sequence[Placed]) -> list[_Dependence]:
 
 def _loops(parts: Sequence[Placed], found: Sequence[_Dependence]) -> Iterator[_Loop]:
     """The choices of the shared loop; fields of the same name first."""
-    options = [p.process.fields for p in parts]
-    choices = sorted(product(*options), key=lambda fields: len(set(fields)))
-    for fields in choices[:MOST_LOOPS]:
+    for fields in _choices([p.process.fields for p in parts]):
         for down in (False, True):
             least: dict[tuple[int, int], int] = {}
             for d in found:
@@ -107,6 +110,16 @@ def _loops(parts: Sequence[Placed], found: Sequence[_Dependence]) -> Iterator[_L
             loop = _Loop(fields, shifts, down, left)
             if all(len(g) == 1 for g in components(range(len(parts)), partial(_same, loop))):
                 yield loop
+
+
+def _choices(options: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Choices of a field for each process; fields of the same name first.  Of many processes only such choices as take one
+    name wherever it is a field."""
+    if prod(map(len, options)) <= MOST_SORTED:
+        return sorted(product(*options), key=lambda fields: len(set(fields)))[:MOST_LOOPS]
+    names = dict.fromkeys(f for fields in options for f in fields)
+    by_name = [tuple(n if n in fields else fields[0] for fields in options) for n in names if all(options)]
+    return sorted(dict.fromkeys(by_name), key=lambda fields: len(set(fields)))[:MOST_LOOPS]
 
 
 def _shifts(n: int, least: Mapping[tuple[int, int], int]) -> tuple[int, ...] | None:
@@ -135,6 +148,7 @@ def _timed(parts: Sequence[Placed], nests: Sequence[Nest], loop: _Loop, order: S
     begin = [-(d.low + d.extent - 1) if loop.down else d.low for d in dims]
     values = [b + s for b, s in zip(begin, loop.shifts, strict=True)]
     arrays = {p.array: n for n, p in enumerate(parts)}
+    most = MOST_WAIT * sum(n.busy + ALONE for n in nests)
     for _ in range(MOST_ROUNDS):
         made: list[Placed] = []
         for p, nest, v, o in zip(parts, nests, values, offsets, strict=True):
@@ -156,7 +170,7 @@ def _timed(parts: Sequence[Placed], nests: Sequence[Nest], loop: _Loop, order: S
                     every += -(-late // apart)
                 else:
                     offsets[n] += late
-        if max(every, *offsets) > MOST_SLOTS:
+        if max(every, *offsets) > most:
             return None
         if good:
             return [replace(p, nest=replace(p.nest, start=p.nest.start - min(q.nest.start for q in made))) for p in made]
