@@ -44,6 +44,11 @@ ABOUT = {
         'Sums that round in f32 are compared within rounding: the machine adds in order of arrival. '
         "Up to seed 4001931 the interpreter was the reference."
     ),
+    "circuit": (
+        "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its plan "
+        "is proved, two runs after each other give every output bit of the reference (within rounding where there are "
+        "functions), with ports that wait at random, too, and the clocks are those that were predicted."
+    ),
     "engines": (
         "Random right programs on every engine, against the reference (up to seed 1001456: the "
         "interpreter). On dyadic data, for which no order "

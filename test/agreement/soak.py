@@ -102,14 +102,14 @@ def _wide(seed: int, tally: Tally) -> None:
 WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
 """One seed in so many of the campaign "wide"."""
 CAMPAIGNS = {
-    "native": Campaign(0.34, lambda s, t: examine(s, ["native"], t, size=_few(s))),
+    "native": Campaign(0.30, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "conditions": Campaign(0.10, _conditions),
     "wide": Campaign(0.09, _wide),
     "names": Campaign(0.01, _names),
-    "gradients": Campaign(0.22, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
+    "gradients": Campaign(0.18, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
     "programs": Campaign(0.04, lambda s, t: examine(s, WHOLE, t)),
     "mistakes": Campaign(0.04, _mistakes),
     "malformed": Campaign(0.03, _malformed),
