@@ -69,12 +69,13 @@ FUNCTIONS: Mapping[str, Callable[[upl.Program, Arrays, Mapping[str, int]], objec
     "checkpoint": lambda p, a, s: upl.checkpoint(upl.vjp(p, of=_ports(p)[0], wrt=_ports(p)[1]), along=_field(p), every=2),
     "draw": lambda p, a, s: upl.draw(p).svg,
     "ragged": _slices,
+    "quantize": lambda p, a, s: upl.quantize(p, a, **s),
     "Program.check": lambda p, a, s: (p.check().diagnostics(), p.check().firings.at(**s), p.check().tokens.total),
     "Program.infer_domains": lambda p, a, s: p.clone().infer_domains(),
     "Program.expanded": lambda p, a, s: p.expanded(),
     "Program.to_mlir": lambda p, a, s: upl.load(p.to_mlir()),
 }
-OTHERS = {"Program", "Report", "UplError", "__version__", "fori_loop", "function", "range", "value_and_grad"}
+OTHERS = {"Program", "Report", "UplError", "__version__", "fori_loop", "function", "range", "value_and_grad", "vmap"}
 """Classes, and what takes Python functions instead of programs (test/frontend/trace)."""
 
 COMMANDS: Mapping[str, list[str]] = {
@@ -86,6 +87,7 @@ COMMANDS: Mapping[str, list[str]] = {
     "run": ["FILE", "INPUTS", "--output", "DIR/out.npz", "--stats", "DIR/s.json"],
     "train": ["FILE", "--data", "DIR/in.npz", "--carry", "OF=IN", "--epochs", "1"],
     "einsum": ["--recognise", "FILE"],
+    "quantize": ["FILE", "INPUTS"],
     "plot": ["FILE", "-o", "DIR/p.svg"],  # no trace: an error
     "synth": ["FILE", "--machine", "FILE"],  # no machine: an error
     "explore": ["FILE", "--list"],  # no sweep: an error

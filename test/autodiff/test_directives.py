@@ -193,9 +193,11 @@ READERS: dict[str, Callable[[Program], object]] = {
     "draw": pictured,
     "check_grads": lambda p: upl.check_grads(p, "End", ["w", "rate", "X"], GIVEN, order=2),
     "ragged": lambda p: upl.ragged(GIVEN["X"], p.inputs["X"], "i"),
+    "quantize": lambda p: (upl.quantize(p, GIVEN).seen, upl.quantize(p, GIVEN).chosen),
 }
 NO_PROGRAM = {
     "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "value_and_grad",
+    "vmap",
 }  # fmt: skip
 """What makes programs, or takes functions only."""
 
