@@ -45,8 +45,8 @@ ABOUT = {
         "Up to seed 4001931 the interpreter was the reference."
     ),
     "circuit": (
-        "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its plan "
-        "is proved, two runs after each other give every output bit of the reference (within rounding where there are "
+        "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its "
+        "plan is proved, two runs after each other give every output bit of the reference (within rounding where there are "
         "functions), with ports that wait at random, too, and the clocks are those that were predicted."
     ),
     "engines": (

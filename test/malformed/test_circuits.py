@@ -87,7 +87,7 @@ LATER = [
     (OVER, 'over <"i in 0..4, k_1 in 0..1">', "UPL2010", "the process `Y` is over", PROCESS),
     ('"mul" latency 14 interval 1', '"mul" latency 14 interval 2', "UPL2010", "`interval` of `mul_0` is 2: 1 follows", 23),
     ('@mul_0 "mul"', '@mul_0 "div"', "UPL2010", "`operation` of `mul_0` is", 23),
-    ("@mul_0 to @Y.process at 0", "@mul_0 to @Y.process at 1", "UPL2010", "`at` of `mul_0` to `Y.process` is 1: 0 follows", 26),
+    ("@mul_0 to @Y.process at 0", "@mul_0 to @Y.process at 1", "UPL2010", "of `mul_0` to `Y.process` is 1: 0 follows", 26),
     ('"delay" depth 0', '"varying" depth 0', "UPL2010", "`kind` of `Y_0` is", 28),
     ('"delay" depth 0', '"fifo" depth 0', "UPL2010", "`kind` of `Y_0` is", 28),
     ('"delay" depth 0', '"delay" depth 1', "UPL2010", "`depth` of `Y_0` is 1: 0 follows", 28),
