@@ -98,8 +98,16 @@ def test_the_page_has_a_row_for_each_lane() -> None:
     rows = re.findall(r"<tr>(.*?)</tr>", js.eval("found.lanes.innerHTML"))
     cells = [re.findall(r">([^<]*)<", row) for row in rows]
     assert [c[0:1] + c[2:3] for c in cells] == [["process", "lane"], ["S.s", "0"], ["", "1"], ["C", "0"], ["", "1"]]
-    assert "C&lt;j=0, i=1&gt;" in rows[3]
-    assert "S.s.to.C" in js.eval("found.ports.innerHTML")
+    assert f"C&lt;j=0, i={nest.lanes if nest.along == 'i' else 1}&gt;" in rows[3]
+    assert not plan.streams
+    streamed = next(n for n in NETS if str(n) == "products-4").planned(4)[1]
+    assert [stream_name(streamed, s) for s in streamed.streams] == ["P.s.to.E"]
+    js = racer.MiniRacer()
+    page = circuit_page(streamed, "x")
+    js.eval("const found = {}; const by = (id) => found[id] ??= {};" + script(page))
+    js.eval(re.search(r"(function show.*?)</script>", page, re.S)[1])  # type: ignore[index]
+    js.eval("show(0)")
+    assert "P.s.to.E" in js.eval("found.ports.innerHTML")
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

@@ -42,7 +42,7 @@ def graph_product() -> tuple[Any, str]:
     a, b = ad.Variable("a"), ad.Variable("b")
     e = ad.Executor(ad.gradients(ad.matmul_op(a, b), [a]))
     (d,) = e.run({a: A, b: B})
-    ((_, _, compiled),) = e._built.values()
+    ((_, _, compiled),) = e._stages[0].built.values()
     return d, compiled.engine
 
 

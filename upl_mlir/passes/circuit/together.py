@@ -33,6 +33,7 @@ MOST_WAIT = 16
 """So many times longer than all processes one after the other an iteration may be, and `ALONE` slots for each process:
 what waits for a stream that waits for an iteration grows without end."""
 ALONE = 256
+"""Slots for each process, beside its own ones: about two of the longest pipelines. Chosen."""
 
 
 @dataclass(frozen=True, eq=False)
