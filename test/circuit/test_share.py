@@ -106,3 +106,16 @@ def test_a_text_cannot_let_them_meet() -> None:
     nests[late.array] = replace(late.nest, start=0)
     with pytest.raises(UplError, match="UPL2003"):
         planned(plan.network, Fixed(nests, orders, plan.shared), plan.units)
+
+
+def test_two_products_that_need_each_other_for_nothing_but_a_unit() -> None:
+    """The sums of both updates have all that they read when the later one begins: only the unit keeps them apart."""
+    _, plan = SMALL.planned(4)
+    by_name = {p.array: p for p in plan.parts}
+    one, other = by_name["W_out.1.sum0"], by_name["W_out.2.sum0"]
+    at = max(one.nest.start, other.nest.start)
+    nests = {p.array: replace(p.nest, start=at) if p in (one, other) else p.nest for p in plan.parts}
+    later = {p.array: replace(nests[p.array], start=p.nest.start + plan.slots) for p in plan.parts if ".strips" in p.array
+             or p.array in ("W_out.1", "W_out.2")}  # fmt: skip
+    with pytest.raises(UplError, match="use a unit at the same time"):
+        planned(plan.network, Fixed({**nests, **later}, {}, plan.shared), plan.units)

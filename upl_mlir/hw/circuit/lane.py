@@ -161,7 +161,8 @@ class Lane:
             left = self.where[node] & ~first
             if node.args[0].kind == "constant" and first.any() and left.any():
                 name = f"keeps_{self._number()}"
-                keep = self._passed((name[:5], node, stage), lambda: self._kept(left, first, begins, name))
+                key = "keeps", left.tobytes(), first.tobytes(), stage
+                keep = self._passed(key, lambda: self._kept(left, first, begins, name))
                 value = self._delay(self.value(node.args[1], begins), 1, f"value_{self._number()}")
                 return Operand(value, keep, self._word(node.args[0].number))
         return Operand(self.value(node, stage))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from upl_mlir.passes.circuit.body import Node
+from upl_mlir.passes.circuit.channels.links import NoLink
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Network, Process
 
@@ -163,11 +164,15 @@ def clear(earlier: Placed, later: Placed) -> int:
 
 
 def spans(parts: Sequence[Placed]) -> int:
-    """The slots of a run in which processes that share, in the order in which they begin, do not meet those of the run
-    before."""
+    """The slots of a run in which processes that share do not meet those of the run before.  Raises NoLink if they meet in
+    one run."""
     out = 0
-    for n, later in enumerate(parts):
-        for earlier in parts[: n + 1]:
+    in_turn = sorted(parts, key=lambda p: p.nest.start)
+    for n, later in enumerate(in_turn):
+        for earlier in in_turn[:n]:
+            if clear(earlier, later) > later.nest.start:
+                raise NoLink(f"`{earlier.array}` and `{later.array}` use a unit at the same time")
+        for earlier in in_turn[: n + 1]:
             out = max([out, *(end - begin for end, begin in _meets(later, earlier))])
     return out
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from upl_mlir.diagnostics import error
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import (
@@ -69,9 +70,7 @@ class _Taken:
 
     def statement(self, t: Fold, cons: Cons, fields: tuple[str, ...]) -> Get:
         """A new equation."""
-        number = len(self.made)
-        while (name := f"{self.eq.name}.sum{number}") in self.p.system.equations:
-            number += 1
+        name = unused(f"{self.eq.name}.sum{len(self.made)}", {*self.p.system.equations, *(e.name for e in self.made)})
         names, before = _names(t), -1
         while before != (before := len(names)):
             names = names.union(*(c.e.names for c in cons if c.e.names & names))

@@ -37,7 +37,7 @@ def _chained(lin: Linear, eq: Equation, term: Term) -> Term:
             inner = rewritten(t, memo, lambda g: g)
             assert isinstance(inner, Fold)
             parts = [q for part in inner.parts for q in _parts(lin, eq.fields, part)]
-            if len(parts) <= MOST:
+            if 0 < len(parts) <= MOST:
                 memo[t] = replace(inner, parts=tuple(parts))
     return rewritten(term, memo, lambda g: g)
 

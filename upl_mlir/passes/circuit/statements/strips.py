@@ -15,7 +15,7 @@ from upl_mlir.passes.build import unused
 from upl_mlir.passes.circuit.statements.specialise import Specialiser
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.terms import Get, Term, rewritten
+from upl_mlir.passes.loops.terms import Fold, Get, Term, rewritten, walk
 from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
 from upl_mlir.poly.operators import DivKind
@@ -69,7 +69,10 @@ def strips(p: LoopProgram, wanted: Mapping[str, Sequence[tuple[str, int, int]]])
 def _stripped(p: LoopProgram, eq: Equation, field: str, low: int, size: int) -> Equation:
     """An equation with a field in strips."""
     lin = p.system.lin
-    block, lane = f"{field}_block", f"{field}_lane"
+    taken = {n for g in (eq.fields, *(t.dims for _, whole in eq.pieces for f, _ in walk(whole) if isinstance(f, Fold)
+                                      for t in f.parts)) for n in g}  # fmt: skip
+    taken |= {*lin.ctx.params, *lin.ctx.constants, *lin.ctx.arrays}
+    block, lane = unused(f"{field}_block", taken), unused(f"{field}_lane", taken)
     whole = IndexExpr.of(block) * size + lane + low
     one = Specialiser(lin, lambda array, index: (array, index), frozenset(), lambda part, env: iter(()), {field: whole})
     inside = (Con(IndexExpr.of(lane)), Con(IndexExpr.of(size - 1) - lane))
