@@ -50,6 +50,18 @@ def same_as_the_interpreter(case: Case, lanes: int, special: tuple[float, ...] =
     same(case, lanes, wanted, special)
 
 
+def near_the_interpreter(case: Case, lanes: int) -> None:
+    """Outputs are, bit for bit, what plain evaluation gives with the functions of circuits, and near the interpreter's."""
+    interpreter = upl.compile(case.program, engine="interp", real="f32", gather="ordered")
+
+    def wanted(arrays: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        for name, array in interpreter(**arrays, **case.params).items():
+            np.testing.assert_allclose(made[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
+        return made
+
+    same(case, lanes, wanted, (0.0, 1.0))
+
+
 Outputs = dict[str, np.ndarray]
 
 

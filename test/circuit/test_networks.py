@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 import pytest
 from circuit.networks import GRADIENTS, LEARNING, NETS, SOLVERS, Net
-from circuit.test_circuits import same, same_as_the_interpreter
+from circuit.test_circuits import near_the_interpreter, same_as_the_interpreter
 
-import upl_mlir as upl
 from upl_mlir.passes.circuit.ir import channel
 from upl_mlir.passes.circuit.plan import at_sites
 from upl_mlir.passes.circuit.prove import proofs
@@ -47,15 +45,7 @@ def test_a_network_computes_as_the_interpreter(net: Net, lanes: int) -> None:
 
 @pytest.mark.parametrize(("net", "lanes"), sample(LEARNING), ids=str)
 def test_a_network_that_learns(net: Net, lanes: int) -> None:
-    """Bit for bit what plain evaluation gives with the functions of the circuits, and near to what the interpreter gives."""
-    interpreter = upl.compile(net.program, engine="interp", real="f32", gather="ordered")
-
-    def wanted(arrays: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        for name, array in interpreter(**arrays, **net.params).items():
-            np.testing.assert_allclose(made[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
-        return made
-
-    same(net, lanes, wanted, (0.0, 1.0))
+    near_the_interpreter(net, lanes)
 
 
 def test_every_plan_is_proved_and_every_kind_of_channel_is_there() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 from circuit.networks import Net
-from circuit.test_circuits import same
+from circuit.test_circuits import near_the_interpreter
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.ppn import CircuitOp
 from upl_mlir.passes.circuit.choose import Wish
@@ -43,26 +41,14 @@ CASES = [(net, lanes) for net in (SMALL, LARGE, *PRODUCTS, Shared("gradient matm
 FEW = [("products-4", 4)]
 
 
-def compare(net: Shared, lanes: int) -> None:
-    """Bit for bit what plain evaluation gives; near to what the interpreter gives."""
-    interpreter = upl.compile(net.program, engine="interp", real="f32", gather="ordered")
-
-    def wanted(arrays: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        for name, array in interpreter(**arrays, **net.params).items():
-            np.testing.assert_allclose(made[name], array, rtol=2e-4, atol=1e-5, err_msg=name)
-        return made
-
-    same(net, lanes, wanted, (0.0, 1.0))
-
-
 @pytest.mark.parametrize(("net", "lanes"), [c for c in CASES if (str(c[0]), c[1]) in FEW], ids=str)
 def test_what_is_shared_computes_the_same(net: Shared, lanes: int) -> None:
-    compare(net, lanes)
+    near_the_interpreter(net, lanes)
 
 
 @pytest.mark.parametrize(("net", "lanes"), [c for c in CASES if (str(c[0]), c[1]) not in FEW], ids=str)
 def test_more_that_is_shared(net: Shared, lanes: int) -> None:
-    compare(net, lanes)
+    near_the_interpreter(net, lanes)
 
 
 @pytest.mark.parametrize(("net", "lanes"), CASES, ids=str)

@@ -206,7 +206,7 @@ def rewritten(
     def part(p: Part) -> Part:
         return Part(p.dims, under(p.cons), memo[p.body], tuple(map(under, p.guards)))
 
-    for t in inner_first(whole, _inside):
+    for t in inner_first(whole, made_of):
         if t not in memo:
             match t:
                 case Get():
@@ -229,7 +229,7 @@ def rewritten(
     return memo[whole]
 
 
-def _inside(t: Term) -> tuple[Term, ...]:
+def made_of(t: Term) -> tuple[Term, ...]:
     """The terms of which a term is made."""
     match t:
         case Fold(_, _, parts):

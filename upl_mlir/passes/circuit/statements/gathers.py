@@ -22,6 +22,7 @@ from upl_mlir.passes.loops.terms import (
     Term,
     arguments,
     inner_first,
+    made_of,
     rewritten,
     walk,
 )
@@ -45,7 +46,7 @@ class _Taken:
             if _many(t) and t is not keep and (cons is None or where.setdefault(t, (cons, dims))[0] != cons):
                 what = f"`{self.eq.name}` has a gather of many summands under several conditions"
                 raise error("UPL2001", what, self.p.places.get(self.eq.name))
-        for t in inner_first(term, _inside):
+        for t in inner_first(term, made_of):
             if t in where:
                 cons, dims = where[t]
                 inner = rewritten(t, memo, lambda g: g)
@@ -103,16 +104,6 @@ def gathers(p: LoopProgram, apart: bool = False) -> LoopProgram:
 def _many(t: Term) -> bool:
     """Whether a term is a gather of which an arrow sends many summands."""
     return isinstance(t, Fold) and any(p.dims for p in t.parts)
-
-
-def _inside(t: Term) -> tuple[Term, ...]:
-    match t:
-        case Fold(_, _, parts):
-            return tuple(p.body for p in parts)
-        case Choice(_, cases):
-            return tuple(v for _, v in cases)
-        case _:
-            return arguments(t)
 
 
 def _places(term: Term, at: Cons, fields: tuple[str, ...]) -> Iterator[tuple[Term, Cons | None, tuple[str, ...]]]:

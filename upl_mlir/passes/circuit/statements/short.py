@@ -13,7 +13,7 @@ from itertools import product
 from upl_mlir.passes.circuit.statements.specialise import Specialiser
 from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
-from upl_mlir.passes.loops.terms import Choice, Fold, Part, Term, arguments, inner_first, rewritten
+from upl_mlir.passes.loops.terms import Fold, Part, Term, inner_first, made_of, rewritten
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Linear
 
@@ -32,7 +32,7 @@ def short_gathers(p: LoopProgram) -> LoopProgram:
 
 def _chained(lin: Linear, eq: Equation, term: Term) -> Term:
     memo: dict[Term, Term] = {}
-    for t in inner_first(term, _inside):
+    for t in inner_first(term, made_of):
         if isinstance(t, Fold):
             inner = rewritten(t, memo, lambda g: g)
             assert isinstance(inner, Fold)
@@ -40,16 +40,6 @@ def _chained(lin: Linear, eq: Equation, term: Term) -> Term:
             if 0 < len(parts) <= MOST:
                 memo[t] = replace(inner, parts=tuple(parts))
     return rewritten(term, memo, lambda g: g)
-
-
-def _inside(t: Term) -> tuple[Term, ...]:
-    match t:
-        case Fold(_, _, parts):
-            return tuple(p.body for p in parts)
-        case Choice(_, cases):
-            return tuple(v for _, v in cases)
-        case _:
-            return arguments(t)
 
 
 def _parts(lin: Linear, fields: Sequence[str], part: Part) -> list[Part]:
@@ -61,7 +51,7 @@ def _parts(lin: Linear, fields: Sequence[str], part: Part) -> list[Part]:
     out: list[Part] = []
     for offsets in product(*(range(low, high + 1) for _, low, high in found)):
         values = {d: IndexExpr.of(f) + k for d, (f, _, _), k in zip(part.dims, found, offsets, strict=True)}
-        here = Specialiser(lin, lambda array, index: (array, index), frozenset(), lambda p, e: iter(()), values)
+        here = Specialiser(lin, also=values)
         cons = here.cons(part.cons, {})
         guards = [g for g in (here.cons(g, {}) for g in part.guards) if g is not None]
         if cons is None or (part.guards and not guards):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.circuit.body import INTEGER_TESTS, formula
 from upl_mlir.passes.loops.terms import (
     Apply,
     Choice,
@@ -42,9 +43,9 @@ class Specialiser:
     have; `array` says what is read in place of an element, by array and index."""
 
     lin: Linear
-    array: Callable[[str, tuple[IndexExpr, ...]], tuple[str, tuple[IndexExpr, ...]]]
-    fixed: frozenset[str]
-    values: Callable[[Part, Env], Iterator[Env]]
+    array: Callable[[str, tuple[IndexExpr, ...]], tuple[str, tuple[IndexExpr, ...]]] = lambda array, index: (array, index)
+    fixed: frozenset[str] = frozenset()
+    values: Callable[[Part, Env], Iterator[Env]] = lambda part, env: iter(())
     also: Mapping[str, IndexExpr] = field(default_factory=dict[str, IndexExpr])
     """What else is put in place of names."""
     context: Cons = ()
@@ -131,8 +132,7 @@ def exists(lin: Linear, cons: Cons) -> bool:
     if not lin.feasible(cons):
         return False
     names = {n for c in cons for n in c.e.names} - {*lin.ctx.params, *lin.ctx.constants}
-    where = Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in cons)
-    return not lin.ctx.set(sorted(names), where).is_empty()
+    return not lin.ctx.set(sorted(names), formula(cons)).is_empty()
 
 
 _ARITHMETIC: Mapping[type, Callable[[IndexExpr, IndexExpr], IndexExpr]] = {
@@ -140,11 +140,6 @@ _ARITHMETIC: Mapping[type, Callable[[IndexExpr, IndexExpr], IndexExpr]] = {
     arith.SubiOp: lambda a, b: a - b,
     arith.MuliOp: lambda a, b: a * b,
 }
-_TESTS: tuple[Callable[[int, int], bool], ...] = (
-    lambda a, b: a == b, lambda a, b: a != b, lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a > b,
-    lambda a, b: a >= b,
-)  # fmt: skip
-"""Comparisons of integers, as `arith.cmpi` counts them; those without sign follow."""
 
 
 def known(t: Apply) -> Term:
@@ -156,9 +151,9 @@ def known(t: Apply) -> Term:
         case arith.CmpiOp():
             a, b = (None if e is None else e.constant for e in map(_index, t.args))
             predicate = t.op.predicate.value.data
-            if a is None or b is None or predicate >= len(_TESTS):
+            if a is None or b is None or predicate >= len(INTEGER_TESTS):
                 return t
-            return Number(Kind.BOOL, float(_TESTS[predicate](a, b)))
+            return Number(Kind.BOOL, float(Formula.compare(a, INTEGER_TESTS[predicate], b).evaluate({}, lambda array, i: 0)))
         case arith.SelectOp() if isinstance(t.args[0], Number):
             return t.args[1] if t.args[0].value else t.args[2]
         case arith.SIToFPOp():

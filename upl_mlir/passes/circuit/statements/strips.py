@@ -74,7 +74,7 @@ def _stripped(p: LoopProgram, eq: Equation, field: str, low: int, size: int) -> 
     taken |= {*lin.ctx.params, *lin.ctx.constants, *lin.ctx.arrays}
     block, lane = unused(f"{field}_block", taken), unused(f"{field}_lane", taken)
     whole = IndexExpr.of(block) * size + lane + low
-    one = Specialiser(lin, lambda array, index: (array, index), frozenset(), lambda part, env: iter(()), {field: whole})
+    one = Specialiser(lin, also={field: whole})
     inside = (Con(IndexExpr.of(lane)), Con(IndexExpr.of(size - 1) - lane))
 
     def cons(c: Cons) -> Cons:
