@@ -12,7 +12,7 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.engines.circuit.engine import CircuitEngine
 from upl_mlir.hw.circuit.fixed_units import units_of
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit_numbers import Numbers
+from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 
 

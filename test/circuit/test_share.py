@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
 import pytest
 from circuit.networks import Net
 from circuit.test_circuits import near_the_interpreter
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.ppn import CircuitOp
 from upl_mlir.passes.circuit.choose import Wish
@@ -49,6 +52,16 @@ def test_what_is_shared_computes_the_same(net: Shared, lanes: int) -> None:
 @pytest.mark.parametrize(("net", "lanes"), [c for c in CASES if (str(c[0]), c[1]) not in FEW], ids=str)
 def test_more_that_is_shared(net: Shared, lanes: int) -> None:
     near_the_interpreter(net, lanes)
+
+
+@pytest.mark.parametrize("real", ["q8.8", "f16"])
+def test_more_that_is_shared_of_small_types(real: Literal["q8.8", "f16"]) -> None:
+    """The interpreter's bits, in fixed point and in a small floating-point type."""
+    rng = np.random.default_rng(1)
+    given = {name: rng.uniform(-2, 2, (4, 4)) for name in "ABC"}
+    p = PRODUCTS[0].program
+    found = upl.compile(p, engine="circuit", real=real, lanes=4, share=True)(**given, n=4)["E"]
+    np.testing.assert_array_equal(found, upl.compile(p, real=real, gather="ordered")(**given, n=4)["E"])
 
 
 @pytest.mark.parametrize(("net", "lanes"), CASES, ids=str)

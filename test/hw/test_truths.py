@@ -12,7 +12,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
 from upl_mlir.hw.circuit.units import OUTCOMES, Units
-from upl_mlir.passes.circuit_numbers import F32
+from upl_mlir.passes.circuit.numbers import F32
 
 UNITS = Units(F32, F32.latency, "generic")
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 1.5, 1e-45, -1e-45, math.inf, -math.inf, math.nan)

@@ -18,7 +18,7 @@ from upl_mlir.hw.fp import saturating
 from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier
 from upl_mlir.hw.fp.truths import Combined
 from upl_mlir.numbers.formats import FixedFormat
-from upl_mlir.passes.circuit_numbers import Numbers
+from upl_mlir.passes.circuit.numbers import Numbers
 
 ONE_OPERAND: Mapping[str, Callable[[Any], Any]] = {"neg": saturating.negated, "abs": saturating.sized}
 TWO_OPERANDS: Mapping[str, Callable[[Any, Any], Any]] = {

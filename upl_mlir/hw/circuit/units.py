@@ -21,7 +21,7 @@ from upl_mlir.hw.fp.functions import Exponential, Function, HyperbolicTangent, L
 from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Combined, Mask
-from upl_mlir.passes.circuit_numbers import Numbers
+from upl_mlir.passes.circuit.numbers import Numbers
 
 OUTCOMES = {
     "oeq": "e", "ogt": "g", "oge": "ge", "olt": "l", "ole": "le", "one": "gl", "ord": "gle", "ueq": "eu", "ugt": "gu",

@@ -24,7 +24,7 @@ from xdsl.ir import Operation
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.circuit_numbers import Numbers
+from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, IndexValue, Number, Part, Term
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Cons

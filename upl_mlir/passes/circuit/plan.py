@@ -22,12 +22,12 @@ from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slot
 from upl_mlir.passes.circuit.channels.ways import Ways, ways
 from upl_mlir.passes.circuit.choose import Wish, asked, candidates, cost
 from upl_mlir.passes.circuit.nest import Ints, Nest, tight
+from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
 from upl_mlir.passes.circuit.share import clear, latencies, sharers, spans
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
-from upl_mlir.passes.circuit_numbers import Numbers
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""

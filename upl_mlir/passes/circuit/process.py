@@ -12,8 +12,8 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.circuit.body import Body, Builder, formula
 from upl_mlir.passes.circuit.nest import Dim
+from upl_mlir.passes.circuit.numbers import F32, Numbers
 from upl_mlir.passes.circuit.statements.specialise import exists
-from upl_mlir.passes.circuit_numbers import F32, Numbers
 from upl_mlir.passes.loops.equations import Equation
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.terms import Fold, Get, Part, walk
