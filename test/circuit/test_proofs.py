@@ -42,10 +42,10 @@ def stencil() -> Plan:
 
 NETWORKS = {
     "chain": ("chain-4", 2),  # processes that read one of them by links of varying length
-    "sticky": ("centred-16-16", 1),  # a buffer whose words are read several times one after the other
+    "sticky": ("centred-16-16", 4),  # a buffer whose words are read several times one after the other
     "fifo": ("transposed-4-6", 4),  # a buffer whose words are read once, in their order
     "reordered": ("products-4", 1),  # a buffer whose words are read in another order
-    "turns": ("transposed-4-6", 2),  # a stream for which lanes take turns
+    "turns": ("transposed-4-6", 3),  # a stream for which lanes take turns
     "dealt": ("products-4", 4),  # a stream of one lane, whose words are dealt to lanes
 }
 """Plans with several processes: the program, with its sizes, and the lanes."""
@@ -347,6 +347,6 @@ def test_the_command_fails_with_a_counterexample(
 def test_what_the_command_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "--circuit")[0] == 1  # sizes are open
     status, _, err = command(capsys, "--lanes", "4", *SIZES)
-    assert (status, "--lanes and --along go with --circuit" in err) == (2, True)
+    assert (status, "--lanes, --along, --share and --real go with --circuit" in err) == (2, True)
     status, _, err = command(capsys, "--circuit", "--lanes", "0", *SIZES)
     assert (status, "UPL2004" in err) == (1, True)
