@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -28,6 +28,18 @@ SMALL = Dimensions(
 )  # fmt: skip
 
 Build = Callable[[Module], None]
+
+
+@pytest.fixture(autouse=True)
+def modules_as_they_were() -> Iterator[None]:
+    """A proof makes modules small: memories that are open, rows and values of a few bits. Later tests need them whole."""
+    modules = (presence, ram, reducer, send, spill, store)
+    before = [dict(vars(module)) for module in modules]
+    yield
+    for module, names in zip(modules, before, strict=True):
+        for name in vars(module).keys() - names.keys():
+            delattr(module, name)
+        vars(module).update(names)
 
 
 def both(
@@ -70,8 +82,7 @@ def presence_counts(module: ModuleType) -> Build:
     return build
 
 
-def test_presence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "Memory", OpenMemory)
+def test_presence(tmp_path: Path) -> None:
     defect = ("Mux(self.changes, 1 << self.kind, 0)", "Mux(self.changes, 1, 0)")
     both(tmp_path, presence_counts, presence, 5, defect, induction=2)
 
@@ -152,14 +163,13 @@ def store_finds(module: ModuleType) -> Build:
     return build
 
 
-def test_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ram, "Memory", OpenMemory)
-    monkeypatch.setattr(store, "VALUE_BITS", 1)
+def test_store(tmp_path: Path) -> None:
+    ram.Memory = OpenMemory
     wrong_count = ("self.write_key_en & ~self.write_over", "self.write_key_en")
     both(tmp_path, store_finds, store, 5, wrong_count, induction=2)
     slow = with_defect(ram, "memory.read_port(transparent_for=(write,))", "memory.read_port()")
-    monkeypatch.setattr(slow, "Memory", OpenMemory)
-    monkeypatch.setattr(store, "ram", slow.ram)
+    slow.Memory = OpenMemory
+    store.ram = slow.ram
     fails(tmp_path / "slow", store_finds(store), 5)
 
 
@@ -234,8 +244,8 @@ def spill_keeps(module: ModuleType) -> Build:
     return build
 
 
-def test_backing_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "VALUE_BITS", 1)
+def test_backing_memory(tmp_path: Path) -> None:
+    store.VALUE_BITS = 1
     both(
         tmp_path, spill_keeps, spill, 15,
         ("head_write.data.first.eq(after)", "head_write.data.first.eq(0)"),  # removing the first one loses the rest
@@ -281,9 +291,7 @@ def reducer_answers(module: ModuleType) -> Build:
     return build
 
 
-def test_reducer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reducer, "BINARY32", reducer.BINARY32)
-    monkeypatch.setattr(reducer, "VALUE_BITS", reducer.VALUE_BITS)
+def test_reducer(tmp_path: Path) -> None:
     both(
         tmp_path, reducer_answers, reducer, 9,
         ("depth=d.pending", "depth=2"),  # results that wait are lost
