@@ -29,7 +29,6 @@ REFUSED = {
     # data decide which products are added up, and which of them use a value
     ("test/autodiff/test_dynamic.py", "p"): "UPL1405",
     ("examples/spmv.upl", "spmv"): "UPL1405",
-    ("test/small/test_small_programs.py", "body"): "UPL1402",  # floor
 }  # fmt: skip
 """Programs that have no derivative, with the error that says so."""
 

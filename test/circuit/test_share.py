@@ -73,20 +73,29 @@ def test_one_operation_at_a_time(net: Shared, lanes: int) -> None:
     operations = Counter(n.kind for p in plan.parts for n in p.process.body.nodes
                          if n.kind not in ("read", "constant", "previous"))  # fmt: skip
     assert sum((Counter(x.node.kind for x in u.uses) for u in units), Counter()) == operations
-    assert {len(u.uses) for u in units if u.kind == "add"} >= {len(plan.shared)}
+    assert {len(u.uses) for u in units if u.kind == "add"} >= {len(plan.shared[0])}
     text = str(ModuleOp([write(loops, plan)]))
     module = Parser(new_context(), text).parse_module()
     verify(module)
     (op,) = module.body.block.ops
     assert isinstance(op, CircuitOp)
     _, again = read(op)
-    assert (again.shared, again.slots) == (plan.shared, plan.slots)
+    assert (set(again.shared), again.slots) == (set(plan.shared), plan.slots)
     assert str(ModuleOp([write(loops, again)])) == text
+
+
+def test_what_computes_an_element_at_a_time_shares_one_lane() -> None:
+    """Both updates of weights, the derivative of the activation and the error have one subtractor, beside the products."""
+    _, plan = SMALL.planned(4)
+    _, elements = plan.shared
+    subtractions = [u for u in units_of(plan.parts, plan.shared) if u.kind == "sub"]
+    assert [{plan.parts[x.part].array for x in u.uses} for u in subtractions] == [elements]
+    assert len(elements) == 4 and all(p.nest.lanes == 1 for p in plan.parts if p.array in elements)
 
 
 def test_a_process_that_begins_too_early_is_found() -> None:
     _, plan = SMALL.planned(4)
-    (first, second, *_) = [p for p in plan.parts if p.array in plan.shared]
+    (first, second, *_) = [p for p in plan.parts if p.array in plan.shared[0]]
     early = replace(second, nest=replace(second.nest, start=first.nest.start + first.nest.busy - 1))
     parts = tuple(early if p is second else p for p in plan.parts)
     wrong = [str(p) for p in proofs(replace(plan, parts=parts)) if p.claim == "has one operation at a time" and not p.holds]
@@ -101,7 +110,7 @@ def test_a_text_cannot_let_them_meet() -> None:
     orders = {o.name: o.order for o in (*plan.inputs, *plan.outputs)}
     again = planned(plan.network, Fixed(nests, orders, plan.shared), plan.units)
     assert again.slots == plan.slots
-    late = max(plan.parts, key=lambda p: p.nest.start if p.array in plan.shared else -1)
+    late = max(plan.parts, key=lambda p: p.nest.start if p.array in plan.shared[0] else -1)
     nests[late.array] = replace(late.nest, start=0)
     with pytest.raises(UplError, match="UPL2003"):
         planned(plan.network, Fixed(nests, orders, plan.shared), plan.units)

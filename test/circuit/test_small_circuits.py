@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from circuit.circuits import Case, Plain, Text, data, plain, read
+from small.pointwise import bits, pointwise
 from xdsl.dialects import math
 from xdsl.ir import Operation
 
@@ -23,21 +24,12 @@ from upl_mlir.numbers.words import from_words
 from upl_mlir.passes.circuit.plan import cycles
 from upl_mlir.passes.loops.terms import Apply, Fold, Number
 
-BODY = """
-program body
-param n >= 1
-input A<i> in 0<=i<n { -> F.a }
-input B<i> in 0<=i<n { -> F.b }
-output P<i>
-output Q<i>
-node F<i> {
-  in a, b
+BODY = pointwise("body", "P Q", """
   c: bool = a*b > 0.1 || a <= -b
   p = (-a/b + abs(b)*0.3)/3 + 4*a - b/8 - (-2)*b + c*a
   q = a > b ? a**2 - b : min(a, -b)/(-1.5) - max(a*0.25, 0.7)
   p -> P; q -> Q
-}
-"""
+""")
 GATHERS = """
 program gathers
 param n >= 1
@@ -82,12 +74,6 @@ class SmallPlain(Plain):
         step: type[Operation] | None = t.gather.real
         assert step is not None
         return computed(step, COMPUTE[step], self.form, total, value)
-
-
-def bits(a: Any) -> Any:
-    """The bits of doubles; all NaNs are one."""
-    values = np.asarray(a, np.float64)
-    return np.where(np.isnan(values), np.float64(np.nan), values).view(np.uint64)
 
 
 def same(case: Case, lanes: int, real: str, special: tuple[float, ...] = (0.0, -0.0, 1e9, -1e9, 1.0)) -> None:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from small.pointwise import pointwise
 from xdsl.dialects import arith
 from xdsl.dialects import math as mlir_math
 
@@ -60,18 +61,9 @@ def test_operations_round_once(name: str) -> None:
                     assert same(got, nearest(exact, f)), (op.name, x, y, got)
 
 
-OPERATIONS = """
-program operations
-param n >= 1
-input A<i> in 0<=i<n { -> F.a }
-input B<i> in 0<=i<n { -> F.b }
-output Sum<i>
-output Less<i>
-output Times<i>
-output By<i>
-output Root<i>
-node F<i> { in a, b; a+b -> Sum; a-b -> Less; a*b -> Times; a/b -> By; sqrt(a) -> Root }
-"""
+OPERATIONS = pointwise(
+    "operations", "Sum Less Times By Root", "a+b -> Sum; a-b -> Less; a*b -> Times; a/b -> By; sqrt(a) -> Root\n"
+)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", *FIXED])

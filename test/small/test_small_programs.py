@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small.pointwise import bits, pointwise
 
 import upl_mlir as upl
 from upl_mlir.host.arrays import host_ports
@@ -24,25 +25,14 @@ output Y<i>
 node Tap<i,t> { in x; W[t]*x -> Sum.s<i> }
 node Sum<i> in 0<=i<n { in @(+) s[T]; -> Y }
 """
-BODY = """
-program body
-param n >= 1
-input A<i> in 0<=i<n { -> F.a }
-input B<i> in 0<=i<n { -> F.b }
-output P<i>
-output Q<i>
-output R<i>
-output S<i>
-node F<i> {
-  in a, b
+BODY = pointwise("body", "P Q R S", """
   p = -a/b + sqrt(abs(b))*0.3
   q = min(a, -b) - max(a*2, 0.7)/3
   r = a > b ? a**2 : b - i
   c: bool = a*b > 0.1
   s = c*a + floor(a) + exp(b)*sigmoid(a)
   p -> P; q -> Q; r -> R; s -> S
-}
-"""
+""")
 GATHERS = """
 program gathers
 param n >= 1
@@ -85,12 +75,6 @@ CASES = {
     "body": ({"n": 1}, {"n": 60}),
     "gathers": ({"n": 1}, {"n": 7}),
 }
-
-
-def bits(a: Any) -> Any:
-    """Bits of doubles; a NaN is a NaN."""
-    a = np.asarray(a, np.float64)
-    return np.where(np.isnan(a), np.float64(np.nan), a).view(np.uint64)
 
 
 @pytest.mark.parametrize("real", REALS)

@@ -39,11 +39,12 @@ MOST_RESULTS = 3_000_000
 
 @dataclass(frozen=True)
 class Loss:
-    """How far an output is from that of f64: at most, and as a part of its greatest number."""
+    """How far an output is from that of f64, at most."""
 
     output: str
     absolute: float
     relative: float
+    """As a part of the greatest number of the output."""
 
 
 @dataclass(frozen=True)

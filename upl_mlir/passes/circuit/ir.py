@@ -24,7 +24,7 @@ from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.nest import Nest
 from upl_mlir.passes.circuit.plan import Fixed, Part, Plan, at_sites, cycles, planned
 from upl_mlir.passes.circuit.process import Process, network_of
-from upl_mlir.passes.circuit.share import units_of
+from upl_mlir.passes.circuit.share import Shared, units_of
 from upl_mlir.passes.circuit.stages import Site
 from upl_mlir.passes.loops.ir import read as read_loops
 from upl_mlir.passes.loops.ir import write as write_loops
@@ -190,13 +190,18 @@ def _nest(process: Process, says: ProcessOp) -> Nest:
     )  # fmt: skip
 
 
-def _sharers(binds: list[BindOp], said: Mapping[str, ProcessOp]) -> frozenset[str]:
-    """The arrays of the processes that use a unit in turn with others."""
+def _sharers(binds: list[BindOp], said: Mapping[str, ProcessOp]) -> Shared:
+    """The arrays of the processes that use a unit in turn with others; those that have one in common are in one set."""
     arrays = {o.sym_name.data: array for array, o in said.items()}
     users: dict[str, set[str]] = {}
     for b in binds:
-        users.setdefault(b.unit.root_reference.data, set()).add(b.process.root_reference.data)
-    return frozenset(arrays[p] for found in users.values() if len(found) > 1 for p in found if p in arrays)
+        if (array := arrays.get(b.process.root_reference.data)) is not None:
+            users.setdefault(b.unit.root_reference.data, set()).add(array)
+    out: list[frozenset[str]] = []
+    for names in (frozenset(found) for found in users.values() if len(found) > 1):
+        apart = [g for g in out if not g & names]
+        out = [*apart, names.union(*(g for g in out if g & names))]
+    return tuple(out)
 
 
 WORDS = {"stages": "result", "stage": "at", "index": "of"}

@@ -25,7 +25,7 @@ from upl_mlir.passes.circuit.nest import Ints, Nest, tight
 from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
-from upl_mlir.passes.circuit.share import clear, latencies, sharers, spans
+from upl_mlir.passes.circuit.share import Shared, clear, group_of, latencies, sharers, spans
 from upl_mlir.passes.circuit.stages import Site, sites, stages
 from upl_mlir.passes.circuit.together import together
 
@@ -63,8 +63,8 @@ class Plan:
     streams: tuple[Stream, ...]
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
-    shared: frozenset[str] = frozenset()
-    """The arrays of the processes that use units in turn."""
+    shared: Shared = ()
+    """The sets of processes that use units in turn."""
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class Fixed:
 
     nests: Mapping[str, Nest]
     orders: Mapping[str, Order] = field(default_factory=dict[str, Order])
-    shared: frozenset[str] = frozenset()
+    shared: Shared = ()
 
 
 def plan(net: Network, wish: Wish, units: Mapping[str, int] | None = None) -> Plan:
@@ -120,7 +120,7 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] | None = None) -> Pl
 
 def _best(net: Network, wish: Wish, units: Mapping[str, int]) -> Plan:
     """The plan with the best schedule of each group, one after the other.  Raises UplError UPL2003."""
-    shared = sharers(net) if wish.share else frozenset[str]()
+    shared = sharers(net) if wish.share else ()
     bare = {p.array: p for p in _unscheduled(net, units, shared)}
     placed: list[Placed] = []
     for group in net.groups:
@@ -186,7 +186,7 @@ def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
 
 
 def _as_said(
-    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: frozenset[str]
+    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: Shared
 ) -> Plan:
     """The plan of processes with their schedules.  Raises UplError UPL2003."""
     try:
@@ -196,9 +196,9 @@ def _as_said(
         raise error("UPL2003", what, parts[0].process.span) from None
 
 
-def _unscheduled(net: Network, units: Mapping[str, int], shared: frozenset[str]) -> list[Placed]:
+def _unscheduled(net: Network, units: Mapping[str, int], shared: Shared) -> list[Placed]:
     """All processes with what they read, one after the other in one lane."""
-    ats = {p.name: stages(p, latencies(units, p.name in shared)) for p in net.processes}
+    ats = {p.name: stages(p, latencies(units, bool(group_of(p.name, shared)))) for p in net.processes}
     written = {n: at.result for n, at in ats.items()}
     out: list[Placed] = []
     for p in net.processes:
@@ -210,7 +210,7 @@ def _unscheduled(net: Network, units: Mapping[str, int], shared: frozenset[str])
     return out
 
 
-def _after(placed: Sequence[Placed], parts: Sequence[Placed], shared: frozenset[str]) -> list[Placed]:
+def _after(placed: Sequence[Placed], parts: Sequence[Placed], shared: Shared) -> list[Placed]:
     """The processes of a group, so much later that what they read is there, and that units are free.  Raises NoLink."""
     everything = [*placed, *parts]
     start, inside = 0, {p.array for p in parts}
@@ -219,8 +219,8 @@ def _after(placed: Sequence[Placed], parts: Sequence[Placed], shared: frozenset[
         if any(late > 0 for array, late in short.items() if array in inside):
             raise NoLink(f"a value is read {max(short.values())} slots before it is there")
         start = max([start, *short.values()])
-        if everything[n].array in shared:
-            start = max([start, *(clear(p, everything[n]) for p in placed if p.array in shared)])
+        with_it = group_of(everything[n].array, shared)
+        start = max([start, *(clear(p, everything[n]) for p in placed if p.array in with_it)])
     return [replace(p, nest=replace(p.nest, start=p.nest.start + start)) for p in parts]
 
 
@@ -238,7 +238,7 @@ def _with_ports(net: Network, placed: Sequence[Placed], part: Placed) -> int:
 
 
 def _connected(
-    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: frozenset[str]
+    net: Network, units: Mapping[str, int], parts: Sequence[Placed], orders: Mapping[str, Order], shared: Shared
 ) -> Plan:
     """The plan of processes with their schedules.  Raises UplError UPL2003, NoLink."""
     numbers = {p.array: n for n, p in enumerate(parts)}
@@ -264,7 +264,7 @@ def _connected(
         next(sent_by(numbers[array], parts[numbers[array]], order))
         for c in chosen for array, (order, _) in c.streamed.items()
     ]  # fmt: skip
-    slots = max(spans([p for p in parts if p.array in shared]), *(p.nest.slots for p in parts))
+    slots = max(spans(parts, shared), *(p.nest.slots for p in parts))
     slots = max(slots, *words, *(slots_of(o) for o in (*found, *sends)))
     parts = [replace(p, nest=replace(p.nest, slots=slots)) for p in parts]
     streams: list[Stream] = []

@@ -1,8 +1,9 @@
 """Units that several processes use in turn, so that an array of lanes serves one product after the other.
 
-Processes that share have running sums and read of each other one way only.  Each begins so late that none of its operations
-meets one of an earlier process in a unit, run upon run.  In front of a unit a register takes the operands of the process
-whose turn it is, so an operation takes `TURN` slots more.
+Two sets of processes share: those with running sums, on an array of lanes, and those that compute an element at a time, on
+one lane, as these run beside a product.  Processes that share read of each other one way only.  Each begins so late that
+none of its operations meets one of an earlier process in a unit, run upon run.  In front of a unit a register takes the
+operands of the process whose turn it is, so an operation takes `TURN` slots more.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.channels.links import NoLink
@@ -24,8 +26,7 @@ LARGE = (
 """Operations whose units are worth sharing: others are smaller than what would choose their operands."""
 
 
-@dataclass(frozen=True, eq=False)
-class Use:
+class Use(NamedTuple):
     """An operation of process number `part` on a unit."""
 
     part: int
@@ -41,12 +42,29 @@ class Unit:
     uses: tuple[Use, ...]
 
 
-def sharers(net: Network) -> frozenset[str]:
-    """The arrays of the processes that can share units; none if there is one alone."""
-    found = [g[0] for g in net.groups if len(g) == 1 and g[0].body.total is not None and g[0].name not in g[0].reads]
-    kinds = [k for p in found for k in sorted({n.kind for n in large(p)})]
-    names = {p.name for p in found if any(kinds.count(n.kind) > 1 for n in large(p))}
-    return frozenset(names) if len(names) > 1 else frozenset()
+Shared = tuple[frozenset[str], ...]
+"""The sets of processes that share units, each by the arrays of its processes; no process is in two of them."""
+
+
+def sharers(net: Network) -> Shared:
+    """The processes that can share units: those with running sums and, if there are several, those beside them that compute
+    an element at a time."""
+    able = [g[0] for g in net.groups if len(g) == 1 and g[0].name not in g[0].reads]
+    sums, elements = (
+        _alike([p for p in able if (p.body.total is not None) == running]) for running in (True, False)
+    )
+    return tuple(names for names in (sums, elements) if names) if sums else ()
+
+
+def _alike(processes: Sequence[Process]) -> frozenset[str]:
+    """The arrays of the processes that have a kind of large operation in common with another one."""
+    kinds = [k for p in processes for k in sorted({n.kind for n in large(p)})]
+    return frozenset(p.name for p in processes if any(kinds.count(n.kind) > 1 for n in large(p)))
+
+
+def group_of(array: str, shared: Shared) -> frozenset[str]:
+    """The arrays of the processes with which that of an array shares units, with its own; none if it does not."""
+    return next((g for g in shared if array in g), frozenset[str]())
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +80,7 @@ class Layout:
 def layout(net: Network, lanes: int) -> Layout:
     """The fields with which most lanes are in use; of several that along which most operands lie already.  If the sums of a
     lane that run at once would be those of a long field, that field is in strips, so that few are kept at a time."""
-    shared = sharers(net)
+    shared = next(iter(sharers(net)), frozenset[str]())
     sums = net.numbers.latency["add"] + TURN  # of a lane, so that an addition is over before the next one to the same sum
     lying: dict[str, tuple[str, int]] = {}
     strips: dict[str, tuple[tuple[str, int, int], ...]] = {}
@@ -132,13 +150,13 @@ def latencies(units: Mapping[str, int], shared: bool) -> Mapping[str, int]:
     return {k: n + TURN if shared and k in LARGE else n for k, n in units.items()}
 
 
-def in_turn(part: Placed, node: Node, shared: frozenset[str]) -> bool:
+def in_turn(part: Placed, node: Node, shared: Shared) -> bool:
     """Whether an operation takes a slot more, as the register in front of its unit does, be there others that use it or
     not."""
-    return part.array in shared and node.kind in LARGE
+    return bool(group_of(part.array, shared)) and node.kind in LARGE
 
 
-def units_of(parts: Sequence[Placed], shared: frozenset[str]) -> list[Unit]:
+def units_of(parts: Sequence[Placed], shared: Shared) -> list[Unit]:
     """The units of a circuit: one for each operation of a body; processes that share have the first one of a kind in common,
     the second one, and so on."""
     made: dict[object, list[Use]] = {}
@@ -148,7 +166,8 @@ def units_of(parts: Sequence[Placed], shared: frozenset[str]) -> list[Unit]:
             if node.kind in ("read", "constant", "previous"):
                 continue
             n = counts[node.kind] = counts.get(node.kind, -1) + 1
-            made.setdefault((node.kind, n) if in_turn(part, node, shared) else node, []).append(Use(number, node))
+            key = (group_of(part.array, shared), node.kind, n) if in_turn(part, node, shared) else node
+            made.setdefault(key, []).append(Use(number, node))
     out: list[Unit] = []
     for uses in made.values():
         kind = uses[0].node.kind
@@ -163,17 +182,18 @@ def clear(earlier: Placed, later: Placed) -> int:
     return max((end - begin for end, begin in _meets(earlier, later)), default=0) + later.nest.start
 
 
-def spans(parts: Sequence[Placed]) -> int:
+def spans(parts: Sequence[Placed], shared: Shared) -> int:
     """The slots of a run in which processes that share do not meet those of the run before.  Raises NoLink if they meet in
     one run."""
     out = 0
-    in_turn = sorted(parts, key=lambda p: p.nest.start)
-    for n, later in enumerate(in_turn):
-        for earlier in in_turn[:n]:
-            if clear(earlier, later) > later.nest.start:
-                raise NoLink(f"`{earlier.array}` and `{later.array}` use a unit at the same time")
-        for earlier in in_turn[: n + 1]:
-            out = max([out, *(end - begin for end, begin in _meets(later, earlier))])
+    for group in shared:
+        in_turn = sorted((p for p in parts if p.array in group), key=lambda p: p.nest.start)
+        for n, later in enumerate(in_turn):
+            for earlier in in_turn[:n]:
+                if clear(earlier, later) > later.nest.start:
+                    raise NoLink(f"`{earlier.array}` and `{later.array}` use a unit at the same time")
+            for earlier in in_turn[: n + 1]:
+                out = max([out, *(end - begin for end, begin in _meets(later, earlier))])
     return out
 
 
