@@ -23,7 +23,7 @@ from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Ram
+from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.numbers.words import to_words
@@ -42,6 +42,8 @@ from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
+WINDOW_IN_LUTS = 8
+"""The same of a lane's window in a circuit of several processes, where it takes one block RAM instead of 48 LUT sites."""
 
 
 class Lane:
@@ -56,7 +58,7 @@ class Lane:
     ):
         self.plan, self.of, self.number, self.target, self.watched = plan, of, number, turns.target, watched
         self.turns = turns
-        self.wide = len(plan.parts) > 1  # block RAM is scarce in circuits of several processes
+        self.wide = len(plan.parts) > 1
         self.part, self.wires, self.others = plan.parts[of], wires[of], wires
         self.units, self.width = turns.made, plan.numbers.width
         self.m = m = Module()
@@ -238,13 +240,17 @@ class Lane:
                     return self._probed(r.site, self.wires.shared[r][self.number] if shared else self._of_window(fed, r))
         raise AssertionError(node.array)
 
+    def _window(self, depth: int) -> Window:
+        """Block RAM is plentiful and LUTs are scarce in a circuit of several processes."""
+        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if self.wide else LUT_WORDS, self.wide)
+
     def _of_window(self, fed: Fed, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
         if fed.held:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
         strobe, word, lane = self.wires.own[fed.feed][self.number]
-        m.submodules[f"window_{n}"] = window = Window(self.width, fed.window, self.target, wide=self.wide)
+        m.submodules[f"window_{n}"] = window = self._window(fed.window)
         m.d.comb += [
             window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
