@@ -115,6 +115,14 @@ SLOW = (
     "circuit/test_small_circuits.py::test_more",
     "circuit/test_small_circuits.py::test_a_gradient",
     "agreement/test_agreement.py::test_the_same_text_gives", "agreement/test_agreement.py::test_valid_programs_are_proved",
+    "agreement/test_truth_gathers.py::test_it_is_what_python_says[rtl-{'machine': 'direct'}",
+    "circuit/test_bodies.py::test_bodies[root", "hw/test_cam.py::test_figures_are",
+    "circuit/test_networks.py::test_a_network_computes_as_the_interpreter[gradient",
+    "circuit/test_networks.py::test_a_network_computes_as_the_interpreter[products",
+    "circuit/test_networks.py::test_a_network_computes_as_the_interpreter[transposed",
+    "picture/test_unrolled.py::test_a_machine_says", "circuit/test_small_circuits.py::test_a_small_circuit[body-1-bf16",
+    "ops/test_gathers.py::test_an_operator_on_every_engine", "circuit/test_trace.py::test_tracks_of_several",
+    "circuit/test_trace.py::test_a_trace_of_another", "hw/test_circuit_blocks.py::test_the_device_has",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
