@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from upl_mlir.diagnostics import error
 from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.circuit.circuit import Circuit
-from upl_mlir.hw.sim.build import compile_source, link, model, tools
+from upl_mlir.hw.sim.build import QUICK, compile_source, link, model, tools
 from upl_mlir.hw.verilog import netlist
 
 Words = NDArray[np.uint32]
@@ -107,10 +107,10 @@ def _library(circuit: Circuit) -> ctypes.CDLL:
     if path is None:
         folder = Path(tempfile.mkdtemp(prefix="upl-circuit-"))
         try:
-            made = [model(folder, net, "circuit")]
+            made = [model(folder, net, "circuit", flags=QUICK)]
             (folder / "pins.h").write_text(pins, encoding="utf-8")
             (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-            made.append(compile_source(folder / "harness.cpp"))
+            made.append(compile_source(folder / "harness.cpp", flags=QUICK))
             built = link(made, folder / "circuit.so")
             path = cache.write(name, built.read_bytes())
             library = ctypes.CDLL(str(path or built))
