@@ -3,6 +3,7 @@ stands inside its shape, texts of a program stay texts."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import subprocess
 import sys
@@ -378,6 +379,17 @@ def test_without_the_extra_there_is_a_message_and_dot(perceptron: upl.Program, m
     monkeypatch.delitem(sys.modules, "py_mini_racer")
     with pytest.raises(upl.UplError, match=r"UPL1804.*resvg"):
         upl.draw(perceptron).png()
+
+
+def test_pictures_are_drawn_in_an_event_loop_and_after_its_end(perceptron: upl.Program) -> None:
+    from upl_mlir.picture import elk
+
+    elk._runtime.cache_clear()
+
+    async def inside() -> str:
+        return upl.draw(perceptron).svg()
+
+    assert asyncio.run(inside()) == upl.draw(perceptron).svg()
 
 
 def test_a_program_without_domains_can_be_drawn(read: Read) -> None:

@@ -63,6 +63,13 @@ def session(leader: int) -> list[str]:
     return found
 
 
+def waits(pid: int) -> bool:
+    """Whether a tool has loaded its modules and waits for more of its input: it sleeps, and has worked for long enough."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    worked = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return fields[0] == "S" and worked > 0.2
+
+
 def soon(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
     for _ in range(1200):
@@ -167,7 +174,7 @@ def test_the_compiler_driver(examples: Path, out: Path) -> None:
     assert child.stdin is not None
     child.stdin.write((examples / "perceptron.upl").read_text(encoding="utf-8"))
     child.stdin.flush()
-    time.sleep(3)  # it waits for more of its input, or works
+    soon(lambda: waits(child.pid))
     interrupted(child)
     assert not list(out.iterdir())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from typing import Any, cast
@@ -46,7 +47,8 @@ def _runtime() -> Any:
     except ImportError as e:
         raise not_installed("the layout of pictures needs", "mini-racer", "draw", "write a .dot file for Graphviz") from e
     code = resources.files("upl_mlir.picture.elk").joinpath("elk-worker.min.js").read_text(encoding="utf-8")
-    v8 = MiniRacer()
+    with ThreadPoolExecutor(1) as apart:  # where no event loop runs, V8 gets one of its own; another's may end, or be busy
+        v8 = apart.submit(MiniRacer).result()
     atexit.register(v8.close)  # later, when Python takes itself apart, closing it can wait for ever
     v8.eval(_SHIM)
     v8.eval(code)
