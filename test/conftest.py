@@ -123,6 +123,8 @@ SLOW = (
     "picture/test_unrolled.py::test_a_machine_says", "circuit/test_small_circuits.py::test_a_small_circuit[body-1-bf16",
     "ops/test_gathers.py::test_an_operator_on_every_engine", "circuit/test_trace.py::test_tracks_of_several",
     "circuit/test_trace.py::test_a_trace_of_another", "hw/test_circuit_blocks.py::test_the_device_has",
+    "hw/test_machine_programs.py::test_a_program_by_hand", "hw/test_by_constant.py::test_every_latency",
+    "reference/test_random_programs.py::test_mistakes", "frontend/test_small_programs.py::test_folds_and_chains[token]",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""

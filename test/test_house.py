@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "upl_mlir"
+parsed = cache(ast.parse)  # several rules look at each file
 
 # ------------------------------------------------------------------------------------------------------ the layers
 
@@ -94,7 +96,7 @@ def imports(source: str, module: str, is_package: bool, modules: frozenset[str])
 
     `modules` are the modules of this package: they tell whether `from a import b` imports the module `a.b`.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Import():
                 for alias in node.names:
@@ -166,14 +168,14 @@ REASON = "Over 500 lines because"
 
 def docstring_complaints(path: Path, source: str) -> list[str]:
     """Every Python file begins by saying what it is for."""
-    docstring = ast.get_docstring(ast.parse(source)) or ""
+    docstring = ast.get_docstring(parsed(source)) or ""
     return [] if docstring.strip() else [f"{path}:1: does not begin with a docstring"]
 
 
 def length_complaints(path: Path, source: str) -> list[str]:
     """A file of more than 500 lines says in its docstring why it is not two."""
     lines = len(source.splitlines())
-    if lines <= MAX_LINES or REASON in " ".join((ast.get_docstring(ast.parse(source)) or "").split()):
+    if lines <= MAX_LINES or REASON in " ".join((ast.get_docstring(parsed(source)) or "").split()):
         return []
     return [f"{path}:1: {lines} lines; split it, or give the reason in its docstring: '{REASON} …'"]
 
@@ -185,7 +187,7 @@ def function_complaints(path: Path, source: str) -> list[str]:
     """No function of the package has more than 120 lines, those inside it and its docstring included."""
     return [
         f"{path}:{node.lineno}: `{node.name}` has {lines} lines; name its steps, and make each a function"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION
     ]
@@ -224,7 +226,7 @@ def danger_complaints(path: Path, source: str) -> list[str]:
     def complain(node: ast.stmt | ast.expr, what: str) -> None:
         complaints.append(f"{path}:{node.lineno}: {what}")
 
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Call(func=ast.Name(id="exec")) if allowed:
                 allowed = 0

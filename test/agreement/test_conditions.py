@@ -30,11 +30,10 @@ def failed(cells: list[Cell]) -> str:
 
 @pytest.mark.parametrize("site", SITES)
 def test_conditions(site: str) -> None:
-    """Two of the conditions at every site, by turns."""
-    at = SITES.index(site)
-    wanted = {CHOSEN[(2 * at + n) % len(CHOSEN)] for n in range(2)}
-    found = [c for p in programs() if p.site.name == site and p.term.text in wanted for c in examine(p, QUICK)]
-    assert len({c.program.term for c in found}) == 2
+    """A condition at every site, by turns; `make soak` has all of them at each."""
+    wanted = CHOSEN[2 * SITES.index(site) % len(CHOSEN)]
+    found = [c for p in programs() if p.site.name == site and p.term.text == wanted for c in examine(p, QUICK)]
+    assert len({c.program.term for c in found}) == 1
     assert not failed(found)
 
 
@@ -54,7 +53,7 @@ def test_refusals_name_the_expression(name: str) -> None:
     assert any(c.outcome.startswith("refused") for c in found)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_a_sample(part: int) -> None:
     """Some of all programs, mixed."""
     found = [c for n in range(2) for c in examine(everything()[4 * n + part], QUICK)]

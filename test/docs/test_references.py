@@ -24,9 +24,10 @@ EXAMPLE = "UPL1234"
 def texts(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The docstrings of a module, and its other strings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    docs = [n.value for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
-    others = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and not any(n is d for d in docs)]
-    said, used = ([n.value for n in nodes if isinstance(n.value, str)] for nodes in (docs, others))
+    nodes = list(ast.walk(tree))
+    docs = {id(n.value): n.value for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
+    others = [n for n in nodes if isinstance(n, ast.Constant) and id(n) not in docs]
+    said, used = ([n.value for n in these if isinstance(n.value, str)] for these in (docs.values(), others))
     return tuple(said), tuple(used)
 
 
