@@ -179,7 +179,7 @@ def test_interrupt(line: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_a_circuit(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> None:
-    """The same lines and weights as by the reference in f32, bit for bit; a field that is none is refused as by `upl run`."""
+    """The same lines and weights as by the reference in f32, bit for bit; a field that is none is refused."""
     path, data = line
     command = ["train", path, "--data", data, "--carry", "W_out=W", "--epochs", 2, "--batch", 4, "--real", "f32"]
     lines: list[str] = []
