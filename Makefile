@@ -31,7 +31,7 @@ help: ## this list
 
 setup: .venv/.installed ## make .venv and install the package with its tools into it
 
-demo: .venv/.installed ## the main job: check, differentiate, run on interpreter and hardware, train
+demo: .venv/.installed ## the main job: check, differentiate, run on interpreter and hardware, train in software and on a circuit
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: .venv/.installed ## lint and lit (the tools) side by side, then pytest (everything else)

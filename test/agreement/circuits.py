@@ -14,7 +14,7 @@ import numpy as np
 
 import upl_mlir as upl
 from agreement.properties import Broken, Case, difference, host_arrays
-from upl_mlir.engines.circuit.engine import CircuitEngine, pieces, run, whole
+from upl_mlir.engines.circuit.engine import CircuitEngine, run
 from upl_mlir.passes.circuit.plan import cycles
 from upl_mlir.passes.circuit.prove import proofs
 from upl_mlir.passes.lower_to_circuit import wish
@@ -48,12 +48,11 @@ def circuit(case: Case) -> Counter[str]:
     reference = upl.compile(p, engine="reference", real="f32", gather="ordered")
     given = [host_arrays(p, case.params, case.seed + n, noise=n > 0 and case.noise) for n in range(RUNS)]
     expected = [reference(**arrays, **case.params) for arrays in given]
-    narrow = [pieces(plan.network, {n: np.asarray(a, np.float32) for n, a in arrays.items()}) for arrays in given]
-    hosts = {n: d.host for n, d in plan.network.outputs.items()}
+    narrow = [engine.inputs.pieces({n: np.asarray(a, np.float32) for n, a in arrays.items()}) for arrays in given]
     for hold in (0, 90):
         made, streamed = run(engine.simulation, narrow, hold_in=hold, hold_out=hold, seed=case.seed)
         for n, (outputs, want) in enumerate(zip(made, expected, strict=True)):
-            where = difference(dict(want), whole(plan.network, hosts, outputs), exact=not case.smooth)
+            where = difference(dict(want), engine.outputs.whole(outputs), exact=not case.smooth)
             if where is not None:
                 raise Broken(f"circuit of {lanes} lanes, share={share}, run {n}, ports held {hold}: {where}")
         if not hold and streamed.cycles != cycles(plan, RUNS):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import upl_mlir as upl
-from upl_mlir.engines.circuit.engine import whole
+from upl_mlir.engines.circuit.ports import Ports
 from upl_mlir.hw.fp import angles, functions
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Part, Plan
@@ -230,8 +230,7 @@ GATHERS: dict[str, Callable[..., Any]] = {
 
 def wholes(plan: Plan, arrays: Mapping[str, np.ndarray], of: str = "inputs") -> dict[str, np.ndarray]:
     """The arrays of the program's ports, of those of the circuit's; 0 where there is no element."""
-    net = plan.network
-    return whole(net, net.inputs if of == "inputs" else {n: d.host for n, d in net.outputs.items()}, arrays)
+    return (Ports.inputs if of == "inputs" else Ports.outputs)(plan.network).whole(arrays)
 
 
 def plain(

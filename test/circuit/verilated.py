@@ -42,12 +42,7 @@ struct Circuit {{  // with the members and functions of our models
 def simulation(folder: Path, circuit: Circuit, text: str, reset: bool = True) -> Simulation:
     """The simulation of a circuit whose model is Verilator's, of this text with the module `circuit`; `reset`: if it has an
     input `rst`."""
-    ours = Simulation(circuit)
-    library = ctypes.CDLL(str(_library(folder, circuit, text, reset)))
-    library.upl_circuit_run.argtypes = ours.library.upl_circuit_run.argtypes
-    library.upl_circuit_run.restype = ours.library.upl_circuit_run.restype
-    ours.library = library
-    return ours
+    return Simulation(circuit, ctypes.CDLL(str(_library(folder, circuit, text, reset))))
 
 
 def _library(folder: Path, circuit: Circuit, text: str, reset: bool) -> Path:

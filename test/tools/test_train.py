@@ -176,3 +176,20 @@ def test_interrupt(line: tuple[Path, Path], tmp_path: Path) -> None:
     assert child.returncode == 130
     assert err == "interrupted\n"
     assert not list(to.parent.iterdir())
+
+
+def test_a_circuit(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> None:
+    """The same lines and weights as by the reference in f32, bit for bit; a field that is none is refused."""
+    path, data = line
+    command = ["train", path, "--data", data, "--carry", "W_out=W", "--epochs", 2, "--batch", 4, "--real", "f32"]
+    lines: list[str] = []
+    for engine in (["circuit", "--lanes", 2, "--share"], ["reference"]):
+        done = upl(*command, "-o", tmp_path / f"{engine[0]}.npz", "--engine", *engine)
+        assert done.status == 0
+        lines.append(done.out)
+    assert lines[0] == lines[1]
+    with np.load(tmp_path / "circuit.npz") as circuit, np.load(tmp_path / "reference.npz") as reference:
+        assert circuit["W"].tobytes() == reference["W"].tobytes()
+    done = upl(*command, "--engine", "circuit", "--along", "q")
+    assert done.status == 1
+    assert "q" in done.err and "error[UPL20" in done.err

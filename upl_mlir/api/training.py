@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ class Epoch:
 
 
 class Training:
-    """A training run; `real` is what `real` means.  `state` holds the carried arrays by input name."""
+    """A training run on an engine; `options` are those of `compile`.  `state` holds the carried arrays by input name, `call`
+    the compiled program, whose `stats` are those of the last call.
+    """
 
     def __init__(
         self,
@@ -43,13 +45,12 @@ class Training:
         seed: int = 0,
         outputs: str = "R",
         targets: str = "Y",
-        threads: int = 1,
-        real: str | None = None,
+        **options: Any,
     ):
         self.carry = dict(carry)
         self.outputs, self.targets = outputs, targets
         self.random = np.random.default_rng(seed)
-        self.call = compile(program, engine, threads=threads, real=real)  # pyright: ignore[reportArgumentType]
+        self.call = compile(program, cast(Any, engine), **options)
         self._check_names(program, data)
         rows = len(data[targets]) if np.ndim(data[targets]) else 0
         if not rows:

@@ -21,7 +21,7 @@ from vcd import VCDWriter
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, pieces, run, to_stream, whole
+from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.numbers.words import from_words
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
@@ -89,9 +89,9 @@ def record_circuit(
         real_type = np.dtype(np.float32 if wish.real == "f32" else np.float64)
         dense = bind_arrays(program.op, host_ports(program.op, bound, real_type), dict(arrays))
         plan = engine.plan
-        given = pieces(plan.network, dense)
+        given = engine.inputs.pieces(dense)
         (made,), streamed = run(engine.simulation, [given])
-    outputs = whole(plan.network, {n: d.host for n, d in plan.network.outputs.items()}, made)
+    outputs = engine.outputs.whole(made)
     words: list[Word] = []
     for k, i in enumerate(plan.inputs):
         words += _words(plan, k, i, to_stream(plan, i, given[i.name]), streamed.taken[i.name])

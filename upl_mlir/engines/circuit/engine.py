@@ -12,20 +12,16 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.engines.circuit.bench import write_bench
+from upl_mlir.engines.circuit.ports import Ports
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.numbers.words import from_words, to_words
-from upl_mlir.passes.circuit.body import formula
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import number
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan, cycles, lanes_of
-from upl_mlir.passes.circuit.process import Network
-from upl_mlir.passes.loops.program import Host
 from upl_mlir.passes.lower_to_circuit import planned_circuit
-from upl_mlir.poly.counts.dense import Box, bounding_box, mask
-from upl_mlir.poly.expr import Formula
 
 Array = NDArray[Any]
 
@@ -61,24 +57,24 @@ class CircuitResult:
 class CircuitEngine:
     """A program with its sizes as a circuit.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit.
 
-    `bench`: a folder to which Verilog, a bench and the words of the last run go.
+    There is one reset, before the first run; each further run begins where the last one ended.  `bench`: a folder to which
+    Verilog, a bench and the words of the last run go.
     """
 
     def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish, bench: str | Path | None = None):
         _, self.plan = planned_circuit(module.clone(), params, wish)
         self.simulation = Simulation(Circuit(self.plan))
+        self.inputs, self.outputs = Ports.inputs(self.plan.network), Ports.outputs(self.plan.network)
         self.bench = bench
 
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
-        net = self.plan.network
-        given = pieces(net, arrays)
+        given = self.inputs.pieces(arrays)
         (outputs,), streamed = run(self.simulation, [given])
         if self.bench is not None:
             words = {i.name: to_stream(self.plan, i, given[i.name]) for i in self.plan.inputs}
             write_bench(Path(self.bench), self.simulation.circuit, words, streamed.words)
-        hosts = {n: d.host for n, d in net.outputs.items()}
-        return CircuitResult(whole(net, hosts, outputs), figures(self.plan, streamed))
+        return CircuitResult(self.outputs.whole(outputs), figures(self.plan, streamed))
 
 
 def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
@@ -105,44 +101,6 @@ def run(
             o.name: from_stream(p, o, streamed.words[o.name][n * o.words : (n + 1) * o.words]) for o in p.outputs
         })  # fmt: skip
     return out, streamed
-
-
-def pieces(net: Network, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the circuit's input ports, of those of the program's; both are dense."""
-    return {n: arrays[n] if h.whole is None else arrays[h.whole.name][_part(net, h, h.whole)] for n, h in net.inputs.items()}
-
-
-def whole(net: Network, hosts: Mapping[str, Host], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the program's ports, of those of the circuit's ports `hosts`; 0 where there is no element."""
-    out: dict[str, Array] = {}
-    for n, h in hosts.items():
-        there = mask(net.sizes.ctx, h.fields, Formula.any(map(formula, h.cases)), _box(net, h))
-        found = np.where(there, arrays[n], arrays[n].dtype.type(0))
-        if h.whole is None:
-            out[n] = found
-            continue
-        if h.whole.name not in out:
-            out[h.whole.name] = np.zeros(_box(net, h.whole).shape, found.dtype)
-        out[h.whole.name][_part(net, h, h.whole)] = found
-    return out
-
-
-def _part(net: Network, h: Host, of: Host) -> tuple[int | slice, ...]:
-    """Where the elements of a piece are in the array of its port."""
-    own = _box(net, h)
-    ranges = {f: (low, n) for f, low, n in zip(h.fields, own.lower, own.shape, strict=True)}
-    out: list[int | slice] = []
-    for f, low in zip(of.fields, _box(net, of).lower, strict=True):
-        if f in h.at:
-            out.append(h.at[f] - low)
-        else:
-            first, n = ranges[f]
-            out.append(slice(first - low, first - low + n))
-    return tuple(out)
-
-
-def _box(net: Network, h: Host) -> Box:
-    return bounding_box(net.sizes.ctx, h.fields, Formula.any(map(formula, h.cases)))
 
 
 def _ranks(p: Plan, port: Input | Output) -> tuple[NDArray[np.int64], tuple[int, ...]]:

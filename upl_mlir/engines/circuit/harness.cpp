@@ -29,11 +29,20 @@ struct Watch {
     uint64_t count, room;
 };
 
-// Returns the clocks until all outputs have `room` words and `after` clocks more have passed, or `limit`.
+// A circuit begins as after a reset.
+Circuit* upl_circuit_new() { return new Circuit(); }
+void upl_circuit_delete(Circuit* model) { delete model; }
+void upl_circuit_reset(Circuit* model) {
+    model->~Circuit();
+    new (model) Circuit();
+}
+
+// Goes on from where the circuit stands. Returns the clocks until all words of the inputs have been taken, all outputs have
+// `room` words, and `after` clocks more have passed; or `limit`.
 uint64_t upl_circuit_run(
-    Stream* in, Stream* out, Watch* watch, uint64_t limit, uint64_t after, uint64_t seed, uint32_t hold_in, uint32_t hold_out
+    Circuit* model, Stream* in, Stream* out, Watch* watch, uint64_t limit, uint64_t after, uint64_t seed, uint32_t hold_in,
+    uint32_t hold_out
 ) {
-    Circuit* model = new Circuit();
     Pins pins(*model);
     Draw draw{seed | 1};
     bool offered[INPUTS + 1] = {};
@@ -45,6 +54,7 @@ uint64_t upl_circuit_run(
             *pins.in_valid[n] = offered[n];
             *pins.in_data[n] = offered[n] ? in[n].words[at[n]] : 0;
             *pins.in_last[n] = offered[n] && in[n].last[at[n]];
+            done = done && at[n] == in[n].count;
         }
         for (int n = 0; n < OUTPUTS; n++) {
             *pins.out_ready[n] = !hold_out || !draw(hold_out);
@@ -59,7 +69,6 @@ uint64_t upl_circuit_run(
                 Stream& s = out[n];
                 if (s.count == s.room) {
                     s.count = ~0ull;  // a word too many
-                    delete model;
                     return clock;
                 }
                 s.words[s.count] = uint32_t(*pins.out_data[n]), s.last[s.count] = uint8_t(*pins.out_last[n]);
@@ -73,7 +82,6 @@ uint64_t upl_circuit_run(
             }
         model->edge();
     }
-    delete model;
     return clock;
 }
 }

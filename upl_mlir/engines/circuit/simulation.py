@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -50,11 +52,24 @@ class Streamed:
 
 
 class Simulation:
-    """A circuit that can be run; each run begins after a reset."""
+    """A circuit that can be run.  The first run begins after a reset, each further one where the last one ended.
 
-    def __init__(self, circuit: Circuit):
+    `library` has the harness with a model; by default it is ours.  Runs of one simulation in several threads wait for each
+    other.
+    """
+
+    def __init__(self, circuit: Circuit, library: ctypes.CDLL | None = None):
         self.circuit = circuit
-        self.library = _library(circuit)
+        self._library = library or _library(circuit)
+        pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+        self._library.upl_circuit_new.restype = pointer
+        for returns_nothing in (self._library.upl_circuit_reset, self._library.upl_circuit_delete):
+            returns_nothing.argtypes, returns_nothing.restype = [pointer], None
+        self._library.upl_circuit_run.argtypes = [pointer, pointer, pointer, pointer, word, word, word, small, small]
+        self._library.upl_circuit_run.restype = word
+        self._model: int = self._library.upl_circuit_new()
+        weakref.finalize(self, self._library.upl_circuit_delete, self._model)
+        self._running = Lock()
 
     def run(
         self, streams: Mapping[str, tuple[Words, NDArray[np.uint8]]], expected: Mapping[str, int], watched: int = 0, *,
@@ -63,7 +78,8 @@ class Simulation:
         """Feed words with their marks, by port; take so many of each output.
 
         `hold_in`, `hold_out`: of 256 clocks, in how many a port that could go on does not.  `watched`: words that each probe
-        may see.  `after`: clocks in which nothing more may come.  Raises UplError UPL1702 if the circuit comes to nothing.
+        may see.  `after`: clocks in which nothing more may come.  Raises UplError UPL1702, and resets the
+        circuit, if it comes to nothing.
         """
         plan = self.circuit.plan
         ins, outs = [i.name for i in plan.inputs], [o.name for o in plan.outputs]
@@ -83,8 +99,12 @@ class Simulation:
         words = sum(len(streams[n][0]) for n in ins) + sum(expected.values())
         slots = plan.slots * (1 + words // max(1, sum(o.words for o in plan.outputs)))
         bound = limit or PATIENCE + (slots + words) * 256 // (256 - max(hold_in, hold_out)) * 4
-        clock = self.library.upl_circuit_run(ins_, outs_, watches, bound, after, seed, hold_in, hold_out)
-        if any(s.count != s.room for s in outs_[: len(outs)]):
+        with self._running:
+            clock = self._library.upl_circuit_run(self._model, ins_, outs_, watches, bound, after, seed, hold_in, hold_out)
+            stuck = clock == bound or any(s.count != s.room for s in outs_[: len(outs)])
+            if stuck:
+                self._library.upl_circuit_reset(self._model)
+        if stuck:
             got = ", ".join(f"{n}: {s.count} of {s.room}" for n, s in zip(outs, outs_, strict=False))
             raise error("UPL1702", f"the circuit stands still, or sends too much, after {clock} clocks ({got} words)")
         arrays = [kept[3 * n : 3 * n + 3] for n in range(len(ins) + len(outs))]
@@ -118,9 +138,6 @@ def _library(circuit: Circuit) -> ctypes.CDLL:
             shutil.rmtree(folder, ignore_errors=True)
     else:
         library = ctypes.CDLL(str(path))
-    pointer, word, small = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
-    library.upl_circuit_run.argtypes = [pointer, pointer, pointer, word, word, word, small, small]
-    library.upl_circuit_run.restype = word
     return library
 
 

@@ -1,0 +1,81 @@
+"""Arrays of a program's ports as arrays of its circuit's ports, which may be pieces of them, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.passes.circuit.body import formula
+from upl_mlir.passes.circuit.process import Network
+from upl_mlir.passes.loops.program import Host
+from upl_mlir.poly.counts.dense import Box, bounding_box, mask
+from upl_mlir.poly.expr import Formula
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the elements of a circuit's ports `hosts` are, found once for all runs.  All arrays are dense."""
+
+    net: Network
+    hosts: Mapping[str, Host]
+
+    @staticmethod
+    def inputs(net: Network) -> Ports:
+        """The input ports of a circuit."""
+        return Ports(net, net.inputs)
+
+    @staticmethod
+    def outputs(net: Network) -> Ports:
+        """The output ports of a circuit."""
+        return Ports(net, {n: d.host for n, d in net.outputs.items()})
+
+    def pieces(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays of the circuit's ports, of those of the program's."""
+        return {n: arrays[name][at] for n, (name, at, _) in self._parts.items()}
+
+    def whole(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays of the program's ports, of those of the circuit's; 0 where there is no element."""
+        out: dict[str, Array] = {}
+        for n, (name, at, shape) in self._parts.items():
+            if name not in out:
+                out[name] = np.zeros(shape, arrays[n].dtype)
+            out[name][at] = np.where(self._there[n], arrays[n], arrays[n].dtype.type(0))
+        return out
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[str, tuple[int | slice, ...], tuple[int, ...]]]:
+        """Of each port of the circuit the program's port, where its elements are in the array of that one, and its shape."""
+        out: dict[str, tuple[str, tuple[int | slice, ...], tuple[int, ...]]] = {}
+        for n, h in self.hosts.items():
+            of, own = h.whole or h, self._box(h)
+            box = self._box(of)
+            ranges = {f: (low, size) for f, low, size in zip(h.fields, own.lower, own.shape, strict=True)}
+            at: list[int | slice] = []
+            for f, low in zip(of.fields, box.lower, strict=True):
+                if f in h.at:
+                    at.append(h.at[f] - low)
+                else:
+                    first, size = ranges[f]
+                    at.append(slice(first - low, first - low + size))
+            out[n] = of.name, tuple(at), box.shape
+        return out
+
+    @cached_property
+    def _there(self) -> dict[str, NDArray[np.bool_]]:
+        """Of each port of the circuit, which places of its bounding box have an element."""
+        ctx = self.net.sizes.ctx
+        return {n: mask(ctx, h.fields, _domain(h), self._box(h)) for n, h in self.hosts.items()}
+
+    def _box(self, h: Host) -> Box:
+        return bounding_box(self.net.sizes.ctx, h.fields, _domain(h))
+
+
+def _domain(h: Host) -> Formula:
+    return Formula.any(map(formula, h.cases))
