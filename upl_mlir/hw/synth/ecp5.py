@@ -27,6 +27,8 @@ PLAIN = "read_rtlil in.il; synth_ecp5 -top {top} -json net.json"
 """A script of yosys."""
 BEST_OF_THREE = "read_rtlil in.il; scratchpad -copy abc9.script.flow3 abc9.script; synth_ecp5 -top {top} -json net.json"
 """ABC9 maps to LUTs three times, each time after another restructuring, and keeps the best; it takes twice as long."""
+RESTRUCTURED = "read_rtlil in.il; scratchpad -copy abc9.script.flow abc9.script; synth_ecp5 -top {top} -json net.json"
+"""ABC9 maps to LUTs once, after another restructuring."""
 NO_RESETS = (
     "read_rtlil in.il; synth_ecp5 -top {top} -run begin:map_ffs; dffunmap -srst-only t:$_SDFFCE_*; opt_clean; "
     "synth_ecp5 -top {top} -run map_ffs: -json net.json"
