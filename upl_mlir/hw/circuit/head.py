@@ -21,7 +21,7 @@ from typing import Any
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Window
-from upl_mlir.hw.circuit.control import Marks, Tally, loop_nest, walked
+from upl_mlir.hw.circuit.control import Marks, Tally, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
@@ -64,9 +64,10 @@ class Head:
         for n in sorted(range(len(plan.parts)), key=lambda n: plan.parts[n].nest.start):
             slots = plan.parts[n].nest.start - at
             if slots:
-                m.submodules[f"start_{n}"] = mark = Marks(slots, target)
+                m.submodules[f"start_{n}"] = mark = Marks(slots - 1, target)
                 m.d.comb += [mark.mark.eq(before), mark.enable.eq(self.go)]
-                before, at = mark.later, at + slots
+                before = delayed(m, mark.later, 1, self.go, f"begins_{n}")  # a register: `go` waits for some of them
+                at += slots
             self.starts[n] = before
         self.nests: dict[int, LoopNest] = {}
         for n in sorted(wanted):
