@@ -103,6 +103,7 @@ def same(case: Case, lanes: int, real: str, special: tuple[float, ...] = (0.0, -
 
 
 REALS = ("q8.8", "q4.14", "f16", "bf16", "q12.20")
+SQUARE = Case("matmul", (("m", 4), ("n", 4), ("r", 4)))
 MATMUL, JACOBI, WAVE, FIR = (
     Case("matmul", (("m", 4), ("n", 5), ("r", 3))), Case("jacobi1d", (("T", 2), ("n", 6))),
     Case("wave", (("T", 3), ("n", 7))), Case("fir", (("K", 3), ("n", 7))),
@@ -115,6 +116,42 @@ MATMUL, JACOBI, WAVE, FIR = (
 )
 def test_a_small_circuit(case: Case, lanes: int, real: str) -> None:
     same(case, lanes, real)
+
+
+def test_a_running_sum_takes_a_summand_in_each_slot() -> None:
+    """In fixed point the last iterator is the innermost loop: a lane keeps no sums but that in its register, and one word
+    until its turn; its operands are dealt to it."""
+    _, plan = SQUARE.planned(4, "q4.14")
+    (part,), (out,) = plan.parts, plan.outputs
+    assert part.nest.order[-1] in part.process.sums and part.nest.slots == 16
+    assert [k.lengths for links in part.links.values() for k in links] == [(0,)] * 4
+    assert out.depth == 1
+    assert [n.kind for n in part.process.body.nodes] == ["previous", "read", "read", "product", "sum"]
+    assert {f.dealt for i in plan.inputs for f in i.feeds if not f.shared} == {True}
+
+
+NOT_FUSED = """
+program p
+input A<i,j> in 0<=i<3, 0<=j<4 { -> F.a<i,j> }
+output O<i>
+node F<i,j> in 0<=i<3, 0<=j<4 { in a; @what -> G.s<i> }
+node G<i> in 0<=i<3 { in @(+) s[4]; -> O }
+"""
+
+
+def kinds(plan: Any) -> list[str]:
+    return [n.kind for p in plan.parts for n in p.process.body.nodes if n.kind not in ("read", "constant", "previous")]
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [("a*a", ["product", "sum"]), ("a + a*a", ["mul", "add", "sum"]), ("a", ["sum"])],
+)
+def test_what_a_running_sum_takes(what: str, found: list[str]) -> None:
+    """A product that is rounded by the sum, if nothing else wants it."""
+    case = Text(what, (), NOT_FUSED.replace("@what", what))
+    assert kinds(case.planned(1, "q4.14")[1]) == found
+    same(case, 1, "q4.14")
 
 
 MORE = [

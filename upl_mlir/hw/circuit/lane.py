@@ -152,6 +152,9 @@ class Lane:
         self.m.d.comb += made.enable.eq(self.enable)
         operands = self.units.operands(node.kind, args)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
+        if node.kind == "sum":
+            first = self.where[node] & self._mask(node, 0)
+            self.m.d.comb += made.keep.eq(self.condition(self.where[node] & ~first, first, self.part.at.start[node]))
         return self.units.result(node.kind, made)
 
     def _operand(self, node: Node, stage: int) -> Operand:
@@ -434,7 +437,7 @@ class Lane:
         """Words wait until it is this lane's turn; one that another lane has and this one has not waits as a gap."""
         m, at = self.m, self.part.at.result
         some, own = o.when.any(axis=-1), o.when[..., self.number]
-        depth = 1 << max(1, (o.depth - 1).bit_length())
+        depth = 1 << (o.depth - 1).bit_length()
         n = self._number()
         m.submodules[f"queue_{n}"] = queue = Window(self.width + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
         mine = self.control[o, "turn"] = self._turn(o, n)

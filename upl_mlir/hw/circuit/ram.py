@@ -36,8 +36,8 @@ class Ram(wiring.Component):
     and the output; one register is possible in LUTs only.
 
     A word that is read in the clock in which it is written is the old one in LUTs; in block RAM it may be anything.
-    Memories begin with zeros and have no reset. One of more than `in_luts` words is in block RAM; with `wide`, words of
-    up to 36 bits may lie in one block, whose output then comes from both of its sides.
+    Memories begin with zeros and have no reset. A memory of one word is a register. One of more than `in_luts` words is in
+    block RAM; with `wide`, words of up to 36 bits may lie in one block, whose output then comes from both of its sides.
     """
 
     def __init__(
@@ -61,6 +61,10 @@ class Ram(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """The memory, and a register or two."""
         m = Module()
+        if self.depth == 1:
+            only = registered(m, self.write_data, 1, self.write_enable, "only")
+            m.d.comb += self.read_data.eq(registered(m, only, self.registers, self.read_enable, "read"))
+            return m
         if self.block and self.target == "ecp5":
             self._blocks(m)
             return m

@@ -293,7 +293,8 @@ def _sent(part: Part, o: Output, name: str) -> Iterator[Proof]:
     runs = 3 + o.wait // nest.slots
     comes = np.concatenate([at + n * nest.slots for n in range(runs)])
     goes = np.concatenate([turn + n * nest.slots for n in range(runs)])
-    waiting = {lane: np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes) for lane in o.lanes}
+    side = "right" if o.depth == 1 else "left"  # the next word may come to a register in the slot in which it is read
+    waiting = {lane: np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes, side) for lane in o.lanes}
     lane = max(waiting, key=lambda n: int(waiting[n].max()))
     kept = int(waiting[lane].max())
     who = _iteration(part, sending[int(waiting[lane].argmax()) % len(sending)], lane)

@@ -26,8 +26,9 @@ QUEUED = 2
 class Output:
     """A stream of words of process `part`: they come from the `lanes` at the instances `when`, an array over its nest.
 
-    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.  The axes of
-    its `order` divide fields by the number `by`.
+    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.  A lane that
+    keeps one word has it in a register, where the next one may come in the slot in which it is read.  The axes of its
+    `order` divide fields by the number `by`.
     """
 
     name: str
@@ -133,8 +134,9 @@ def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, i
     goes = np.arange(len(comes)) * nest.lanes + wait + nest.lanes - 1  # of the last lane, whose words wait longest
     all_comes = np.concatenate([comes + k * slots for k in range(runs)])
     all_goes = np.concatenate([goes + k * slots for k in range(runs)])
-    kept = np.arange(len(all_comes)) + 1 - np.searchsorted(all_goes, all_comes)
-    return wait, int(kept.max())
+    came = np.arange(len(all_comes)) + 1
+    one = (came - np.searchsorted(all_goes, all_comes, side="right")).max() == 1
+    return wait, 1 if one else int((came - np.searchsorted(all_goes, all_comes)).max())
 
 
 def turns(o: Output) -> int:
