@@ -23,7 +23,7 @@ from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram
+from upl_mlir.hw.circuit.ram import LUT_WORDS, ONE_BLOCK, Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.numbers.words import to_words
@@ -43,7 +43,8 @@ from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 WINDOW_IN_LUTS = 8
-"""The same of a lane's window in a circuit of several processes, where it takes one block RAM instead of 48 LUT sites."""
+"""The same of a lane's window in a circuit of several processes, or of words of at most 18 bits, where it takes one block RAM
+instead of 48 LUT sites; with 32 words of 18 bits instead of 80."""
 
 
 class Lane:
@@ -244,8 +245,9 @@ class Lane:
         raise AssertionError(node.array)
 
     def _window(self, depth: int) -> Window:
-        """Block RAM is plentiful and LUTs are scarce in a circuit of several processes."""
-        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if self.wide else LUT_WORDS, self.wide)
+        """LUTs are scarcer than block RAM in a circuit of several processes, and with short words, which one block holds."""
+        short = self.wide or self.width <= ONE_BLOCK
+        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if short else LUT_WORDS, self.wide)
 
     def _of_window(self, fed: Fed, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
@@ -457,7 +459,8 @@ class Lane:
         """Whether it is this lane's turn: a slot after the lane before."""
         if self.before is not None and (o, "turn") in self.before.control:
             return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
-        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), self.part.nest.lanes], [0, 0])
+        lanes = self.part.nest.lanes
+        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), lanes], [0, o.pace - lanes])
         wait = self._marks(self.wires.start[self.number], LEAD + self.part.at.result + o.wait, f"wait_{n}")
         self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
         return nest.running & (nest.c1 == self.number)

@@ -27,7 +27,9 @@ LUT_WORDS = 32
 LUTs, a block RAM 11."""
 WIDE, WIDE_WORDS = 36, 512
 """Bits of a word that takes both sides of a block RAM, and the words of one."""
-BLOCK_WORDS = {18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
+ONE_BLOCK = 18
+"""Bits of a word that takes one side of a block RAM."""
+BLOCK_WORDS = {ONE_BLOCK: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
 """The words of one block RAM, by their width."""
 
 
@@ -50,7 +52,7 @@ class Ram(wiring.Component):
         if depth > BLOCK_WORDS[1]:
             raise ValueError(f"depth={depth}: expected at most {BLOCK_WORDS[1]} words")
         self.width, self.depth, self.registers, self.target = width, depth, registers, target
-        self.wide = wide and 18 < width <= WIDE and depth <= WIDE_WORDS
+        self.wide = wide and ONE_BLOCK < width <= WIDE and depth <= WIDE_WORDS
         super().__init__(
             {
                 "write_address": In(range(depth)), "write_data": In(width), "write_enable": In(1),
