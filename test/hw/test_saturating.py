@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ def words(f: FixedFormat) -> list[tuple[int, int]]:
 
 
 def results(
-    unit: Any, names: Sequence[str], operands: list[tuple[int, ...]], held: random.Random | None = None
+    unit: Any, names: str, operands: list[tuple[int, ...]], held: random.Random | None = None
 ) -> list[int]:  # fmt: skip
     """What comes out for these operands; `held`: now and then everything stands still."""
     out: list[int] = []
@@ -106,11 +105,11 @@ def test_a_number_and_the_bit_that_rounds_it(f: FixedFormat) -> None:
 @pytest.mark.parametrize("latency", [1, 2])
 @pytest.mark.parametrize("f", (*ALL, *OTHERS), ids=lambda f: f.name)
 def test_steps_of_running_sums(f: FixedFormat, latency: int) -> None:
-    """The sum of two numbers, of which the second one is rounded by a bit; without `keep` the second one alone."""
+    """The sum of two numbers, of which the second one is rounded by a bit; without c the second one alone."""
     greatest = (1 << f.bits - 1) - 1
     given = [(a, b | bit << f.bits, keep) for a, b in words(f) for bit in (0, 1) for keep in (0, 1)
              if not (bit and b == greatest)]  # fmt: skip
-    found = results(FixedSum(f, latency), ("a", "b", "keep"), given, random.Random(f.bits))
+    found = results(FixedSum(f, latency), "abc", given, random.Random(f.bits))
     for (a, b, keep), r in zip(given, found, strict=True):
         number = b + (b >> f.bits) & (1 << f.bits) - 1
         assert r == (wanted(f, arith.AddfOp, a, number) if keep else number), (a, b, keep)

@@ -39,8 +39,8 @@ def equal(bits: int, module: ModuleType = saturating) -> Callable[[Module], None
         f = FixedFormat(bits, 0)
         m.submodules.one = one = saturating.FixedSum(f)
         m.submodules.two = two = module.FixedSum(f, target="ecp5")
-        drive(m, one.a, one.b, one.keep, one.enable)
-        m.d.comb += [getattr(two, name).eq(getattr(one, name)) for name in ("a", "b", "keep", "enable")]
+        drive(m, one.a, one.b, one.c, one.enable)
+        m.d.comb += [getattr(two, name).eq(getattr(one, name)) for name in ("a", "b", "c", "enable")]
         m.d.comb += Assert(one.result == two.result)
 
     return build
@@ -57,7 +57,7 @@ def test_cells_and_twin_are_equal(tmp_path: Path, bits: int) -> None:
         ("ADD, BRING = 0x6A6A", "ADD, BRING = 0x6AA6"),  # the carry out is that of another function
         ("0x000A", "0xAA0A"),  # the bit that rounds is lost
         ("(self.b[-2], self.a[-1])]", "(self.b[-2], self.a[-2])]"),  # not the sign
-        ('f"i_C{k}": self.keep', 'f"i_C{k}": Const(1, 1)'),
+        ('f"i_C{k}": self.c', 'f"i_C{k}": Const(1, 1)'),
         ("i_CIN=carry", "i_CIN=Const(0, 1)"),
     ],
 )

@@ -143,7 +143,7 @@ class Lane:
             whole = node.kind == "sub"  # of a difference an operand may be changed
             operands_ = [Operand(self.value(a, stage)) if whole else self._operand(a, stage) for a in node.args]
             return self.turns.use(node, self.number, self._running(stage), operands_, self.enable)
-        args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
+        args = self._summed(node) if node.kind == "sum" else [self.value(a, self.part.at.start[node]) for a in node.args]
         wired = self.units.wires(node.kind, args)
         if wired is not None:
             return wired
@@ -153,10 +153,15 @@ class Lane:
         self.m.d.comb += made.enable.eq(self.enable)
         operands = self.units.operands(node.kind, args)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
-        if node.kind == "sum":
-            first = self.where[node] & self._mask(node, 0)
-            self.m.d.comb += made.keep.eq(self.condition(self.where[node] & ~first, first, self.part.at.start[node]))
         return self.units.result(node.kind, made)
+
+    def _summed(self, node: Node) -> list[Value]:
+        """Of a running sum: the sum so far, the summand, and whether there is a sum so far."""
+        stage = self.part.at.start[node]
+        first = self.where[node] & self._mask(node, 0)
+        later = self.where[node] & ~first
+        before = self.value(node.args[0], stage) if later.any() else Const(0, self.width)
+        return [before, self.value(node.args[1], stage), self.condition(later, first, stage)]
 
     def _operand(self, node: Node, stage: int) -> Operand:
         """An operand of a unit that is shared.  A choice between a constant and something else is made where the process is

@@ -147,17 +147,17 @@ class FixedMultiplier(FixedProduct):
 
 
 class FixedSum(wiring.Component):
-    """A step of a running sum: `result` is a + b, `latency` cycles later, or b where `keep` is 0.
+    """A step of a running sum: `result` is a + b, `latency` cycles later, or b where c is 0.
 
-    a (in): a number; b (in): a number, and above it a bit to add to both.  Their sum may be rounded and held in range at
-    once, as b with its bit is in range.  enable (in, 1): 0 holds everything. No reset.
+    a (in): a number; b (in): a number, and above it a bit to add to both; c (in, 1).  The sum may be rounded and held in
+    range at once, as b with its bit is in range.  enable (in, 1): 0 holds everything. No reset.
     """
 
     def __init__(self, f: FixedFormat, latency: int = 1, target: Literal["generic", "ecp5"] = "generic"):
         self.width, self.latency, self.target = f.bits, latency, target
         super().__init__(
             {
-                "a": In(f.bits), "b": In(f.bits + 1), "keep": In(1), "result": Out(f.bits), "enable": In(1, init=1),
+                "a": In(f.bits), "b": In(f.bits + 1), "c": In(1), "result": Out(f.bits), "enable": In(1, init=1),
             }
         )  # fmt: skip
 
@@ -168,8 +168,8 @@ class FixedSum(wiring.Component):
         if self.target == "ecp5":
             self._carries(m, total)
         else:
-            kept = self.a & self.keep.replicate(self.width)
-            m.d.comb += total.eq(kept.as_signed() + self.b[:-1].as_signed() + self.b[-1])
+            before = self.a & self.c.replicate(self.width)
+            m.d.comb += total.eq(before.as_signed() + self.b[:-1].as_signed() + self.b[-1])
         value = held(total, self.width)
         for n in range(self.latency):
             register = Signal(self.width, name=f"result_{n}", reset_less=True)
@@ -180,7 +180,7 @@ class FixedSum(wiring.Component):
         return m
 
     def _carries(self, m: Module, total: Signal) -> None:
-        """Carry cells by name, two bits each: yosys would make LUTs of their own for what `keep` does.
+        """Carry cells by name, two bits each: yosys would make LUTs of their own for what `c` does.
 
         The first bit brings the carry; the last ones have the signs."""
         bits = [(self.b[-1], None), *zip(self.b[:-1], self.a, strict=True), (self.b[-2], self.a[-1])]
@@ -192,7 +192,7 @@ class FixedSum(wiring.Component):
                 port: x
                 for k, (b, a) in enumerate(bits[n : n + 2])
                 for port, x in {
-                    f"i_A{k}": b, f"i_B{k}": Const(0, 1) if a is None else a, f"i_C{k}": self.keep, f"i_D{k}": Const(1, 1),
+                    f"i_A{k}": b, f"i_B{k}": Const(0, 1) if a is None else a, f"i_C{k}": self.c, f"i_D{k}": Const(1, 1),
                     f"o_S{k}": found[n + k], f"p_INIT{k}": BRING if a is None else ADD, f"p_INJECT1_{k}": "NO",
                 }.items()
             }  # fmt: skip
