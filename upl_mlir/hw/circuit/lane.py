@@ -43,8 +43,8 @@ from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 WINDOW_IN_LUTS = 8
-"""The same of a lane's window in a circuit of several processes, or of words of at most 18 bits, where it takes one block RAM
-instead of 48 LUT sites; with 32 words of 18 bits instead of 80."""
+"""The same of a lane's window in a circuit of several processes, or of words of at most 18 bits, where it takes one block
+RAM instead of 48 LUT sites; of 80 with 32 words of 18 bits."""
 
 
 class Lane:
