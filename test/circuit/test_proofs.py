@@ -35,6 +35,11 @@ def product() -> Plan:
     return planned_circuit(case.program.infer_domains().module.clone(), case.params, Wish(4, "i"))[1]
 
 
+def rows() -> Plan:
+    """The same in fixed point: each lane keeps one word until its turn, and the next word comes in that slot."""
+    return Case("matmul", (("m", 4), ("n", 4), ("r", 4))).planned(4, "q4.14")[1]
+
+
 def stencil() -> Plan:
     """A stencil with four lanes, which read each other's values."""
     return Case("jacobi1d", (("T", 6), ("n", 100))).planned(4)[1]
@@ -56,6 +61,8 @@ def sound(name: str) -> Plan:
     match name:
         case "product":
             return product()
+        case "rows":
+            return rows()
         case "stencil":
             return stencil()
         case _:
@@ -251,6 +258,11 @@ def early_turn(plan: Plan) -> Plan:
     return replace(plan, outputs=tuple(replace(o, wait=o.wait - 1) for o in plan.outputs))
 
 
+def late_turn(plan: Plan) -> Plan:
+    """Lanes take turns a slot too late: the next word comes before the last one is read."""
+    return replace(plan, outputs=tuple(replace(o, wait=o.wait + 1) for o in plan.outputs))
+
+
 DEFECTS = [
     ("product", short_link, "link 0 of C", "is as long as the time between write and read"),
     ("stencil", short_link, "link 0 of U.u", "is as long as the time between write and read"),
@@ -262,6 +274,8 @@ DEFECTS = [
     ("product", wrong_address, "read 0 of A", "the address is that of the element"),
     ("product", short_queue, "port C", "the queue of a lane holds what waits"),
     ("product", early_turn, "port C", "a word is there when its lane has its turn"),
+    ("rows", short_queue, "port C", "the queue of a lane holds what waits"),
+    ("rows", late_turn, "port C", "the queue of a lane holds what waits"),
     ("chain", short_link_between, "link 2 of S.s", "is as long as the time between write and read"),
     ("chain", long_link_between, "link 2 of S.s", "is as long as the time between write and read"),
     ("chain", early_start, "link 2 of S.s", "is as long as the time between write and read"),

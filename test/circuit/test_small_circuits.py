@@ -21,7 +21,9 @@ from upl_mlir.engines.circuit.simulation import Simulation
 from upl_mlir.engines.reference.values import COMPUTE, Form, comparison, computed, fitted, named
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.numbers.words import from_words
-from upl_mlir.passes.circuit.plan import cycles
+from upl_mlir.passes.circuit.ir import write
+from upl_mlir.passes.circuit.plan import Plan, cycles
+from upl_mlir.passes.circuit.prove import proofs
 from upl_mlir.passes.loops.terms import Apply, Fold, Number
 
 BODY = pointwise("body", "P Q", """
@@ -103,6 +105,8 @@ def same(case: Case, lanes: int, real: str, special: tuple[float, ...] = (0.0, -
 
 
 REALS = ("q8.8", "q4.14", "f16", "bf16", "q12.20")
+SQUARE = Case("matmul", (("m", 4), ("n", 4), ("r", 4)))
+DEEP = Case("matmul", (("m", 2), ("n", 3), ("r", 5)))
 MATMUL, JACOBI, WAVE, FIR = (
     Case("matmul", (("m", 4), ("n", 5), ("r", 3))), Case("jacobi1d", (("T", 2), ("n", 6))),
     Case("wave", (("T", 3), ("n", 7))), Case("fir", (("K", 3), ("n", 7))),
@@ -115,6 +119,51 @@ MATMUL, JACOBI, WAVE, FIR = (
 )
 def test_a_small_circuit(case: Case, lanes: int, real: str) -> None:
     same(case, lanes, real)
+
+
+def test_a_running_sum_takes_a_summand_in_each_slot() -> None:
+    """In fixed point the last iterator is the innermost loop: a lane keeps no sums but that in its register, and one word
+    until its turn; its operands are dealt to it."""
+    _, plan = SQUARE.planned(4, "q4.14")
+    (part,), (out,) = plan.parts, plan.outputs
+    assert part.nest.order[-1] in part.process.sums and part.nest.slots == 16
+    assert [k.lengths for links in part.links.values() for k in links] == [(0,)] * 4
+    assert (out.depth, out.pace, out.wait) == (1, 4, 4)
+    assert [n.kind for n in part.process.body.nodes] == ["previous", "read", "read", "product", "sum"]
+    assert {f.dealt for i in plan.inputs for f in i.feeds if not f.shared} == {True}
+
+
+def test_lanes_take_turns_as_their_words_come() -> None:
+    """Words that come five slots apart leave as far apart, so each lane keeps one."""
+    loops, plan = DEEP.planned(2, "q4.14")
+    (out,) = plan.outputs
+    assert (out.depth, out.pace) == (1, 5)
+    assert "depth 1 pace 5" in str(write(loops, plan))
+    assert [str(p) for p in proofs(plan) if not p.holds] == []
+
+
+NOT_FUSED = """
+program p
+input A<i,j> in 0<=i<3, 0<=j<4 { -> F.a<i,j> }
+output O<i>
+node F<i,j> in 0<=i<3, 0<=j<4 { in a; @what -> G.s<i> }
+node G<i> in 0<=i<3 { in @(+) s[4]; -> O }
+"""
+
+
+def kinds(plan: Plan) -> list[str]:
+    return [n.kind for p in plan.parts for n in p.process.body.nodes if n.kind not in ("read", "constant", "previous")]
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [("a*a", ["product", "sum"]), ("a + a*a", ["mul", "add", "sum"]), ("a", ["sum"])],
+)
+def test_what_a_running_sum_takes(what: str, found: list[str]) -> None:
+    """A product that is rounded by the sum, if nothing else wants it."""
+    case = Text(what, (), NOT_FUSED.replace("@what", what))
+    assert kinds(case.planned(1, "q4.14")[1]) == found
+    same(case, 1, "q4.14")
 
 
 MORE = [
@@ -145,7 +194,6 @@ def test_a_gradient(real: str, lanes: int) -> None:
 def test_a_text_names_the_type() -> None:
     """What `lower-circuit` writes is read back with its type."""
     from upl_mlir.passes.circuit.ir import read as read_circuit
-    from upl_mlir.passes.circuit.ir import write
 
     loops, plan = MATMUL.planned(2, "q4.14")
     again, other = read_circuit(write(loops, plan))

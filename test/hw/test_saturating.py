@@ -11,7 +11,7 @@ from xdsl.dialects import arith
 
 from upl_mlir.engines.reference.small import exactly, nearest
 from upl_mlir.hw.fp import saturating
-from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier
+from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier, FixedProduct, FixedSum
 from upl_mlir.hw.fp.truths import Combined
 from upl_mlir.numbers.formats import FixedFormat
 
@@ -40,7 +40,9 @@ def words(f: FixedFormat) -> list[tuple[int, int]]:
     return pairs
 
 
-def results(unit: Any, names: str, operands: list[tuple[int, ...]], held: random.Random | None = None) -> list[int]:
+def results(
+    unit: Any, names: str, operands: list[tuple[int, ...]], held: random.Random | None = None
+) -> list[int]:  # fmt: skip
     """What comes out for these operands; `held`: now and then everything stands still."""
     out: list[int] = []
 
@@ -91,6 +93,29 @@ def test_sums(f: FixedFormat) -> None:
 
 
 @pytest.mark.parametrize("f", (*ALL, *OTHERS), ids=lambda f: f.name)
+def test_a_number_and_the_bit_that_rounds_it(f: FixedFormat) -> None:
+    """Their sum is the product, without going over."""
+    pairs, mask = words(f), (1 << f.bits) - 1
+    for (a, b), r in zip(pairs, results(FixedProduct(f), "ab", pairs), strict=True):
+        number, bit = r & mask, r >> f.bits
+        assert not (bit and number == mask >> 1), (a, b)
+        assert number + bit & mask == wanted(f, arith.MulfOp, a, b), (a, b)
+
+
+@pytest.mark.parametrize("latency", [1, 2])
+@pytest.mark.parametrize("f", (*ALL, *OTHERS), ids=lambda f: f.name)
+def test_steps_of_running_sums(f: FixedFormat, latency: int) -> None:
+    """The sum of two numbers, of which the second one is rounded by a bit; without c the second one alone."""
+    greatest = (1 << f.bits - 1) - 1
+    given = [(a, b | bit << f.bits, keep) for a, b in words(f) for bit in (0, 1) for keep in (0, 1)
+             if not (bit and b == greatest)]  # fmt: skip
+    found = results(FixedSum(f, latency), "abc", given, random.Random(f.bits))
+    for (a, b, keep), r in zip(given, found, strict=True):
+        number = b + (b >> f.bits) & (1 << f.bits) - 1
+        assert r == (wanted(f, arith.AddfOp, a, number) if keep else number), (a, b, keep)
+
+
+@pytest.mark.parametrize("f", (*ALL, *OTHERS), ids=lambda f: f.name)
 def test_quotients(f: FixedFormat) -> None:
     check(f, arith.DivfOp, FixedDivider(f), words(f))
 
@@ -106,6 +131,8 @@ def test_quotients_by_a_constant(divisor: int) -> None:
 def test_every_latency(latency: int) -> None:
     f = FixedFormat(4, 14)
     check(f, arith.MulfOp, FixedMultiplier(f, latency), words(f), random.Random(latency))
+    exact = results(FixedProduct(f), "ab", words(f))
+    assert results(FixedProduct(f, latency), "ab", words(f), random.Random(latency)) == exact
     check(f, arith.DivfOp, FixedDivider(f, 3 * latency), words(f), random.Random(latency))
 
 

@@ -178,7 +178,8 @@ class PortOp(Named):
     Of an input
     `need` are the words that must have come before each group of iterations, `free` those that are not read any more
     after it; the loops are those of the process `by`, of the only one if it is not named.  If the words of a stream come
-    from several lanes, these take turns from slot `wait` on, and up to `depth` words wait in a lane.
+    from several lanes, these take turns from slot `wait` on, and up to `depth` words wait in a lane; with a `pace` a turn of
+    all lanes begins so many slots after the one before, else as many as there are lanes.
     """
 
     name = "ppn.port"
@@ -190,10 +191,11 @@ class PortOp(Named):
     free = opt_prop_def(RunsAttr)
     wait = opt_prop_def(Number)
     depth = opt_prop_def(Number)
+    pace = opt_prop_def(Number)
     traits = traits_def(HasParent(CircuitOp))
     assembly_format = (
         "$sym_name $role `order` $order `words` $words (`by` $by^)? (`need` $need^)? (`free` $free^)? (`wait` $wait^)? "
-        "(`depth` $depth^)? attr-dict"
+        "(`depth` $depth^)? (`pace` $pace^)? attr-dict"
     )
 
 

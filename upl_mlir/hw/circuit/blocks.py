@@ -176,8 +176,8 @@ class Window(wiring.Component):
     def __init__(
         self, width: int, depth: int, target: Target = "generic", in_luts: int = LUT_WORDS, wide: bool = False
     ):
-        if depth < 2 or depth & (depth - 1):
-            raise ValueError(f"depth={depth}: expected a power of two, 2 and more")
+        if depth < 1 or depth & (depth - 1):
+            raise ValueError(f"depth={depth}: expected a power of two")
         self.width, self.depth, self.target, self.in_luts, self.wide = width, depth, target, in_luts, wide
         super().__init__(
             {

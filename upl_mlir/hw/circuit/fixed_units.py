@@ -15,7 +15,7 @@ from amaranth.hdl import Cat, Const, Mux, Value
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.units import OUTCOMES, Units, logic
 from upl_mlir.hw.fp import saturating
-from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier
+from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier, FixedProduct, FixedSum
 from upl_mlir.hw.fp.truths import Combined
 from upl_mlir.numbers.formats import FixedFormat
 from upl_mlir.passes.circuit.numbers import Numbers
@@ -54,6 +54,10 @@ class FixedUnits:
         match operation:
             case "mul":
                 return FixedMultiplier(self.format, latency, self.target)
+            case "product":
+                return FixedProduct(self.format, latency, self.target)
+            case "sum":
+                return FixedSum(self.format, latency, self.target)
             case "div":
                 return FixedDivider(self.format, latency)
             case "by":

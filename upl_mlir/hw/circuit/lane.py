@@ -23,7 +23,7 @@ from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram
+from upl_mlir.hw.circuit.ram import LUT_WORDS, ONE_BLOCK, Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.numbers.words import to_words
@@ -43,7 +43,8 @@ from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
 WINDOW_IN_LUTS = 8
-"""The same of a lane's window in a circuit of several processes, where it takes one block RAM instead of 48 LUT sites."""
+"""The same of a lane's window in a circuit of several processes, or of words of at most 18 bits, where it takes one block
+RAM instead of 48 LUT sites; of 80 with 32 words of 18 bits."""
 
 
 class Lane:
@@ -142,7 +143,7 @@ class Lane:
             whole = node.kind == "sub"  # of a difference an operand may be changed
             operands_ = [Operand(self.value(a, stage)) if whole else self._operand(a, stage) for a in node.args]
             return self.turns.use(node, self.number, self._running(stage), operands_, self.enable)
-        args: list[Any] = [self.value(a, self.part.at.start[node]) for a in node.args]
+        args = self._summed(node) if node.kind == "sum" else [self.value(a, self.part.at.start[node]) for a in node.args]
         wired = self.units.wires(node.kind, args)
         if wired is not None:
             return wired
@@ -153,6 +154,14 @@ class Lane:
         operands = self.units.operands(node.kind, args)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
         return self.units.result(node.kind, made)
+
+    def _summed(self, node: Node) -> list[Value]:
+        """Of a running sum: the sum so far, the summand, and whether there is a sum so far."""
+        stage = self.part.at.start[node]
+        first = self.where[node] & self._mask(node, 0)
+        later = self.where[node] & ~first
+        before = self.value(node.args[0], stage) if later.any() else Const(0, self.width)
+        return [before, self.value(node.args[1], stage), self.condition(later, first, stage)]
 
     def _operand(self, node: Node, stage: int) -> Operand:
         """An operand of a unit that is shared.  A choice between a constant and something else is made where the process is
@@ -241,8 +250,9 @@ class Lane:
         raise AssertionError(node.array)
 
     def _window(self, depth: int) -> Window:
-        """Block RAM is plentiful and LUTs are scarce in a circuit of several processes."""
-        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if self.wide else LUT_WORDS, self.wide)
+        """LUTs are scarcer than block RAM in a circuit of several processes, and with short words, which one block holds."""
+        short = self.wide or self.width <= ONE_BLOCK
+        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if short else LUT_WORDS, self.wide)
 
     def _of_window(self, fed: Fed, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
@@ -434,7 +444,7 @@ class Lane:
         """Words wait until it is this lane's turn; one that another lane has and this one has not waits as a gap."""
         m, at = self.m, self.part.at.result
         some, own = o.when.any(axis=-1), o.when[..., self.number]
-        depth = 1 << max(1, (o.depth - 1).bit_length())
+        depth = 1 << (o.depth - 1).bit_length()
         n = self._number()
         m.submodules[f"queue_{n}"] = queue = Window(self.width + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
         mine = self.control[o, "turn"] = self._turn(o, n)
@@ -454,7 +464,8 @@ class Lane:
         """Whether it is this lane's turn: a slot after the lane before."""
         if self.before is not None and (o, "turn") in self.before.control:
             return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
-        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), self.part.nest.lanes], [0, 0])
+        lanes = self.part.nest.lanes
+        self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), lanes], [0, o.pace - lanes])
         wait = self._marks(self.wires.start[self.number], LEAD + self.part.at.result + o.wait, f"wait_{n}")
         self.m.d.comb += [nest.start.eq(wait), nest.enable.eq(self.enable)]
         return nest.running & (nest.c1 == self.number)

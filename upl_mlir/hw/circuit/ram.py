@@ -27,7 +27,9 @@ LUT_WORDS = 32
 LUTs, a block RAM 11."""
 WIDE, WIDE_WORDS = 36, 512
 """Bits of a word that takes both sides of a block RAM, and the words of one."""
-BLOCK_WORDS = {18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
+ONE_BLOCK = 18
+"""Bits of a word that takes one side of a block RAM."""
+BLOCK_WORDS = {ONE_BLOCK: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
 """The words of one block RAM, by their width."""
 
 
@@ -36,8 +38,8 @@ class Ram(wiring.Component):
     and the output; one register is possible in LUTs only.
 
     A word that is read in the clock in which it is written is the old one in LUTs; in block RAM it may be anything.
-    Memories begin with zeros and have no reset. One of more than `in_luts` words is in block RAM; with `wide`, words of
-    up to 36 bits may lie in one block, whose output then comes from both of its sides.
+    Memories begin with zeros and have no reset. A memory of one word is a register. One of more than `in_luts` words is in
+    block RAM; with `wide`, words of up to 36 bits may lie in one block, whose output then comes from both of its sides.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Ram(wiring.Component):
         if depth > BLOCK_WORDS[1]:
             raise ValueError(f"depth={depth}: expected at most {BLOCK_WORDS[1]} words")
         self.width, self.depth, self.registers, self.target = width, depth, registers, target
-        self.wide = wide and 18 < width <= WIDE and depth <= WIDE_WORDS
+        self.wide = wide and ONE_BLOCK < width <= WIDE and depth <= WIDE_WORDS
         super().__init__(
             {
                 "write_address": In(range(depth)), "write_data": In(width), "write_enable": In(1),
@@ -61,6 +63,10 @@ class Ram(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """The memory, and a register or two."""
         m = Module()
+        if self.depth == 1:
+            only = registered(m, self.write_data, 1, self.write_enable, "only")
+            m.d.comb += self.read_data.eq(registered(m, only, self.registers, self.read_enable, "read"))
+            return m
         if self.block and self.target == "ecp5":
             self._blocks(m)
             return m

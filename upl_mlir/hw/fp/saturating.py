@@ -1,11 +1,13 @@
 """Fixed-point units: exact results rounded to nearest even and held in range, as docs/numbers.md says.
 
-    multiplier  block | block | rounding | sum                     (up to 18 bits, one block)
-                blocks | blocks | sum | sum | sum | rounding | sum  (up to 32 bits, four blocks)
+    product     block | block | rounding                     (up to 18 bits, one block)
+                blocks | blocks | sum | sum | sum | rounding  (up to 32 bits, four blocks)
+    multiplier  product | sum
     divider     sizes | range | a digit in each of so many bits | rounding | sum | sign
     other       one step
 
-Where a rounded product is the greatest number already, the sum adds nothing to it: so the sum cannot go over.
+A product is a number and a bit to add to it, which rounds it.  Where the number is the greatest one already, the bit is
+0: so their sum cannot go over, and a running sum may take the bit as its carry.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from amaranth.hdl import Cat, Const, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Instance, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.fp.blocks import WIDTH
 from upl_mlir.hw.fp.pipe import PASSED, Pipe, Pipelined, Step
@@ -26,6 +30,9 @@ from upl_mlir.numbers.formats import FixedFormat
 
 LOW = WIDTH - 1
 """Bits of the lower part of a factor that takes two blocks: without sign, in a block with signs."""
+ADD, BRING = 0x6A6A, 0x000A
+"""Tables of one half of a carry cell: input A is added to B & C; or the carry out is A, whatever came in (D is 1). An entry
+says whether a carry passes, and if none does, the carry out is what the four lowest entries say of A and B: A."""
 
 
 def held(total: Value, width: int) -> Any:
@@ -68,8 +75,8 @@ def moved_down(a: Value, places: int) -> Any:
     return (wide[places:].as_signed() + up)[:width].as_signed()
 
 
-class FixedMultiplier(Pipelined):
-    """a * b of two numbers of a fixed-point type."""
+class FixedProduct(Pipelined):
+    """a * b of two numbers of a fixed-point type, not rounded yet: `result` has a number, and above it the bit to add."""
 
     def __init__(self, f: FixedFormat, latency: int | None = None, target: Literal["generic", "ecp5"] = "generic"):
         super().__init__(f, latency, target=target)
@@ -77,11 +84,16 @@ class FixedMultiplier(Pipelined):
     @classmethod
     def steps(cls, f: FixedFormat) -> int:
         """As listed above."""
-        return 4 if f.bits <= WIDTH else 7
+        return 3 if f.bits <= WIDTH else 6
+
+    @classmethod
+    def results(cls, f: FixedFormat) -> dict[str, int]:
+        """The number and the bit."""
+        return {"result": f.bits + 1}
 
     def _steps(self, pipe: Pipe) -> Step:
         s = self._whole(pipe) if self.format.bits <= WIDTH else self._parts_of(pipe)
-        return self._rounded_product(pipe, s)
+        return self._fitted(pipe, s)
 
     def _whole(self, pipe: Pipe) -> Step:
         product = self._block(pipe, "whole", self.a, self.b, signed=True)
@@ -104,7 +116,7 @@ class FixedMultiplier(Pipelined):
         width = 2 * self.format.bits
         return pipe.cut(s, ("high", "rest", "upper"), product=Cat(s["rest"], upper)[:width])
 
-    def _rounded_product(self, pipe: Pipe, s: Step) -> Step:
+    def _fitted(self, pipe: Pipe, s: Step) -> Step:
         f, product = self.format, s["product"]
         width, places = f.bits, f.fraction
         kept = pipe.named(held(product[places:], width), "kept")
@@ -112,8 +124,81 @@ class FixedMultiplier(Pipelined):
         sign = product[-1]
         outside = Cat(*(bit ^ sign for bit in product[places + width - 1 : -1])).any()
         greatest = product[places : places + width - 1].all() & ~sign
-        s = pipe.cut(s, ("product",), kept=kept, up=up & ~outside & ~greatest)
-        return pipe.cut(p=s[PASSED], result=(s["kept"] + s["up"])[:width])
+        return pipe.cut(s, ("product",), result=Cat(kept, up & ~outside & ~greatest))
+
+
+class FixedMultiplier(FixedProduct):
+    """a * b of two numbers of a fixed-point type."""
+
+    @classmethod
+    def steps(cls, f: FixedFormat) -> int:
+        """As listed above."""
+        return super().steps(f) + 1
+
+    @classmethod
+    def results(cls, f: FixedFormat) -> dict[str, int]:
+        """The product."""
+        return {"result": f.bits}
+
+    def _steps(self, pipe: Pipe) -> Step:
+        s = super()._steps(pipe)
+        number = s["result"][:-1]
+        return pipe.cut(p=s[PASSED], result=(number + s["result"][-1])[: len(number)])
+
+
+class FixedSum(wiring.Component):
+    """A step of a running sum: `result` is a + b, `latency` cycles later, or b where c is 0.
+
+    a (in): a number; b (in): a number, and above it a bit to add to both; c (in, 1).  The sum may be rounded and held in
+    range at once, as b with its bit is in range.  enable (in, 1): 0 holds everything. No reset.
+    """
+
+    def __init__(self, f: FixedFormat, latency: int = 1, target: Literal["generic", "ecp5"] = "generic"):
+        self.width, self.latency, self.target = f.bits, latency, target
+        super().__init__(
+            {
+                "a": In(f.bits), "b": In(f.bits + 1), "c": In(1), "result": Out(f.bits), "enable": In(1, init=1),
+            }
+        )  # fmt: skip
+
+    def elaborate(self, platform: object) -> Module:
+        """The sum with its sign, held; registers behind it."""
+        m = Module()
+        total = Signal(self.width + 1)
+        if self.target == "ecp5":
+            self._carries(m, total)
+        else:
+            before = self.a & self.c.replicate(self.width)
+            m.d.comb += total.eq(before.as_signed() + self.b[:-1].as_signed() + self.b[-1])
+        value = held(total, self.width)
+        for n in range(self.latency):
+            register = Signal(self.width, name=f"result_{n}", reset_less=True)
+            with m.If(self.enable):
+                m.d.sync += register.eq(value)
+            value = register
+        m.d.comb += self.result.eq(value)
+        return m
+
+    def _carries(self, m: Module, total: Signal) -> None:
+        """Carry cells by name, two bits each: yosys would make LUTs of their own for what `c` does.
+
+        The first bit brings the carry; the last ones have the signs."""
+        bits = [(self.b[-1], None), *zip(self.b[:-1], self.a, strict=True), (self.b[-2], self.a[-1])]
+        bits += [(Const(0, 1), None)] * (len(bits) % 2)
+        found, carry = Signal(len(bits)), Const(0, 1)
+        for n in range(0, len(bits), 2):
+            out = Signal(name=f"carry_{n}")
+            halves = {
+                port: x
+                for k, (b, a) in enumerate(bits[n : n + 2])
+                for port, x in {
+                    f"i_A{k}": b, f"i_B{k}": Const(0, 1) if a is None else a, f"i_C{k}": self.c, f"i_D{k}": Const(1, 1),
+                    f"o_S{k}": found[n + k], f"p_INIT{k}": BRING if a is None else ADD, f"p_INJECT1_{k}": "NO",
+                }.items()
+            }  # fmt: skip
+            m.submodules[f"bits_{n}"] = Instance("CCU2C", i_CIN=carry, o_COUT=out, **halves)
+            carry = out
+        m.d.comb += total.eq(found[1:])
 
 
 class FixedDivider(Pipelined):

@@ -21,9 +21,9 @@ ASKED_MHZ = 170.0
 """The clock that nextpnr is asked for: about what the slowest unit reaches alone. It works no further once it is met."""
 UNITS = (
     "add", "sub", "mul", "div", "sqrt", "by", "up", "down", "min", "max", "compare", "mask", "exp", "log", "tanh", "sigmoid",
-    "sin", "cos",
+    "sin", "cos", "product", "sum",
 )  # fmt: skip
-"""Operations of a body that are floating-point units; the others are wires and selections."""
+"""Operations of a body that are units of arithmetic; the others are wires and selections."""
 
 
 class CircuitFigures(msgspec.Struct, frozen=True, kw_only=True):

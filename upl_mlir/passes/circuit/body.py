@@ -36,7 +36,7 @@ REAL, TRUTH = 0, 1
 @dataclass(frozen=True, eq=False)
 class Node:
     """A value of a body.  `kind` is "read", "constant", "select", "previous" (the running sum so far) or a unit's
-    operation."""
+    operation; "sum" and "product" are those of `fuse.py`."""
 
     kind: str
     args: tuple[Node, ...] = ()
@@ -44,7 +44,8 @@ class Node:
     index: tuple[IndexExpr, ...] = ()
     number: float = 0.0
     when: tuple[Formula, ...] = ()
-    """Of a selection: the condition of each argument; the last one is taken without a test."""
+    """Of a selection: the condition of each argument; the last one is taken without a test.  Of a sum: its first
+    summand."""
     bits: int = REAL
 
 
@@ -104,7 +105,7 @@ class Builder:
         """The body of the pieces of an equation, each with its condition."""
         found = [(when, self.term(term)) for when, term in pieces]
         result = self.select(found)
-        return Body(result, _ordered(result), self.total)
+        return Body(result, ordered(result), self.total)
 
     def select(self, cases: Sequence[tuple[Formula, Node]]) -> Node:
         """The first value whose condition holds; conditions of equal values are one."""
@@ -293,7 +294,7 @@ def formula(cons: Cons) -> Formula:
     return Formula.all(Formula.compare(c.e, "==" if c.eq else ">=", 0) for c in cons)
 
 
-def _ordered(result: Node) -> list[Node]:
+def ordered(result: Node) -> list[Node]:
     """All nodes, arguments first."""
     out: dict[Node, None] = {}
     stack = [(result, False)]

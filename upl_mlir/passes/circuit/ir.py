@@ -139,6 +139,7 @@ def _output(o: Output, role: str, name: str) -> PortOp:
     props = _port(name, role, o.order, o.words)
     if len(o.lanes) > 1:
         props |= {"wait": _number(o.wait), "depth": _number(o.depth)}
+        props |= {"pace": _number(o.pace)} if o.pace > o.when.shape[-1] else {}
     return PortOp(properties=props)
 
 

@@ -21,9 +21,10 @@ FUNCTIONS = {"exp": 22, "log": 27, "tanh": 24, "sigmoid": 42, "sin": 36, "cos": 
 """Those of the functions that binary32 has."""
 FIXED = {
     "add": 1, "sub": 1, "up": 1, "down": 1, "select": 1, "neg": 1, "abs": 1, "min": 1, "max": 1, "compare": 1, "and": 1,
-    "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 1, "choose": 1,
+    "or": 1, "xor": 1, "not": 0, "real": 0, "mask": 1, "choose": 1, "sum": 1,
 }  # fmt: skip
-"""Registers of fixed-point units; those of products and quotients follow from the width (`hw/fp/saturating.py`)."""
+"""Registers of fixed-point units; "sum": a step of a running sum. Those of products and quotients follow from the width
+(`hw/fp/saturating.py`)."""
 GREATEST_ODD = 15
 """The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
 BLOCK = 18
@@ -57,7 +58,8 @@ class Numbers:
         f = self.fixed
         if f is not None:
             quotient = f.bits + 5
-            return FIXED | {"mul": 4 if f.bits <= BLOCK else 7, "div": quotient, "by": quotient}
+            product = 3 if f.bits <= BLOCK else 6
+            return FIXED | {"product": product, "mul": product + 1, "div": quotient, "by": quotient}
         fraction = self.precision - 1
         more = {"div": fraction, "sqrt": fraction, "by": ceil(ceil((fraction + 3) / 2) / 3)}
         found = {name: n + more.get(name, 0) for name, n in FLOAT.items()}

@@ -21,6 +21,7 @@ from upl_mlir.passes.circuit.channels.orders import Order, elements
 from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slots_of
 from upl_mlir.passes.circuit.channels.ways import Ways, ways
 from upl_mlir.passes.circuit.choose import Wish, asked, candidates, cost
+from upl_mlir.passes.circuit.fuse import fused
 from upl_mlir.passes.circuit.nest import Ints, Nest, tight
 from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.circuit.placed import Placed
@@ -198,10 +199,11 @@ def _as_said(
 
 def _unscheduled(net: Network, units: Mapping[str, int], shared: Shared) -> list[Placed]:
     """All processes with what they read, one after the other in one lane."""
-    ats = {p.name: stages(p, latencies(units, bool(group_of(p.name, shared)))) for p in net.processes}
+    processes = [p if group_of(p.name, shared) else fused(p, net.numbers) for p in net.processes]
+    ats = {p.name: stages(p, latencies(units, bool(group_of(p.name, shared)))) for p in processes}
     written = {n: at.result for n, at in ats.items()}
     out: list[Placed] = []
-    for p in net.processes:
+    for p in processes:
         order = tuple(d.name for d in p.dims)
         every = tight([d.extent for d in p.dims], [0] * len(p.dims))
         slots = prod(d.extent for d in p.dims)

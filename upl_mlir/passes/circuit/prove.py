@@ -285,7 +285,7 @@ def _sent(part: Part, o: Output, name: str) -> Iterator[Proof]:
         return
     sending = np.flatnonzero(o.when.any(axis=-1).ravel())
     at = np.broadcast_to(nest.slot - nest.start, nest.extents).ravel()[sending]
-    turn = np.arange(len(at)) * nest.lanes + o.wait
+    turn = np.arange(len(at)) * o.pace + o.wait
     early = at[:, None] + 1 - (turn[:, None] + np.arange(nest.lanes))
     first = np.unravel_index(early.argmax(), early.shape)
     text = f"the turn of {_iteration(part, sending[first[0]], int(first[1]))} comes {early.max()} slots early"
@@ -293,11 +293,12 @@ def _sent(part: Part, o: Output, name: str) -> Iterator[Proof]:
     runs = 3 + o.wait // nest.slots
     comes = np.concatenate([at + n * nest.slots for n in range(runs)])
     goes = np.concatenate([turn + n * nest.slots for n in range(runs)])
-    waiting = {lane: np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes) for lane in o.lanes}
+    side = "right" if o.depth == 1 else "left"  # the next word may come to a register in the slot in which it is read
+    waiting = {lane: np.arange(len(comes)) + 1 - np.searchsorted(goes + lane, comes, side) for lane in o.lanes}
     lane = max(waiting, key=lambda n: int(waiting[n].max()))
     kept = int(waiting[lane].max())
     who = _iteration(part, sending[int(waiting[lane].argmax()) % len(sending)], lane)
     text = f"{kept} words wait when that of {who} comes, {o.depth} fit"
     yield Proof(name, "the queue of a lane holds what waits", len(comes), kept <= o.depth, text)
-    yield Proof(name, "a run's turns end before the next run's begin", turns(o), turns(o) * nest.lanes <= nest.slots,
-                f"{turns(o) * nest.lanes} slots of {nest.slots}")  # fmt: skip
+    yield Proof(name, "a run's turns end before the next run's begin", turns(o), turns(o) * o.pace <= nest.slots,
+                f"{turns(o) * o.pace} slots of {nest.slots}")  # fmt: skip

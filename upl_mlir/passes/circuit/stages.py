@@ -80,6 +80,8 @@ def matters(p: Process) -> dict[Node, Formula]:
             if node.kind == "select":
                 earlier = Formula.all(w.negate() for w in node.when[:n])
                 where = here & node.when[n] & earlier if n < len(node.args) - 1 else here & earlier
+            elif node.kind == "sum" and a.kind == "previous":
+                where = here & node.when[0].negate()
             out[a] = out[a] | where
     return out
 

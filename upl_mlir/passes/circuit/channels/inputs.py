@@ -108,7 +108,7 @@ def _best(net: Network, h: Host, parts: Sequence[Placed], fixed: Mapping[str, Or
     dims = elements(net.sizes, h)
     readers = [n for n, p in enumerate(parts) if of_array(p.sites, h.name)] or [0]
     lanes = max(parts[n].nest.lanes for n in readers)
-    found: list[tuple[int, Input]] = []
+    found: list[tuple[tuple[int, int], Input]] = []
     for order in [fixed[h.name]] if h.name in fixed else orders(dims, lanes):
         found += _inputs(h.name, dims, order, lanes, parts, readers, early)
     return min(found, key=lambda f: f[0])[1] if found else None
@@ -116,7 +116,9 @@ def _best(net: Network, h: Host, parts: Sequence[Placed], fixed: Mapping[str, Or
 
 def _inputs(
     name: str, dims: tuple[Dim, ...], order: Order, lanes: int, parts: Sequence[Placed], readers: Sequence[int], early: bool
-) -> Iterator[tuple[int, Input]]:
+) -> Iterator[tuple[tuple[int, int], Input]]:
+    """The port in this order, each with what it costs: slots of waiting and words that are kept at once; of equal ones, the
+    places of all windows."""
     total = prod(d.extent for d in dims)
     words = {n: words_of(parts[n], dims, order, lanes, of_array(parts[n].sites, name)) for n in readers}
     feeds: list[Feed] = []
@@ -145,7 +147,7 @@ def _inputs(
                 port = held if waiting <= HELD * nest.lanes else port
             # In a circuit of several processes block RAM is scarce: a place in it counts as much as a few slots of waiting.
             kept = sum(port.places(f) * (1 if f.shared else parts[f.part].nest.lanes) for f in feeds)
-            yield fill + window + (kept // 4 if len(parts) > 1 else 0), port
+            yield (fill + window + (kept // 4 if len(parts) > 1 else 0), kept), port
 
 
 def places(r: Read, nest: Nest) -> Ints:

@@ -26,8 +26,10 @@ QUEUED = 2
 class Output:
     """A stream of words of process `part`: they come from the `lanes` at the instances `when`, an array over its nest.
 
-    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot.  The axes of
-    its `order` divide fields by the number `by`.
+    With several lanes each keeps up to `depth` words, and after `wait` slots they take turns, a word a slot; a turn of all
+    lanes begins `pace` slots after the turn before.  A lane that
+    keeps one word has it in a register, where the next one may come in the slot in which it is read.  The axes of its
+    `order` divide fields by the number `by`.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Output:
     when: Bools
     wait: int
     depth: int
+    pace: int
     by: int
 
     @property
@@ -85,12 +88,12 @@ def sending(
         time, who = slot.ravel()[by_rank], lane.ravel()[by_rank]
         if len(lanes) == 1:
             if (np.diff(time) > 0).all():
-                return Output(name, number_, dims, order, lanes, when, 0, 0, by)
+                return Output(name, number_, dims, order, lanes, when, 0, 0, 1, by)
             continue
         turn = _turn(time, who, nest.lanes) if nest.skew == 0 else None
         if turn is not None:
-            wait, depth = _taking_turns(nest, time, who, turn)
-            return Output(name, number_, dims, order, lanes, when, wait, depth, by)
+            wait, depth, pace = _taking_turns(nest, time, who, turn)
+            return Output(name, number_, dims, order, lanes, when, wait, depth, pace, by)
     raise error("UPL2003", f"no order of the elements of `{name}` suits the schedule", help=OTHER_ENGINES)
 
 
@@ -119,22 +122,26 @@ def _turn(time: Ints, who: Ints, lanes: int) -> Ints | None:
     return turn if same and (np.diff(first) > 0).all() else None
 
 
-def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, int]:
-    """From which slot on the lanes take turns, and how many words wait in a lane, run upon run.
+def _taking_turns(nest: Nest, time: Ints, who: Ints, turn: Ints) -> tuple[int, int, int]:
+    """From which slot on the lanes take turns, how many words wait in a lane, run upon run, and the slots from one turn to
+    the next: those from word to word of a lane, if they are the same throughout; else turns follow each other at once.
 
     A lane that has no word for a turn keeps a gap for it.
     """
     time = time - nest.start
-    sent = turn * nest.lanes + who
-    wait = int((time - sent).max()) + 1
     comes = time[np.flatnonzero(np.diff(turn, prepend=-1))]
-    slots = max(nest.slots, len(comes) * nest.lanes)  # as `padded` has it
+    apart = np.unique(np.diff(comes))
+    even = len(apart) == 1 and apart[0] > nest.lanes and len(comes) * apart[0] <= nest.slots
+    pace = int(apart[0]) if even else nest.lanes
+    wait = int((time - (turn * pace + who)).max()) + 1
+    slots = max(nest.slots, len(comes) * pace)  # as `padded` has it
     runs = 3 + wait // slots
-    goes = np.arange(len(comes)) * nest.lanes + wait + nest.lanes - 1  # of the last lane, whose words wait longest
+    goes = np.arange(len(comes)) * pace + wait + nest.lanes - 1  # of the last lane, whose words wait longest
     all_comes = np.concatenate([comes + k * slots for k in range(runs)])
     all_goes = np.concatenate([goes + k * slots for k in range(runs)])
-    kept = np.arange(len(all_comes)) + 1 - np.searchsorted(all_goes, all_comes)
-    return wait, int(kept.max())
+    came = np.arange(len(all_comes)) + 1
+    one = (came - np.searchsorted(all_goes, all_comes, side="right")).max() == 1
+    return wait, 1 if one else int((came - np.searchsorted(all_goes, all_comes)).max()), pace
 
 
 def turns(o: Output) -> int:
@@ -144,7 +151,7 @@ def turns(o: Output) -> int:
 
 def slots_of(o: Output) -> int:
     """The slots of a run that its words take."""
-    return o.words if len(o.lanes) == 1 else turns(o) * o.when.shape[-1]
+    return o.words if len(o.lanes) == 1 else turns(o) * o.pace
 
 
 def leave(o: Output, part: Placed) -> Ints:
@@ -154,4 +161,4 @@ def leave(o: Output, part: Placed) -> Ints:
         return np.sort(first + nest.begins[o.when])
     at_once = o.when.reshape(-1, nest.lanes)
     turn, lane = np.nonzero(at_once[at_once.any(axis=-1)])
-    return first + nest.start + o.wait + turn * nest.lanes + lane + QUEUED
+    return first + nest.start + o.wait + turn * o.pace + lane + QUEUED
