@@ -27,12 +27,11 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, ResetInserter, Signal
 from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.circuit.bus.bursts import Bursts
 from upl_mlir.hw.circuit.bus.layout import Memory, host_of, walk
 from upl_mlir.hw.circuit.bus.master import ADDRESS, SELECTS, WORD, Master, master_ports
+from upl_mlir.hw.circuit.bus.port import Port
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.passes.circuit.plan import Plan
@@ -78,37 +77,26 @@ class Wishbone(wiring.Component):
         return m
 
     def _ports(self, m: Module, master: Master, bases: Mapping[str, Signal]) -> Any:
-        """A queue and the bursts of each port; whether there are bursts left is the result."""
+        """What is between master and circuit; whether there are bursts left is the result."""
         plan, bits = self.circuit.plan, self.circuit.width
         left: list[Any] = []
         for n, p in enumerate((*plan.inputs, *plan.outputs)):
-            name, h = self.circuit.names[p.name], host_of(plan, p)
-            array = (h.whole or h).name
-            bursts = Bursts(walk(plan, p, self.memory), ADDRESS)
-            queue = SyncFIFOBuffered(width=bits, depth=2 * self.memory.burst)
-            m.submodules[f"bursts_{name}"] = ResetInserter(self._clear)(bursts)
-            m.submodules[f"queue_{name}"] = ResetInserter(self._clear)(queue)
+            name, h, output = self.circuit.names[p.name], host_of(plan, p), n >= len(plan.inputs)
+            port = Port(walk(plan, p, self.memory), output, bits, self.memory.burst, plan.numbers.fixed is not None)
+            m.submodules[f"port_{name}"] = ResetInserter(self._clear)(port)
             data, valid, ready = (getattr(self.circuit, f"{name}_t{end}") for end in ("data", "valid", "ready"))
-            passes = getattr(master, f"pass_{n}")
-            if n < len(plan.inputs):
-                fits = queue.w_level <= self.memory.burst
-                m.d.comb += [
-                    queue.w_data.eq(master.dat_r), queue.w_en.eq(passes), data.eq(queue.r_data), valid.eq(queue.r_rdy),
-                    queue.r_en.eq(ready),
-                ]  # fmt: skip
+            if output:
+                m.d.comb += [port.data.eq(data), port.valid.eq(valid), ready.eq(port.ready)]
+                m.d.comb += getattr(master, f"word_{n}").eq(port.word)
             else:
-                fits = queue.r_level >= bursts.length
-                word = queue.r_data.as_signed() if plan.numbers.fixed else queue.r_data
-                m.d.comb += [
-                    queue.w_data.eq(data), queue.w_en.eq(valid), ready.eq(queue.w_rdy), queue.r_en.eq(passes),
-                    getattr(master, f"word_{n}").eq(word),
-                ]  # fmt: skip
+                m.d.comb += [data.eq(port.data), valid.eq(port.valid), port.ready.eq(ready), port.word.eq(master.dat_r)]
             m.d.comb += [
-                bursts.start.eq(self._start), bursts.base.eq(bases[array]),
-                bursts.take.eq(getattr(master, f"begin_{n}")), getattr(master, f"request_{n}").eq(bursts.valid & fits),
-                getattr(master, f"address_{n}").eq(bursts.address), getattr(master, f"length_{n}").eq(bursts.length),
+                port.start.eq(self._start), port.base.eq(bases[(h.whole or h).name]),
+                getattr(master, f"request_{n}").eq(port.request), getattr(master, f"address_{n}").eq(port.address),
+                getattr(master, f"length_{n}").eq(port.length), port.begin.eq(getattr(master, f"begin_{n}")),
+                port.passes.eq(getattr(master, f"pass_{n}")),
             ]  # fmt: skip
-            left.append(bursts.valid)
+            left.append(port.left)
         return reduce(or_, left)
 
     def _run(self, m: Module, master: Master, left: Any, bases: Mapping[str, Signal]) -> None:
