@@ -27,7 +27,7 @@ MOST_WORDS = 1 << 30
 BURST = 16
 """Words of a burst unless told: 64 bytes, those of a burst of a 64-bit DDR3 memory. Chosen, not measured."""
 MOST_BURST = 256
-"""Words of a burst: a queue of two such bursts fills one block RAM of 18 bits, or two. Chosen."""
+"""Words of a burst: a queue of two such bursts fills a block RAM of an ECP5, 512 words of 36 bits. Chosen."""
 
 
 @dataclass(frozen=True)
