@@ -114,6 +114,8 @@ SLOW = (
     "small/test_small_training.py", "small/test_small_programs.py::test_engines_have_the_bits_of_the_reference[perceptron",
     "circuit/test_small_circuits.py::test_more",
     "circuit/test_small_circuits.py::test_a_gradient",
+    "circuit/test_bus.py::test_a_training", "circuit/test_bus.py::test_errors", "hw/formal/test_bus.py::test_words_pass",
+    "hw/formal/test_bus.py::test_words_with_a_defect",
     "agreement/test_agreement.py::test_the_same_text_gives", "agreement/test_agreement.py::test_valid_programs_are_proved",
     "agreement/test_truth_gathers.py::test_it_is_what_python_says[rtl-{'machine': 'direct'}",
     "circuit/test_bodies.py::test_bodies[root", "hw/test_cam.py::test_figures_are",

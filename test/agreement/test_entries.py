@@ -90,6 +90,7 @@ COMMANDS: Mapping[str, list[str]] = {
     "quantize": ["FILE", "INPUTS"],
     "plot": ["FILE", "-o", "DIR/p.svg"],  # no trace: an error
     "synth": ["FILE", "--machine", "FILE"],  # no machine: an error
+    "wrap": ["FILE", "-o", "DIR/wrapped"],
     "explore": ["FILE", "--list"],  # no sweep: an error
     "fmt": ["--stdout", "FILE"],
 }

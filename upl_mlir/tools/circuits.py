@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from upl_mlir.tools.boundary import UsageError, definitions, whole_file, write_whole
 
 if TYPE_CHECKING:
+    from upl_mlir.passes.circuit.choose import Wish
     from upl_mlir.passes.circuit.plan import Plan
     from upl_mlir.passes.circuit.prove import Proof
 
@@ -24,16 +25,25 @@ REAL = "the type of its reals: f32 (default), f16, bf16, or fixed point as q4.14
 def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
     """The options that ask for the circuit of a program; `what` says what is done with it."""
     p.add_argument("--circuit", action="store_true", help=f"{what}; FILE may be a circuit (`ppn`), too")
-    p.add_argument("--lanes", type=int, metavar="N", help="of --circuit: instances at a time (default 1)")
-    p.add_argument("--along", metavar="FIELD", help="of --circuit: the field along which the lanes lie")
-    p.add_argument("--share", action="store_true", help=f"of --circuit: {SHARE}")
-    p.add_argument("--real", metavar="TYPE", help=f"of --circuit: {REAL}")
+    add_wishes(p, "of --circuit: ")
+
+
+def add_wishes(p: argparse.ArgumentParser, of: str = "") -> None:
+    """The options that say which circuit; the help of each begins with `of`."""
+    p.add_argument("--lanes", type=int, metavar="N", help=f"{of}instances at a time (default 1)")
+    p.add_argument("--along", metavar="FIELD", help=f"{of}the field along which the lanes lie")
+    p.add_argument("--share", action="store_true", help=f"{of}{SHARE}")
+    p.add_argument("--real", metavar="TYPE", help=f"{of}{REAL}")
+
+
+def given_wishes(args: argparse.Namespace) -> bool:
+    """Whether one of these options is given."""
+    return args.share or any(value is not None for value in (args.lanes, args.along, args.real))
 
 
 def wanted(args: argparse.Namespace) -> bool:
     """Whether the command is about a circuit.  Raises UsageError for options that only a circuit has."""
-    given = (args.lanes, args.along, args.real)
-    if not args.circuit and (args.share or any(value is not None for value in given)):
+    if not args.circuit and given_wishes(args):
         raise UsageError("--lanes, --along, --share and --real go with --circuit")
     return args.circuit
 
@@ -41,11 +51,16 @@ def wanted(args: argparse.Namespace) -> bool:
 def plan_of(args: argparse.Namespace) -> Plan:
     """The plan that a command line asks for.  Raises UplError."""
     from upl_mlir.api.circuits import circuit_plan
+
+    return circuit_plan(Path(args.file), definitions(args.define), wish_of(args))
+
+
+def wish_of(args: argparse.Namespace) -> Wish:
+    """What the options ask for.  Raises UplError UPL2004."""
     from upl_mlir.passes.lower_to_circuit import wish
 
     lanes = 1 if args.lanes is None else args.lanes
-    asked = wish(lanes, args.along, share=args.share, real=args.real or "f32")
-    return circuit_plan(Path(args.file), definitions(args.define), asked)
+    return wish(lanes, args.along, share=args.share, real=args.real or "f32")
 
 
 def check(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from upl_mlir.tools.boundary import UsageError, definitions, write_whole
-from upl_mlir.tools.circuits import REAL, SHARE
+from upl_mlir.tools.circuits import add_wishes, given_wishes, wish_of
 
 if TYPE_CHECKING:
     from upl_mlir.hw.synth.circuits import CircuitFigures
@@ -28,10 +28,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
                    help="bind a parameter of the program or override a constant")  # fmt: skip
     p.add_argument("--machine", metavar="M.toml", help="machine description; default: the default machine")
     p.add_argument("--circuit", action="store_true", help="the circuit of FILE in place of a machine")
-    p.add_argument("--lanes", type=int, default=1, metavar="N", help="of a circuit: instances at a time (default 1)")
-    p.add_argument("--along", metavar="FIELD", help="of a circuit: the field along which the lanes lie")
-    p.add_argument("--share", action="store_true", help=f"of a circuit: {SHARE}")
-    p.add_argument("--real", metavar="TYPE", help=f"of a circuit: {REAL}")
+    add_wishes(p, "of a circuit: ")
     p.add_argument("--place", action="store_true", help="the clock, too: a core is placed and its clock estimated (some "
                    "minutes), a circuit is placed and routed (minutes for each seed)")  # fmt: skip
     p.add_argument("--nextpnr", action="store_true", help="place and route a core, too (an hour or more)")
@@ -59,7 +56,7 @@ def _machine(args: argparse.Namespace) -> Figures:
     from upl_mlir.hw.synth.ecp5 import Clock
     from upl_mlir.hw.synth.figures import figures
 
-    if args.lanes != 1 or args.along is not None or args.share or args.real is not None:
+    if given_wishes(args):
         raise UsageError("--lanes, --along, --share and --real are of circuits: expected --circuit")
     clock = Clock.ROUTED if args.nextpnr else Clock.PLACED if args.place else None
     machine = load_machine(args.machine) if args.machine else Machine()
@@ -74,7 +71,7 @@ def _circuit(args: argparse.Namespace) -> CircuitFigures:
 
     from upl_mlir.api.programs import load
     from upl_mlir.hw.synth.circuits import circuit_figures
-    from upl_mlir.passes.lower_to_circuit import planned_circuit, wish
+    from upl_mlir.passes.lower_to_circuit import planned_circuit
 
     if not args.file:
         raise UsageError("--circuit: expected the FILE of a program")
@@ -84,8 +81,7 @@ def _circuit(args: argparse.Namespace) -> CircuitFigures:
         raise UsageError(f"--seeds {args.seeds}: expected 1 or more")
     program = load(Path(args.file), **definitions(args.define)).expanded().infer_domains()
     with program.errors():
-        asked = wish(args.lanes, args.along, share=args.share, real=args.real or "f32")
-        loops, plan = planned_circuit(program.module.clone(), {}, asked)
+        loops, plan = planned_circuit(program.module.clone(), {}, wish_of(args))
     seeds = range(1, args.seeds + 1) if args.place or args.nextpnr else ()
     with progress() as say:
         return circuit_figures(loops.name, plan, seeds=seeds, say=say)

@@ -28,6 +28,7 @@ from upl_mlir.tools import (
     quantize,
     synth,
     view,
+    wrap,
 )
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
 
@@ -88,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     quantize.add_arguments(commands.add_parser("quantize", help=text, description=text, allow_abbrev=False))
     text = "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, and on request its clock"
     synth.add_arguments(commands.add_parser("synth", help=text, description=text, allow_abbrev=False))
+    p = command("wrap", "a program's circuit on a bus: Verilog, a C header and a module for LiteX")
+    wrap.add_arguments(p)
     text = "run a program on many machines: which is the best for it?"
     explore.add_arguments(commands.add_parser("explore", help=text, description=text, allow_abbrev=False))
     text = "format .upl files in place: one layout, nothing of the text lost"
@@ -335,8 +338,8 @@ def _fmt(args: argparse.Namespace) -> int:
 
 _COMMANDS = {
     "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
-    "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "explore": explore.run,
-    "fmt": _fmt,
+    "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "wrap": wrap.run,
+    "explore": explore.run, "fmt": _fmt,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.passes.circuit.body import formula
+from upl_mlir.passes.circuit.channels.orders import part_of
 from upl_mlir.passes.circuit.process import Network
 from upl_mlir.passes.loops.program import Host
 from upl_mlir.poly.counts.dense import Box, bounding_box, mask
@@ -54,17 +55,8 @@ class Ports:
         """Of each port of the circuit the program's port, where its elements are in the array of that one, and its shape."""
         out: dict[str, tuple[str, tuple[int | slice, ...], tuple[int, ...]]] = {}
         for n, h in self.hosts.items():
-            of, own = h.whole or h, self._box(h)
-            box = self._box(of)
-            ranges = {f: (low, size) for f, low, size in zip(h.fields, own.lower, own.shape, strict=True)}
-            at: list[int | slice] = []
-            for f, low in zip(of.fields, box.lower, strict=True):
-                if f in h.at:
-                    at.append(h.at[f] - low)
-                else:
-                    first, size = ranges[f]
-                    at.append(slice(first - low, first - low + size))
-            out[n] = of.name, tuple(at), box.shape
+            of = h.whole or h
+            out[n] = of.name, part_of(self.net.sizes, h), self._box(of).shape
         return out
 
     @cached_property

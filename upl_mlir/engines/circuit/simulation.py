@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -17,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import error
-from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.circuit.circuit import Circuit
-from upl_mlir.hw.sim.build import QUICK, compile_source, link, model, tools
+from upl_mlir.hw.sim.build import harnessed
 from upl_mlir.hw.verilog import netlist
 
 Words = NDArray[np.uint32]
@@ -121,24 +117,7 @@ def _library(circuit: Circuit) -> ctypes.CDLL:
     net = netlist(circuit, "circuit")
     pins = _pins(circuit)
     harness = resources.files("upl_mlir.engines.circuit").joinpath("harness.cpp").read_text(encoding="utf-8")
-    cache = open_cache()
-    name = f"circuit-{digest(net, pins, harness, *tools())}.so"
-    path = cache.file(name)
-    if path is None:
-        folder = Path(tempfile.mkdtemp(prefix="upl-circuit-"))
-        try:
-            made = [model(folder, net, "circuit", flags=QUICK)]
-            (folder / "pins.h").write_text(pins, encoding="utf-8")
-            (folder / "harness.cpp").write_text(harness, encoding="utf-8")
-            made.append(compile_source(folder / "harness.cpp", flags=QUICK))
-            built = link(made, folder / "circuit.so")
-            path = cache.write(name, built.read_bytes())
-            library = ctypes.CDLL(str(path or built))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    else:
-        library = ctypes.CDLL(str(path))
-    return library
+    return ctypes.CDLL(str(harnessed("circuit", net, "circuit", {"pins.h": pins, "harness.cpp": harness})))
 
 
 def _pins(circuit: Circuit) -> str:

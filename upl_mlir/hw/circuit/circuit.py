@@ -13,6 +13,7 @@ last word (inputs may leave it at 0).  Runs follow each other without a reset; w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -119,11 +120,16 @@ class Circuit(wiring.Component):
 
 
 def port_names(plan: Plan) -> dict[str, str]:
-    """The names of ports in Verilog: those of the program, as far as they are identifiers there."""
+    """The names of ports in Verilog."""
+    return identifiers(port.name for port in (*plan.inputs, *plan.outputs))
+
+
+def identifiers(names: Iterable[str]) -> dict[str, str]:
+    """The names of ports in other languages: those of the program, as far as they are identifiers there."""
     out: dict[str, str] = {}
-    for port in (*plan.inputs, *plan.outputs):
-        name = re.sub(r"\W", "_", port.name)
+    for given in names:
+        name = re.sub(r"\W", "_", given)
         while name in out.values():
             name += "_"
-        out[port.name] = name
+        out[given] = name
     return out

@@ -29,11 +29,16 @@ def circuit_of(module: ModuleOp) -> Plan | None:
 
 def circuit_verilog(plan: Plan, device: str = "generic") -> str:
     """Module `circuit`, and what it consists of.  Raises UplError UPL2004 for a device that there is not."""
+    return waivers() + convert(Circuit(plan, target_of(device)), "circuit")
+
+
+def target_of(device: str) -> Target:
+    """What the hardware is made of, by name.  Raises UplError UPL2004 for a device that there is not."""
     devices = get_args(Target)
     if device not in devices:
         names = ", ".join(devices)
         raise error("UPL2004", f"device={device}: expected one of {names}", help=did_you_mean(device, devices))
-    return waivers() + convert(Circuit(plan, cast(Target, device)), "circuit")
+    return cast(Target, device)
 
 
 def circuit_hw(plan: Plan) -> str:

@@ -15,7 +15,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -102,6 +102,27 @@ def machine_library(s: System, lanes: int) -> Path:
         (folder / "harness.cpp").write_text(harness, encoding="utf-8")
         host = compile_source(folder / "harness.cpp", lanes)
         built = link([*objects, host], folder / "machine.so")
+        path = cache.write(name, built.read_bytes())
+        return path or built
+    finally:
+        if path is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def harnessed(kind: str, netlist: str, top: str, files: Mapping[str, str]) -> Path:
+    """The library of a model with a harness: of `files`, by name, `harness.cpp` is compiled beside the others and the
+    model's header.  From the cache if it is there; if there is no cache it stays in a temporary folder."""
+    cache = open_cache()
+    name = f"{kind}-{digest(netlist, *files.values(), *tools())}.so"
+    path = cache.file(name)
+    if path is not None:
+        return path
+    folder = Path(tempfile.mkdtemp(prefix=f"upl-{kind}-"))
+    try:
+        made = model(folder, netlist, top, flags=QUICK)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        built = link([made, compile_source(folder / "harness.cpp", flags=QUICK)], folder / f"{kind}.so")
         path = cache.write(name, built.read_bytes())
         return path or built
     finally:

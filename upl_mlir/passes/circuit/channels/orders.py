@@ -36,6 +36,20 @@ def elements(sizes: Evaluator, h: Host) -> tuple[Dim, ...]:
     return tuple(map(Dim, h.fields, box.lower, box.shape))
 
 
+def part_of(sizes: Evaluator, h: Host) -> tuple[int | slice, ...]:
+    """Where the box of a port is in that of the port of which it is a piece: for each field of the latter a number, counted
+    from its least value, or a range of them.  A port that is no piece is all of itself."""
+    own = {d.name: d for d in elements(sizes, h)}
+    out: list[int | slice] = []
+    for d in elements(sizes, h.whole or h):
+        if d.name in h.at:
+            out.append(h.at[d.name] - d.low)
+        else:
+            first = own[d.name].low - d.low
+            out.append(slice(first, first + own[d.name].extent))
+    return tuple(out)
+
+
 def orders(dims: Sequence[Dim], lanes: int) -> Iterator[Order]:
     """Orders of a stream: of the fields, and with a field dealt to the lanes in turn."""
     names = [d.name for d in dims]
