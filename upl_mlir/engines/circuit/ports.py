@@ -54,8 +54,8 @@ class Ports:
         """Of each port of the circuit the program's port, where its elements are in the array of that one, and its shape."""
         out: dict[str, tuple[str, tuple[int | slice, ...], tuple[int, ...]]] = {}
         for n, h in self.hosts.items():
-            of, own = h.whole or h, self._box(h)
-            box = self._box(of)
+            of, own = h.whole or h, self.box(h)
+            box = self.box(of)
             ranges = {f: (low, size) for f, low, size in zip(h.fields, own.lower, own.shape, strict=True)}
             at: list[int | slice] = []
             for f, low in zip(of.fields, box.lower, strict=True):
@@ -71,9 +71,10 @@ class Ports:
     def _there(self) -> dict[str, NDArray[np.bool_]]:
         """Of each port of the circuit, which places of its bounding box have an element."""
         ctx = self.net.sizes.ctx
-        return {n: mask(ctx, h.fields, _domain(h), self._box(h)) for n, h in self.hosts.items()}
+        return {n: mask(ctx, h.fields, _domain(h), self.box(h)) for n, h in self.hosts.items()}
 
-    def _box(self, h: Host) -> Box:
+    def box(self, h: Host) -> Box:
+        """The bounding box of the elements of a port."""
         return bounding_box(self.net.sizes.ctx, h.fields, _domain(h))
 
 
