@@ -140,7 +140,7 @@ CARRIED = """program carried
 param n >= 1
 input A<i> in 0<=i<n { -> S.a<i,0>; -> S.a<i,1> }
 output O<i> in 0<=i<n
-node S<i,j> { in a; if a > 0: a + j #2 -> G.s<i>; if !(a > 0) && j == 0: a -> O<i> }
+node S<i,j> { in a; if a > 0: j > 0 ? a + 1 : a #2 -> G.s<i>; if !(a > 0) && j == 0: a -> O<i> }
 node G<i> { in @(*) s[#]; s -> O<i> }
 """
 

@@ -54,6 +54,13 @@ def test_numbers_that_no_token_has_do_not_matter() -> None:
     assert all((np.asarray(made[k]) == 1).all() for k in found)
 
 
+def test_a_summand_that_is_not_there_keeps_the_sign_of_zero() -> None:
+    new, _ = converted(PROGRAMS["spmv"].text)
+    given = {"V": [[-0.0, 1.0]], "Col": [[0, 1]], "Count": [1], "X": [1.0, 1.0]}
+    made = np.asarray(upl.compile(new, real="f32", gather="ordered")(**given)["Y"])
+    assert made.tolist() == [0.0] and np.signbit(made).all()
+
+
 WRONG = {
     "no token": ("deep", "if !(x > 1): x -> O<i>", "if x < 0: x -> O<i>", {"A": [0.5, 2.0]}, "UPL1603"),
     "two tokens": ("deep", "if !(x > 1): x -> O<i>", "if x > 0: x -> O<i>; x -> V.x<i>", {"A": [0.5]}, "UPL1602"),
