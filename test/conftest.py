@@ -58,6 +58,7 @@ SLOW = (
     "circuit/test_bodies.py::test_functions[sin", "circuit/test_bodies.py::test_functions[log",
     "hw/test_pipelined.py::test_compiled_units", "hw/test_pipelined.py::test_the_verilog",
     "hw/test_pipelined.py::test_every_latency[Divider", "hw/test_pipelined.py::test_every_latency[SquareRoot",
+    "circuit/test_decided.py::test_more", "circuit/test_decided.py::test_a_type",
     "circuit/test_verilator.py", "circuit/test_cocotb.py", "circuit/test_circt.py::test_what_circt",
     "circuit/test_circt.py::test_every",
     "hw/test_board.py", "hw/test_verilog.py", "hw/sim/test_netlist.py::test_more",

@@ -45,6 +45,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("forward-copies", "loops.passes", "ForwardCopiesPass"),
         ("lower-loops", "lower_to_loops", "LowerLoopsPass"),
         ("lower-circuit", "lower_to_circuit", "LowerCircuitPass"),
+        ("if-convert", "if_convert", "IfConvertPass"),
         ("batch", "batch", "BatchPass"),
         ("checkpoint", "checkpoint.checkpoint", "CheckpointPass"),
         ("lower-hw", "hardware.lower_hw", "LowerHwPass"),

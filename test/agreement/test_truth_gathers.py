@@ -35,9 +35,9 @@ ENGINES = [
     ("native", {}), ("native", {"gather": "ordered"}),
     ("rtl", {"machine": "hashed"}), ("rtl", {"machine": "cam"}), ("rtl", {"machine": "direct"}), ("circuit", {}),
 ]  # fmt: skip
-REFUSED = {"circuit": "UPL2002", "cam": "UPL1711"}
+REFUSED = {"cam": "UPL1711"}
 """Those that gather sums only, and the code with which they say so."""
-DATA = {"circuit": "UPL1821", "native": "UPL1821", "cam": "UPL1732"}
+DATA = {"native": "UPL1821", "cam": "UPL1732"}
 """The same where another input says how many summands there are."""
 
 

@@ -100,6 +100,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": {"along": "t", "every": 2},
     "lower-hw": {},
     "lower-circuit": {},
+    "if-convert": {},
     **{name: {} for name in SCHEDULE.passes},
 }
 """What each pass is called with."""

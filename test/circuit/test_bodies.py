@@ -123,7 +123,7 @@ def test_words_that_nobody_reads_pass(value: str) -> None:
 
 
 REFUSED = {
-    "i mod 2 == 0 ? a : 1": "a comparison of integers",
+    "i mod 2 == 0 ? a : 1": "`upl.mod`",
     "floor(a)": "a value of type int", "i*a": "an index as a value", "(a < b) + (b < a) + a": "a value of type int",
     "a**b": "`math.powf`",
 }  # fmt: skip

@@ -20,8 +20,10 @@ from upl_mlir.passes.lower_to_circuit import planned_circuit
 def test_latencies_are_those_of_the_units(real: str) -> None:
     numbers = Numbers(Kind.of(real))
     latency, units = numbers.latency, units_of(numbers, numbers.latency, "generic")
-    wires = {"select", "not", "real"} | ({"neg", "abs"} if numbers.fixed is None else set())
-    kinds = (*(latency.keys() - wires - {"by", "up", "down", "compare"}), "by 3", "up 1", "down 1", "compare olt")
+    wires = {"select", "not", "real", "int"} | ({"neg", "abs"} if numbers.fixed is None else set())
+    integers = ("int_add 32", "int_sub 64", "int_mul 32", "int_min 32", "int_max 32", "int_compare < 64")
+    more = ("by 3", "up 1", "down 1", "compare olt", *integers)
+    kinds = (*(latency.keys() - wires - {k.split()[0] for k in more}), *more)
     for kind in kinds:
         name = kind.split()[0]
         made = units.unit(kind)
@@ -34,7 +36,6 @@ def test_latencies_are_those_of_the_units(real: str) -> None:
 
 REFUSED = [
     ("jacobi1d", {"T": 2}, "UPL2001"),
-    ("newton", {"n": 3}, "UPL1821"),
 ]
 
 

@@ -33,3 +33,13 @@ def from_words(words: NDArray[np.uint32], f: Format | None) -> NDArray[Any]:
     if f.exponent == 5:
         return words.astype(np.uint16).view(np.float16).astype(np.float64)
     return (words << np.uint32(32 - f.bits)).view(np.float32).astype(np.float64)
+
+
+def to_integer_words(values: NDArray[Any]) -> NDArray[np.uint32]:
+    """The words of integers that fit 32 bits, and of truth values; of the same shape."""
+    return np.asarray(values).astype(np.int64).astype(np.uint32)
+
+
+def from_integer_words(words: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """The integers of words."""
+    return words.view(np.int32).astype(np.int64)

@@ -21,9 +21,8 @@ from vcd import VCDWriter
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream
+from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream, values
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
-from upl_mlir.numbers.words import from_words
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 from upl_mlir.passes.circuit.channels.inner import number_of
 from upl_mlir.passes.circuit.channels.inputs import Input
@@ -89,9 +88,9 @@ def record_circuit(
         real_type = np.dtype(np.float32 if wish.real == "f32" else np.float64)
         dense = bind_arrays(program.op, host_ports(program.op, bound, real_type), dict(arrays))
         plan = engine.plan
-        given = engine.inputs.pieces(dense)
+        given = engine.given(dense)
         (made,), streamed = run(engine.simulation, [given])
-    outputs = engine.outputs.whole(made)
+        outputs = engine.results(made)
     words: list[Word] = []
     for k, i in enumerate(plan.inputs):
         words += _words(plan, k, i, to_stream(plan, i, given[i.name]), streamed.taken[i.name])
@@ -101,8 +100,8 @@ def record_circuit(
 
 
 def _words(plan: Plan, k: int, port: Input | Output, bits: Any, clocks: Any) -> Iterator[Word]:
-    values = from_words(np.asarray(bits, np.uint32), plan.numbers.kind.format)
-    for at, value, passed in zip(_elements(plan, port), values, clocks, strict=True):
+    found = values(plan, port, np.asarray(bits, np.uint32))
+    for at, value, passed in zip(_elements(plan, port), found, clocks, strict=True):
         yield Word(int(passed), at, k, f"{float(value):.6g}")
 
 

@@ -9,11 +9,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.ppn import CircuitOp
-from upl_mlir.dialects.upl import ParamOp
+from upl_mlir.dialects.upl import ParamOp, ProgramOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.passes.analysis.proved import require_proved
+from upl_mlir.passes.bind_parameters import bind_parameters
+from upl_mlir.passes.circuit.body import INTEGER
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import write
 from upl_mlir.passes.circuit.plan import Plan, plan
@@ -23,8 +26,11 @@ from upl_mlir.passes.circuit.statements.gathers import gathers
 from upl_mlir.passes.circuit.statements.short import short_gathers
 from upl_mlir.passes.circuit.statements.split import forwarded, split
 from upl_mlir.passes.circuit.statements.strips import strips
+from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.transform.reuse import COSTLY, Reuse
+from upl_mlir.passes.predicate.convert import decided_by_data, if_convert
+from upl_mlir.passes.predicate.indices import OTHER_ENGINES
 from upl_mlir.passes.schedule import prepared, raised
 
 
@@ -54,7 +60,7 @@ def statements(p: LoopProgram, apart: bool = False) -> LoopProgram:
 def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> tuple[LoopProgram, Plan]:
     """The equations of a program with these sizes, and its plan; the module is changed.  Raises UplError: UPL13xx if the
     program is wrong, UPL20xx if it has no circuit."""
-    program = prepared(module, wish.real, "ordered")
+    program = _decided(module, params, wish) or prepared(module, wish.real, "ordered")
     for op in program.body.block.ops:
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
@@ -66,12 +72,30 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
     return loops, plan(network_of(loops), replace(wish, lanes_of=found.lanes))
 
 
+def _decided(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> ProgramOp | None:
+    """The program of a module, with bits for what data decide, and prepared; None if data decide nothing."""
+    program = program_of(module)
+    expand(program)
+    if not decided_by_data(program):
+        return None
+    require_proved(program)
+    bind_parameters(program, params)
+    if_convert(program, INTEGER)
+    try:
+        return prepared(module, wish.real, "ordered")
+    except UplError as e:
+        d = e.diagnostics[0]
+        what = f"where data decide what is sent, what may be sent is not proved to be right: {d.message}"
+        raise error("UPL1821", what, d.span, notes=list(d.notes), help=OTHER_ENGINES) from None
+
+
 @dataclass(frozen=True)
 class LowerCircuitPass(ModulePass):
-    """Replace a program by the circuit that computes it: one process with its units, channels and ports (`ppn`).
+    """Replace a program by the circuit that computes it: processes with their units, channels and ports (`ppn`).
 
-    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted (each is seen to);
-    values of one type of reals (`real`: f32 or a small type) and truth values; no arrow decided by data.
+    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted, no arrow decided by data
+    (each is seen to, the last one by `if-convert`); values of one type of reals (`real`: f32 or a small type), truth
+    values, and integers that fit 32 bits.
     Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
     that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
     along the best one), with loops in the `order` that is given (else in the best one).  With `share`, running sums use

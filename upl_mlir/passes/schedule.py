@@ -74,9 +74,9 @@ def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, in
     for op in (*inputs(program), *outputs(program)):
         output = not isinstance(op, InputOp)
         eq = system.equations.get(op.symbol)
-        kind, _, cases = system.hosts[op.symbol] if eq is None else (eq.kind, eq.fields, eq.domain)
+        own, _, cases = system.hosts[op.symbol] if eq is None else (eq.kind, eq.fields, eq.domain)
         attr = op.declared or op.domain
-        hosts.append(Host(op.symbol, kind, op.fields, attr.data if attr else None, cases, output))
+        hosts.append(Host(op.symbol, own, op.fields, attr.data if attr else None, cases, output))
     ops = [op for op in program.body.block.ops if isinstance(op, ParamOp | ConstOp | ArrayOp)]
     assumed = program.attributes.get(ASSUMED)
     ends = endpoints(program)

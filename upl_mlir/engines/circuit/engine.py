@@ -11,17 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from upl_mlir.diagnostics import error
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.engines.circuit.bench import write_bench
 from upl_mlir.engines.circuit.ports import Ports
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
-from upl_mlir.numbers.words import from_words, to_words
+from upl_mlir.numbers.words import from_integer_words, from_words, to_integer_words, to_words
+from upl_mlir.passes.circuit.body import INTEGER, WORDS
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import number
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan, cycles, lanes_of
+from upl_mlir.passes.circuit.process import OTHER_ENGINES
 from upl_mlir.passes.lower_to_circuit import planned_circuit
+from upl_mlir.passes.predicate.checks import checks, judge
 
 Array = NDArray[Any]
 
@@ -57,24 +63,46 @@ class CircuitResult:
 class CircuitEngine:
     """A program with its sizes as a circuit.  Raises UplError: UPL13xx if it is wrong, UPL20xx if it has no circuit.
 
-    There is one reset, before the first run; each further run begins where the last one ended.  `bench`: a folder to which
-    Verilog, a bench and the words of the last run go.
+    There is one reset, before the first run; each further run begins where the last one ended.  `checks`: outputs besides
+    the program's, by which a run is judged if data decide what is sent.  `bench`: a folder to which Verilog, a bench and the
+    words of the last run go.
     """
 
     def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish, bench: str | Path | None = None):
-        _, self.plan = planned_circuit(module.clone(), params, wish)
+        module = module.clone()
+        _, self.plan = planned_circuit(module, params, wish)
+        self.checks = checks(program_of(module))
         self.simulation = Simulation(Circuit(self.plan))
-        self.inputs, self.outputs = Ports.inputs(self.plan.network), Ports.outputs(self.plan.network)
+        self._inputs, self._outputs = Ports.inputs(self.plan.network), Ports.outputs(self.plan.network)
         self.bench = bench
 
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
-        given = self.inputs.pieces(arrays)
-        (outputs,), streamed = run(self.simulation, [given])
+        given = self.given(arrays)
+        (made,), streamed = run(self.simulation, [given])
         if self.bench is not None:
             words = {i.name: to_stream(self.plan, i, given[i.name]) for i in self.plan.inputs}
             write_bench(Path(self.bench), self.simulation.circuit, words, streamed.words)
-        return CircuitResult(self.outputs.whole(outputs), figures(self.plan, streamed))
+        return CircuitResult(self.results(made), figures(self.plan, streamed))
+
+    def given(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays of the circuit's input ports.  Raises UplError UPL1504 for an integer that a word has no room for."""
+        found = self._inputs.pieces(arrays)
+        for name, h in self._inputs.hosts.items():
+            if h.kind is Kind.INT and len(bad := np.argwhere((found[name] < WORDS[0]) | (found[name] > WORDS[1]))):
+                at = ",".join(str(int(k) + lo) for k, lo in zip(bad[0], self._inputs.box(h).lower, strict=True))
+                what = f"`{name}<{at}>` is {int(found[name][tuple(bad[0])])}: integers of circuits have {INTEGER} bits"
+                raise error("UPL1504", what, help=OTHER_ENGINES)
+        return found
+
+    def results(self, made: Mapping[str, Array]) -> dict[str, Array]:
+        """The arrays of the program's outputs, of those of the circuit's.  Raises UplError UPL1601 to UPL1603 if what data
+        decided left tokens over, or outputs without one."""
+        found = self._outputs.whole(made)
+        if self.checks:
+            lower = {(h.whole or h).name: self._outputs.box(h.whole or h).lower for h in self._outputs.hosts.values()}
+            judge(self.checks, {n: found.pop(n) for n in self.checks}, lower)
+        return found
 
 
 def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
@@ -116,11 +144,26 @@ def to_stream(p: Plan, port: Input, array: Array) -> NDArray[np.uint32]:
     """The words of an array in the order of its port."""
     ranks, _ = _ranks(p, port)
     words = np.empty(len(ranks), np.uint32)
-    words[ranks] = to_words(array, p.numbers.kind.format).ravel()
+    kind = _kind(p, port)
+    words[ranks] = (to_words(array, kind.format) if kind.is_float else to_integer_words(array)).ravel()
     return words
 
 
 def from_stream(p: Plan, port: Output, words: NDArray[np.uint32]) -> Array:
     """The array whose words came in the order of its port."""
     ranks, shape = _ranks(p, port)
-    return from_words(words[ranks], p.numbers.kind.format).reshape(shape)
+    return values(p, port, words[ranks]).reshape(shape)
+
+
+def values(p: Plan, port: Input | Output, words: NDArray[np.uint32]) -> Array:
+    """What words of a port say."""
+    kind = _kind(p, port)
+    if kind.is_float:
+        return from_words(words, kind.format)
+    found = from_integer_words(words)
+    return found != 0 if kind is Kind.BOOL else found
+
+
+def _kind(p: Plan, port: Input | Output) -> Kind:
+    """The type of a port's elements."""
+    return (p.network.inputs[port.name] if isinstance(port, Input) else p.network.outputs[port.name].host).kind

@@ -56,16 +56,17 @@ class Ports:
         out: dict[str, tuple[str, tuple[int | slice, ...], tuple[int, ...]]] = {}
         for n, h in self.hosts.items():
             of = h.whole or h
-            out[n] = of.name, part_of(self.net.sizes, h), self._box(of).shape
+            out[n] = of.name, part_of(self.net.sizes, h), self.box(of).shape
         return out
 
     @cached_property
     def _there(self) -> dict[str, NDArray[np.bool_]]:
         """Of each port of the circuit, which places of its bounding box have an element."""
         ctx = self.net.sizes.ctx
-        return {n: mask(ctx, h.fields, _domain(h), self._box(h)) for n, h in self.hosts.items()}
+        return {n: mask(ctx, h.fields, _domain(h), self.box(h)) for n, h in self.hosts.items()}
 
-    def _box(self, h: Host) -> Box:
+    def box(self, h: Host) -> Box:
+        """The bounding box of the elements of a port."""
         return bounding_box(self.net.sizes.ctx, h.fields, _domain(h))
 
 

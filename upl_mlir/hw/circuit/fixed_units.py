@@ -13,11 +13,12 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Value
 
 from upl_mlir.hw.circuit.ram import Target
-from upl_mlir.hw.circuit.units import OUTCOMES, Units, logic
+from upl_mlir.hw.circuit.units import OUTCOMES, Units, integers, logic
 from upl_mlir.hw.fp import saturating
 from upl_mlir.hw.fp.saturating import FixedDivider, FixedMultiplier, FixedProduct, FixedSum
 from upl_mlir.hw.fp.truths import Combined
 from upl_mlir.numbers.formats import FixedFormat
+from upl_mlir.passes.circuit.body import INTEGER
 from upl_mlir.passes.circuit.numbers import Numbers
 
 ONE_OPERAND: Mapping[str, Callable[[Any], Any]] = {"neg": saturating.negated, "abs": saturating.sized}
@@ -40,12 +41,14 @@ class FixedUnits:
         """The result of an operation that is wires only, else None."""
         if kind == "not":
             return ~args[0]
+        if kind == "int":
+            return Cat(args[0], Const(0, INTEGER - 1))
         one = min(self.format.scale, self.format.greatest_step)
         return Const(one, self.width) & args[0].replicate(self.width) if kind == "real" else None
 
     def operands(self, kind: str, args: Sequence[Any]) -> Sequence[Any]:
         """What the unit of an operation takes."""
-        return args
+        return integers(kind, args)
 
     def unit(self, kind: str) -> Any:
         """A new unit for an operation, with the latency that the plan gives it; its operands are `a`, `b`, `c`."""

@@ -27,9 +27,9 @@ from upl_mlir.hw.circuit.ram import LUT_WORDS, ONE_BLOCK, Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.numbers.words import to_words
-from upl_mlir.passes.circuit.body import TRUTH, Node
+from upl_mlir.passes.circuit.body import INTEGER, TRUTH, Node
 from upl_mlir.passes.circuit.channels.buffers import Buffer
-from upl_mlir.passes.circuit.channels.feeds import Read, Steps
+from upl_mlir.passes.circuit.channels.feeds import Read, Steps, affine
 from upl_mlir.passes.circuit.channels.inputs import places
 from upl_mlir.passes.circuit.channels.links import VARYING, Link
 from upl_mlir.passes.circuit.channels.outputs import Output
@@ -119,8 +119,8 @@ class Lane:
         return self._values[key]
 
     def _made(self, node: Node, stage: int) -> Value:
-        if node.kind == "constant" and node.bits == TRUTH:
-            return Const(int(node.number), TRUTH)
+        if node.kind == "constant" and node.bits:
+            return Const(int(node.number), node.bits)
         if node.kind == "constant":
             return Const(self._word(node.number), self.width)
         for s in self.part.sites:
@@ -129,8 +129,10 @@ class Lane:
         first = self.part.at.start[node] if node.kind == "read" else self.part.at.end(node)
         if stage > first:
             return self._delay(self.value(node, first), stage - first, f"value_{self._number()}")
+        if node.kind == "index":
+            return self._index(node, stage)
         if node.kind == "read":
-            return self._of_stream(node)
+            return Value.cast(self._of_stream(node)[: node.bits or self.width])
         return self._select(node) if node.kind == "select" else self._unit(node)
 
     def _word(self, number: float) -> int:
@@ -277,6 +279,18 @@ class Lane:
             key, lambda: walked(self.m, at, self.number, words, depth, self.nest, self.enable, slots, name, self.target)
         )  # fmt: skip
 
+    def _index(self, node: Node, stage: int) -> Value:
+        """An index expression as an integer, so many slots after the counters as a stage is."""
+        part = self.part
+        values = np.broadcast_to(np.asarray(part.nest.evaluate(node.index[0], part.process.sizes)), part.nest.shape)
+        steps = affine(values, np.ones_like(values, dtype=bool))
+        assert steps is not None, node.index
+        low, high = int(values.min()), int(values.max())
+        bits = max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + 1
+        # The sign is a bit more; modulo a power of two, negative numbers are as others.
+        word = self._address(steps, 0, 1 << bits, LEAD + stage)
+        return Value.cast(Cat(word, word[-1].replicate(INTEGER - bits)))
+
     def _held(self, fed: Fed, r: Read) -> Value:
         """The word that is read, until the first instance comes that reads the next one; more of them wait behind.
 
@@ -309,9 +323,10 @@ class Lane:
         m, n, b = self.m, self._number(), self.part.buffers[s]
         writer = self.others[self._writer(s)]
         strobe, place = writer.stored[b][self.number]
-        m.submodules[f"buffer_{n}"] = ram = Ram(self.width, b.places, Window.LATENCY, self.target, wide=self.wide)
+        written = writer.written["result"][self.number]
+        m.submodules[f"buffer_{n}"] = ram = Ram(len(written), b.places, Window.LATENCY, self.target, wide=self.wide)
         m.d.comb += [
-            ram.write_address.eq(place), ram.write_data.eq(writer.written["result"][self.number]),
+            ram.write_address.eq(place), ram.write_data.eq(written),
             ram.write_enable.eq(strobe), ram.read_enable.eq(self.enable),
             ram.read_address.eq(self._address(b.read, b.words, b.places, LEAD + s.stage - Window.LATENCY)),
         ]  # fmt: skip
@@ -355,7 +370,7 @@ class Lane:
         for k, length in enumerate(lengths):
             if source > self.number and k == 0:
                 lag = source - self.number
-                self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, length, lag, self.target)
+                self.m.submodules[f"back_{self._number()}"] = back = Crossing(len(value), length, lag, self.target)
                 self.m.d.comb += [
                     back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[source]),
                     back.read_enable.eq(self.enable),
@@ -374,14 +389,14 @@ class Lane:
         if link.source > self.number:
             lag = link.source - self.number
             less = link.shortest - VARYING
-            self.m.submodules[f"back_{self._number()}"] = back = Crossing(self.width, less, lag, self.target)
+            self.m.submodules[f"back_{self._number()}"] = back = Crossing(len(value), less, lag, self.target)
             self.m.d.comb += [
                 back.data_in.eq(value), back.write_enable.eq(self.others[writer].enable[link.source]),
                 back.read_enable.eq(self.enable),
             ]  # fmt: skip
             value = back.data_out
         rest = [n - less for n in lengths]
-        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(self.width, max(rest), self.target)
+        self.m.submodules[f"varying_{self._number()}"] = line = VariableDelay(len(value), max(rest), self.target)
         block = self.nest.counters[self.part.nest.block]
         length = Signal(range(max(rest) + 1), name=f"length_{self._number()}")
         with self.m.Switch(block):
@@ -401,7 +416,7 @@ class Lane:
         if key not in self._hops:
             hop = written[source]
             for n in range(source + 1, self.number + 1):
-                register = Signal(self.width, name=f"{what}_of_{source}_at_{n}", reset_less=True)
+                register = Signal(len(hop), name=f"{what}_of_{source}_at_{n}", reset_less=True)
                 self.m.d.sync += register.eq(hop)
                 hop = register
             self._hops[key] = hop
@@ -451,10 +466,11 @@ class Lane:
         place = Signal(range(depth), name=f"place_{n}")
         with m.If(self.enable & mine):
             m.d.sync += place.eq(place + 1)
+        written = self.wires.written["result"][self.number]
         flag = Const(1) if (own == some).all() else self.condition(own, some & ~own, at)
         m.d.comb += [
             queue.write.eq(self._sends(some) & self.enable),
-            queue.data_in.eq(Cat(self.wires.written["result"][self.number], flag)),
+            queue.data_in.eq(Cat(written, Const(0, self.width - len(written)), flag)),
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
         ]  # fmt: skip
         there = delayed(m, mine, Window.LATENCY, self.enable, f"turn_{n}")

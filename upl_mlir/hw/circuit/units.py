@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import and_, or_, xor
+from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, xor
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Mux, Value
@@ -21,6 +21,7 @@ from upl_mlir.hw.fp.functions import Exponential, Function, HyperbolicTangent, L
 from upl_mlir.hw.fp.model import Format
 from upl_mlir.hw.fp.pipelined import Adder, Multiplier
 from upl_mlir.hw.fp.truths import Combined, Mask
+from upl_mlir.passes.circuit.body import INTEGER, INTEGER_TESTS
 from upl_mlir.passes.circuit.numbers import Numbers
 
 OUTCOMES = {
@@ -33,6 +34,14 @@ FUNCTIONS: Mapping[str, type[Function]] = {
     "cos": Cosine,
 }  # fmt: skip
 LOGIC: Mapping[str, Callable[[Any, Any], Any]] = {"and": and_, "or": or_, "xor": xor}
+INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "int_add": add, "int_sub": sub, "int_mul": mul,
+    "int_min": lambda a, b: Mux(a.as_signed() < b.as_signed(), a, b),
+    "int_max": lambda a, b: Mux(a.as_signed() < b.as_signed(), b, a),
+}  # fmt: skip
+"""Operations on integers that fit a word, as does the result."""
+TESTS: Sequence[Callable[[Any, Any], Any]] = (eq, ne, lt, le, gt, ge)
+"""Comparisons of integers, in the order of `INTEGER_TESTS`."""
 
 
 class Units:
@@ -51,6 +60,8 @@ class Units:
                 return Cat(args[0][:-1], Const(0, 1))
             case "not":
                 return ~args[0]
+            case "int":
+                return Cat(args[0], Const(0, INTEGER - 1))
             case "real":
                 one = self.format.bias << self.format.mantissa
                 return Const(one, self.width) & args[0].replicate(self.width)
@@ -59,7 +70,7 @@ class Units:
 
     def operands(self, kind: str, args: Sequence[Any]) -> Sequence[Any]:
         """What the unit of an operation takes: a difference is a sum."""
-        return [args[0], Cat(args[1][:-1], ~args[1][-1])] if kind == "sub" else args
+        return [args[0], Cat(args[1][:-1], ~args[1][-1])] if kind == "sub" else integers(kind, args)
 
     def unit(self, kind: str) -> Any:
         """A new unit for an operation, with the latency that the plan gives it; its operands are `a`, `b`, `c`."""
@@ -92,13 +103,36 @@ class Units:
         return result(kind, made)
 
 
+def tested(predicate: str) -> Callable[[Any, Any], Any]:
+    """A comparison of integers by its sign."""
+    test = TESTS[INTEGER_TESTS.index(predicate)]
+
+    def compute(a: Any, b: Any) -> Any:
+        return test(a.as_signed(), b.as_signed())
+
+    return compute
+
+
+def integers(kind: str, args: Sequence[Any]) -> Sequence[Any]:
+    """The operands of an operation on integers, each as wide as the unit."""
+    if not kind.startswith("int_"):
+        return args
+    bits = int(kind.rpartition(" ")[2])
+    return [a if len(a) == bits else Cat(a, a[-1].replicate(bits - len(a))) for a in args]
+
+
 def logic(kind: str, latency: int, width: int) -> Any:
-    """A unit of truth values, or a choice between two words."""
-    operation, _, of_bits = kind.partition(" ")
+    """A unit of truth values or integers, or a choice between two words."""
+    operation, _, more = kind.partition(" ")
     if operation in LOGIC:
         return Combined((1, 1), LOGIC[operation], latency)
+    if operation in INTEGERS:
+        return Combined((int(more),) * 2, INTEGERS[operation], latency)
+    if operation == "int_compare":
+        predicate, _, bits = more.partition(" ")
+        return Combined((int(bits),) * 2, tested(predicate), latency, 1)
     assert operation == "choose", kind
-    width = 1 if of_bits else width
+    width = 1 if more else width
     return Combined((1, width, width), Mux, latency)
 
 

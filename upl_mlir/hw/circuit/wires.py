@@ -16,7 +16,7 @@ from amaranth.hdl import Signal, Value
 from upl_mlir.passes.circuit.channels.buffers import Buffer
 from upl_mlir.passes.circuit.channels.feeds import Feed, Read
 from upl_mlir.passes.circuit.channels.outputs import Output
-from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.plan import Part, Plan
 from upl_mlir.passes.circuit.stages import Site
 
 
@@ -67,7 +67,7 @@ def wires_of(plan: Plan) -> list[Wires]:
         lanes, of = range(part.nest.lanes), f"{k}_" if len(plan.parts) > 1 else ""
         out.append(Wires(
             [Signal(name=f"enable_{of}{n}") for n in lanes], [Signal(name=f"start_{of}{n}") for n in lanes],
-            {what: [Signal(bits, name=f"{what}_{of}{n}") for n in lanes] for what in ("result", "total")},
+            {what: [Signal(width, name=f"{what}_{of}{n}") for n in lanes] for what, width in _widths(part, bits).items()},
         ))  # fmt: skip
     for i in plan.inputs:
         for f in i.feeds:
@@ -90,6 +90,13 @@ def wires_of(plan: Plan) -> list[Wires]:
                 for name in [_word(site.array)] for n in range(plan.parts[writer].nest.lanes)
             ]  # fmt: skip
     return out
+
+
+def _widths(part: Part, bits: int) -> dict[str, int]:
+    """The bits of what a process writes."""
+    body = part.process.body
+    total = body.result if body.total is None else body.total
+    return {"result": body.result.bits or bits, "total": total.bits or bits}
 
 
 def _feed(wires: Wires, name: str, fed: Fed, lanes: int, bits: int) -> None:

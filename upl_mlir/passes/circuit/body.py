@@ -8,8 +8,8 @@ each adds its summand to the sum so far; a greatest, a least, and a product run 
 -0.0, to which x is added as x for every x (IEEE 754-2019, 6.3), the others with 1 and the infinities; a summand that is
 left out is that number for the same reason.
 
-Values are reals of one type (`Numbers`), or truth values of one bit.  Integers are there only on the way from a truth value
-or a literal to a real.
+Values are reals of one type (`Numbers`), truth values of one bit, or integers of 32 bits.  An operation on integers is there
+only if no result can need more bits: the program's integers have 64 (`Builder.ranges`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from upl_mlir.dialects.upl import SigmoidOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Fold, Get, IndexValue, Number, Part, Term
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var
 from upl_mlir.poly.linear import Cons
 
-REAL, TRUTH = 0, 1
+REAL, TRUTH, INTEGER = 0, 1, 32
 """The bits of values; of a real, as many as its type has (`Numbers.width`)."""
+LEAVES = ("read", "constant", "previous", "index")
+"""Nodes that are no operations of units."""
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A value of a body.  `kind` is "read", "constant", "select", "previous" (the running sum so far) or a unit's
-    operation; "sum" and "product" are those of `fuse.py`."""
+    """A value of a body.  `kind` is "read", "constant", "select", "previous" (the running sum so far), "index" (an index
+    expression as an integer: the only one of `index`) or a unit's operation; "sum" and "product" are those of `fuse.py`."""
 
     kind: str
     args: tuple[Node, ...] = ()
@@ -64,15 +66,27 @@ OPERATIONS: Mapping[type[Operation], str] = {
     arith.AndIOp: "and", arith.OrIOp: "or", arith.XOrIOp: "xor", arith.UIToFPOp: "real",
     math.SqrtOp: "sqrt", math.ExpOp: "exp", math.LogOp: "log", math.TanhOp: "tanh", SigmoidOp: "sigmoid",
     math.SinOp: "sin", math.CosOp: "cos",
+    arith.AddiOp: "int_add", arith.SubiOp: "int_sub", arith.MuliOp: "int_mul", arith.MinSIOp: "int_min",
+    arith.MaxSIOp: "int_max", arith.ExtUIOp: "int",
 }  # fmt: skip
-"""Operations that are the same in a body; "real": a truth value as 0 or 1."""
+"""Operations that are the same in a body; "real", "int": a truth value as 0 or 1."""
 INTEGER_TESTS = ("==", "!=", "<", "<=", ">", ">=")
 """Comparisons of integers, as `arith.cmpi` counts them."""
+Range = tuple[int, int]
+"""The least and the greatest value of an integer."""
+INTEGER_ARITHMETIC = ("int_add", "int_sub", "int_mul", "int_min", "int_max")
+"""Operations on two integers."""
+BITS = {Kind.BOOL: TRUTH, Kind.INT: INTEGER}
+"""The bits of values that are no reals."""
+WORDS: Range = (-(1 << INTEGER - 1), (1 << INTEGER - 1) - 1)
+"""The integers of words."""
+LONG = 64
+"""The bits of an integer on its way to a comparison, if 32 may be too few."""
 
 
 def latency(node: Node, units: Mapping[str, int]) -> int:
     """Stages from the operands to the result."""
-    if node.kind in ("read", "constant", "previous"):
+    if node.kind in LEAVES:
         return 0
     return units[node.kind.partition(" ")[0]]
 
@@ -82,17 +96,21 @@ class Builder:
     """Makes the nodes of a process of the pieces of its equation.
 
     `refuse` makes the error for what has no circuit yet; `always` says of a condition whether it holds at all
-    instances;
-    `first` holds at the first summand of a running sum.
+    instances, `extent` between which values an index expression is; `first` holds at the first summand of a running sum,
+    which has `most` at most.
     """
 
     numbers: Numbers
     refuse: Callable[[str], UplError]
     always: Callable[[Formula], bool]
+    extent: Callable[[IndexExpr], Range]
     first: Formula = TRUE
+    most: int = 1
     nodes: dict[object, Node] = field(default_factory=dict[object, Node])
     total: Node | None = None
     folds: dict[Fold, Node] = field(default_factory=dict[Fold, Node])
+    ranges: dict[Node, Range] = field(default_factory=dict[Node, Range])
+    """Of integers."""
 
     def node(self, kind: str, args: tuple[Node, ...] = (), **more: object) -> Node:
         """The node, the same one for the same arguments."""
@@ -117,21 +135,33 @@ class Builder:
         if len(merged) == 1:
             return next(iter(merged))
         bits = next(iter(merged)).bits
-        return self.node("select", tuple(merged), when=tuple(Formula.any(w) for w in merged.values()), bits=bits)
+        node = self.node("select", tuple(merged), when=tuple(Formula.any(w) for w in merged.values()), bits=bits)
+        return self.within(node, *merged)
 
     def term(self, t: Term) -> Node:
-        """The node of a term, a real or a truth value."""
-        if t.kind not in (self.numbers.kind, Kind.BOOL):
+        """The node of a term, a real, an integer that fits a word, or a truth value."""
+        node = self.long(t)
+        if node.bits == LONG:
+            raise self.too_large(self.range(node))
+        return node
+
+    def long(self, t: Term) -> Node:
+        """The node of a term; an integer may need more bits than a word has."""
+        if t.kind not in (self.numbers.kind, Kind.BOOL, Kind.INT):
             raise self.refuse(f"a value of type {t.kind.value}")
+        if t.kind is Kind.INT and self.numbers.width < INTEGER:
+            raise self.refuse(f"an integer beside {self.numbers.kind.value}, whose words have {self.numbers.width} bits,")
         match t:
             case Number(Kind.BOOL, value):
                 return self.truth(bool(value))
+            case Number(Kind.INT, value):
+                return self.integer(int(value))
             case Number(kind, value):
                 return self.node("constant", number=kind.nearest(float(value)))
-            case Get(Kind.BOOL):
-                raise self.refuse("a truth value of an array")
-            case Get(_, array, index):
-                return self.node("read", array=array, index=index)
+            case Get(kind, array, index):
+                return self.node("read", array=array, index=index, bits=BITS.get(kind, REAL))
+            case IndexValue(e):
+                return self.counted(e)
             case Apply():
                 return self.apply(t)
             case Choice(_, cases):
@@ -142,6 +172,40 @@ class Builder:
                 raise self.refuse("a conversion between types of reals")
             case _:
                 raise self.refuse("an index as a value")
+
+    def integer(self, value: int) -> Node:
+        """An integer that is known."""
+        node = self.node("constant", number=float(value), bits=INTEGER)
+        return self.ranged(node, (value, value))
+
+    def counted(self, e: IndexExpr) -> Node:
+        """An index expression as a value, which follows the counters."""
+        if any(len(m) > 1 or not all(isinstance(a, Var) for a in m) for m, _ in e.terms):
+            raise self.refuse(f"`{e}`, which is not affine, as a value")
+        return self.ranged(self.node("index", index=(e,), bits=INTEGER), self.extent(e))
+
+    def ranged(self, node: Node, range_: Range) -> Node:
+        """An integer between these values; refused if it may not fit a word."""
+        if range_[0] < WORDS[0] or range_[1] > WORDS[1]:
+            raise self.too_large(range_)
+        self.ranges[node] = range_
+        return node
+
+    def too_large(self, range_: Range) -> UplError:
+        """The error for an integer that a word may have no room for."""
+        what = f"an integer that may be between {range_[0]} and {range_[1]}, and does not fit {INTEGER} bits,"
+        return self.refuse(what)
+
+    def range(self, node: Node) -> Range:
+        """Between which values an integer is."""
+        return self.ranges.get(node, WORDS)
+
+    def within(self, node: Node, *values: Node) -> Node:
+        """One of some values, integers or not."""
+        if node.bits == INTEGER:
+            found = [self.range(v) for v in values]
+            return self.ranged(node, (min(low for low, _ in found), max(high for _, high in found)))
+        return node
 
     def truth(self, value: bool) -> Node:
         """A truth value that is known."""
@@ -175,6 +239,8 @@ class Builder:
             special = self.by_constant(kind, args[0], self.numbers.kind.nearest(float(args[1].value)))
             if special is not None:
                 return special
+        if kind in INTEGER_ARITHMETIC:
+            return self.computed(kind, *map(self.long, args))
         nodes = tuple(map(self.term, args))
         if kind == "mul" and nodes[0].kind == "real":
             nodes = (nodes[1], nodes[0])
@@ -182,7 +248,30 @@ class Builder:
             return self.node("mask", (nodes[0], *nodes[1].args))
         if kind == "xor" and nodes[1].kind == "constant":
             return self.node("not", nodes[:1], bits=TRUTH) if nodes[1].number else nodes[0]
-        return self.node(kind, nodes, bits=TRUTH if t.kind is Kind.BOOL else REAL)
+        node = self.node(kind, nodes, bits=BITS.get(t.kind, REAL))
+        return self.ranged(node, (0, 1)) if kind == "int" else node
+
+    def computed(self, kind: str, a: Node, b: Node) -> Node:
+        """An operation on two integers, of as many bits as its result needs."""
+        (low, high), (least, most) = self.range(a), self.range(b)
+        products = [x * y for x in (low, high) for y in (least, most)]
+        if kind == "int_mul" and low < high and least < most:
+            raise self.refuse("a product of two integers")
+        range_ = {
+            "int_mul": (min(products), max(products)),
+            "int_add": (low + least, high + most), "int_sub": (low - most, high - least),
+            "int_min": (min(low, least), min(high, most)), "int_max": (max(low, least), max(high, most)),
+        }[kind]  # fmt: skip
+        bits = max(a.bits, b.bits, INTEGER if WORDS[0] <= range_[0] and range_[1] <= WORDS[1] else LONG)
+        node = self.node(f"{kind} {bits}", (a, b), bits=bits)
+        self.ranges[node] = range_
+        if max(-range_[0], range_[1] + 1) > 1 << LONG - 1:
+            raise self.too_large(range_)
+        return node
+
+    def joins(self, kind: str, a: Node, b: Node) -> Node:
+        """Two summands of a gather as one."""
+        return self.computed(kind, a, b) if kind in INTEGER_ARITHMETIC else self.node(kind, (a, b), bits=a.bits)
 
     def compare(self, predicate: int, a: Term, b: Term) -> Node:
         """A comparison of integers: of indices, which is known for each instance, or of truth values that are equal or
@@ -195,7 +284,9 @@ class Builder:
             when = Formula.compare(left, INTEGER_TESTS[predicate], right)
             return self.select([(when, self.truth(True)), (TRUE, self.truth(False))])
         if predicate > 1 or not all(isinstance(t, Apply) and isinstance(t.op, arith.ExtUIOp) for t in (a, b)):
-            raise self.refuse("a comparison of integers")
+            args = self.long(a), self.long(b)
+            kind = f"int_compare {INTEGER_TESTS[predicate]} {max(n.bits for n in args)}"
+            return self.node(kind, args, bits=TRUTH)
         differ = self.node("xor", tuple(self.term(t.args[0]) for t in (a, b) if isinstance(t, Apply)), bits=TRUTH)
         return differ if predicate else self.node("not", (differ,), bits=TRUTH)
 
@@ -204,7 +295,8 @@ class Builder:
         if condition.kind == "select" and all(a.kind == "constant" for a in condition.args):
             return self.select([(when, yes if a.number else no)
                                 for when, a in zip(condition.when, condition.args, strict=True)])  # fmt: skip
-        return self.node("choose" if yes.bits == REAL else "choose bit", (condition, yes, no), bits=yes.bits)
+        kind = "choose bit" if yes.bits == TRUTH else "choose"
+        return self.within(self.node(kind, (condition, yes, no), bits=yes.bits), yes, no)
 
     def real(self, t: Term) -> Node:
         """An integer as a real: what is made of truth values and literals."""
@@ -242,33 +334,49 @@ class Builder:
 
     def folded(self, t: Fold) -> Node:
         """The node of a gather that was not met before."""
-        joins = t.gather.truth if t.kind is Kind.BOOL else t.gather.real
+        joins = {Kind.BOOL: t.gather.truth, Kind.INT: t.gather.integer}.get(t.kind, t.gather.real)
         assert joins is not None
-        kind = OPERATIONS[joins]
-        bits = TRUTH if t.kind is Kind.BOOL else REAL
-        number = float(t.gather.neutral)
-        if bits != TRUTH:
-            number = self.numbers.kind.nearest(number)
-        if kind == "mul" and number != 1:
+        if joins is arith.MuliOp:
+            raise self.refuse("a gather of products of integers")
+        kind, bits = OPERATIONS[joins], BITS.get(t.kind, REAL)
+        neutral, empty = self.neutral(t)
+        if kind == "mul" and neutral.number != 1:
             raise self.refuse(f"a gather of products of {self.numbers.kind.value}, which has no 1,")
-        neutral = self.node("constant", number=number, bits=bits)
         many = [n for n, p in enumerate(t.parts) if p.dims]
         if not many:
             out = self.chain(kind, t.parts, neutral)
         else:
             if self.total is not None or len(many) > 1:
                 raise self.refuse("more than one gather of many summands")
-            if bits == TRUTH:
-                raise self.refuse("a gather of many truth values")
             begins = self.chain(kind, t.parts[: many[0]], neutral) if many[0] else neutral
-            before = self.node("select", (begins, self.node("previous")), when=(self.first, TRUE))
-            self.total = self.node(kind, (before, self.guarded(t.parts[many[0]], neutral)))
+            summand = self.guarded(t.parts[many[0]], neutral)
+            before = self.node("select", (begins, self.node("previous", bits=bits)), when=(self.first, TRUE), bits=bits)
+            if bits == INTEGER:
+                self.ranged(before, self.of_many(kind, begins, summand))
+            self.total = self.joins(kind, before, summand)
             out = self.joined(kind, self.total, t.parts[many[0] + 1 :], neutral)
-        value = float(t.gather.empty)
-        empty = self.node("constant", number=value if bits == TRUTH else self.numbers.kind.nearest(value), bits=bits)
         if t.count is None or empty is neutral:
             return out
+        if t.kind is Kind.INT and not t.gather.rounds:
+            raise self.refuse(f"a gather `{t.gather.value}` of integers that may have no summands")
         return self.select([(Formula.compare(t.count, ">=", 1), out), (TRUE, empty)])
+
+    def neutral(self, t: Fold) -> tuple[Node, Node]:
+        """What leaves every summand as it is, and the value of no summands."""
+        if t.kind is Kind.INT:
+            return self.integer(t.gather.empty_integer(*WORDS)), self.integer(t.gather.empty_integer(*WORDS))
+        found = (float(t.gather.neutral), float(t.gather.empty))
+        if t.kind is not Kind.BOOL:
+            found = tuple(map(self.numbers.kind.nearest, found))
+        neutral, empty = (self.node("constant", number=x, bits=BITS.get(t.kind, REAL)) for x in found)
+        return neutral, empty
+
+    def of_many(self, kind: str, begins: Node, summand: Node) -> Range:
+        """Between which values a running gather of integers is, before its last summand."""
+        (a, b), (c, d) = self.range(begins), self.range(summand)
+        if kind == "int_add":
+            return a + (self.most - 1) * min(c, 0), b + (self.most - 1) * max(d, 0)
+        return min(a, c), max(b, d)
 
     def guarded(self, part: Part, neutral: Node) -> Node:
         """The summand of a part; where it is left out, what leaves every other summand as it is."""
@@ -276,7 +384,9 @@ class Builder:
         if part.guards:
             when = when & Formula.any(map(formula, part.guards))
         value = self.term(part.body)
-        return value if self.always(when) else self.node("select", (value, neutral), when=(when, TRUE), bits=neutral.bits)
+        if self.always(when):
+            return value
+        return self.within(self.node("select", (value, neutral), when=(when, TRUE), bits=neutral.bits), value, neutral)
 
     def chain(self, kind: str, parts: Sequence[Part], neutral: Node) -> Node:
         """A few summands, in their order."""
@@ -285,7 +395,7 @@ class Builder:
     def joined(self, kind: str, before: Node, parts: Sequence[Part], neutral: Node) -> Node:
         """A value, and a few summands behind it."""
         for p in parts:
-            before = self.node(kind, (before, self.guarded(p, neutral)), bits=neutral.bits)
+            before = self.joins(kind, before, self.guarded(p, neutral))
         return before
 
 

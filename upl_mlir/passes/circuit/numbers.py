@@ -25,6 +25,8 @@ FIXED = {
 }  # fmt: skip
 """Registers of fixed-point units; "sum": a step of a running sum. Those of products and quotients follow from the width
 (`hw/fp/saturating.py`)."""
+INTEGERS = {"int_add": 1, "int_sub": 1, "int_mul": 1, "int_min": 1, "int_max": 1, "int_compare": 1, "int": 0}
+"""Those of integers; "int_mul": by a constant; "int": a truth value as 0 or 1."""
 GREATEST_ODD = 15
 """The odd part of a small integer is not greater (`hw/fp/by_constant.py`)."""
 BLOCK = 18
@@ -59,10 +61,10 @@ class Numbers:
         if f is not None:
             quotient = f.bits + 5
             product = 3 if f.bits <= BLOCK else 6
-            return FIXED | {"product": product, "mul": product + 1, "div": quotient, "by": quotient}
+            return INTEGERS | FIXED | {"product": product, "mul": product + 1, "div": quotient, "by": quotient}
         fraction = self.precision - 1
         more = {"div": fraction, "sqrt": fraction, "by": ceil(ceil((fraction + 3) / 2) / 3)}
-        found = {name: n + more.get(name, 0) for name, n in FLOAT.items()}
+        found = INTEGERS | {name: n + more.get(name, 0) for name, n in FLOAT.items()}
         return found | FUNCTIONS if self.kind.format is None else found
 
     def constant(self, kind: str, number: float) -> str | None:

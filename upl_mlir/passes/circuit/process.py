@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from upl_mlir.diagnostics import Span, UplError, error
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.analysis.components import components
-from upl_mlir.passes.circuit.body import Body, Builder, formula
+from upl_mlir.passes.circuit.body import INTEGER, Body, Builder, Range, formula
 from upl_mlir.passes.circuit.nest import Dim
 from upl_mlir.passes.circuit.numbers import F32, Numbers
 from upl_mlir.passes.circuit.statements.specialise import exists
@@ -94,7 +95,7 @@ def network_of(p: LoopProgram) -> Network:
         raise error("UPL2001", f"a circuit is made for numbers: {names} not given", help=f"-D {next(iter(ctx.params))}=...")
     numbers = Numbers(p.small or Kind.F32)
     for h in p.hosts:
-        if h.kind is not numbers.kind:
+        if h.kind not in (numbers.kind, Kind.BOOL, Kind.INT) or (h.kind is Kind.INT and numbers.width < INTEGER):
             message = f"`{h.name}` is {h.kind.value}: this circuit computes in {numbers.kind.value}"
             raise error("UPL2002", message, p.places.get(h.name), help=OTHER_ENGINES)
         if not any(exists(p.system.lin, c) for c in h.cases):
@@ -145,7 +146,12 @@ def _process(p: LoopProgram, eq: Equation, sizes: Evaluator, numbers: Numbers) -
     def always(when: Formula) -> bool:
         return bool(np.all(np.logical_or(known.formula(when), outside)))
 
-    body = Builder(numbers, refuse, always, first).body([(formula(c), t) for c, t in eq.pieces])
+    def extent(e: IndexExpr) -> Range:
+        found = np.asarray(known.expr(e))
+        return int(found.min()), int(found.max())
+
+    most = prod(d.extent for d in dims[len(eq.fields) :])
+    body = Builder(numbers, refuse, always, extent, first, most).body([(formula(c), t) for c, t in eq.pieces])
     return Process(eq.name, span, eq.fields, sums, dims, whole, body, sizes)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from upl_mlir.passes.circuit.body import Node
+from upl_mlir.passes.circuit.body import LEAVES, Node
 from upl_mlir.passes.circuit.channels.links import NoLink
 from upl_mlir.passes.circuit.placed import Placed
 from upl_mlir.passes.circuit.process import Network, Process
@@ -163,7 +163,7 @@ def units_of(parts: Sequence[Placed], shared: Shared) -> list[Unit]:
     for number, part in enumerate(parts):
         counts: dict[str, int] = {}
         for node in part.process.body.nodes:
-            if node.kind in ("read", "constant", "previous"):
+            if node.kind in LEAVES:
                 continue
             n = counts[node.kind] = counts.get(node.kind, -1) + 1
             key = (group_of(part.array, shared), node.kind, n) if in_turn(part, node, shared) else node

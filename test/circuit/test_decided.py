@@ -1,0 +1,105 @@
+"""Circuits of programs that data decide: every output bit is the interpreter's, ports may wait, and a run that goes wrong
+is told.  `make test` runs two of them; the others are slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from circuit.decided import PROGRAMS
+
+import upl_mlir as upl
+from upl_mlir.engines.circuit.engine import CircuitEngine, run
+from upl_mlir.host.arrays import bind_arrays, host_ports
+from upl_mlir.passes.circuit.plan import cycles
+from upl_mlir.passes.circuit.prove import proofs
+from upl_mlir.passes.lower_to_circuit import wish
+
+FEW = [("halves", 3, 2), ("truths", 3, 1)]
+CASES = [
+    *((name, n, lanes) for name in ("newton", "spmv") for n in (1, 3, 4) for lanes in (1, 2) if lanes <= n),
+    *((name, 3, lanes) for name in PROGRAMS if name not in ("newton", "spmv") for lanes in (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "n", "lanes"), [c for c in CASES if c not in FEW])
+def test_more_programs(name: str, n: int, lanes: int) -> None:
+    same_as_the_interpreter(name, n, lanes)
+
+
+@pytest.mark.parametrize(("name", "n", "lanes"), FEW)
+def test_a_circuit_computes_as_the_interpreter(name: str, n: int, lanes: int) -> None:
+    same_as_the_interpreter(name, n, lanes)
+
+
+def same_as_the_interpreter(name: str, n: int, lanes: int, real: str = "f32") -> None:
+    """Three runs without a reset, then the same with ports that wait at random."""
+    case = PROGRAMS[name]
+    sizes = case.sizes(n)
+    p = upl.load(case.text)
+    engine = CircuitEngine(p.infer_domains().module, sizes, wish(lanes, real=real))
+    assert [str(x) for x in proofs(engine.plan) if not x.holds] == []
+    rng = np.random.default_rng(n)
+    given = [case.data(rng, sizes) for _ in range(3)]
+    interpreter = upl.compile(p, engine="interp", real=real, gather="ordered")
+    wanted = [dict(interpreter(**arrays, **sizes)) for arrays in given]
+    dense = [engine.given(bind_arrays(p.op, host_ports(p.op, sizes, np.dtype(np.float32)), arrays)) for arrays in given]
+    for hold_in, hold_out in ((0, 0), (120, 0), (0, 120), (60, 60)):
+        found, streamed = run(engine.simulation, dense, hold_in=hold_in, hold_out=hold_out, seed=n)
+        for one, right in zip(found, wanted, strict=True):
+            made = engine.results(one)
+            assert made.keys() == right.keys()
+            for output, array in made.items():
+                assert array.tobytes() == np.asarray(right[output], array.dtype).tobytes(), output
+        if not hold_in and not hold_out:
+            assert streamed.cycles == cycles(engine.plan, 3)
+
+
+@pytest.mark.parametrize("name", ["halves", "largest"])
+def test_a_type_of_fixed_point(name: str) -> None:
+    """Words of 32 bits have room for integers."""
+    same_as_the_interpreter(name, 2, 1, "q8.24")
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "an index": ("routing", {"A": [1.0, 2.0], "K": [0, 2]}, "UPL1601", "a token of S -> T.x goes to an index"),
+    "a token twice": ("routing", {"A": [1.0, 2.0], "K": [1, 1]}, "UPL1601", "tokens are left over in `T`"),
+    "a large integer": ("routing", {"A": [1.0, 2.0], "K": [0, 1 << 31]}, "UPL1504", "`K<1>` is 2147483648"),
+}
+
+
+def test_a_run_that_goes_wrong_is_told() -> None:
+    f = upl.compile(upl.load(PROGRAMS["routing"].text), engine="circuit")
+    for name, given, code, message in WRONG.values():
+        assert name == "routing"
+        with pytest.raises(upl.UplError, match=code) as caught:
+            f(**given)
+        assert message in str(caught.value)
+    assert np.asarray(f(A=[1.0, 2.0], K=[1, 0])["O"]).tolist() == [3.0, 5.0]
+
+
+REFUSED = {
+    "a*0.5 -> S.a<i,k+1>": ("a*0.5 -> S.a<i,k+1>", "f16", "is int: this circuit computes in f16"),
+    "k -> Steps<i>": ("k*k*k -> Steps<i>", "f32", "which is not affine, as a value"),
+}
+
+
+@pytest.mark.parametrize("old", REFUSED)
+def test_integers_that_a_circuit_does_not_have(old: str) -> None:
+    new, real, message = REFUSED[old]
+    text = PROGRAMS["halves"].text.replace(old, new)
+    with pytest.raises(upl.UplError, match="UPL2002") as caught:
+        CircuitEngine(upl.load(text).infer_domains().module, {"n": 2}, wish(1, real=real))
+    assert message in str(caught.value)
+
+
+def test_integers_that_may_not_fit() -> None:
+    """The program's have 64 bits, a circuit's 32: what could be different is refused; on the way to a comparison there are
+    as many as it takes."""
+    text = PROGRAMS["routing"].text.replace("output O<j>", "output L<i>: int in 0<=i<n\noutput O<j>")
+    wide = text.replace("a*2 -> T.x<k>", "a*2 -> T.x<k>; k + k -> L<i>")
+    with pytest.raises(upl.UplError, match="may be between -4294967296 and 4294967294, and does not fit 32 bits"):
+        CircuitEngine(upl.load(wide).infer_domains().module, {"n": 2}, wish(1))
+    fits = upl.load(text.replace("a*2 -> T.x<k>", "a*2 -> T.x<k>; k -> L<i>").replace("T.x<k>", "T.x<k+k>"))
+    assert CircuitEngine(fits.infer_domains().module, {"n": 2}, wish(1)).plan.parts

@@ -1,0 +1,39 @@
+"""`if-convert`: a program in which data decide no arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.dialects.upl.query import program_of
+from upl_mlir.passes.expand import expand
+from upl_mlir.passes.predicate.convert import decided_by_data, if_convert
+
+
+@dataclass(frozen=True)
+class IfConvertPass(ModulePass):
+    """Let every arrow whose condition or index data decide send always, with a bit that says whether its token is there.
+
+    Requires: all domains known, `adjoint of` expanded (each is seen to); bounds of the fields that data choose.
+    Establishes: conditions, indices and numbers of summands follow from indices; each instance that there could be fires,
+    and outputs that the program did not have (attribute `upl.check`) say whether a run was one without an error.
+    Integers are those of `integers` bits.
+    Source: Allen, Kennedy, Porterfield and Warren 1983 (control dependence to data dependence).
+
+        upl.send %x -> @J::@x <"i"> if %more : f64
+        ->
+        upl.send %x -> @J::@x <"i"> : f64          // always
+        upl.send %more -> @S_gate::@c <"i"> : i1   // the gate of the source tells that of the target
+    """
+
+    name = "if-convert"
+    integers: int = 64
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        expand(program)
+        if decided_by_data(program):
+            if_convert(program, self.integers)
