@@ -133,4 +133,4 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, code: str, line: int, 
 def test_the_example() -> None:
     found = load_sweep(EXAMPLES / "circuits.toml")
     assert found.size >= 200
-    assert len({found.design(p) for p in found.grid()}) == 35
+    assert len({found.design(p) for p in found.grid()}) == 210
