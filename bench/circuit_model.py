@@ -22,9 +22,9 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.explore.contents import REST, Contents, contents, operation, unit_contents
 from upl_mlir.explore.estimate import LUT_RAM_SITES, PERIOD_NS, Estimate, numbers, of_contents
 from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.hw.circuit.contents import REST, Contents, contents, operation, unit_contents
 from upl_mlir.hw.circuit.fixed_units import units_of
 from upl_mlir.hw.synth.ecp5 import NO_RESETS, area
 from upl_mlir.hw.synth.figures import as_rtlil

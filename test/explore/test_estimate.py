@@ -15,9 +15,9 @@ from bench.circuit_model import CASES, UNITS, Case, Point, fit, load
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.explore import estimate as model
-from upl_mlir.explore.contents import contents, counted, operation, unit_contents
 from upl_mlir.explore.estimate import Estimate, estimate
 from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.hw.circuit.contents import contents, counted, operation, unit_contents
 from upl_mlir.hw.circuit.ram import Ram
 from upl_mlir.hw.synth.figures import as_rtlil
 from upl_mlir.passes.circuit.numbers import Numbers

@@ -12,7 +12,7 @@ from math import sqrt
 import msgspec
 
 from upl_mlir.diagnostics import error
-from upl_mlir.explore.contents import REST, Contents, contents
+from upl_mlir.hw.circuit.contents import REST, Contents, contents
 from upl_mlir.hw.synth.circuits import ASKED_MHZ
 from upl_mlir.hw.synth.ecp5 import DEVICE
 from upl_mlir.passes.circuit.plan import Plan
