@@ -88,7 +88,7 @@ def test_cycles_are_those_of_a_run_and_errors_those_of_the_results() -> None:
 
 
 def test_a_circuit_that_cannot_be_is_a_row_with_its_error(tmp_path: Path) -> None:
-    """64 lanes need more multipliers than the device has; a field that there is not is the circuit's error."""
+    """A field that there is not is an error of the circuit; 64 lanes take more LUT sites than the device has."""
     path = sweep(tmp_path, '[sweep]\n"define.n" = [3]\n"circuit.along" = ["i", "q"]\n')
     assert explore(path) == 0
     fine, wrong = table(tmp_path / "out")
@@ -97,7 +97,7 @@ def test_a_circuit_that_cannot_be_is_a_row_with_its_error(tmp_path: Path) -> Non
     outcome = run_circuit(JOB, Task({"m": 64, "n": 2, "r": 2}, Design(lanes=64, along="i")))
     assert outcome.error is not None
     assert "UPL1745" in outcome.error
-    assert "192 multipliers" in outcome.error
+    assert "an LFE5U-85F has 83,640" in outcome.error
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ def load_sweep(path: str | Path) -> Sweep:
     for name in _TABLES:
         if not isinstance(data.get(name, {}), dict):
             raise _wrong(name, data[name], f"a table, [{name}]", places)
-    base, machine_places = _machine(path, data, places)
     circuit = _circuit(data, places)
+    base, machine_places = _machine(path, data, places)
     sweep = Sweep(
         path, path.parent / _string(data, "program", places), base, data.get("define", {}), data.get("inputs", {}),
         _axes(data.get("sweep", {}), circuit is not None, places), _search(data.get("search", {}), places), places,
