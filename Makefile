@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test test-slow lint lit oracle bench machine-table circuit-table fp-table docs clean distclean setup soak reliability mutants
+.PHONY: help demo test test-slow lint lit oracle bench machine-table circuit-table circuit-model fp-table docs clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -80,6 +80,10 @@ machine-table: .venv/.installed ## docs/machine_table.md: the perceptron's train
 circuit-table: .venv/.installed ## docs/circuit_table.md: programs as circuits, routed, beside the token machine and native code (extra `synth`)
 	@$(call install,synth)
 	@$(BIN)/python bench/circuit_table.py $(BENCH_ARGS)
+
+circuit-model: .venv/.installed ## docs/circuit_model.md: estimated areas of circuits beside synthesised ones (extra `synth`)
+	@$(call install,synth)
+	@$(BIN)/python bench/circuit_model.py $(BENCH_ARGS)
 
 fp-table: .venv/.installed ## the table in docs/fp.md: the floating-point units, routed (extra `synth`)
 	@$(call install,synth)

@@ -29,6 +29,13 @@ def test_a_notebook(path, monkeypatch, tmp_path):
         assert names["table"]["x1"] == 5.5 and max(names["off"].values()) < 1e-7
         assert names["firings"][0] > names["firings"][-1] and names["peaks"][0] < names["peaks"][-1]
         assert abs(names["hutchinson"] - sum(names["spectrum"])) < 0.1 * sum(names["spectrum"])
+    if path.stem == "price_of_matching":
+        assert len(names["prices"]) == 6
+        assert all(names["counts"][p]["circuit"] < names["counts"][p][s] for p in names["prices"] for s in names["stores"])
+        assert all(time > 5 and area > 5 for of in names["prices"].values() for time, area in of.values())
+        assert max(map(abs, names["off"].values())) < 0.2  # the model beside what was synthesised
+        areas = [row["LUT sites"] for row in names["wider"]]
+        assert areas[0] < areas[1] < areas[2] < names["cores"]["cam"]["LUT sites"]
     if path.stem == "machines":
         assert names["stores"][-1]["spills"] > 0 and names["stores"][-1]["cycles"] > names["stores"][0]["cycles"]
         assert names["machines"][1]["cycles"] < names["machines"][0]["cycles"]

@@ -1,4 +1,5 @@
-"""One point of a sweep: a program on a machine, run and compared with the interpreter.
+"""One point of a sweep: a program on a machine, run and compared with the interpreter; and what points of circuits have in
+common with it.
 
 Functions here are called in other processes, on this machine or on another one.  What does not depend on the machine
 (the program lowered, its tokens, the interpreter's outputs) is kept between the points of a process.
@@ -8,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from upl_mlir.api.programs import Program, load
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.engines.interp.engine import Engine
 from upl_mlir.engines.rtl.engine import RtlEngine
+from upl_mlir.explore.design import Design
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.hw.machine import Machine
 from upl_mlir.hw.results import HostToken
@@ -50,23 +52,19 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A point as a worker gets it; `audit`: its outputs are also compared, bit for bit, with the additions that the machine
-    made, made again (`engines/rtl/trees.py`)."""
+    """A point as a worker gets it: on a machine, or as a circuit; `audit`: the outputs of a machine are also compared, bit
+    for bit, with the additions that it made, made again (`engines/rtl/trees.py`)."""
 
     define: dict[str, Any]
-    machine: Machine
+    on: Machine | Design
     audit: bool = False
 
 
-def run_tasks(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
-    """Run points one after the other."""
-    return [run_task(job, task) for task in tasks]
-
-
 def run_task(job: Job, task: Task) -> Outcome:
-    """Run one point; errors that are the program's or the machine's are an outcome."""
+    """Run one point on a machine; errors that are the program's or the machine's are an outcome."""
+    assert isinstance(task.on, Machine)
     try:
-        prepared = prepare(job, task.define, task.machine)
+        prepared = prepare(job, task.define, task.on)
         result = prepared.engine.run_tokens(prepared.tokens, audit=task.audit)
         stats = result.stats.to_dict()
         stats["difference"] = difference(result.outputs, prepared.expected)
@@ -77,18 +75,24 @@ def run_task(job: Job, task: Task) -> Outcome:
 
 def difference(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
     """The greatest difference of any output.  `UplError` UPL1709 if it cannot come of the order of additions."""
-    worst = 0.0
-    for name, wanted in expected.items():
-        if not wanted.size:
-            continue
-        a, b = found[name].astype(np.float64), wanted.astype(np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        scale = max(float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)), 1e-30)
-        off = float(np.max(np.where(same, 0.0, np.abs(a - b)), initial=0.0)) / scale
+    for name in expected:
+        off = distance({name: found[name]}, {name: expected[name]})
         if not off <= TOLERANCE:
             message = f"the output `{name}` differs from the interpreter's by {off:.3g} of its greatest element"
             raise error("UPL1709", message, notes=["this is a fault of the machine, not of the program"])
-        worst = max(worst, off)
+    return distance(found, expected)
+
+
+def distance(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
+    """The greatest difference of any output, relative to its greatest element; not a number if an element is none in one of
+    them."""
+    worst = 0.0
+    for name, wanted in expected.items():
+        a, b = found[name].astype(np.float64), wanted.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        scale = max(float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)), 1e-30)
+        off = np.where(same, 0.0, np.abs(a - b))
+        worst = float(np.maximum(worst, np.max(off, initial=0.0) / scale))  # unlike max(), it keeps what is not a number
     return worst
 
 
@@ -109,19 +113,33 @@ class Prepared:
 
 _KEPT = 4
 """Jobs that a worker has prepared and remembers. Chosen, not measured."""
-_prepared: OrderedDict[str, Prepared] = OrderedDict()
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """What a worker has prepared last."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """What is kept by a key (anything that JSON can hold), else what `make` makes."""
+        name = json.dumps(key, sort_keys=True)
+        if name not in self._found:
+            self._found[name] = make()
+            if len(self._found) > _KEPT:
+                self._found.popitem(last=False)
+        self._found.move_to_end(name)
+        return self._found[name]
+
+
+_prepared: Kept[Prepared] = Kept()
 
 
 def prepare(job: Job, define: Mapping[str, Any], machine: Machine) -> Prepared:
     """Load, bind, lower for this machine and interpret, unless this process has done so.  Raises UplError."""
-    name = json.dumps([job.key, define, msgspec.to_builtins(machine.token)], sort_keys=True)
-    found = _prepared.get(name)
-    if found is None:
-        found = _prepare(job, define, machine)
-        _prepared[name] = found
-        if len(_prepared) > _KEPT:
-            _prepared.popitem(last=False)
-    _prepared.move_to_end(name)
+    key = [job.key, define, msgspec.to_builtins(machine.token)]
+    found = _prepared.get(key, lambda: _prepare(job, define, machine))
     return replace(found, engine=found.engine.on(machine))
 
 

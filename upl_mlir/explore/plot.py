@@ -12,7 +12,8 @@ from upl_mlir.observe.plots import BLUE, PINK, STYLE, matplotlib
 
 NAMES = {
     "cycles": "cycles", "lut": "LUT sites", "ff": "flip-flops", "block_ram": "block RAMs", "energy": "energy proxy, nJ",
-    "time_us": "time, µs", "fmax_mhz": "clock, MHz", "spills": "spills", "peak_waiting": "most tokens waiting",
+    "time_us": "time, µs", "fmax_mhz": "clock, MHz", "dsp": "multipliers", "interval": "clocks from run to run",
+    "difference": "error, of the greatest element", "spills": "spills", "peak_waiting": "most tokens waiting",
 }  # fmt: skip
 
 

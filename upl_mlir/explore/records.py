@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from upl_mlir.explore.design import SECTION, Design
 from upl_mlir.explore.job import Job, Outcome, Task
-from upl_mlir.host.cache import digest
+from upl_mlir.host.cache import digest, package_key
 from upl_mlir.hw.sources import hardware_digest
 
 CONFIG, STATS = "config.json", "stats.json"
@@ -34,10 +35,12 @@ class Records:
 
     @staticmethod
     def key(job: Job, task: Task) -> str:
-        """The name of a run's folder: it follows from the program, its inputs, the machine and the hardware's sources."""
-        described = msgspec.to_builtins(task.machine, enc_hook=str)
-        machine = {k: v for k, v in described.items() if k not in ("name", "clock_mhz", "energy")}
-        return digest(job.key, json.dumps([task.define, machine], sort_keys=True), hardware_digest())[:16]
+        """The name of a run's folder: it follows from the program, its inputs, the machine and the hardware's sources; for a
+        circuit from the package, as its plan does."""
+        described = msgspec.to_builtins(task.on, enc_hook=str)
+        on = {k: v for k, v in described.items() if k not in ("name", "clock_mhz", "energy")}
+        sources = package_key() if isinstance(task.on, Design) else hardware_digest()
+        return digest(job.key, json.dumps([task.define, on], sort_keys=True), sources)[:16]
 
     def load(self, key: str) -> Outcome | None:
         """The outcome of a run that is there already and ended well, else None: what failed is tried again."""
@@ -51,7 +54,8 @@ class Records:
         """Write a run; its figures last, so that a folder without them is not taken for a run."""
         place = self.folder / "runs" / key
         place.mkdir(parents=True, exist_ok=True)
-        config = {"point": dict(point), "define": task.define, "machine": msgspec.to_builtins(task.machine, enc_hook=str),
+        kind = SECTION if isinstance(task.on, Design) else "machine"
+        config = {"point": dict(point), "define": task.define, kind: msgspec.to_builtins(task.on, enc_hook=str),
                   "versions": versions()}  # fmt: skip
         _write(place / CONFIG, config)
         _write(place / STATS, outcome.stats if outcome.stats is not None else {"error": outcome.error})

@@ -12,8 +12,10 @@ import msgspec
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.engines.rtl.prepare import build_of, prepare_machine
+from upl_mlir.explore.circuits import run_circuit, synthesise_circuit
+from upl_mlir.explore.design import Design
 from upl_mlir.explore.inputs import job_of
-from upl_mlir.explore.job import Job, Outcome, Task, run_tasks
+from upl_mlir.explore.job import Job, Outcome, Task, run_task
 from upl_mlir.explore.records import Records
 from upl_mlir.explore.sweep import Point, Sweep
 from upl_mlir.hw.machine import Energy, Machine
@@ -47,7 +49,7 @@ class Run:
     key: str
     outcome: Outcome
     area: dict[str, Any] | None = None
-    """Of the machine, as `Figures.to_dict` has it under `composed`; None if nothing was synthesised."""
+    """By synthesis, as `Figures.to_dict` has it under `composed`; None if nothing was synthesised."""
     area_error: str | None = None
 
 
@@ -73,7 +75,7 @@ class Runner:
         todo: list[Run] = []
         for run in self._begin(self.sweep.grid()):
             (todo if run.outcome == NOT_RUN else self.runs).append(run)
-        self._build([r.task.machine for r in todo], "builds")
+        self._build(todo, "builds")
         # Points of the same program follow one another, so that a worker has it ready.
         todo.sort(key=lambda r: json.dumps(r.task.define, sort_keys=True))
         self.progress.phase("runs", len(todo))
@@ -92,7 +94,7 @@ class Runner:
                 new[run.key or json.dumps(run.point)] = run
             asked.append(known)
         todo = [r for r in new.values() if r.outcome == NOT_RUN]
-        self._build([r.task.machine for r in todo])
+        self._build(todo)
         list(self._all(todo, batch=1))
         self._synthesise([*new.values()])
         self.runs += new.values()
@@ -103,19 +105,21 @@ class Runner:
         for point in points:
             define = self.sweep.definitions(point)
             try:
-                task = Task(define, self.sweep.machine(point))
+                task = Task(define, self.sweep.subject(point))
             except UplError as e:
-                yield Run(point, Task(define, Machine()), "", Outcome(error=str(e)))
+                on = Machine() if self.sweep.circuit is None else Design()
+                yield Run(point, Task(define, on), "", Outcome(error=str(e)))
                 continue
             key = self.records.key(self.job, task)
             found = self.records.load(key)
             self.kept += found is not None
             yield Run(point, task, key, found or NOT_RUN)
 
-    def _build(self, machines: Sequence[Machine], phase: str = "") -> None:
-        """Build what the runs will use, each once."""
+    def _build(self, runs: Sequence[Run], phase: str = "") -> None:
+        """Build the machines that the runs will use, each once; of circuits nothing is simulated."""
+        machines = [r.task.on for r in runs if isinstance(r.task.on, Machine)]
         different = {build: m for m in machines if (build := build_of(m)) is not None}
-        if phase:
+        if phase and machines:
             self.progress.phase(phase, len(different))
         for machine in different.values():
             prepare_machine(machine)
@@ -130,7 +134,7 @@ class Runner:
         while batches or waiting:
             while batches and len(waiting) < OUTSTANDING * self.workers:
                 part = batches.pop(0)
-                waiting[self.pool.submit(run_tasks, self.job, [r.task for r in part])] = part
+                waiting[self.pool.submit(run_points, self.job, [r.task for r in part])] = part
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 for run, outcome in zip(waiting.pop(future), future.result(), strict=True):
@@ -145,14 +149,13 @@ class Runner:
         wanted: dict[str, list[Run]] = {}
         for run in runs:
             if run.outcome.stats is not None:
-                machine = _built_for(run.task.machine)
-                wanted.setdefault(json.dumps(msgspec.to_builtins(machine, enc_hook=str), sort_keys=True), []).append(run)
+                wanted.setdefault(_built_for(run), []).append(run)
         if phase:
             self.progress.phase(phase, len(wanted))
         for name, those in wanted.items():
             if name not in self._areas:
                 self._areas[name] = self.pool.submit(
-                    synthesise, those[0].task.machine, self.sweep.search.place_and_route
+                    synthesise, self.job, those[0].task, self.sweep.search.place_and_route
                 )
         for name, those in wanted.items():
             found = self._areas[name].result()
@@ -165,16 +168,25 @@ class Runner:
 NOT_RUN = Outcome()
 
 
-def _built_for(machine: Machine) -> Machine:
-    """The machine without what changes neither its RTL nor its area."""
-    return msgspec.structs.replace(machine, name="", energy=Energy(), placement={})
+def run_points(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
+    """Run points one after the other."""
+    return [run_circuit(job, t) if isinstance(t.on, Design) else run_task(job, t) for t in tasks]
 
 
-def synthesise(machine: Machine, clock: bool) -> dict[str, Any]:
-    """The figures of a machine as `Figures.to_dict` has them, or the `error` that synthesis ended with."""
+def _built_for(run: Run) -> str:
+    """A name for what has the same area: a circuit with its sizes, or a machine without what changes no RTL."""
+    if isinstance(run.task.on, Design):
+        return run.key
+    machine = msgspec.structs.replace(run.task.on, name="", energy=Energy(), placement={})
+    return json.dumps(msgspec.to_builtins(machine, enc_hook=str), sort_keys=True)
+
+
+def synthesise(job: Job, task: Task, clock: bool) -> dict[str, Any]:
+    """The figures of a machine as `Figures.to_dict` has them, those of a circuit under `composed`; or the `error` that
+    synthesis ended with."""
+    if isinstance(task.on, Design):
+        return synthesise_circuit(job, task, clock)
     try:
-        return figures(machine, clock=Clock.ROUTED if clock else None).to_dict()
+        return figures(task.on, clock=Clock.ROUTED if clock else None).to_dict()
     except UplError as e:
         return {"error": str(e)}
-
-

@@ -1,4 +1,4 @@
-"""The sweep file: a program, a machine, what is varied, and how points are chosen."""
+"""The sweep file: a program, a machine or a circuit, what is varied, and how points are chosen."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
+from upl_mlir.explore.design import SECTION, Design, design_of
 from upl_mlir.hw import machine as machines
 from upl_mlir.hw.machine import Machine, machine_keys, machine_of, require_built
 from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
@@ -21,9 +22,12 @@ Value = bool | int | float | str
 Point = dict[str, Any]
 """One value for every key of `[sweep]`."""
 
-MINIMISED = ("cycles", "lut", "ff", "block_ram", "energy", "time_us", "spills", "peak_waiting")
+OF_MACHINES = ("energy", "spills", "peak_waiting")
+OF_CIRCUITS = ("interval",)
+MINIMISED = ("cycles", "lut", "ff", "dsp", "block_ram", "time_us", "difference", *OF_MACHINES, *OF_CIRCUITS)
 MAXIMISED = ("fmax_mhz",)
-SYNTHESISED = ("lut", "ff", "block_ram")
+SYNTHESISED = ("lut", "ff", "dsp", "block_ram")
+"""Of machines these are known by synthesis only; of circuits they are estimated without."""
 CLOCKED = ("fmax_mhz", "time_us")
 DEFINE = "define."
 """Begins the keys of `[sweep]` that vary the program and not the machine."""
@@ -42,7 +46,7 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     place_and_route: bool = False
 
 
-_TABLES = ("define", "inputs", "sweep", "search")
+_TABLES = ("define", "inputs", "sweep", "search", SECTION)
 _KEYS = ("program", "machine", *_TABLES)
 
 
@@ -60,6 +64,8 @@ class Sweep:
     search: Search = field(default_factory=Search)
     places: Places = field(default_factory=lambda: Places("<sweep>"), repr=False)
     machine_places: Places = field(default_factory=lambda: Places("<machine>"), repr=False)
+    circuit: Mapping[str, Any] | None = None
+    """The design that points change; None if they are machines."""
 
     def grid(self) -> Iterator[Point]:
         """All points, the last axis fastest."""
@@ -73,6 +79,16 @@ class Sweep:
         for values in self.axes.values():
             out *= len(values)
         return out
+
+    def subject(self, point: Point) -> Machine | Design:
+        """What a point runs on.  `UplError` as `machine` and `design` have it."""
+        return self.machine(point) if self.circuit is None else self.design(point)
+
+    def design(self, point: Point) -> Design:
+        """The circuit of a point.  `UplError` UPL1741, UPL1742 at the line of the sweep file that is at fault."""
+        varied = {k: v for k, v in point.items() if not k.startswith(DEFINE)}
+        data = dict(self.circuit or {}) | {k.removeprefix(f"{SECTION}."): v for k, v in varied.items()}
+        return design_of(data, _PointPlaces(self.places, self.places, set(varied)), WHAT)
 
     def machine(self, point: Point) -> Machine:
         """The machine of a point.  `UplError` UPL1721, UPL1722, UPL1723 at the line of the sweep file that is at fault."""
@@ -127,10 +143,12 @@ def load_sweep(path: str | Path) -> Sweep:
     for name in _TABLES:
         if not isinstance(data.get(name, {}), dict):
             raise _wrong(name, data[name], f"a table, [{name}]", places)
+    circuit = _circuit(data, places)
     base, machine_places = _machine(path, data, places)
     sweep = Sweep(
         path, path.parent / _string(data, "program", places), base, data.get("define", {}), data.get("inputs", {}),
-        _axes(data.get("sweep", {}), places), _search(data.get("search", {}), places), places, machine_places,
+        _axes(data.get("sweep", {}), circuit is not None, places), _search(data.get("search", {}), places), places,
+        machine_places, circuit,
     )  # fmt: skip
     if not sweep.program.exists():
         raise error("UPL1742", f"{WHAT}: program: there is no file {sweep.program}", places.of("program"))
@@ -164,14 +182,26 @@ def _machine(path: Path, data: Mapping[str, Any], places: Places) -> tuple[dict[
     return base, machine_places
 
 
-def _axes(found: Mapping[str, Any], places: Places) -> dict[str, tuple[Value, ...]]:
+def _circuit(data: Mapping[str, Any], places: Places) -> dict[str, Any] | None:
+    """The contents of `[circuit]` if points are circuits: there is such a table, or a key of it varies."""
+    if SECTION not in data and not any(key.startswith(f"{SECTION}.") for key, _ in _flat(data.get("sweep", {}))):
+        return None
+    if "machine" in data:
+        message = f"{WHAT}: there are a machine and circuits; expected one or the other"
+        raise error("UPL1742", message, places.of("machine"), help="leave out `machine`: a circuit has none")
+    design_of(data.get(SECTION, {}), places, WHAT)
+    return data.get(SECTION, {})
+
+
+def _axes(found: Mapping[str, Any], circuits: bool, places: Places) -> dict[str, tuple[Value, ...]]:
     """The axes by key; `[sweep.matching]` with `ways` is the same as `"matching.ways"` in `[sweep]`."""
-    known = machine_keys()
+    what = "circuit" if circuits else "machine description"
+    known = [f"{SECTION}.{name}" for name in Design.__struct_fields__] if circuits else machine_keys()
     out: dict[str, tuple[Value, ...]] = {}
     for key, values in _flat(found):
         if not key.startswith(DEFINE) and key not in known:
             raise error(
-                "UPL1741", f"{WHAT}: [sweep] has `{key}`, which is no key of a machine description",
+                "UPL1741", f"{WHAT}: [sweep] has `{key}`, which is no key of a {what}",
                 places.of(f"sweep.{key}"), help=did_you_mean(key, known) or f'parameters of the program: "{DEFINE}NAME"',
             )  # fmt: skip
         if not isinstance(values, list) or not values:
@@ -228,6 +258,14 @@ def _check_objectives(sweep: Sweep) -> None:
         if name not in known:
             helping = did_you_mean(name, known) or "objectives: " + ", ".join(known)
             raise error("UPL1742", f"{WHAT}: there is no objective `{name}`", place, help=helping)
+        circuits = sweep.circuit is not None
+        if name in (OF_MACHINES if circuits else OF_CIRCUITS):
+            kinds = ("machines", "circuits") if circuits else ("circuits", "machines")
+            message = f"{WHAT}: the objective `{name}` is one of {kinds[0]}; the points are {kinds[1]}"
+            helping = ", ".join(n for n in known if n not in (OF_MACHINES if circuits else OF_CIRCUITS))
+            raise error("UPL1742", message, place, help=f"objectives: {helping}")
+        if circuits:
+            continue
         if name in SYNTHESISED and not sweep.search.synthesis:
             raise error("UPL1742", f"{WHAT}: the objective `{name}` comes of synthesis", place, help="synthesis = true")
         if name in CLOCKED and not sweep.search.place_and_route:
@@ -245,7 +283,7 @@ def _check_points(sweep: Sweep) -> None:
     good: set[tuple[str, Value]] = set()
     for point in itertools.islice(sweep.grid(), _LOOKED_AT):
         try:
-            sweep.machine(point)
+            sweep.subject(point)
         except UplError as e:
             for pair in point.items():
                 bad.setdefault(pair, e)

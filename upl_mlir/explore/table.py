@@ -15,10 +15,14 @@ from upl_mlir.engines.rtl.observe.attribution import BUSY
 from upl_mlir.explore.energy import energy
 from upl_mlir.explore.runner import Run
 from upl_mlir.explore.sweep import MAXIMISED
+from upl_mlir.hw.machine import Machine
 
 Row = dict[str, Any]
 FIGURES = ("cycles", "matches", "peak_waiting", "spills", "queue_peak", "energy", "luts", "lut4", "ff", "block_ram", "dsp",
            "fmax_mhz", "time_us", "difference", "seconds")  # fmt: skip
+CIRCUIT_FIGURES = ("cycles", "interval", "lanes", "busy", "luts", "ff", "block_ram", "dsp", "fmax_mhz", "time_us",
+                   "difference")  # fmt: skip
+"""`lanes`: those that are used; `busy`: the part of a run's slots in which the busiest unit begins an operation."""
 
 
 def rows(runs: Sequence[Run], objectives: Sequence[str]) -> list[Row]:
@@ -27,12 +31,13 @@ def rows(runs: Sequence[Run], objectives: Sequence[str]) -> list[Row]:
     for run in runs:
         row: Row = {**run.point, "run": run.key}
         stats, area = run.outcome.stats, run.area or {}
-        for name in FIGURES:
-            row[name] = (stats or {}).get(name, area.get(name))
+        for name in FIGURES if isinstance(run.task.on, Machine) else CIRCUIT_FIGURES:
+            row[name] = area.get(name, (stats or {}).get(name))  # what was synthesised goes before what was estimated
         row["lut"] = row["luts"]
         if stats is not None:
-            row["energy"] = energy(stats, run.task.machine.energy, row["luts"])
-            row["bottleneck"], row["bottleneck_share"] = bottleneck(stats["attribution"])
+            if isinstance(run.task.on, Machine):
+                row["energy"] = energy(stats, run.task.on.energy, row["luts"])
+                row["bottleneck"], row["bottleneck_share"] = bottleneck(stats["attribution"])
             if row["fmax_mhz"]:
                 row["time_us"] = row["cycles"] / row["fmax_mhz"]
         row["error"] = run.outcome.error or run.area_error
@@ -121,10 +126,11 @@ def shown(found: Sequence[Row], axes: Sequence[str], objectives: Sequence[str], 
     good = [r for r in found if r.get(first) is not None]
     good.sort(key=lambda r: (not r["pareto"], sign * float(r[first])))
     names = [*axes, *dict.fromkeys((*objectives, "cycles"))]
-    out = [["", *names, "bottleneck"]]
+    runs = any("bottleneck" in row for row in good)
+    out = [["", *names, *(["bottleneck"] if runs else [])]]
     for row in good[:most]:
-        lost = f"{row['bottleneck']} {100 * row['bottleneck_share']:.0f} %"
-        out.append(["*" if row["pareto"] else "", *(_text(row.get(n)) for n in names), lost])
+        lost = [f"{row['bottleneck']} {100 * row['bottleneck_share']:.0f} %"] if runs else []
+        out.append(["*" if row["pareto"] else "", *(_text(row.get(n)) for n in names), *lost])
     return out
 
 

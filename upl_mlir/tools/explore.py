@@ -1,4 +1,4 @@
-"""`upl explore`: runs a program on many machines, and says which are the best."""
+"""`upl explore`: looks at a program on many machines or as many circuits, and says which are the best."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from upl_mlir.explore.runner import Run, Runner
 
+_ESTIMATED = "{} estimated: docs/explore.md says how well"
 SHOWN = 20
 """Rows of the table that is printed; all are in the files."""
 
@@ -107,6 +108,8 @@ def _results(runner: Runner, folder: Path) -> int:
     failed = [r for r in rows if r["error"] is not None]
     kept = f", {runner.kept} of them from before" if runner.kept else ""
     print(f"{len(rows)} points{kept}; * no other point is better in {' and '.join(search.objectives)}")
+    if runner.sweep.circuit is not None and not search.place_and_route:
+        print(_ESTIMATED.format("clocks are" if search.synthesis else "LUT sites, flip-flops and clocks are"))
     if "energy" in search.objectives:
         print(_ranking(runs))
     for row in failed[:3]:
@@ -125,11 +128,10 @@ def _results(runner: Runner, folder: Path) -> int:
 def _ranking(runs: list[Run]) -> str:
     """How far the order by energy depends on the weights."""
     from upl_mlir.explore.energy import ranking_changes
+    from upl_mlir.hw.machine import Machine
 
-    done = [r for r in runs if r.outcome.stats is not None]
-    found = ranking_changes(
-        [(r.outcome.stats or {}, r.task.machine.energy, (r.area or {}).get("luts")) for r in done]
-    )
+    done = [(r, r.task.on) for r in runs if r.outcome.stats is not None and isinstance(r.task.on, Machine)]
+    found = ranking_changes([(r.outcome.stats or {}, m.energy, (r.area or {}).get("luts")) for r, m in done])
     pairs = len(done) * (len(done) - 1) // 2
     if not found:
         return "the order by energy stays the same with any weight halved or doubled"

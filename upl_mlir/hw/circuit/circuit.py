@@ -22,6 +22,7 @@ from amaranth.hdl import Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from upl_mlir.hw.circuit.fixed_units import units_of
 from upl_mlir.hw.circuit.head import Head
 from upl_mlir.hw.circuit.lane import Lane
 from upl_mlir.hw.circuit.ram import Target
@@ -39,10 +40,12 @@ lead across the whole device."""
 
 
 class Circuit(wiring.Component):
-    """The hardware of a plan.  With `watched`, `watch_N` and `watch_N_word` show what each site of each lane reads."""
+    """The hardware of a plan.  With `watched`, `watch_N` and `watch_N_word` show what each site of each lane reads.  `units`
+    makes units; without it they are those of the plan's type."""
 
-    def __init__(self, plan: Plan, target: Target = "generic", watched: bool = False):
+    def __init__(self, plan: Plan, target: Target = "generic", watched: bool = False, units: Any = None):
         self.plan, self.target, self.watched = plan, target, watched
+        self.units = units or units_of(plan.numbers, plan.units, target)
         ports: dict[str, Any] = {}
         self.width = bits = plan.numbers.width
         self.names = port_names(plan)
@@ -92,7 +95,7 @@ class Circuit(wiring.Component):
             m.d.sync += register.eq(room)
             room = register
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
-        turns = Turns(plan, self.target)
+        turns = Turns(plan, self.target, self.units)
         for k, part in enumerate(plan.parts):
             prefix = f"process_{k}_" if len(plan.parts) > 1 else ""
             lane: Lane | None = None

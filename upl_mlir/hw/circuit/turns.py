@@ -18,7 +18,6 @@ from typing import Any
 
 from amaranth.hdl import Const, Module, Signal, Value
 
-from upl_mlir.hw.circuit.fixed_units import units_of as hardware_of
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.plan import Plan
@@ -47,9 +46,9 @@ class _User:
 class Turns:
     """Collects what the lanes of a plan want of units that are shared, and makes these."""
 
-    def __init__(self, plan: Plan, target: Target):
+    def __init__(self, plan: Plan, target: Target, made: Any):
         self.plan, self.target = plan, target
-        self.made, self.width = hardware_of(plan.numbers, plan.units, target), plan.numbers.width
+        self.made, self.width = made, plan.numbers.width
         units = units_of(plan.parts, plan.shared)
         self.units = {x.node: u for u in units for x in u.uses if in_turn(plan.parts[x.part], x.node, plan.shared)}
         self.users: dict[tuple[Unit, int], list[_User]] = {}
