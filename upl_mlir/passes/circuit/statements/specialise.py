@@ -106,7 +106,7 @@ class Specialiser:
         parts: list[Part] = []
         for p in t.parts:
             if self.fixed & set(p.dims):
-                for more in self.values(p, env):
+                for more in self.values(replace(p, cons=(*p.cons, *self.context)), env):  # what bounds the fields, too
                     here = {**env, **more}
                     parts += self._part(p, self.term(p.body, here), here)
             else:
