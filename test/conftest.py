@@ -128,6 +128,14 @@ SLOW = (
     "ops/test_gathers.py::test_an_operator_on_every_engine", "circuit/test_trace.py::test_tracks_of_several",
     "circuit/test_trace.py::test_a_trace_of_another", "hw/test_circuit_blocks.py::test_the_device_has",
     "hw/test_machine_programs.py::test_a_program_by_hand", "hw/test_by_constant.py::test_every_latency",
+    "native/test_gradients.py::test_an_example[digits", "native/test_gradients.py::test_an_example[training",
+    "native/test_gradients.py::test_an_example[lstm", "native/test_gradients.py::test_an_example[iris_batch",
+    "examples/test_gradients.py::test_the_derivative_is_proved_for_all_sizes[training",
+    "examples/test_gradients.py::test_the_derivative_is_proved_for_all_sizes[lstm", "frontend/trace/test_random.py",
+    "token/test_random_programs.py::test_right_programs", "native/test_schedules.py::test_gradients_of_a_convolution",
+    "native/test_schedules.py::test_states_made_again", "frontend/einsum/test_einsum_values.py::test_value_in_cpp",
+    "ops/test_functions.py::test_a_function_on_every_engine", "passes/test_loops_legal.py::test_schedules_are_proved[iris",
+    "autodiff/test_dynamic.py::test_only_live_instances", "circuit/test_share.py::test_one_operation_at_a_time[iris_batch-8",
     "reference/test_random_programs.py::test_mistakes", "frontend/test_small_programs.py::test_folds_and_chains[token]",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
