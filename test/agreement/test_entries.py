@@ -104,6 +104,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "schedule": ["--schedule"],
     "lower-loops": ["--lower-loops"],
     "lower-circuit": ["--lower-circuit"],
+    "if-convert": ["--if-convert"],
     "batch": ["--batch=ports=WRT,field=example"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],

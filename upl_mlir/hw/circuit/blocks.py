@@ -18,7 +18,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from upl_mlir.hw.circuit.ram import LUT_WORDS, Ram, Target, registered
+from upl_mlir.hw.circuit.ram import LUT_WORDS, ONE_BLOCK, Ram, Target, registered
 
 REGISTERS = 3
 """The longest delay that is registers: with a memory instead, one of 4 slots and 32 bits has 92 flip-flops less, and 50
@@ -198,3 +198,15 @@ class Window(wiring.Component):
             ram.read_address.eq(self.read_address), ram.read_enable.eq(self.read_enable), self.data_out.eq(ram.read_data),
         ]  # fmt: skip
         return m
+
+
+WINDOW_IN_LUTS = 8
+"""Words of a lane's window that are in LUTs in a circuit of several processes, or if they have at most 18 bits: a longer one
+takes one block RAM there instead of 48 LUT sites; of 80 with 32 words of 18 bits."""
+
+
+def lane_window(width: int, depth: int, target: Target, several: bool) -> Window:
+    """The window of a lane.  LUTs are scarcer than block RAM in a circuit of `several` processes, and with short words,
+    which one block holds."""
+    in_luts = WINDOW_IN_LUTS if several or width <= ONE_BLOCK else LUT_WORDS
+    return Window(width, depth, target, in_luts, several)

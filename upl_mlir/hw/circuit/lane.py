@@ -19,11 +19,11 @@ import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window
+from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window, lane_window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import LUT_WORDS, ONE_BLOCK, Ram
+from upl_mlir.hw.circuit.ram import Ram
 from upl_mlir.hw.circuit.turns import Operand, Turns
 from upl_mlir.hw.circuit.wires import Fed, Probe, Wires
 from upl_mlir.numbers.words import to_words
@@ -42,9 +42,6 @@ from upl_mlir.passes.circuit.stages import Site, last_summand, matters
 
 QUEUE_IN_LUTS = 8
 """Words of a lane's queue that are in LUTs: a longer one takes two block RAMs instead of 54 LUT sites a 16 words."""
-WINDOW_IN_LUTS = 8
-"""The same of a lane's window in a circuit of several processes, or of words of at most 18 bits, where it takes one block
-RAM instead of 48 LUT sites; of 80 with 32 words of 18 bits."""
 
 
 class Lane:
@@ -251,18 +248,13 @@ class Lane:
                     return self._probed(r.site, self.wires.shared[r][self.number] if shared else self._of_window(fed, r))
         raise AssertionError(node.array)
 
-    def _window(self, depth: int) -> Window:
-        """LUTs are scarcer than block RAM in a circuit of several processes, and with short words, which one block holds."""
-        short = self.wide or self.width <= ONE_BLOCK
-        return Window(self.width, depth, self.target, WINDOW_IN_LUTS if short else LUT_WORDS, self.wide)
-
     def _of_window(self, fed: Fed, r: Read) -> Value:
         """The lane's own window, at an address that follows its counters."""
         if fed.held:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
         strobe, word, lane = self.wires.own[fed.feed][self.number]
-        m.submodules[f"window_{n}"] = window = self._window(fed.window)
+        m.submodules[f"window_{n}"] = window = lane_window(self.width, fed.window, self.target, self.wide)
         m.d.comb += [
             window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
             window.read_enable.eq(self.enable),
