@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from sweeps import explore, table
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
@@ -16,7 +19,6 @@ from upl_mlir.explore.circuits import run_circuit
 from upl_mlir.explore.design import Design
 from upl_mlir.explore.job import Job, Task, bind
 from upl_mlir.explore.sweep import load_sweep
-from upl_mlir.tools.upl import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = """program = "p.upl"
@@ -36,15 +38,6 @@ def sweep(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "s.toml"
     path.write_text(HEAD + text, encoding="utf-8")
     return path
-
-
-def table(folder: Path) -> list[dict[str, str]]:
-    with (folder / "table.csv").open(encoding="utf-8") as f:
-        return list(csv.DictReader(f))
-
-
-def explore(path: Path, *arguments: str) -> int:
-    return main(["explore", str(path), "-o", str(path.parent / "out"), "--jobs", "1", *arguments])
 
 
 def test_a_sweep_over_circuits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

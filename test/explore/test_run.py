@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 import subprocess
@@ -14,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from sweeps import explore, table
 
 from upl_mlir.engines.rtl.prepare import build_of
 from upl_mlir.engines.rtl.run import run_machine
@@ -45,15 +47,6 @@ def sweep(tmp_path: Path, text: str) -> Path:
     (tmp_path / "m.toml").write_text('[matching]\norganisation = "cam"\n', encoding="utf-8")
     path.write_text('program = "p.upl"\nmachine = "m.toml"\n' + text, encoding="utf-8")
     return path
-
-
-def table(folder: Path) -> list[dict[str, str]]:
-    with (folder / "table.csv").open(encoding="utf-8") as f:
-        return list(csv.DictReader(f))
-
-
-def explore(path: Path, *arguments: str) -> int:
-    return main(["explore", str(path), "-o", str(path.parent / "out"), "--jobs", "1", *arguments])
 
 
 def test_a_sweep_is_run_kept_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

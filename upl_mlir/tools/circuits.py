@@ -30,10 +30,15 @@ def add_arguments(p: argparse.ArgumentParser, what: str) -> None:
 
 def add_wishes(p: argparse.ArgumentParser, of: str = "") -> None:
     """The options that say which circuit; the help of each begins with `of`."""
-    p.add_argument("--lanes", type=int, metavar="N", help=f"{of}instances at a time (default 1)")
+    add_lanes(p, of)
+    p.add_argument("--real", metavar="TYPE", help=f"{of}{REAL}")
+
+
+def add_lanes(p: argparse.ArgumentParser, of: str, lanes: int | None = None) -> None:
+    """The options for lanes and what they share; `lanes` is how many there are if none are asked for."""
+    p.add_argument("--lanes", type=int, default=lanes, metavar="N", help=f"{of}instances at a time (default 1)")
     p.add_argument("--along", metavar="FIELD", help=f"{of}the field along which the lanes lie")
     p.add_argument("--share", action="store_true", help=f"{of}{SHARE}")
-    p.add_argument("--real", metavar="TYPE", help=f"{of}{REAL}")
 
 
 def given_wishes(args: argparse.Namespace) -> bool:

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--batch", type=int, default=0, help="examples in one call; default: all")
     p.add_argument("--engine", choices=[*map(str, EngineName)], default="interp")
     p.add_argument("--real", metavar="TYPE", help="what the type `real` is: f64, f32, f16, bf16, or fixed point as q4.12")
-    _lanes_options(p)
+    circuits.add_lanes(p, "of --engine circuit: ", lanes=1)
     _threads_option(p)
     p.add_argument("--seed", type=int, default=0, help="of the order of examples and of missing initial weights")
     p.add_argument("--outputs", default="R", metavar="NAME", help="the output that holds the predictions (default R)")
@@ -128,7 +128,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--machine", metavar="M.toml", help="machine description for --engine rtl")
     p.add_argument("--simulator", choices=SIMULATORS, help="of --engine rtl: what runs its RTL (default: compiled, or "
                    "amaranth where there is no C++ compiler)")  # fmt: skip
-    _lanes_options(p)
+    circuits.add_lanes(p, "of --engine circuit: ", lanes=1)
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
@@ -138,12 +138,6 @@ def _run_options(p: argparse.ArgumentParser) -> None:
                    help="stop the interpreter where `Link<1,2,*,4>` fires, or where a token comes to `Link.w` or `R<1,*>`, "
                    "and show the tokens; may be repeated")  # fmt: skip
     _threads_option(p)
-
-
-def _lanes_options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--lanes", type=int, default=1, metavar="N", help="of --engine circuit: instances at a time (default 1)")
-    p.add_argument("--along", metavar="FIELD", help="of --engine circuit: the field along which the lanes lie")
-    p.add_argument("--share", action="store_true", help=f"of --engine circuit: {circuits.SHARE}")
 
 
 def _threads_option(p: argparse.ArgumentParser) -> None:
