@@ -85,8 +85,8 @@ def passes(of_master: ModuleType, of_port: ModuleType) -> Build:
         m.submodules.master = bus = of_master.Master(1, 1, most)
         m.submodules.source = source = of_port.Port(reads, False, 3, most)
         m.submodules.sink = sink = of_port.Port(writes, True, 3, most)
-        begun = Signal()
-        m.d.sync += begun.eq(1)
+        begun, reading, writing = Signal(), Signal(), Signal()  # bursts taken over in the clock before
+        m.d.sync += [begun.eq(1), reading.eq(bus.begin_0), writing.eq(bus.begin_1)]
         drive(m, bus.ack, source.ready, sink.valid)
         asked = bus.cyc & bus.stb
         assume(m, ~bus.ack | asked)
@@ -112,6 +112,7 @@ def passes(of_master: ModuleType, of_port: ModuleType) -> Build:
             Assert(~source.valid | (got < len(places["in"])) & (source.data == Array(places["in"])[got])),
             Assert(~(asked & bus.we) | (written < len(places["out"])) & (bus.adr == Array(places["out"])[written])),
             Assert(~(asked & bus.we) | (written < given) & (bus.dat_w == written)),
+            Assert(~reading | asked & ~bus.we), Assert(~writing | asked & bus.we),
         ]  # fmt: skip
         rules(m, bus)
 

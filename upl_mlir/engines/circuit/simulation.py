@@ -17,6 +17,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.hw.sim.build import harnessed
 from upl_mlir.hw.verilog import netlist
+from upl_mlir.passes.circuit.plan import unseen
 
 Words = NDArray[np.uint32]
 PATIENCE = 100_000
@@ -48,7 +49,8 @@ class Streamed:
 
 
 class Simulation:
-    """A circuit that can be run.  The first run begins after a reset, each further one where the last one ended.
+    """A circuit that can be run.  The first run begins after a reset, each further one where the last one ended: when all of
+    its slots have passed, so that each takes the clocks that are predicted.
 
     `library` has the harness with a model; by default it is ours.  Runs of one simulation in several threads wait for each
     other.
@@ -74,8 +76,8 @@ class Simulation:
         """Feed words with their marks, by port; take so many of each output.
 
         `hold_in`, `hold_out`: of 256 clocks, in how many a port that could go on does not.  `watched`: words that each probe
-        may see.  `after`: clocks in which nothing more may come.  Raises UplError UPL1702, and resets the
-        circuit, if it comes to nothing.
+        may see.  `after`: clocks in which nothing more may come, at least those that the run still has.  Raises UplError
+        UPL1702, and resets the circuit, if it comes to nothing.
         """
         plan = self.circuit.plan
         ins, outs = [i.name for i in plan.inputs], [o.name for o in plan.outputs]
@@ -94,6 +96,7 @@ class Simulation:
         ins_, outs_ = (_Stream * max(1, len(given)))(*given), (_Stream * max(1, len(made)))(*made)
         words = sum(len(streams[n][0]) for n in ins) + sum(expected.values())
         slots = plan.slots * (1 + words // max(1, sum(o.words for o in plan.outputs)))
+        after = max(after, unseen(plan))
         bound = limit or PATIENCE + (slots + words) * 256 // (256 - max(hold_in, hold_out)) * 4
         with self._running:
             clock = self._library.upl_circuit_run(self._model, ins_, outs_, watches, bound, after, seed, hold_in, hold_out)

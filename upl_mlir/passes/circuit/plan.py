@@ -324,6 +324,11 @@ def cycles(plan_: Plan, runs: int = 1) -> int:
     return last + (runs - 1) * plan_.slots + stalls(plan_, runs) + LEAVES + 1
 
 
+def unseen(plan_: Plan) -> int:
+    """Clocks of a run after its last word of an output: the next run begins no sooner than they are over."""
+    return max(0, plan_.slots + stalls(plan_) - cycles(plan_))
+
+
 def lanes_of(port: Input | Output) -> int:
     """The number of lanes by which the order of a port divides fields."""
     return port.lanes if isinstance(port, Input) else port.by
