@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ MOST_RESULTS = 3_000_000
 """Programs with more results than that are not run on intervals, which are some ten times slower than numbers."""
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     """How far an output is from that of f64, at most."""
 
     output: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import index
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,7 @@ CELLS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What a callable runs: the address of the code, its arguments, the threads, and what keeps the code in memory."""
 
     address: int

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.passes.circuit.channels.inputs import Input
@@ -30,8 +31,7 @@ MOST_BURST = 256
 """Words of a burst: a queue of two such bursts fills a block RAM of an ECP5, 512 words of 36 bits. Chosen."""
 
 
-@dataclass(frozen=True)
-class Array:
+class Array(NamedTuple):
     """A port of the program in memory: the ranges of its fields, and how many words apart neighbours along each are."""
 
     name: str

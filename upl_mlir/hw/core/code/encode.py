@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import Gather
@@ -62,8 +62,7 @@ _GATHERS = {
 """The mode of an operator is called as the microcode of the operation that it folds with."""
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(NamedTuple):
     """One write of the configuration bus."""
 
     select: Memory

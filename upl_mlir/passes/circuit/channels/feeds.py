@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,8 +58,7 @@ class Feed:
     reads: tuple[Read, ...]
 
 
-@dataclass(eq=False)
-class Words:
+class Words(NamedTuple):
     """Of a site, by instance: the number of the word in the stream, and whether one is read."""
 
     site: Site
