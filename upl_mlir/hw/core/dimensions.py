@@ -11,6 +11,9 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.machine import Machine, Organisation
 
+MOST_CHAINS = 4096
+"""Heads of chains, of some 29 bits: seven block RAMs of an ECP5."""
+
 
 @dataclass(frozen=True)
 class Dimensions:
@@ -132,6 +135,14 @@ class Dimensions:
         return max(1, bits_for(self.sets - 1))
 
     @property
+    def chains(self) -> int:
+        """Chains of a backing memory, a power of two: as many as it has records, so that most have one record or none; their
+        heads are on the chip, so that of a large memory there are fewer. 0 without a backing memory."""
+        if self.organisation is not Organisation.HASHED:
+            return 0
+        return 1 << bits_for(min(max(self.spill_words, 1), MOST_CHAINS) - 1)
+
+    @property
     def way_bits(self) -> int:
         """Width of the number of a way."""
         return max(1, bits_for(self.ways - 1))
@@ -183,8 +194,9 @@ class Dimensions:
     def limits(self) -> dict[str, int]:
         """The limits (`limits_layout`) with which everything is used."""
         gather_mask = (self.gather_sets or self.sets) - 1
-        return {"set_mask": self.sets - 1, "gather_mask": gather_mask, "last_way": self.ways - 1,
-                "spill_words": self.spill_words, "backing_cycles": self.backing_cycles}  # fmt: skip
+        return {"set_mask": self.sets - 1, "gather_mask": gather_mask, "chain_mask": max(0, self.chains - 1),
+                "last_way": self.ways - 1, "spill_words": self.spill_words,
+                "backing_cycles": self.backing_cycles}  # fmt: skip
 
     @property
     def pending_bits(self) -> int:

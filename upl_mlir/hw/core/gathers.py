@@ -46,9 +46,9 @@ QUEUED = 4
 
 
 def summand_layout(d: Dimensions, records: RecordStore) -> data.StructLayout:
-    """A summand, the mode of its input, and the set and the key of its record."""
+    """A summand, the mode of its input, and the home (set and chain) and the key of its record."""
     return data.StructLayout(
-        {"token": token_layout(d), "mode": MODE_BITS, "set": records.shape.set_bits, "key": records.key_shape}
+        {"token": token_layout(d), "mode": MODE_BITS, "home": records.shape.home_bits, "key": records.key_shape}
     )
 
 
@@ -67,11 +67,11 @@ class _Stages:
         self.live, self.holds, self.final = Signal(size), Signal(size), Signal(size, name="final")
         self.under_way = Array(Signal(d.pending_bits, name=f"under_way{n}") for n in range(size))
         self.values = Array(Signal(VALUE_BITS, name=f"accumulator{n}") for n in range(size))
-        # the summand, the set and the key of its record; it stays (`hold`), is taken in (`acts`)
+        # the summand, the home and the key of its record; it stays (`hold`), is taken in (`acts`)
         self.working = Signal()
         self.current, self.mode = Signal(token_layout(d)), Signal(MODE_BITS)
         self.key = Signal(records.key_shape)
-        self.at_set = Signal(records.shape.set_bits)
+        self.home = Signal(records.shape.home_bits)
         self.hold, self.acts, self.finish = Signal(), Signal(), Signal(name="finish")
         self.pipelined = self.mode <= LAST_PIPELINED
         # its accumulator, if there is one (`opened`): a bit of `mine`, and its number `here`; what it holds
@@ -180,14 +180,14 @@ class Gathers(wiring.Component):
             s.finish.eq(s.working & ~s.hold),
             self.summand.ready.eq((~s.working | s.finish) & ~s.stopped),
             takes.eq(self.summand.valid & self.summand.ready),
-            records.address.eq(Mux(takes, given.set, Mux(s.working, s.at_set, self.look))), records.fresh.eq(takes),
-            records.at.eq(s.at_set), records.key.eq(s.key), records.wanted.eq(s.working & ~s.stopped),
+            records.address.eq(Mux(takes, given.home, Mux(s.working, s.home, self.look))), records.fresh.eq(takes),
+            records.at.eq(s.home), records.key.eq(s.key), records.wanted.eq(s.working & ~s.stopped),
             *handed_on(self, records),
         ]  # fmt: skip
         with m.If(takes):
             m.d.sync += [
                 s.working.eq(1), s.current.eq(given.token), s.mode.eq(given.mode), s.key.eq(given.key),
-                s.at_set.eq(given.set),
+                s.home.eq(given.home),
             ]  # fmt: skip
         with m.Elif(s.finish):
             m.d.sync += s.working.eq(0)
@@ -313,7 +313,7 @@ class Gathers(wiring.Component):
         ends = Signal(size)
         m.d.comb += [one.eq(Mux(sums, Mux(s.opened, s.mine, ~s.live & (s.live + 1)), 0)),
                      other.eq(Mux(s.settles, 1 << parts.back, 0)), ends.eq(Mux(s.at_end, other, 0))]  # fmt: skip
-        m.d.comb += [home_write.addr.eq(place), home_write.data.set.eq(s.at_set), home_write.data.way.eq(records.way),
+        m.d.comb += [home_write.addr.eq(place), home_write.data.set.eq(s.home), home_write.data.way.eq(records.way),
                      home_write.en.eq(sums), name_write.addr.eq(place), name_write.en.eq(sums),
                      name_write.data.node.eq(s.current.node), name_write.data.input.eq(s.current.input),
                      name_write.data.tag.eq(s.current.tag), name_write.data.mode.eq(s.mode)]  # fmt: skip
@@ -325,7 +325,7 @@ class Gathers(wiring.Component):
                 m.d.comb += [evicts.eq(~records.bringing & ~may_write & ~s.stopped), evicted.eq(n)]
         m.d.comb += [
             evicted_home.addr.eq(evicted), records.write_value.eq(s.writes | evicts),
-            records.value_set.eq(Mux(evicts, evicted_home.data.set, s.at_set)),
+            records.value_set.eq(Mux(evicts, evicted_home.data.set, s.home)),
             records.value_way.eq(Mux(evicts, evicted_home.data.way, records.write_way)),
             records.write_values[0].eq(Mux(evicts, s.values[evicted], s.finished)),
             records.still.eq((s.live & ~s.final) == 0),

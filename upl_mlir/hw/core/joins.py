@@ -33,7 +33,7 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.phases import Actions, Ahead, JoinStages, Phase, first_probe, next_index, used_once
 from upl_mlir.hw.core.stages import change_layout
-from upl_mlir.hw.core.stores.hash import set_of
+from upl_mlir.hw.core.stores.hash import home_of
 from upl_mlir.hw.core.stores.presence import Presence, row_of
 from upl_mlir.hw.core.stores.records import Records, handed_on, service_ports
 from upl_mlir.hw.core.stores.store import join_shape
@@ -75,7 +75,7 @@ class Joins(wiring.Component):
                 "walking": Out(1),
                 "probing": Out(1),
                 "look": In(shape.set_bits),
-                "mask": In(shape.set_bits, init=d.sets - 1),
+                "mask": In(shape.home_bits, init=-1),
                 **service_ports(d, shape),
                 **({"change": Out(change_layout(d))} if d.stages else {}),
             }
@@ -101,10 +101,10 @@ class Joins(wiring.Component):
         m.d.comb += s.stopped.eq((self.failure != Failure.NONE) | self.stopped)
         self._fetch(m, s, node_read, walk_read)
         m.d.comb += s.left_after.eq(s.current.multiplicity)
-        sets, own_set = self._sets(m, s)
+        homes, own_home = self._homes(m, s)
         begun = self._begin(m, s, records, node_read.data, walk_read.data)
         ahead = self._ahead(m, s)
-        self._next(m, s, begun, sets, own_set, ahead)
+        self._next(m, s, begun, homes, own_home, ahead)
         self._expect(m, s, records, presence, begun.row)
         self._access(m, s, records)
         self._decide(m, s, records, Actions(m, d, s, records, self.activation, ahead))
@@ -135,14 +135,18 @@ class Joins(wiring.Component):
         with m.If(can_fetch):
             m.d.sync += [s.waiting.eq(offered), s.waiting_valid.eq(self.token.valid & ~s.stopped)]
 
-    def _sets_at(self, node: Value, at: Value, keys: Value) -> list[Value]:
-        """The sets of an instance's records: of each counted input, and of the shared one."""
+    def _home(self, class_: Value, node: Value, tag: Value) -> Value:
+        """The set and the chain of a record."""
+        return home_of((class_, node, tag), self.shape.set_bits, self.shape.chain_bits)
+
+    def _homes_at(self, node: Value, at: Value, keys: Value) -> list[Value]:
+        """The homes of an instance's records: of each counted input, and of the shared one."""
         d = self.d
         tags = [*(at & keys[i] for i in range(d.max_inputs)), at]
-        return [set_of((Const(n, d.class_bits), node, tag), self.shape.set_bits) for n, tag in enumerate(tags)]
+        return [self._home(Const(n, d.class_bits), node, tag) for n, tag in enumerate(tags)]
 
-    def _sets(self, m: Module, s: JoinStages) -> tuple[list[Value], Value]:
-        """Cycle 2, known before the record is: the sets at the index that is tried, and that of the token itself."""
+    def _homes(self, m: Module, s: JoinStages) -> tuple[list[Value], Value]:
+        """Cycle 2, known before the record is: the homes at the index that is tried, and that of the token itself."""
         free_stage = (~s.working | s.finish) & ~s.stopped
         m.d.comb += [
             s.finish.eq(s.working & ~s.again & ~s.hold), s.next_place.eq(s.place), s.begin.eq(free_stage & s.waiting_valid),
@@ -151,25 +155,24 @@ class Joins(wiring.Component):
 
         m.d.comb += [s.own.eq(1 << s.current.input), s.counted_token.eq((s.row.counted & s.own) != 0)]
 
-        sets = self._sets_at(s.current.node, s.place, s.row.keys)
+        homes = self._homes_at(s.current.node, s.place, s.row.keys)
         m.d.comb += s.own_class.eq(s.current.input)
-        own_set = set_of((s.own_class, s.current.node, s.current.tag), self.shape.set_bits)
-        return sets, own_set
+        return homes, self._home(s.own_class, s.current.node, s.current.tag)
 
     def _begin(self, m: Module, s: JoinStages, records: Records, fresh: Value, fresh_walk: Value) -> _Begun:
         """Cycle 1: what comes next into the probe stage: the next probe of its token, or the first one of the next token."""
         d = self.d
         fresh_own = Signal(d.max_inputs)
         m.d.comb += fresh_own.eq(1 << s.waiting.input)
-        fresh_sets = self._sets_at(s.waiting.node, s.waiting.tag, fresh.keys)
-        start = first_probe(m, d, fresh, fresh_own, s.waiting.tag, "start", s.waiting.input, fresh_sets)
+        fresh_homes = self._homes_at(s.waiting.node, s.waiting.tag, fresh.keys)
+        start = first_probe(m, d, fresh, fresh_own, s.waiting.tag, "start", s.waiting.input, fresh_homes)
         everywhere: Value = s.waiting.tag
         for i in range(d.max_inputs):
             everywhere = everywhere & fresh.keys[i]
         fresh_row = row_of(s.waiting.node, everywhere, d)
-        probe, home = Signal(key_layout(d)), Signal(self.shape.set_bits)
+        probe, home = Signal(key_layout(d)), Signal(self.shape.home_bits)
         with m.If(s.working & (s.hold | s.stopped)):
-            m.d.comb += records.address.eq(s.at_set)
+            m.d.comb += records.address.eq(s.home)
         with m.Elif(~s.working & ~s.waiting_valid):
             m.d.comb += records.address.eq(self.look)
         with m.Else():
@@ -178,13 +181,13 @@ class Joins(wiring.Component):
         m.d.comb += records.fresh.eq((s.again & ~s.hold) | s.begin)
         with m.If(s.again & ~s.hold):
             m.d.sync += [
-                s.phase.eq(s.next_phase), s.key.eq(probe), s.at_set.eq(home), s.todo.eq(s.next_todo),
+                s.phase.eq(s.next_phase), s.key.eq(probe), s.home.eq(home), s.todo.eq(s.next_todo),
                 s.input_now.eq(s.next_input), s.place.eq(s.next_place), s.current.multiplicity.eq(s.left_after),
             ]  # fmt: skip
         with m.If(s.begin):
             m.d.sync += [
                 s.working.eq(1), s.current.eq(s.waiting), s.row.eq(fresh), s.walk.eq(fresh_walk), s.key.eq(probe),
-                s.at_set.eq(home), s.phase.eq(start["phase"]), s.todo.eq(start["todo"]), s.input_now.eq(start["input"]),
+                s.home.eq(home), s.phase.eq(start["phase"]), s.todo.eq(start["todo"]), s.input_now.eq(start["input"]),
                 s.missed.eq(0), s.place.eq(s.waiting.tag), s.saved_valid.eq(0), s.joined.eq(0), s.home_row.eq(fresh_row),
             ]  # fmt: skip
             for i in range(d.max_inputs):
@@ -197,17 +200,17 @@ class Joins(wiring.Component):
         """Cycle 2: one more field value for a token with open fields."""
         d = self.d
         onward, last = next_index(m, d, s.walk, s.place)
-        further_sets = self._sets_at(s.current.node, onward, s.row.keys)
-        further = first_probe(m, d, s.row, s.own, onward, "further", s.current.input, further_sets)
+        further_homes = self._homes_at(s.current.node, onward, s.row.keys)
+        further = first_probe(m, d, s.row, s.own, onward, "further", s.current.input, further_homes)
         return Ahead(onward, last, further)
 
-    def _next(self, m: Module, s: JoinStages, begun: _Begun, sets: list[Value], own_set: Value, ahead: Ahead) -> None:
+    def _next(self, m: Module, s: JoinStages, begun: _Begun, homes: list[Value], own_home: Value, ahead: Ahead) -> None:
         """The record that is read next, of the same token or of the next one."""
         d, probe = self.d, begun.probe
-        counted = [(Const(i, d.class_bits), s.place & s.row.keys[i], sets[i]) for i in range(d.max_inputs)]
-        shared_one = (Const(d.max_inputs, d.class_bits), s.place, sets[d.max_inputs])
-        own_one, further_one, start_one = (s.own_class, s.current.tag, own_set), *(
-            (one["class"], one["tag"], one["set"]) for one in (ahead.first, begun.start)
+        counted = [(Const(i, d.class_bits), s.place & s.row.keys[i], homes[i]) for i in range(d.max_inputs)]
+        shared_one = (Const(d.max_inputs, d.class_bits), s.place, homes[d.max_inputs])
+        own_one, further_one, start_one = (s.own_class, s.current.tag, own_home), *(
+            (one["class"], one["tag"], one["home"]) for one in (ahead.first, begun.start)
         )
         chosen = [
             reduce(or_, [Mux(bit, candidate, 0) for bit, candidate in zip([*s.choice, ~s.again], candidates, strict=True)])
@@ -232,11 +235,11 @@ class Joins(wiring.Component):
     def _access(self, m: Module, s: JoinStages, records: Records) -> None:
         """Cycle 2: the ports of the store, and the activation; nothing is written before it is known what there is."""
         m.d.comb += [
-            records.at.eq(s.at_set), records.key.eq(s.key),
+            records.at.eq(s.home), records.key.eq(s.key),
             records.wanted.eq(s.working & (s.phase != Phase.FIRE) & ~s.stopped),
             *handed_on(self, records),
             records.write_way.eq(Mux(records.hit, records.way, records.free_way)),
-            records.value_set.eq(s.at_set), records.value_way.eq(records.write_way),
+            records.value_set.eq(s.home), records.value_way.eq(records.write_way),
             records.write_key.eq(s.key), records.write_state.eq(records.state), records.write_values.eq(records.values),
             self.activation.valid.eq(s.fire & records.ready),
             records.write_key_en.eq(s.write_key_en & records.ready),

@@ -158,12 +158,13 @@ LATENCY_BITS = 17
 
 
 def limits_layout(d: Dimensions) -> data.StructLayout:
-    """How much of a matching unit is used: masks of the numbers of sets, the last way, records in each backing memory, and
-    its latency."""
+    """How much of a matching unit is used: masks of the numbers of sets and of chains, the last way, records in each backing
+    memory, and its latency."""
     return data.StructLayout(
         {
             "set_mask": d.set_bits,
             "gather_mask": bits_for(max(1, (d.gather_sets or d.sets) - 1)),
+            "chain_mask": bits_for(max(1, d.chains - 1)),
             "last_way": d.way_bits,
             "spill_words": bits_for(d.spill_words),
             "backing_cycles": LATENCY_BITS,

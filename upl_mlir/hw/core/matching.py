@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -37,9 +37,9 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.slices import Skid
 from upl_mlir.hw.core.stages import Stages, stage_ports
-from upl_mlir.hw.core.stores.hash import set_of
+from upl_mlir.hw.core.stores.hash import home_of
 from upl_mlir.hw.core.stores.records import Records
-from upl_mlir.hw.core.stores.store import gather_shape
+from upl_mlir.hw.core.stores.store import Shape, gather_shape
 from upl_mlir.hw.ports import writes
 
 
@@ -119,8 +119,8 @@ class Matching(wiring.Component):
         m.submodules.summands = summands = Skid(summand_layout(d))
         stopped = Signal()
         summand, given = summands.target, gathers.summand
-        found = given.payload
-        home = set_of((found.key["class"], found.key.node, found.key.tag), gathers.shape.set_bits)
+        found, shape = given.payload, gathers.shape
+        home = home_of((found.key["class"], found.key.node, found.key.tag), shape.set_bits, shape.chain_bits)
         m.d.comb += [
             stopped.eq(self.failure != Failure.NONE),
             *connected(self, front), front.modes.eq(self.node_data.modes),
@@ -128,11 +128,11 @@ class Matching(wiring.Component):
             joins.node_en.eq(self.node_en), joins.node_address.eq(self.node_address), joins.node_data.eq(self.node_data),
             joins.walk_en.eq(self.walk_en), joins.walk_address.eq(self.walk_address), joins.walk_data.eq(self.walk_data),
             joins.stopped.eq(stopped), gathers.stopped.eq(stopped), front.stopped.eq(stopped),
-            joins.mask.eq(self.limits.set_mask),
+            joins.mask.eq(self._mask(self.limits.set_mask, joins.shape)),
             given.valid.eq(summand.valid), summand.ready.eq(given.ready),
             found.token.eq(summand.payload.token), found.mode.eq(summand.payload.mode), found.key.valid.eq(1),
             found.key["class"].eq(found.token.input), found.key.node.eq(found.token.node),
-            found.key.tag.eq(found.token.tag), found.set.eq(home & self.limits.gather_mask),
+            found.key.tag.eq(found.token.tag), found.home.eq(home & self._mask(self.limits.gather_mask, shape)),
         ]  # fmt: skip
         wiring.connect(m, gathers.complete, front.complete)
         wiring.connect(m, front.summand, summands.source)
@@ -144,7 +144,7 @@ class Matching(wiring.Component):
         for unit in (joins, gathers):
             m.d.comb += [
                 unit.words.eq(self.limits.spill_words), unit.cycles.eq(self.limits.backing_cycles),
-                unit.last_way.eq(self.limits.last_way),
+                unit.last_way.eq(self.limits.last_way), unit.chain_mask.eq(self.limits.chain_mask),
             ]  # fmt: skip
 
         with m.If(joins.failure != Failure.NONE):
@@ -183,3 +183,7 @@ class Matching(wiring.Component):
             idle = idle & stages.idle
         m.d.comb += self.idle.eq(idle)
         return m
+
+    def _mask(self, of_sets: Value, shape: Shape) -> Value:
+        """The bits of a home that are used."""
+        return Cat(of_sets[: shape.set_bits], self.limits.chain_mask[: shape.chain_bits])

@@ -49,9 +49,9 @@ def used_once(multiplicity: Value, d: Dimensions) -> Value:
 
 
 def first_probe(
-    m: Module, d: Dimensions, of: Value, own_bit: Value, at: Value, names: str, input_number: Value, sets: list[Value]
+    m: Module, d: Dimensions, of: Value, own_bit: Value, at: Value, names: str, input_number: Value, homes: list[Value]
 ) -> dict[str, Signal]:
-    """The first probe for a token that is joined at an index. `sets`: that of each class of records at this index."""
+    """The first probe for a token that is joined at an index. `homes`: that of each class of records at this index."""
     others = Signal(d.max_inputs, name=f"{names}_others")
     shared, first = Signal(name=f"{names}_shared"), Signal(name=f"{names}_first")
     m.d.comb += [
@@ -65,15 +65,15 @@ def first_probe(
         "tag": Signal(d.tag_bits, name=f"{names}_tag"),
         "todo": Signal(d.max_inputs, name=f"{names}_todo"),
         "input": Signal(d.input_bits, name=f"{names}_input"),
-        "set": Signal(len(sets[0]), name=f"{names}_set"),
+        "home": Signal(len(homes[0]), name=f"{names}_home"),
     }
     m.d.comb += [out["phase"].eq(Mux(shared, Phase.SHARED, Phase.FIRE)), out["class"].eq(d.max_inputs),
-                 out["tag"].eq(at), out["input"].eq(input_number), out["set"].eq(sets[d.max_inputs])]  # fmt: skip
+                 out["tag"].eq(at), out["input"].eq(input_number), out["home"].eq(homes[d.max_inputs])]  # fmt: skip
     for i in reversed(range(d.max_inputs)):
         with m.If(others[i] & ~first):
             m.d.comb += [
                 out["phase"].eq(Phase.COUNTED), out["class"].eq(i), out["input"].eq(i),
-                out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)), out["set"].eq(sets[i]),
+                out["tag"].eq(at & of.keys[i]), out["todo"].eq(others & ~(1 << i)), out["home"].eq(homes[i]),
             ]  # fmt: skip
     return out
 
@@ -106,7 +106,7 @@ class JoinStages:
         self.home_row = Signal(ROW_BITS)  # where the partners of the token are counted
         self.phase = Signal(Phase)
         self.key = Signal(key_layout(d))  # what the record just read is compared with
-        self.at_set = Signal(records.shape.set_bits)
+        self.home = Signal(records.shape.home_bits)  # its set and its chain
         self.todo = Signal(d.max_inputs)  # counted inputs yet to be probed
         self.input_now = Signal(d.input_bits)
         self.values = Signal(data.ArrayLayout(32, d.max_inputs))
@@ -120,7 +120,7 @@ class JoinStages:
         self.again = Signal()  # another probe for the same token
         self.next_phase = Signal(Phase)
         # The record that is next: of a counted input, the shared one, the token's own, the first one at the next index. That
-        # is known late; what these are, and their sets, early.
+        # is known late; what these are, and their homes, early.
         self.choice = Signal(d.max_inputs + 3)
         self.of_shared, self.of_own, self.of_onward = d.max_inputs, d.max_inputs + 1, d.max_inputs + 2
         self.next_place = Signal(d.tag_bits)

@@ -71,7 +71,7 @@ class PlacedGathers(wiring.Component):
             stopped.eq(self.stop | (own != Failure.NONE)), gathers.stopped.eq(stopped),
             fetch.found.ready.eq((~here_valid | gathers.summand.ready) & ~stopped),
             given.token.eq(token), given.mode.eq(here.row.modes[token.input]),
-            given.set.eq(rank(m, d, seen, here.ranks.bases[token.input], here.ranks.weights, "here_rank")),
+            given.home.eq(rank(m, d, seen, here.ranks.bases[token.input], here.ranks.weights, "here_rank")),
             given.key.valid.eq(1), given.key.moves.eq(here.row.window.any), given.key.generation.eq(generation),
             gathers.summand.valid.eq(here_valid & ~bad),
             late.w_valid.eq(gathers.early), late.w_data.eq(gathers.current.as_value()),

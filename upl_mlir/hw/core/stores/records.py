@@ -1,4 +1,4 @@
-"""A store and its backing memory as one: a record is found wherever it is; a set without room sends one to its chain."""
+"""A store and its backing memory as one: a record is found wherever it is; a set without room sends one to a chain."""
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportAssignmentType=false
@@ -25,15 +25,15 @@ class Detour(enum.IntEnum):
 
     NONE = 0
     FIND = 1
-    """The chain of the set is searched."""
+    """The chain is searched."""
     PLACE = 2
     """What was found there comes into the set."""
     SWAP = 3
     """It changes places with a record of the set."""
     EVICT = 4
-    """A record of the set goes to the chain, to make room."""
+    """A record of the set goes to its chain, to make room."""
     WAIT = 5
-    """The chain is being changed."""
+    """A chain is being changed."""
 
 
 def service_ports(d: Dimensions, shape: Shape) -> dict[str, Any]:
@@ -48,6 +48,7 @@ def service_ports(d: Dimensions, shape: Shape) -> dict[str, Any]:
         "spilling": Out(1),
         "detouring": Out(1),
         "words": In(range(d.spill_words + 1), init=d.spill_words),
+        "chain_mask": In(shape.chain_bits, init=-1),
         "cycles": In(LATENCY_BITS, init=d.backing_cycles),
         "last_way": In(d.way_bits, init=d.ways - 1),
     }
@@ -56,8 +57,8 @@ def service_ports(d: Dimensions, shape: Shape) -> dict[str, Any]:
 def record_ports(shape: Shape, key: data.StructLayout, way_bits: int) -> dict[str, Any]:
     """The ports by which a pipe finds and changes its records, see `Records`."""
     return {
-        "address": In(shape.set_bits),
-        "at": In(shape.set_bits),
+        "address": In(shape.home_bits),
+        "at": In(shape.home_bits),
         "key": In(key),
         "wanted": In(1),
         "fresh": In(1),
@@ -118,18 +119,18 @@ def handed_on(outer: Any, records: RecordStore) -> list[Any]:
 class Records(wiring.Component):
     """Records by key.
 
-    address (in): the set that is looked at in the next cycle; as long as ready (out) is 0 it must be `at` (in), the set
-    that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the next cycle on it
-    is another one. ready (out): it is known whether there is one (hit, way, state, values: out; else 0), and whether
-    there is room in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full (out): none
-    can be made.
+    address (in): the home, set and chain, that is looked at in the next cycle; as long as ready (out) is 0 it must be `at`
+    (in), the home that is looked at in this one. wanted (in): the record of `key` (in) is looked for; fresh (in): from the
+    next cycle on it is another one. ready (out): it is known whether there is one (hit, way, state, values: out; else 0),
+    and whether there is room in the set (free, free_way: out). evict (in): make room; ready is 0 until there is some; full
+    (out): none can be made.
     still (in): records may be moved now. early (out), over (in): of stores where keys take turns at a place.
     write_* (in): as in `Store`, into the set `at`, values into `value_set`; only when ready.
     look_way, look_spilled (in): when nothing is wanted, the way, or the record of the backing memory if it is not 0, to look
     at; looked_key, looked_state (out), two cycles later.
     used, spilled (out): records in all, and in backing memory. spilling, detouring (out): a record goes there; one is waited
     for. bringing (out): the values' port is in use. corrupt (out): what is looked at has the wrong parity.
-    words, cycles (in): see `Spill`;
+    words, cycles, chain_mask (in): see `Spill`;
     last_way (in): of the ways that are used.
     """
 
@@ -145,7 +146,7 @@ class Records(wiring.Component):
         return service_ports(self.d, self.shape)
 
     def elaborate(self, platform: object) -> Module:
-        """The store answers at once, unless the set has a chain and not the record."""
+        """The store answers at once, unless it has not the record and the chain may have it."""
         d = self.d
         m = Module()
         m.submodules.store = store = Store(d, self.shape)
@@ -155,9 +156,11 @@ class Records(wiring.Component):
         searched = Signal()  # the chain does not have the record
         resting = Signal()
         found = spill.record
+        bits = self.shape.set_bits
+        (set_, chain), (at_set, at_chain) = ((home[:bits], home[bits:]) for home in (self.address, self.at))
         m.d.comb += [
             resting.eq(detour == Detour.NONE),
-            store.address.eq(self.address), store.key.eq(self.key), store.write_set.eq(self.at),
+            store.address.eq(set_), store.key.eq(self.key), store.write_set.eq(at_set),
             store.by_way.eq(~self.wanted | (detour == Detour.SWAP) | (detour == Detour.EVICT)),
             store.chosen_way.eq(Mux(self.wanted, victim, self.look_way)),
             self.hit.eq(store.hit), self.way.eq(store.way), self.free.eq(store.free), self.free_way.eq(store.free_way),
@@ -167,9 +170,11 @@ class Records(wiring.Component):
             store.write_state.eq(self.write_state), store.write_value.eq(self.write_value),
             store.write_values.eq(self.write_values), store.value_set.eq(self.value_set),
             store.value_way.eq(self.value_way),
-            spill.address.eq(self.address), spill.set.eq(self.at), spill.key.eq(self.key), spill.look.eq(self.look_spilled),
+            spill.address.eq(chain), spill.at.eq(at_chain), spill.key.eq(self.key),
+            spill.look.eq(self.look_spilled),
             spill.given.key.eq(store.found_key), spill.given.state.eq(store.state), spill.given["values"].eq(store.values),
             store.last_way.eq(self.last_way), spill.words.eq(self.words), spill.cycles.eq(self.cycles),
+            spill.chain_mask.eq(self.chain_mask),
             self.looked_key.eq(Mux(self.look_spilled != 0, spill.looked.key.as_value(), store.found_key.as_value())),
             self.looked_state.eq(Mux(self.look_spilled != 0, spill.looked.state.as_value(), store.state.as_value())),
             self.used.eq(store.used + spill.used), self.spilled.eq(spill.used), self.full.eq(spill.full),
@@ -180,7 +185,7 @@ class Records(wiring.Component):
         bring = [
             self.bringing.eq(1), store.write_key_en.eq(1), store.write_state_en.eq(1), store.write_value.eq(~0),
             store.write_key.eq(found.key), store.write_state.eq(found.state), store.write_values.eq(found["values"]),
-            store.value_set.eq(self.at),
+            store.value_set.eq(at_set),
         ]  # fmt: skip
         with m.If(self.fresh):
             m.d.sync += searched.eq(0)
@@ -206,7 +211,7 @@ class Records(wiring.Component):
                     *bring, store.write_way.eq(victim), store.value_way.eq(victim), store.write_over.eq(1),
                     spill.replace.eq(1),
                 ]  # fmt: skip
-                m.d.sync += detour.eq(Detour.NONE)
+                m.d.sync += detour.eq(Detour.WAIT)
             with m.Case(Detour.EVICT):
                 m.d.comb += [
                     spill.insert.eq(1), store.write_way.eq(victim), store.write_key_en.eq(1),

@@ -1,8 +1,9 @@
-"""Backing memory of the store: what finds no room in its set waits in a chain of that set.
+"""Backing memory of the store: what finds no room in its set waits in a chain, chosen by a hash of its key.
 
-A search goes through the chain record by record, each a read of the backing memory. Beside the head of a chain stands its
-signature, a bit for each of a few classes of keys: a key whose class no record has is not searched for. Records are
-numbered from 1; 0 ends a chain. Free records form a chain too; those never used follow `fresh`.
+There are as many chains as records, so that few have more than one, whatever the number of sets. A search goes through the
+chain record by record, each a read of the backing memory. Beside the head of a chain stands its signature, a bit for each
+of a few classes of keys: a key whose class no record has is not searched for. Records are numbered from 1; 0 ends a chain.
+Free records form a chain too; those never used follow `fresh`.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -20,24 +21,25 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from upl_mlir.hw.core.layouts import LATENCY_BITS, Dimensions, key_layout
-from upl_mlir.hw.core.stores.hash import set_of
+from upl_mlir.hw.core.stores.hash import CHAIN_FIRST, chain_of, set_of
 from upl_mlir.hw.core.stores.store import Shape, join_shape
 
 SIGNATURE_BITS = 4
 """Bits of the number of a class of keys."""
-SIGNATURE_FIRST = 16
-"""The first one, of the bits of the hash: those before it choose the set, in cores of any size."""
+SIGNATURE_FIRST = CHAIN_FIRST + 20
+"""The first one, of the bits of the hash: those before it choose the set and the chain, in cores of any size."""
 
 
 class Spill(wiring.Component):
-    """address (in): a set; any (out), a cycle later: whether its chain may have the record of `key` (in).
+    """address (in): a chain; any (out), a cycle later: whether it may have the record of `key` (in).
 
-    All below are about that set, whose address must be held, and come one at a time, when not busy (out):
-    find (in): search for `key`; done (out) tells its end, found (out) and record (out) the outcome.
-    replace (in): put `given` (in) in the place of what was found. remove (in): take what was found out of the chain.
-    insert (in): put `given` into the chain; full (out): there is no room for it.
+    All below come one at a time, when not busy (out), while the address is held, as `at` (in), too:
+    find (in): search the chain for `key`; done (out) tells its end, found (out) and record (out) the outcome.
+    remove (in): take what was found out of the chain. replace (in): the same, and put `given` (in) into its own chain.
+    insert (in): put `given` into its own chain; full (out): there is no room for it.
     used (out): records in use. look (in): at rest, the record to look at: looked (out), a cycle later.
     words, cycles (in): how many records may be in use, up to `spill_words`, and the latency of a read.
+    chain_mask (in): the bits of the number of a chain that are used.
     """
 
     def __init__(self, d: Dimensions, shape: Shape | None = None):
@@ -46,8 +48,8 @@ class Spill(wiring.Component):
         record = shape.record(d)
         super().__init__(
             {
-                "address": In(shape.set_bits),
-                "set": In(shape.set_bits),
+                "address": In(shape.chain_bits),
+                "at": In(shape.chain_bits),
                 "any": Out(1),
                 "busy": Out(1),
                 "find": In(1),
@@ -64,6 +66,7 @@ class Spill(wiring.Component):
                 "look": In(range(d.spill_words + 1)),
                 "looked": Out(record),
                 "words": In(range(d.spill_words + 1), init=d.spill_words),
+                "chain_mask": In(shape.chain_bits, init=-1),
                 "cycles": In(LATENCY_BITS, init=d.backing_cycles),
             }
         )
@@ -76,14 +79,15 @@ class Spill(wiring.Component):
         m.submodules.records = records = Memory(shape=self.shape.record(d), depth=d.spill_words + 1, init=[])
         m.submodules.links = links = Memory(shape=bits, depth=d.spill_words + 1, init=[])
         heading = data.StructLayout({"first": bits, "signature": 1 << SIGNATURE_BITS})
-        m.submodules.heads = heads = Memory(shape=heading, depth=self.shape.sets, init=[])
+        m.submodules.heads = heads = Memory(shape=heading, depth=self.shape.chains, init=[])
         record_write, link_write, head_write = records.write_port(), links.write_port(), heads.write_port()
         record_read = records.read_port(transparent_for=(record_write,))
         link_read = links.read_port(transparent_for=(link_write,))
         head_read = heads.read_port(transparent_for=(head_write,))
         head, signature = head_read.data.first, head_read.data.signature
         seen = Signal(1 << SIGNATURE_BITS)  # classes of the records that the search has passed
-        entering = Signal(1 << SIGNATURE_BITS)  # that of the record that goes into the chain
+        entering = Signal(1 << SIGNATURE_BITS)  # that of the record that goes into a chain
+        its_chain, moved = Signal(self.shape.chain_bits), Signal()  # that chain; it has the place of what was found
         at, before, after = Signal(bits), Signal(bits), Signal(bits)
         vacant, fresh = Signal(bits), Signal(range(d.spill_words + 2), init=1)
         latency = Signal(LATENCY_BITS)
@@ -91,9 +95,9 @@ class Spill(wiring.Component):
         m.d.comb += [
             head_read.addr.eq(self.address),
             self.any.eq((head != 0) & ((signature & self._class(self.key)) != 0)),
-            head_write.addr.eq(self.set),
+            head_write.addr.eq(self.at),
             head_write.data.first.eq(head),
-            head_write.data.signature.eq(signature | self._class(self.given.key)),
+            head_write.data.signature.eq(signature),
             record_read.addr.eq(at),
             link_read.addr.eq(at),
             self.record.eq(record_read.data),
@@ -103,6 +107,10 @@ class Spill(wiring.Component):
             record_write.data.eq(self.given),
             self.busy.eq(1),
         ]
+        with m.If(~self.busy):
+            m.d.sync += [
+                entering.eq(self._class(self.given.key)), its_chain.eq(self._chain(self.given.key) & self.chain_mask)
+            ]  # fmt: skip
         kept = Signal()  # `at` is the place of what was found, until that has been used
         with m.FSM():
             with m.State("IDLE"):
@@ -110,22 +118,20 @@ class Spill(wiring.Component):
                 with m.If(self.find):
                     m.d.sync += [at.eq(head), before.eq(0), latency.eq(self.cycles), seen.eq(0)]
                     m.next = "READ"
-                with m.Elif(self.replace):
-                    m.d.comb += [record_write.en.eq(1), record_write.addr.eq(at), head_write.en.eq(1)]
-                    m.d.sync += kept.eq(0)
-                with m.Elif(self.remove):
+                with m.Elif(self.remove | self.replace):
                     # Round the record that was found, from its head or from the one before it.
                     with m.If(before == 0):
-                        m.d.comb += [head_write.en.eq(1), head_write.data.first.eq(after),
-                                     head_write.data.signature.eq(signature)]  # fmt: skip
+                        m.d.comb += [head_write.en.eq(1), head_write.data.first.eq(after)]
                     with m.Else():
                         m.d.comb += [link_write.en.eq(1), link_write.addr.eq(before), link_write.data.eq(after)]
-                    m.d.sync += [self.used.eq(self.used - 1), kept.eq(0)]
+                    m.d.comb += [record_write.en.eq(self.replace), record_write.addr.eq(at)]
+                    m.d.sync += [self.used.eq(self.used - self.remove), kept.eq(0), moved.eq(1)]
                     m.next = "FREE"
+                    with m.If(self.replace):
+                        m.next = "TAKE"
                 with m.Elif(self.insert):
                     m.d.comb += [record_write.en.eq(1), record_write.addr.eq(place)]
-                    m.d.sync += [at.eq(place), self.used.eq(self.used + 1), kept.eq(0),
-                                 entering.eq(self._class(self.given.key))]  # fmt: skip
+                    m.d.sync += [at.eq(place), self.used.eq(self.used + 1), kept.eq(0), moved.eq(0)]
                     m.next = "TAKE"
                 with m.Elif(~kept):
                     m.d.sync += at.eq(self.look)
@@ -151,17 +157,23 @@ class Spill(wiring.Component):
                 m.d.sync += vacant.eq(at)
                 m.next = "IDLE"
             with m.State("TAKE"):
-                m.next = "LINK"  # the link of the free record is being read
+                m.d.comb += head_read.addr.eq(its_chain)
+                m.next = "LINK"  # the head of its chain is being read, and the link of the free record
             with m.State("LINK"):
                 m.d.comb += [link_write.en.eq(1), link_write.addr.eq(at), link_write.data.eq(head)]
-                m.d.comb += [head_write.en.eq(1), head_write.data.first.eq(at),
+                m.d.comb += [head_write.en.eq(1), head_write.addr.eq(its_chain), head_write.data.first.eq(at),
                              head_write.data.signature.eq(Mux(head == 0, 0, signature) | entering)]  # fmt: skip
-                with m.If(at == vacant):
-                    m.d.sync += vacant.eq(link_read.data)
-                with m.Else():
-                    m.d.sync += fresh.eq(fresh + 1)
+                with m.If(~moved):
+                    with m.If(at == vacant):
+                        m.d.sync += vacant.eq(link_read.data)
+                    with m.Else():
+                        m.d.sync += fresh.eq(fresh + 1)
                 m.next = "IDLE"
         return m
+
+    def _chain(self, key: Value) -> Value:
+        """The chain of a key."""
+        return chain_of((key["class"], key.node, key.tag), self.shape.chain_bits)
 
     def _class(self, key: Value) -> Value:
         """The bit of the signature that stands for a key."""

@@ -25,16 +25,28 @@ from upl_mlir.hw.core.stores.ram import ram
 
 @dataclass(frozen=True)
 class Shape:
-    """What a store holds: the number of its sets, the part of a record that is counted, the number of its values."""
+    """What a store holds: the number of its sets, the part of a record that is counted, the number of its values; in how
+    many chains its backing memory keeps records, 0 without one."""
 
     sets: int
     state: data.StructLayout
     values: int
+    chains: int = 0
 
     @property
     def set_bits(self) -> int:
         """Width of the number of a set."""
         return max(1, bits_for(self.sets - 1))
+
+    @property
+    def chain_bits(self) -> int:
+        """Width of the number of a chain."""
+        return bits_for(self.chains - 1) if self.chains else 0
+
+    @property
+    def home_bits(self) -> int:
+        """Width of what says where a record may be: its set and, above it, its chain."""
+        return self.set_bits + self.chain_bits
 
     @property
     def contents(self) -> data.ArrayLayout:
@@ -48,13 +60,14 @@ class Shape:
 
 def join_shape(d: Dimensions) -> Shape:
     """Records of waiting tokens: `left`, the multiplicity; for a shared record the inputs that are `present`."""
-    return Shape(d.sets, data.StructLayout({"left": d.multiplicity_bits, "present": d.max_inputs}), d.max_inputs)
+    state = data.StructLayout({"left": d.multiplicity_bits, "present": d.max_inputs})
+    return Shape(d.sets, state, d.max_inputs, d.chains)
 
 
 def gather_shape(d: Dimensions) -> Shape:
     """Records of open gathers: the summands yet to come (`left`), and their number if it is known (`total`, else 0)."""
     state = {"left": d.multiplicity_bits, "total": d.multiplicity_bits}
-    return Shape(d.gather_sets or d.sets, data.StructLayout(state), 1)
+    return Shape(d.gather_sets or d.sets, data.StructLayout(state), 1, d.chains)
 
 
 class Store(wiring.Component):
