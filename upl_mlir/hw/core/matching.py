@@ -184,6 +184,6 @@ class Matching(wiring.Component):
         m.d.comb += self.idle.eq(idle)
         return m
 
-    def _mask(self, of_sets: Value, shape: Shape) -> Value:
+    def _mask(self, of_sets: Value, shape: Shape) -> Any:
         """The bits of a home that are used."""
         return Cat(of_sets[: shape.set_bits], self.limits.chain_mask[: shape.chain_bits])
