@@ -27,10 +27,14 @@ def machine(
 
 
 def figures(example: str, sizes: dict[str, Any], on: Machine, *, audit: bool = True) -> dict[str, Any]:
-    """Those of ``stats.json``.  Ends with a message if the machine does, or if an output is not the interpreter's (or,
-    with `audit`, not that of the recorded additions)."""
-    source = (EXAMPLES / f"{example}.upl").read_text(encoding="utf-8")
-    job = Job(source, source, dict.fromkeys(upl.load(source, **sizes).inputs, RANDOM))
+    """Those of ``stats.json`` of an example: see `figures_of`."""
+    return figures_of((EXAMPLES / f"{example}.upl").read_text(encoding="utf-8"), sizes, on, audit=audit)
+
+
+def figures_of(text: str, sizes: dict[str, Any], on: Machine, *, audit: bool = True) -> dict[str, Any]:
+    """Those of ``stats.json`` of a program.  Ends with a message if the machine does, or if an output is not the
+    interpreter's (or, with `audit`, not that of the recorded additions)."""
+    job = Job(text, text, dict.fromkeys(upl.load(text, **sizes).inputs, RANDOM))
     outcome = run_task(job, Task(sizes, on, audit=audit))
     if outcome.stats is None:
         raise SystemExit(outcome.error)

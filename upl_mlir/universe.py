@@ -47,6 +47,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("lower-circuit", "lower_to_circuit", "LowerCircuitPass"),
         ("if-convert", "if_convert", "IfConvertPass"),
         ("batch", "batch", "BatchPass"),
+        ("strip-mine", "strip_mine", "StripMinePass"),
         ("checkpoint", "checkpoint.checkpoint", "CheckpointPass"),
         ("lower-hw", "hardware.lower_hw", "LowerHwPass"),
     )

@@ -19,6 +19,8 @@ from agreement.campaign import case_of
 from agreement.generator import generate
 from agreement.mutants import mutants
 from agreement.properties import Case, host_arrays
+from upl_mlir.dialects.upl import NodeOp
+from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.tools import upl as upl_tool
 from upl_mlir.tools import upl_opt
@@ -35,6 +37,12 @@ def _ports(p: upl.Program) -> tuple[str, list[str]]:
 
 def _field(p: upl.Program) -> str:
     return next((f for v in p.inputs.values() for f in v.fields), "i")
+
+
+def _node(p: upl.Program) -> tuple[str, str]:
+    """A node and its first field."""
+    found = [(op.symbol, op.fields[0]) for op in nodes(p.expanded().op) if isinstance(op, NodeOp) and op.fields]
+    return next(iter(found), ("no_node", "i"))
 
 
 def _slices(p: upl.Program, a: Arrays, s: Mapping[str, int]) -> None:
@@ -106,6 +114,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "lower-circuit": ["--lower-circuit"],
     "if-convert": ["--if-convert"],
     "batch": ["--batch=ports=WRT,field=example"],
+    "strip-mine": ["--strip-mine=node=NODE,field=OWN,by=2"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],
     **{name: [f"--{p}" for p in SCHEDULE.passes[: k + 1]] for k, name in enumerate(SCHEDULE.passes)},
@@ -167,9 +176,11 @@ def test_commands(n: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     file = tmp_path / "p.upl"
     file.write_text(case.text, encoding="utf-8")
     of, wrt, field, inputs = "no_output", "no_input", "i", list[str]()
+    node = "no_node", "i"
     try:
         p = upl.load(case.text)
         (of, (wrt, *_)), field = _ports(p), _field(p)
+        node = _node(p)
         np.savez(tmp_path / "in.npz", **host_arrays(p, case.params, case.seed))
         inputs = [f"--input={tmp_path / 'in.npz'}"]
     except upl.UplError:
@@ -177,6 +188,7 @@ def test_commands(n: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     sizes = [f"-D{k}={v}" for k, v in case.params.items()]
 
     places = {"FILE": str(file), "DIR": str(tmp_path), "FIELD": field, "OF": of, "WRT": wrt, "IN": wrt}
+    places |= dict(zip(("NODE", "OWN"), node, strict=True))
 
     def filled(words: list[str]) -> list[str]:
         out: list[str] = []

@@ -257,7 +257,7 @@ def test_the_order_and_the_table(rows: Any) -> None:
     assert stages[9:] == sorted(s for s in stages if s is not None)
     assert Counter(names) == {"Mul": 18 + 9, "Add": 18}
     program = encode(image, Dimensions.of(machine), [(t.node, t.input, t.index, t.multiplicity) for t in tokens])
-    table = stage_rows(image, machine, Dimensions.of(machine), program, stream)
+    table = stage_rows(image, Dimensions.of(machine), program, stream, 1)
     node = image.node("Mul")
     field = image.nodes[node].fields[0]
     assert table[node] == {"has": 0b10001, "shift": field.offset, "mask": 2**field.bits - 1, "constant": 0, "window": 1}

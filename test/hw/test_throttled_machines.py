@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -79,6 +80,34 @@ def test_random_programs() -> None:
     tried = list(islice(agreeing(range(9100, 9200), machines), 40))
     assert len(tried) >= 30
     assert sum(bool(held.stats.throttle) for _, held, _ in tried) >= 5
+
+
+def fitting(capacity: int, cores: int = 1) -> Machine:
+    """A machine that chooses the window by the store."""
+    return msgspec.structs.replace(machine(0, capacity, cores=cores), host=Host(fit=True, ports=cores))
+
+
+@pytest.mark.parametrize("seeds", [range(9100, 9160), pytest.param(range(9160, 10200), marks=pytest.mark.slow)], ids=str)
+def test_the_bound_on_records_holds_for_random_programs(seeds: range) -> None:
+    """Whatever the store, window and program: no more records wait than was said before the run."""
+    tried = throttled = 0
+    for results in agreeing(seeds, [fitting(8), fitting(64)]):
+        tried += 1
+        for result in results:
+            said = result.stats.throttle
+            throttled += bool(said["along"])
+            assert result.stats.peak_waiting <= said["joins"] + said["gathers"]
+    assert tried >= len(seeds) // 2 and throttled >= len(seeds) // 20
+
+
+def test_the_window_is_the_greatest_for_which_all_records_find_room() -> None:
+    engine, tokens = engine_of(upl.load(EXAMPLES / "iris_batch.upl", D=16), fitting(256))
+    few, more, all_ = (engine.on(fitting(n)).run_tokens(tokens).stats for n in (256, 1024, 4096))
+    assert [s.throttle["window"] for s in (few, more, all_)] == [1, 4, 4]
+    for s, capacity in ((few, 256), (more, 1024), (all_, 4096)):
+        assert s.throttle["along"] == "d"
+        assert max(s.throttle["joins"], s.throttle["gathers"]) <= capacity
+        assert s.peak_waiting <= s.throttle["joins"] + s.throttle["gathers"] <= 2 * s.peak_waiting
 
 
 def test_two_cores() -> None:

@@ -112,6 +112,9 @@ class Host(_Section, frozen=True):
     """Values of the field along which the program streams that the host sends before the oldest one is over; 0: all."""
     along: str = ""
     """The field; if it is not said, the one along which the host's tokens are spread best."""
+    fit: bool = False
+    """The window is the greatest for which all records are proved to find room (`hw/records.py`), and the next one begins
+    when nothing is under way."""
 
 
 class Energy(_Section, frozen=True):
@@ -161,7 +164,7 @@ class Machine(_Section, frozen=True):
     @property
     def stages(self) -> int:
         """Stages that the throttle of the host tells apart, a power of two; 0 if it is not asked for."""
-        return 1 << self.matching.stages.bit_length() - 1 if self.host.window else 0
+        return 1 << self.matching.stages.bit_length() - 1 if self.host.window or self.host.fit else 0
 
 
 MAX_CORES = 16
@@ -273,6 +276,8 @@ def require_built(machine: Machine) -> None:
         raise refuse("host.ports", machine.host.ports, f"at most {MAX_CORES}")
     if machine.host.window and organisation is Organisation.DIRECT:
         raise refuse("host.window", machine.host.window, "0: the places of this organisation have windows of their own")
+    if machine.host.fit and organisation is not Organisation.HASHED:
+        raise refuse("host.fit", "true", 'false, or [matching] organisation = "hashed"')
     if machine.matching.parity and organisation is Organisation.CAM:
         raise refuse("matching.parity", "true", 'false, or another [matching] organisation')
 
@@ -314,6 +319,9 @@ def _check_ranges(machine: Machine, places: Places) -> None:
     if machine.cores > 1 and machine.network.topology is Topology.RING and machine.network.queue_depth < 2:
         message = "network.queue_depth = 1: a ring needs 2, or it could block itself"
         raise error("UPL1722", f"{WHAT}: {message}", places.of("network.queue_depth"))
+    if machine.host.window and machine.host.fit:
+        message = f"host.window = {machine.host.window}, but host.fit chooses the window"
+        raise error("UPL1722", f"{WHAT}: {message}", places.of("host.window"), help="leave one of the two out")
     if machine.host.window > (machine.stages or machine.host.window):
         message = f"host.window = {machine.host.window}, but only {machine.stages} stages are told apart"
         help_ = "set matching.stages higher, to a power of two"

@@ -35,20 +35,24 @@ def throttled_stream(image: ProgramImage, machine: Machine, tokens: Sequence[Hos
     """
     if not machine.host.window:
         return NO_STREAM
+    return next(iter(candidates(image, machine, tokens)), NO_STREAM)
+
+
+def candidates(image: ProgramImage, machine: Machine, tokens: Sequence[HostToken]) -> list[Stream]:
+    """The fields along which the host can be throttled, the best one first: see `throttled_stream`."""
     named = {name_of(image, s): s for s in image.streams if _fits(image, s)}
     if machine.host.along:
         if machine.host.along not in named:
             found = f"the program `{image.name}` does not stream along `{machine.host.along}`"
             help_ = did_you_mean(machine.host.along, named) or f"it does along: {', '.join(named) or 'no field'}"
             raise error("UPL1722", f"machine description: host.along: {found}", machine.place("host.along"), help=help_)
-        return named[machine.host.along]
+        return [named[machine.host.along]]
 
     def first(stream: Stream) -> int:
         stages = Counter(stage for token in tokens if (stage := _value(image, stream, token)) is not None)
         return len(tokens) - stages.total() + max(stages.values(), default=0)
 
-    best = min(named.values(), key=first, default=NO_STREAM)
-    return best if best and first(best) < len(tokens) else NO_STREAM
+    return sorted((s for s in named.values() if first(s) < len(tokens)), key=first)
 
 
 def name_of(image: ProgramImage, stream: Stream) -> str:
@@ -64,7 +68,7 @@ def by_stage(image: ProgramImage, stream: Stream, tokens: Sequence[HostToken]) -
 
 
 def stage_rows(
-    image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded, stream: Stream
+    image: ProgramImage, d: Dimensions, program: Encoded, stream: Stream, window: int
 ) -> list[dict[str, int]]:
     """The stage part of the placement table's row of each node; all 0 for one without stages."""
     least = min((node.fields[stream[node.name]].bias for node in image.nodes if node.name in stream), default=0)
@@ -78,7 +82,7 @@ def stage_rows(
         patterns = {port: program.patterns.get((number, port)) for port in range(len(node.inputs))}
         has = sum(1 << port for port, p in patterns.items() if p is None or place not in p.wild)
         row = {"shift": field.offset, "mask": (1 << field.bits) - 1, "constant": field.bias - least}
-        out.append({"has": has | 1 << d.max_inputs, "window": machine.host.window, **row})
+        out.append({"has": has | 1 << d.max_inputs, "window": window, **row})
     return out
 
 

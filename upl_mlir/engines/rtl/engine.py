@@ -87,7 +87,8 @@ class RtlEngine:
         """The image for this machine."""
         loaded = self._loaded
         loaded.image.validate(self.machine)
-        return loaded.with_domains if self.machine.matching.organisation is Organisation.DIRECT else loaded.image
+        instances = self.machine.matching.organisation is Organisation.DIRECT or self.machine.host.fit
+        return loaded.with_domains if instances else loaded.image
 
     def bind(self, arrays: Mapping[str, object]) -> dict[str, Array]:
         """What a caller passes for the host inputs as dense arrays.  Raises UplError (UPL1501–UPL1504)."""

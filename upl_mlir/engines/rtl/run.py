@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from upl_mlir.hw.direct.late import LATE_FRONT
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
 from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack
 from upl_mlir.hw.machine import Machine, Organisation, require_built
+from upl_mlir.hw.records import fit
 from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
 from upl_mlir.hw.sim.amaranth_sim import AmaranthSimulation
 from upl_mlir.hw.sim.compiled import CompiledSimulation, available
@@ -77,11 +78,15 @@ def run_machine(
     # One library serves many machines: it has room for more, and is set to what is wanted.
     system = adjustable_system(wanted) if simulator == "compiled" else wanted
     d = system.core
-    stream = throttled_stream(image, machine, tokens)
+    stream, window = throttled_stream(image, machine, tokens), machine.host.window
+    found = None
+    if machine.host.fit:
+        found = fit(image, machine, _encoded(image, d, tokens, Spread.of(machine))[1], tokens)
+        stream, window = found.stream, found.window
     image, program, words = _encoded(image, d, tokens, Spread.of(machine), stream)
     runs = simulation or _simulation(system, simulator, vcd)
     settings = setting_writes(d, wanted.core)
-    runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program, stream)])
+    runs.configure([*settings, *program.writes, *placement_writes(image, machine, d, program, stream, window)])
     started = time.perf_counter()
     report = runs.run(words, max_cycles, watch=audit or watch is not None)
     seconds = time.perf_counter() - started
@@ -93,8 +98,10 @@ def run_machine(
     if audit:
         check_run(image, program, tokens, outputs, seen)
     figures = stats(image, machine, report, seconds, simulator)
-    if stream:
-        figures = replace(figures, throttle={"along": name_of(image, stream), "window": machine.host.window})
+    if stream or found is not None:
+        throttle: dict[str, Any] = {"along": name_of(image, stream) if stream else "", "window": window}
+        throttle |= {} if found is None else {"joins": found.most.joins, "gathers": found.most.gathers}
+        figures = replace(figures, throttle=throttle)
     if program.ranks is not None:
         store = {**program.ranks.report(image), "put_off": report.count(Event.WAIT_BACKING)}
         figures = replace(figures, store=store)

@@ -11,8 +11,8 @@ from amaranth.utils import bits_for
 
 from upl_mlir.hw.machine import Machine, Organisation
 
-MOST_CHAINS = 4096
-"""Heads of chains, of some 29 bits: seven block RAMs of an ECP5."""
+CHAINS = 4096
+"""Heads of chains on the chip, of some 29 bits, at least, if there are so many records: seven block RAMs of an ECP5."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Dimensions:
     `gather_sets` sets (0: as many as the other one); `joining` plain and `walkers` counted tokens can wait for the
     join pipe, `activations` for a context. The token queue has
     `queue_front` tokens, and `queue_words` in a backing memory of its own. `stages`: so many are told apart for the
-    throttle of the host, 0 if there is none. `network`: tokens may be for another
-    core. `beside_sets`, `beside_ways`: the hashed store beside a direct one, if there is one. `adjustable`: less than all
-    of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
+    throttle of the host, 0 if there is none; `drains`: that waits until nothing is under way. `network`: tokens may be for
+    another core. `beside_sets`, `beside_ways`: the hashed store beside a direct one, if there is one. `adjustable`: less
+    than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -53,6 +53,7 @@ class Dimensions:
     rank_rows: int = 64
     window_bits: int = 2
     stages: int = 0
+    drains: bool = False
     beside_sets: int = 0
     beside_ways: int = 1
     organisation: Organisation = Organisation.HASHED
@@ -88,6 +89,7 @@ class Dimensions:
             sqrt_cycles=execution.sqrt_cycles,
             window_bits=matching.stages.bit_length() - 1,
             stages=machine.stages,
+            drains=machine.host.fit,
             organisation=machine.matching.organisation,
             network=machine.cores > 1,
             parity=matching.parity,
@@ -136,11 +138,11 @@ class Dimensions:
 
     @property
     def chains(self) -> int:
-        """Chains of a backing memory, a power of two: as many as it has records, so that most have one record or none; their
-        heads are on the chip, so that of a large memory there are fewer. 0 without a backing memory."""
+        """Chains of a backing memory, a power of two: as many as it has records, so that most have one record or none; but
+        no more than the store has records, as their heads are on the chip. 0 without a backing memory."""
         if self.organisation is not Organisation.HASHED:
             return 0
-        return 1 << bits_for(min(max(self.spill_words, 1), MOST_CHAINS) - 1)
+        return 1 << bits_for(min(max(self.spill_words, 1), max(CHAINS, self.sets * self.ways)) - 1)
 
     @property
     def way_bits(self) -> int:

@@ -28,10 +28,10 @@ _ONE = 1 << PLACE_BITS
 
 
 def placement_writes(
-    image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded, stream: Stream = NO_STREAM
+    image: ProgramImage, machine: Machine, d: Dimensions, program: Encoded, stream: Stream = NO_STREAM, window: int = 0
 ) -> list[Write]:
     """The words that load the placement table of a machine of several cores, or with a throttle; else none.
-    `stream`: the field whose values are the stages.
+    `stream`: the field whose values are the stages; `window`: so many are sent at a time.
 
     Raises `UplError` UPL1722: an expression that is none, or for an unknown node, or that the hardware cannot do.
     """
@@ -47,7 +47,7 @@ def placement_writes(
     zeros = dict.fromkeys(layout.members.keys() - {"stage"}, 0)
     rows: list[dict[str, Any]] = [*placement_rows(image, machine, d, program)] if several else [zeros for _ in names]
     if d.stages:
-        rows = [{**row, "stage": s} for row, s in zip(rows, stage_rows(image, machine, d, program, stream), strict=True)]
+        rows = [{**row, "stage": s} for row, s in zip(rows, stage_rows(image, d, program, stream, window), strict=True)]
     for number, row in enumerate(rows):
         raw = layout.const(row).as_bits()
         parts = [raw >> first & ((1 << CONFIG_BITS) - 1) for first in range(0, layout.size, CONFIG_BITS)]

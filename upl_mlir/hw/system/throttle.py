@@ -13,7 +13,7 @@ token that is held back is let through whatever its stage. So a token is only ev
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -102,6 +102,6 @@ class Throttle(wiring.Component):
             m.d.sync += oldest.eq(0)
         with m.Elif(any_held & self.rest):
             m.d.sync += oldest.eq(wanted)
-        with m.Elif(any_held & (past >> oldest[: d.stages.bit_length() - 1])[0]):
+        with m.Elif(Const(not d.drains) & any_held & (past >> oldest[: d.stages.bit_length() - 1])[0]):
             m.d.sync += oldest.eq(oldest + 1)
         return m
