@@ -137,6 +137,16 @@ SLOW = (
     "ops/test_functions.py::test_a_function_on_every_engine", "passes/test_loops_legal.py::test_schedules_are_proved[iris",
     "autodiff/test_dynamic.py::test_only_live_instances", "circuit/test_share.py::test_one_operation_at_a_time[iris_batch-8",
     "reference/test_random_programs.py::test_mistakes", "frontend/test_small_programs.py::test_folds_and_chains[token]",
+    "agreement/test_conditions.py::test_conditions[time loop",
+    "agreement/test_conditions.py::test_conditions[guarded gather", "agreement/test_conditions.py::test_a_sample",
+    "agreement/test_agreement.py::test_valid_programs[engines-",
+    "circuit/test_networks.py::test_a_network_computes_as_the_interpreter[floyd",
+    "native/test_gradients.py::test_an_example[conv2d", "native/test_gradients.py::test_an_example[jacobi2d",
+    "hw/test_mixed.py::test_a_program_uses", "hw/formal/test_dsp.py::test_a_defect",
+    "circuit/test_bodies.py::test_gathers_of_a_few", "hw/test_hashed.py::test_partners_of_another_home", "hw/test_hashed.py::test_what_cannot_be_taken",
+    "picture/test_page.py::test_stuck_tokens", "hw/test_floating_point.py::test_fused_multiply_add_in_binary32",
+    "autodiff/test_no_dead_derivatives.py::test_every_adjoint_instance_matters[lstm",
+    "native/test_start.py::test_in_a_process_of_its_own", "passes/test_critical_path.py::test_the_entries_of_open",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
