@@ -165,3 +165,25 @@ output Y<k,i>
 """
     assert path(text) is None
     assert path(text, N=[1, 2, 3]) == 1
+
+
+HULL = """program hull
+param n >= 1
+input Y<j,l> in 0<=j<=n-1, 0<=l<=n-1 {
+  if n*j>2: -> B.x<j-1,l>
+  if !(n*j>2): -> C.x<l+1,j>
+}
+input Z { -> E.x<0> }
+output R<l>
+output S<l>
+node B<h,l> { in x; x #n -> D.x<l+1> }
+node C<q,j> { in x; x #n -> D.x<q> }
+node D<e> { in @(+) x[#]; x -> R<e-1> }
+node E<l> in 0<=l<=2 { in x; if l+1<=2: x -> E.x<l+1>; x -> S<l> }
+"""
+
+
+def test_a_program_whose_sets_are_known_by_hulls_is_checked() -> None:
+    """Levels of the cycle are guessed from walks at small sizes, which need the points of all sets."""
+    report = upl.load(HULL).check()
+    assert report.critical_path is None and not report.ok

@@ -63,7 +63,11 @@ class _Walk:
 
     @staticmethod
     def of(sets: ProgramSets, tokens: IndexExpr | int | None) -> _Walk | None:
-        """The walk; None if the program is too large for one, or does not run through."""
+        """The walk; None if the program is too large for one, does not run through, or has sets that are known by a hull."""
+        if any(sets.domain(n).lost for n, op in sets.ends.items() if isinstance(op, NodeOp)):
+            return None
+        if any(sets.relation(a).lost for a in sets.arrows):
+            return None
         total = IndexExpr.of(tokens).evaluate(sets.ctx.constants, sets.ctx.read) if tokens is not None else 0
         for a in sets.arrows if tokens is None else ():
             total += _box(sets.tokens(a))
