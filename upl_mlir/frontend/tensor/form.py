@@ -108,7 +108,7 @@ class Derivative:
     `seed`, if there is one.
 
     A name of `wrt` means the tensor's one assignment.  What other tensors of `wrt` contribute through it counts if the
-    derivatives are `total`.
+    derivatives are `total`.  What goes through a tensor of `held` never counts.
     """
 
     of: str
@@ -116,6 +116,7 @@ class Derivative:
     into: tuple[str, ...]
     total: bool = False
     seed: str | None = None
+    held: tuple[str, ...] = ()
     span: Span | None = field(default=None, compare=False)
 
 

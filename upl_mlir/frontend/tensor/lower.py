@@ -56,7 +56,7 @@ class _Lowering:
         self.pieces: dict[str, list[Piece]] = {}
         self.versions: dict[str, int] = {}
         # tensors by which derivatives are asked: a node of its own receives each, so that there is one input to name
-        self.watched = {w for d in program.statements if isinstance(d, form.Derivative) for w in d.wrt}
+        self.watched = {w for d in program.statements if isinstance(d, form.Derivative) for w in (*d.wrt, *d.held)}
         self.relays: dict[str, NodeOp] = {}
         self.carriers: dict[str, NodeOp] = {}  # the nodes of tensors that loops carry
         self.zeros: list[NodeOp] = []
@@ -157,20 +157,24 @@ class _Lowering:
 
     def _relay(self, name: str, tensor: str, port: str, also: str | None = None) -> tuple[NodeOp, list[Piece]]:
         """A node that receives every element of a tensor (and of another one), and the tensor as what that node holds."""
+        op, piece = self._receiver(name, tensor, port, 1 if also is None else 2)
+        for port_, read in zip(op.ports, (tensor, also), strict=False):
+            if read in self.pieces:
+                self.wiring.arrows(Use(port_.name, self.pieces[read], piece.index, None), op, piece.domain, {})
+        return op, [piece]
+
+    def _receiver(self, name: str, tensor: str, port: str, inputs: int = 1) -> tuple[NodeOp, Piece]:
+        """A node with an instance for every element of a tensor, and the tensor as what arrives at its first input."""
         fields = self._fields(tensor)
         box = self._box(fields, self.program.tensors[tensor].shape)
         domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
         ports = [upl.Port(unused(port, fields), self.program.type)]
-        if also is not None:
+        if inputs > 1:
             ports.append(upl.Port(unused("w", {*fields, ports[0].name}), self.program.type))
         op = NodeOp(self._fresh(name), fields, ports, box)
         locate(op, self.program.tensors[tensor].span)
         self.nodes.append(op)
-        if tensor in self.pieces:
-            self.wiring.arrows(Use(op.ports[0].name, self.pieces[tensor], index, None), op, domain, {})
-        if also is not None:
-            self.wiring.arrows(Use(op.ports[1].name, self.pieces[also], index, None), op, domain, {})
-        return op, [Piece(op, op.arg(op.ports[0].name), index, domain, domain)]
+        return op, Piece(op, op.arg(op.ports[0].name), index, domain, domain)
 
     def _carry(self, c: form.Carry) -> None:
         """Some elements of a tensor that loops carry; the first such statement makes the node that receives them."""
@@ -198,7 +202,10 @@ class _Lowering:
             op, pieces = self._relay(f"{name}_sum", name, "d")
             targets.append(port_ref(op.symbol, op.ports[0].name))
             self._assign(name, pieces)
-        wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in d.wrt]
+        for name in d.held:  # derivatives end at what one differentiates by; nobody reads these results
+            op, _ = self._receiver(f"{name}_held", name, "d")
+            targets.append(port_ref(op.symbol, op.ports[0].name))
+        wrt = [port_ref(self.relays[w].symbol, self.relays[w].ports[0].name) for w in (*d.wrt, *d.held)]
         of = port_ref(seed.symbol, seed.ports[0].name)
         directive = upl.AdjointOp(of, wrt, port_ref(seed.symbol, one), targets, total=d.total)
         locate(directive, d.span)

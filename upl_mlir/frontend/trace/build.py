@@ -8,7 +8,7 @@ statements of their own.  A write goes into the tensor in place if nobody reads 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from upl_mlir.dialects.upl import UplType
@@ -203,7 +203,8 @@ class _Builder:
                 into[r.by.node] = self._tensor(r, f"d_{self.names[r.by.node]}")
         wrt = tuple(self.names[n] for n in into)
         of, span = self.names[request.of.node], request.results[0].span
-        self.statements.append(form.Derivative(of, wrt, tuple(into.values()), span=span))
+        held = tuple(self.names[n] for n in _held(request, self.nodes))
+        self.statements.append(form.Derivative(of, wrt, tuple(into.values()), held=held, span=span))
 
     # -- loops -----------------------------------------------------------------------------------------------------------
     def _open(self, node: State) -> None:
@@ -265,20 +266,32 @@ class _Builder:
         return form.Sum(tuple(over), value, node.span, node.gather) if over else value
 
 
-def _needed(results: Sequence[Node]) -> list[Node]:
-    """The nodes that the results depend on, in order of execution."""
+def _needed(results: Sequence[Node], leaves: Collection[Node] = ()) -> list[Node]:
+    """The nodes that the results depend on, in order of execution; what `leaves` depend on is left out."""
     found: set[Node] = set()
     todo = list(results)
     while todo:
         n = todo.pop()
         if n not in found:
             found.add(n)
-            todo += [o.node for o in n.operands]
+            todo += [o.node for o in n.operands] if n not in leaves else []
     return sorted(found, key=lambda n: n.number)
 
 
 def _reads(n: Node) -> list[Operand]:
     return [Operand(n.state, ())] if isinstance(n, Last) else list(n.operands)
+
+
+def _held(request: Request, nodes: Iterable[Node]) -> list[State]:
+    """What loops around a derivative carry from round to round, and its objective reads, and `wrt` has an influence on.
+
+    A round's derivative is that of its own objective by its own `wrt`: what earlier rounds have left is a constant in it.
+    Every path from one round to another enters such a state.
+    """
+    wrt, loops = {o.node for o in request.wrt}, request.of.node.loops
+    states = [n for n in nodes if isinstance(n, State) and n.loops == loops[: len(n.loops)]]
+    read = set(_needed([request.of.node], {*wrt, *states}))
+    return [n for n in states if n in read and not wrt.isdisjoint(_needed([n]))]
 
 
 def _ranges(shape: Shape) -> dict[str, tuple[int, int]]:

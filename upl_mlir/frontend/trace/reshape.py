@@ -258,6 +258,24 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any
     return out
 
 
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Array:
+    """As numpy.lib.stride_tricks.sliding_window_view: a view, which cannot be written into."""
+    a = as_array(x)
+    sizes = [operator.index(n) for n in np.atleast_1d(window_shape)]
+    axes = list(range(a.ndim)) if axis is None else [axis_of(a, n) for n in np.atleast_1d(axis)]
+    if len(sizes) != len(axes):
+        message = f"sliding_window_view: {len(sizes)} extents of a window for {len(axes)} axes"
+        raise fail("UPL1931", message, help="give one for each axis")
+    index, shape = list(places(a.shape)), list(a.shape)
+    for n, (size, at) in enumerate(zip(sizes, axes, strict=True)):
+        if not 0 < size <= shape[at]:
+            message = f"sliding_window_view: a window of {size} does not fit into an extent of {shape[at]}"
+            raise fail("UPL1931", message, help=f"the shape is {a.shape}")
+        index[at] = index[at] + IndexExpr.of(f"i{a.ndim + n}")
+        shape[at] -= size - 1
+    return a.view((*shape, *sizes), tuple(index), writable=False)
+
+
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, k: int | None = None) -> Array:
     """As numpy.diagonal, along the first two axes; of a vector the matrix that has it, as numpy.diag."""
     x, offset = as_array(a), offset if k is None else k

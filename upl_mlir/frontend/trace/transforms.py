@@ -402,9 +402,6 @@ def _variables(args: Any) -> Any:
 def _derivatives(of: Array, wrt: Sequence[Array], what: str) -> list[Array]:
     """The derivatives of a number."""
     trace = current()
-    if trace.loops:
-        help = "use Python's range, or differentiate the whole loop"
-        raise fail("UPL1932", f"{what} cannot be used inside a loop of upl.range", help=help)
     number = computed(lambda e: e, numbers(of), word="objective").operand()
     request = Request(number, tuple(a.operand() for a in wrt))
     out: list[Array] = []
