@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("observe",),
     ("explore",),
     ("frontend.einsum", "frontend.graph", "frontend.trace", "interop"),  # they differentiate, and so use the API
+    ("nn",),  # layers and optimisers as Python functions
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),
 )

@@ -19,13 +19,21 @@ from __future__ import annotations
 
 from upl_mlir.frontend.trace.batches import check_grads, vmap
 from upl_mlir.frontend.trace.functions import install
-from upl_mlir.frontend.trace.loops import fori_loop, range
+from upl_mlir.frontend.trace.loops import fori_loop, range, scan
 from upl_mlir.frontend.trace.program import Function, function
-from upl_mlir.frontend.trace.transforms import grad, hessian, jacobian, jvp, value_and_grad, vjp
+from upl_mlir.frontend.trace.transforms import (
+    grad,
+    hessian,
+    jacobian,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
 
 install()
 
 __all__ = [
-    "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "value_and_grad",
-    "vjp", "vmap",
+    "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "scan",
+    "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

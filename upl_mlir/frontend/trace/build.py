@@ -26,6 +26,7 @@ from upl_mlir.frontend.trace.node import (
     Operand,
     Request,
     Shape,
+    Stacked,
     State,
     Update,
     places,
@@ -70,7 +71,8 @@ class _Builder:
         self.arguments = arguments
         self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
         # what is referred to by name, however late: it keeps its tensor to itself
-        self.named = {o.node for n in self.nodes if isinstance(n, Gradient | State) for o in n.operands} | {*results}
+        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State)]
+        self.named = {o.node for n in spoken for o in n.operands} | {*results}
         self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
         self.inlined = self._choose()
         self.roots = self._statements_of()
@@ -162,7 +164,10 @@ class _Builder:
             case State():
                 self._open(node)
             case Last(state=state):
-                self._last(node, state)
+                self._rounds(node, state, IndexExpr.of(state.loops[-1].extent), places(node.shape))
+            case Stacked(inner=inner):
+                first, *rest = places(node.shape)
+                self._rounds(node, inner, first, rest)
             case _:
                 pass
 
@@ -229,11 +234,11 @@ class _Builder:
         assert len(inside) <= len(outer) + 1
         self.statements.append(form.Carry(self._tensor(node), names, when, value, node.span))
 
-    def _last(self, node: Last, state: State) -> None:
+    def _rounds(self, node: Node, inner: Node, which: IndexExpr, index: Sequence[IndexExpr]) -> None:
+        """After a loop, what a node inside it is in the round `which`."""
         around, ranges = _around(node.loops)
         target = self._tensor(node)
-        index = (*around, IndexExpr.of(state.loops[-1].extent), *places(node.shape))
-        value = form.Read(self.names[state], index, node.span)
+        value = form.Read(self.names[inner], (*around, which, *index), node.span)
         every = ranges | _ranges(node.shape)
         self._assign(form.Statement(target, (*around, *places(node.shape)), value, every, node.span))
 
@@ -279,7 +284,7 @@ def _needed(results: Sequence[Node], leaves: Collection[Node] = ()) -> list[Node
 
 
 def _reads(n: Node) -> list[Operand]:
-    return [Operand(n.state, ())] if isinstance(n, Last) else list(n.operands)
+    return [Operand(o.node, ()) for o in n.operands] if isinstance(n, Last | Stacked) else list(n.operands)
 
 
 def _held(request: Request, nodes: Iterable[Node]) -> list[State]:

@@ -12,10 +12,26 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from upl_mlir.frontend.trace import tree
-from upl_mlir.frontend.trace.array import as_array, computed, made, numbers
+from upl_mlir.frontend.trace.array import Array, as_array, computed, made, numbers
 from upl_mlir.frontend.trace.indexing import LoopIndex
-from upl_mlir.frontend.trace.node import Fill, Last, Loop, Node, Operand, State, Storage, Trace, recording, whole
+from upl_mlir.frontend.trace.node import (
+    Fill,
+    Last,
+    Loop,
+    Node,
+    Operand,
+    Stacked,
+    State,
+    Storage,
+    Trace,
+    current,
+    recording,
+    whole,
+)
+from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -83,11 +99,68 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
         for k in builtins.range(low, high):
             init_val = body_fun(k, init_val)
         return init_val
-    carried = tree.map_tree(lambda a: numbers(as_array(a)).copy(), init_val)
-    arrays = [a for _, a in tree.leaves(carried)]
+    carried = _carried(init_val)
     for k in range(low, high):
-        new = body_fun(k, tree.map_tree(lambda a: a.copy(), carried))
-        values = [as_array(v).copy() for _, v in tree.leaves(new)]
-        for array, value in zip(arrays, values, strict=True):
-            array[...] = value
+        _carry(carried, body_fun(k, tree.map_tree(lambda a: a.copy(), carried)), "upl.fori_loop")
     return carried
+
+
+def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None) -> tuple[Any, Any]:
+    """``carry, y = f(carry, x)`` for each x along the first axis of `xs`, as in JAX: the last carry, and all y, stacked.
+
+    Without `xs`, `length` says how many rounds there are, and x is None.  `init`, `xs` and what `f` returns may be tuples,
+    lists and dicts of arrays.  Traced once, a recurrence in UPL; outside of traced functions an ordinary loop.
+
+    Raises UplError: UPL1931 where there is no round, or extents or shapes differ, UPL1934 where `f` returns no pair.
+    """
+    trace = recording()
+    arrays = tree.map_tree(np.asarray if trace is None else as_array, xs)
+    extents = {len(a) if a.shape else 0 for _, a in tree.leaves(arrays)} | ({length} if length is not None else set())
+    if len(extents) != 1 or 0 in extents:
+        found = " and ".join(str(n) for n in sorted(extents)) or "no"
+        help = "the arrays of `xs` have one first extent, which is 1 or more; without `xs`, give length=…"
+        raise fail("UPL1931", f"upl.scan: there are {found} rounds", help=help)
+    rounds = extents.pop()
+    if trace is None or rounds == 1:
+        return _in_turn(f, init, arrays, rounds)
+    carried, ys = _carried(init), None
+    for k in range(rounds):
+        new, ys = _pair(f(tree.map_tree(lambda a: a.copy(), carried), tree.map_tree(lambda a, k=k: a[k], arrays)))
+        ys = tree.map_tree(lambda y: _standing(trace, numbers(as_array(y)).own().operand().node), ys)
+        _carry(carried, new, "upl.scan")
+    return carried, tree.map_tree(lambda y: _stacked(y, rounds), ys)
+
+
+def _in_turn(f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, rounds: int) -> tuple[Any, Any]:
+    """The rounds of `scan` one by one."""
+    results: list[Any] = []
+    for k in builtins.range(rounds):
+        carry, y = _pair(f(carry, tree.map_tree(lambda a, k=k: a[k], xs)))
+        results.append(y)
+    return carry, tree.map_tree(lambda *ys: np.stack(ys), *results)
+
+
+def _pair(found: Any) -> tuple[Any, Any]:
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise fail("UPL1934", "upl.scan: the function returns no pair", help="return carry, y; y may be None")
+    return found
+
+
+def _stacked(inner: Node, rounds: int) -> Array:
+    number, loops, span = current().common()
+    return made(Stacked(number, (rounds, *inner.shape), loops, span, inner))
+
+
+def _carried(values: Any) -> Any:
+    """Arrays of their own, which a loop writes."""
+    return tree.map_tree(lambda a: numbers(as_array(a)).copy(), values)
+
+
+def _carry(carried: Any, new: Any, what: str) -> None:
+    """Write what a round has returned into the arrays that the loop carries.  Raises UplError (UPL1931)."""
+    if tree.structure(new) != tree.structure(carried):
+        help = "return arrays in the same tuples, lists and dicts as they were given"
+        raise fail("UPL1931", f"{what}: a round returns another structure than it was given", help=help)
+    values = tree.map_tree(lambda v: as_array(v).copy(), new)
+    for (_, array), (_, value) in zip(tree.leaves(carried), tree.leaves(values), strict=True):
+        array[...] = value

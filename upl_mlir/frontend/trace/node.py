@@ -151,6 +151,17 @@ class Last(Node):
         return (whole(self.state),)
 
 
+@dataclass(eq=False)
+class Stacked(Node):
+    """The values that a node in the body of a loop has in all rounds, after the loop; rounds are the first dimension."""
+
+    inner: Node
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (whole(self.inner),)
+
+
 def places(shape: Shape) -> Index:
     """The indices ``i0, i1, …`` of an array's own elements."""
     return tuple(IndexExpr.of(f"i{n}") for n in range(len(shape)))

@@ -15,14 +15,15 @@ from upl_mlir.diagnostics import Diagnostic, Note, Sources, Span, UplError
 from upl_mlir.frontend.upl_text.fold import ARITY
 from upl_mlir.frontend.upl_text.lexer import RESERVED
 
-_OWN = (str(Path(__file__).parent), str(Path(np.__file__).parent))
+# what stands between the user's text and an operation: this front end, the library of layers on it, numpy
+_OWN = (str(Path(__file__).parent), str(Path(__file__).parents[2] / "nn"), str(Path(np.__file__).parent))
 _ASSIGNS = re.compile(r"\s*([^\W\d]\w*)\s*(?::[^=]*)?[-+*/@]{0,2}=(?!=)")
 # names that an expression of UPL gives a meaning of its own
 _CALLS = frozenset({*ARITY, "one"})
 
 
 def here() -> Span | None:
-    """The place in the user's text that is being executed: the innermost frame outside this front end and numpy."""
+    """The place in the user's text that is being executed: the innermost frame outside `_OWN`."""
     frame: FrameType | None = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith((*_OWN, "<__array_function__")):
         frame = frame.f_back

@@ -258,7 +258,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any
     return out
 
 
-def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Array:
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Array:
     """As numpy.lib.stride_tricks.sliding_window_view: a view, which cannot be written into."""
     a = as_array(x)
     sizes = [operator.index(n) for n in np.atleast_1d(window_shape)]

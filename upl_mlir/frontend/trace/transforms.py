@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from upl_mlir.api import jacobians
 from upl_mlir.api import programs as api
 from upl_mlir.api.programs import Program
-from upl_mlir.frontend.tensor import lower
+from upl_mlir.frontend.tensor import Apply, Expr, lower
 from upl_mlir.frontend.tensor.objective import with_objective
 from upl_mlir.frontend.trace import tree
 from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, made, numbers
@@ -381,6 +381,18 @@ def _outermost(what: str) -> None:
             "UPL1932", f"{what} cannot be used inside a traced function",
             help="upl.grad, upl.vjp and upl.jvp can; or call it outside",
         )  # fmt: skip
+
+
+def stop_gradient(x: Any) -> Any:
+    """The arrays of a tree as constants: no derivative goes through them, as jax.lax.stop_gradient.  Outside of traced
+    functions they are what they are."""
+    if recording() is None:
+        return x
+
+    def stopped(e: Expr) -> Expr:
+        return Apply("stop_gradient", (e,))
+
+    return tree.map_tree(lambda a: computed(stopped, numbers(as_array(a)), word="stop_gradient"), x)
 
 
 # -- inside a traced function ------------------------------------------------------------------------------------------

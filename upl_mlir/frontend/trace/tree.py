@@ -11,34 +11,41 @@ def _is_named(tree: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(tree, tuple) and hasattr(tree, "_fields")
 
 
-def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Any, path: str = "", separator: str = "_") -> Iterator[tuple[str, Any]]:
     """The leaves, in order, each with a name made of the keys that lead to it; None is a tree without leaves."""
     match tree:
         case None:
             return
         case tuple() | list():
             names = getattr(tree, "_fields", range(len(tree)))
-            for name, item in zip(names, tree, strict=True):
-                yield from leaves(item, f"{path}_{name}" if path else str(name))
+            items = zip(names, tree, strict=True)
         case dict():
-            for key in sorted(tree, key=str):
-                yield from leaves(tree[key], f"{path}_{key}" if path else str(key))
+            items = [(key, tree[key]) for key in sorted(tree, key=str)]
         case _:
             yield path, tree
+            return
+    for name, item in items:
+        yield from leaves(item, f"{path}{separator}{name}" if path else str(name), separator)
 
 
-def map_tree(f: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with every leaf replaced, in the order of `leaves`."""
+def map_tree(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """The tree with every leaf replaced, in the order of `leaves`; `f` also gets the leaves of `rest`, trees of as many
+    leaves."""
+    others = [iter([leaf for _, leaf in leaves(other)]) for other in rest]
+    return _mapped(lambda leaf: f(leaf, *map(next, others)), tree)
+
+
+def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
     match tree:
         case None:
             return None
         case dict():
-            new = {key: map_tree(f, tree[key]) for key in sorted(tree, key=str)}
+            new = {key: _mapped(f, tree[key]) for key in sorted(tree, key=str)}
             return {key: new[key] for key in tree}
         case list():
-            return [map_tree(f, item) for item in tree]
+            return [_mapped(f, item) for item in tree]
         case tuple():
-            items = [map_tree(f, item) for item in tree]
+            items = [_mapped(f, item) for item in tree]
             return type(tree)(*items) if _is_named(tree) else tuple(items)
         case _:
             return f(tree)
