@@ -152,6 +152,12 @@ def loop_index_as_a_number(x: Any) -> Any:
     return x
 
 
+def numpy_array_in_a_loop(x: Any) -> Any:
+    for k in upl.range(3):
+        x[k] = X[k]  # here
+    return x
+
+
 def loop_out_of_bounds(x: Any) -> Any:
     for k in upl.range(3):
         x[k + 1] = x[k]  # here
@@ -164,10 +170,24 @@ def growing_slice(x: Any) -> Any:
     return x
 
 
-def gradient_in_a_loop(x: Any) -> Any:
-    for _ in upl.range(3):
-        x[:] = upl.grad(lambda y: np.sum(y**2))(x)  # here
-    return x
+def window_too_large(x: Any) -> Any:
+    return np.lib.stride_tricks.sliding_window_view(x, (4, 2))  # here
+
+
+def scan_of_nothing(x: Any) -> Any:
+    return upl.scan(lambda c, _: (c + 1, None), x)  # here
+
+
+def scan_of_two_lengths(x: Any) -> Any:
+    return upl.scan(lambda c, _: (c + 1, None), 0.0, (x, x[0]))  # here
+
+
+def scan_without_a_pair(x: Any) -> Any:
+    return upl.scan(lambda c, x: c + x, x[0], x)  # here
+
+
+def another_structure(x: Any) -> Any:
+    return upl.fori_loop(0, 3, lambda k, c: (c, c), x)  # here
 
 
 def gradient_of_an_array(x: Any) -> Any:
@@ -208,9 +228,14 @@ def hessian_inside(x: Any) -> Any:
         (rebinding, "UPL1935", "x[:] = …"),
         (out_of_a_loop, "UPL1935", "write it into an array"),
         (loop_index_as_a_number, "UPL1933", "Python's range"),
+        (numpy_array_in_a_loop, "UPL1933", "upl.scan"),
         (loop_out_of_bounds, "UPL1931", "an index from 1 to 3 is out of bounds"),
         (growing_slice, "UPL1932", "the length of this slice"),
-        (gradient_in_a_loop, "UPL1932", "Python's range"),
+        (window_too_large, "UPL1931", "a window of 4 does not fit into an extent of 3"),
+        (scan_of_nothing, "UPL1931", "there are no rounds"),
+        (scan_of_two_lengths, "UPL1931", "there are 3 and 4 rounds"),
+        (scan_without_a_pair, "UPL1934", "returns no pair"),
+        (another_structure, "UPL1931", "another structure"),
         (gradient_of_an_array, "UPL1934", "(3, 4)"),
         (hessian_inside, "UPL1932", "outside"),
     ],

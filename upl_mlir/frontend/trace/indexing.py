@@ -5,7 +5,7 @@ result is.  Indices of traced loops may stand where integers may, in affine expr
 from __future__ import annotations
 
 import operator
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -98,6 +98,12 @@ class LoopIndex:
         )  # fmt: skip
 
     __int__ = __index__
+
+    def __array__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise fail(
+            "UPL1933", "an ordinary numpy array stands beside the index of a traced loop, or is read at it",
+            help="pass the array to the traced function as an argument, or give it to upl.scan",
+        )  # fmt: skip
 
     def __bool__(self) -> bool:
         self.__index__()
