@@ -68,7 +68,7 @@ SLOW = (
     "hw/test_cores.py::test_a_full_backing", "hw/test_cores.py::test_programs_on_two_cores",
     "hw/test_examples.py::test_gradient", "mutation/", "explore/test_run.py",
     "explore/test_estimate.py::test_boxes_have_what_the_units_have[`iris", "explore/test_estimate.py::test_sharing",
-    "examples/test_demo.py", "docs/test_notebooks.py::test_a_notebook[lecture]",
+    "examples/test_demo.py", "nn/test_training.py", "docs/test_notebooks.py::test_a_notebook[lecture]",
     "docs/test_notebooks.py::test_a_notebook[machines]",
     "agreement/test_conditions.py::test_more_programs", "agreement/test_conditions.py::test_engines_that",
     "agreement/test_wide.py::test_more_programs", "agreement/test_wide.py::test_adjoints_inside",

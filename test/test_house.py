@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dialects",),
     ("ops",),
     ("frontend.upl_text",),
-    ("frontend.tensor",),  # programs on tensors as UPL: what the front ends of the last line but one share
+    ("frontend.tensor",),  # programs on tensors as UPL: what the front ends at the end of this list share
     ("passes",),
     ("host",),
     ("netsim", "engines.protocol"),  # netlists become C++, of any hardware; what an engine is
@@ -41,7 +41,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("api",),
     ("observe",),
     ("explore",),
-    ("frontend.einsum", "frontend.graph", "frontend.trace", "interop"),  # they differentiate, and so use the API
+    ("frontend.einsum", "frontend.trace", "interop"),  # they differentiate, and so use the API
+    ("frontend.graph",),  # functions that are traced may be operations of a graph
     ("nn",),  # layers and optimisers as Python functions
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),

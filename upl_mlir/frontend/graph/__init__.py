@@ -16,6 +16,7 @@ from upl_mlir.frontend.graph import ops
 from upl_mlir.frontend.graph.backward import find_topo_sort, gradients
 from upl_mlir.frontend.graph.branches import cond_op, while_op
 from upl_mlir.frontend.graph.executor import Executor
+from upl_mlir.frontend.graph.functions import call_op
 from upl_mlir.frontend.graph.node import Node, Op, Variable
 from upl_mlir.frontend.graph.ops import (
     add_byconst_op,
@@ -66,7 +67,7 @@ def __getattr__(name: str) -> ops.Elementwise:
 
 
 __all__ = [
-    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "and_op", "cond_op", "div_byconst_op", "div_op",
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "and_op", "call_op", "cond_op", "div_byconst_op", "div_op",
     "eq_byconst_op", "eq_op", "find_topo_sort", "ge_byconst_op", "ge_op", "gradients", "gt_byconst_op", "gt_op",
     "le_byconst_op", "le_op", "lt_byconst_op", "lt_op", "matmul_op", "mul_byconst_op", "mul_op", "ne_byconst_op",
     "ne_op", "neg_op", "not_op", "oneslike_op", "or_op", "placeholder", "placeholder_op", "print_op", "rdiv_byconst_op",

@@ -6,15 +6,19 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.graph.backward import Gradient, Request, ordered
 from upl_mlir.frontend.graph.branches import Loop, State, while_statement
 from upl_mlir.frontend.graph.node import Node, Reader, Shape
-from upl_mlir.frontend.graph.ops import Elementwise, ReduceSum, Transpose
+from upl_mlir.frontend.graph.functions import Call, Result
+from upl_mlir.frontend.graph.ops import Elementwise, ReduceSum, Transpose, indices, ranges
 from upl_mlir.frontend.graph.text import meaning
-from upl_mlir.frontend.tensor import Branch, Derivative, Read, Statement, Tensor, TensorProgram, While
+from upl_mlir.frontend.tensor import Branch, Carry, Derivative, Read, Statement, Tensor, TensorProgram, While, renamed
 from upl_mlir.frontend.tensor.wiring import unused
 
 LIMIT = 20
@@ -27,6 +31,8 @@ class Built:
 
     program: TensorProgram
     names: dict[Node, str]
+    constants: dict[str, NDArray[Any]]
+    """What further inputs are fed with: arrays that functions in the graph read from outside."""
 
 
 def build(results: Sequence[Node], shapes: Mapping[Node, Shape]) -> Built:
@@ -45,8 +51,10 @@ class _Builder:
         self.inputs = frozenset(shapes)
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.statements: list[Statement | Derivative | Branch | While] = []
+        self.statements: list[Statement | Derivative | Carry | Branch | While] = []
         self.loops: dict[Loop, list[str]] = {}  # the tensors of the states
+        self.calls: dict[Call, list[str]] = {}  # the tensors of functions' results
+        self.constants: dict[str, NDArray[Any]] = {}
         self.sizes: dict[Node, int] = {}  # of the nodes that are parts of others: their operations
         self.reader = _only_readers(self.nodes, results, self.inputs)
 
@@ -62,6 +70,8 @@ class _Builder:
                     self._gradients(n.const_attr)
             elif isinstance(n.op, State):
                 self._state(n)
+            elif isinstance(n.op, Result):
+                self._result(n)
             else:
                 operands = [self.shapes[m] for m in n.inputs]
                 op = meaning(n)
@@ -71,9 +81,9 @@ class _Builder:
                 self.statements.append(op.statement(n, target, [self._reader(m) for m in n.inputs], operands))
         outputs = tuple(dict.fromkeys(self.names[n] for n in self.results))
         program = TensorProgram(
-            "graph", UplType.REAL, self.tensors, tuple(inputs), outputs, tuple(self.statements)
+            "graph", UplType.REAL, self.tensors, (*inputs, *self.constants), outputs, tuple(self.statements)
         )  # fmt: skip
-        return Built(program, self.names)
+        return Built(program, self.names, self.constants)
 
     def _shape(self, n: Node) -> None:
         """Find the shape of a node; those of its operands are known."""
@@ -93,6 +103,30 @@ class _Builder:
             reads = [self._reader(m) for m in n.inputs]
             self.statements.append(while_statement(loop, n, self.loops[loop], reads, shapes))
         self.names[n] = self.loops[loop][at]
+
+    def _result(self, n: Node) -> None:
+        """A result of a function; the first one that is met brings the statements of the function's program."""
+        call, at = n.const_attr
+        if call not in self.calls:
+            traced = call.traced([self.shapes[m] for m in n.inputs])
+            form = traced.form
+            names = {name: self.names[m] for m, (_, name) in zip(n.inputs, traced.arguments, strict=True) if name}
+            for name, value in traced.constants.items():
+                names[name] = self._named(value.shape, name)
+                self.constants[names[name]] = value
+            written = {s.target for s in form.statements if isinstance(s, Statement)}
+            for name, t in form.tensors.items():
+                given = names.get(name)
+                if given is None or name in written:  # others read the operand, too: the function writes into a copy
+                    names[name] = self._named(t.shape, call.name if name in form.outputs else name)
+                if given is not None and name in written:
+                    index = indices(t.shape)
+                    self.statements.append(Statement(names[name], index, Read(given, index), ranges(t.shape)))
+            for s in form.statements:
+                assert not isinstance(s, Branch | While), "functions are traced without branches that data decide"
+                self.statements.append(renamed(s, names))
+            self.calls[call] = [names[t] for t in form.outputs]
+        self.names[n] = self.calls[call][at]
 
     def _is_part(self, n: Node) -> bool:
         """Whether the node is computed inside the one statement that reads it, element by element."""

@@ -81,7 +81,7 @@ class Executor:
         """Compute a stage's results, print what is to be printed, call what is called."""
         if stage.results:
             built, _, run = self._for(stage, values)
-            out = run(**{built.names[n]: values[n] for n in stage.inputs})
+            out = run(**{built.names[n]: values[n] for n in stage.inputs}, **built.constants)
             for n in stage.results:
                 values[n] = out[output_name(built.program, built.names[n])]
         for n in stage.shown if show else ():

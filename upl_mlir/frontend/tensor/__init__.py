@@ -22,10 +22,11 @@ from upl_mlir.frontend.tensor.form import (
     TensorProgram,
     While,
     chained,
+    renamed,
 )
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
     "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Read", "Statement", "Sum",
-    "Tensor", "TensorProgram", "While", "chained", "lower",
+    "Tensor", "TensorProgram", "While", "chained", "lower", "renamed",
 ]  # fmt: skip

@@ -201,6 +201,35 @@ class TensorProgram:
         return tuple(s for s in self.statements if isinstance(s, Statement))
 
 
+def renamed(s: Statement | Derivative | Carry, names: Mapping[str, str]) -> Statement | Derivative | Carry:
+    """The statement on other tensors: `names` has the new name of each."""
+    match s:
+        case Statement():
+            return replace(s, target=names[s.target], value=_elsewhere(s.value, names))
+        case Carry():
+            return replace(s, target=names[s.target], value=replace(s.value, tensor=names[s.value.tensor]))
+        case Derivative():
+            wrt, into, held = (tuple(names[n] for n in part) for part in (s.wrt, s.into, s.held))
+            return replace(s, of=names[s.of], wrt=wrt, into=into, held=held, seed=s.seed and names[s.seed])
+
+
+def _elsewhere(e: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression, reading other tensors."""
+    match e:
+        case Read():
+            return replace(e, tensor=names[e.tensor])
+        case Number():
+            return e
+        case Apply():
+            return replace(e, args=tuple(_elsewhere(a, names) for a in e.args))
+        case Sum():
+            return replace(e, body=_elsewhere(e.body, names))
+        case Chain():
+            return replace(e, parts=tuple(replace(p, body=_elsewhere(p.body, names)) for p in e.parts))
+        case Cases():
+            return replace(e, cases=tuple((f, _elsewhere(v, names)) for f, v in e.cases))
+
+
 def chained(terms: Sequence[tuple[str, Expr]], span: Span | None = None) -> Expr:
     """Terms, each with its sign ``+`` or ``-``, added from left to right as loops do that have one accumulator.
 
