@@ -39,11 +39,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("universe",),  # names of passes and targets, each loaded when it is used
     ("pipeline",),
     ("api",),
-    ("observe",),
-    ("explore",),
+    ("observe",), ("explore",),  # fmt: skip
     ("frontend.einsum", "frontend.trace", "interop"),  # they differentiate, and so use the API
-    ("frontend.graph",),  # functions that are traced may be operations of a graph
-    ("nn",),  # layers and optimisers as Python functions
+    ("frontend.graph", "nn"),  # both are made of functions that `frontend.trace` traces
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),
 )
@@ -389,7 +387,7 @@ _KNOWN = frozenset(
         ("picture/svg.py", "from upl_mlir import hw"),
         ("pipeline.py", "from upl_mlir.frontend.graph import Node"),
         ("universe.py", "from upl_mlir.tools.upl import main"),
-        ("frontend/graph/ops.py", "from upl_mlir.frontend.trace import trace"),
+        ("frontend/trace/loops.py", "from upl_mlir.frontend.graph import Node"),
         ("__init__.py", "from upl_mlir.tools import upl"),
         ("api.py", "from upl_mlir.frontend.trace import trace"),
         ("passes/check.py", "import islpy as isl"),

@@ -17,7 +17,7 @@ SEQUENCES = RANDOM.normal(size=(2, 5, 4))
 
 
 def traced(layer: nn.Layer, x: np.ndarray, *, train: bool = False, seed: int = 3) -> tuple[Any, Any, Any, Any]:
-    """Parameters, state, and what the traced layer makes of x; its parameters' derivatives are checked against differences."""
+    """Parameters, state, and what the traced layer makes of x; all derivatives are checked against differences."""
     params, state = layer.init(seed, x.shape[1:])
     params = nn.map_tree(lambda p: p + RANDOM.normal(size=p.shape) * 0.1, params)
 

@@ -47,7 +47,8 @@ def waved(t: int) -> float:
 CASES: list[tuple[nn.Optimiser, Callable[[float, list[float]], float]]] = [
     (nn.sgd(0.1), lambda p, g: by_sgd(p, g, lambda _: 0.1, 0, False, 0)),
     (nn.sgd(0.1, momentum=0.8, decay=0.3), lambda p, g: by_sgd(p, g, lambda _: 0.1, 0.8, False, 0.3)),
-    (nn.sgd(nn.schedules.constant(0.1), momentum=0.8, nesterov=True), lambda p, g: by_sgd(p, g, lambda _: 0.1, 0.8, True, 0)),
+    (nn.sgd(nn.schedules.constant(0.1), momentum=0.8, nesterov=True),
+     lambda p, g: by_sgd(p, g, lambda _: 0.1, 0.8, True, 0)),
     (nn.sgd(nn.schedules.steps(0.4, [2, 5], 0.5)), lambda p, g: by_sgd(p, g, halved, 0, False, 0)),
     (nn.adam(0.1), lambda p, g: by_adam(p, g, lambda _: 0.1, 0)),
     (nn.adam(nn.schedules.warmup(2, nn.schedules.cosine(0.3, 4, 0.1)), decay=0.2), lambda p, g: by_adam(p, g, waved, 0.2)),

@@ -67,8 +67,8 @@ def __getattr__(name: str) -> ops.Elementwise:
 
 
 __all__ = [
-    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "and_op", "call_op", "cond_op", "div_byconst_op", "div_op",
-    "eq_byconst_op", "eq_op", "find_topo_sort", "ge_byconst_op", "ge_op", "gradients", "gt_byconst_op", "gt_op",
+    "Executor", "Node", "Op", "Variable", "add_byconst_op", "add_op", "and_op", "call_op", "cond_op", "div_byconst_op",
+    "div_op", "eq_byconst_op", "eq_op", "find_topo_sort", "ge_byconst_op", "ge_op", "gradients", "gt_byconst_op", "gt_op",
     "le_byconst_op", "le_op", "lt_byconst_op", "lt_op", "matmul_op", "mul_byconst_op", "mul_op", "ne_byconst_op",
     "ne_op", "neg_op", "not_op", "oneslike_op", "or_op", "placeholder", "placeholder_op", "print_op", "rdiv_byconst_op",
     "relu_op", "rsub_byconst_op", "stop_gradient_op", "sub_byconst_op", "sub_op", "sum_op", "transpose_op", "where_op",

@@ -14,8 +14,8 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.graph.backward import Gradient, Request, ordered
 from upl_mlir.frontend.graph.branches import Loop, State, while_statement
-from upl_mlir.frontend.graph.node import Node, Reader, Shape
 from upl_mlir.frontend.graph.functions import Call, Result
+from upl_mlir.frontend.graph.node import Node, Reader, Shape
 from upl_mlir.frontend.graph.ops import Elementwise, ReduceSum, Transpose, indices, ranges
 from upl_mlir.frontend.graph.text import meaning
 from upl_mlir.frontend.tensor import Branch, Carry, Derivative, Read, Statement, Tensor, TensorProgram, While, renamed

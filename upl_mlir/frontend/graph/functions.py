@@ -55,8 +55,8 @@ def call_op(f: Callable[..., Any], *args: Any, results: int = 1) -> Any:
     """The node of what ``f(*args)`` returns, where `args` are nodes, or tuples, lists and dicts of them; a list of nodes if
     `f` returns several arrays, in the order of the tree that it returns.
 
-    Raises UplError: UPL1923 for what is no node; at `run` UPL1924 for another number of `results`, UPL193x for what cannot be
-    traced.
+    Raises UplError: UPL1923 for what is no node; at `run` UPL1924 for another number of `results`, UPL193x for what cannot
+    be traced.
     """
     operands = [leaf for _, leaf in tree.leaves(args)]
     for n in operands:
