@@ -39,7 +39,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("universe",),  # names of passes and targets, each loaded when it is used
     ("pipeline",),
     ("api",),
-    ("observe",), ("explore",),  # fmt: skip
+    ("observe",),
+    ("explore",),
     ("frontend.einsum", "frontend.trace", "interop"),  # they differentiate, and so use the API
     ("frontend.graph", "nn"),  # both are made of functions that `frontend.trace` traces
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
@@ -115,8 +116,6 @@ def imports(source: str, module: str, is_package: bool, modules: frozenset[str])
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 yield node.lineno, name
-            case _:
-                pass
 
 
 def import_complaints(path: Path, source: str, modules: frozenset[str]) -> list[str]:

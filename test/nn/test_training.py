@@ -44,7 +44,7 @@ def test_one_program_is_the_loop_in_python() -> None:
 def test_steps_on_the_machine(tmp_path: Path) -> None:
     """Convolution, batch normalisation, cross-entropy and Adam: two steps have the interpreter's bits.
 
-    The machine adds in the order of arrival; no sum here has more summands than that makes a difference for.
+    The machine adds in the order of arrival.  With these data that makes no difference; with others, last bits differ.
     """
     model = nn.chain(nn.conv(1, (1, 2), bias=False), nn.batch_norm(), nn.relu, nn.flatten, nn.dense(2))
     adam = nn.adam(0.01)
