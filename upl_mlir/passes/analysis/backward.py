@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.poly.expr import Formula
 from upl_mlir.poly.sets import PSet
 
 MAX_ROUNDS = 200
@@ -52,7 +53,26 @@ def reaching(
     reached = _Reached(sets, found, domain, whole)
     for group in reversed(groups):  # a component comes after those that it is reached from
         _settle(reached, group, by_goal)
+    for k, s in found.items():
+        found[k] = _ranges(s, domain(k))
     return reached.exact
+
+
+def _ranges(s: PSet, whole: PSet) -> PSet:
+    """The set without cases, where it is a part of `whole` that ranges of single dimensions cut out: of a network whose
+    layers differ in width, ``2<=k<=4`` for three layers that were found one by one."""
+    if s.isl.n_basic_set() < 2 or not s.exact or not whole.exact:
+        return s
+    around = whole
+    for d in s.dims:
+        low, high = s.extent(d)
+        if low is not None and high is not None:
+            inside = around.constrain(Formula.compare(low, "<=", d) & Formula.compare(d, "<=", high))
+            if not around <= inside:
+                around = inside
+                if around <= s:
+                    return around
+    return s
 
 
 @dataclass

@@ -9,7 +9,7 @@ derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -149,27 +149,27 @@ def reach(
     cut: frozenset[PortKey],
 ) -> set[PortKey]:
     """Inputs between `wrt` and `of`, without regard to instances."""
-    edges = _edges(sets, dependence, cut)
-    return closure(edges, wrt, forward=True) & closure(edges, [of], forward=False)
+    links = edges(sets, dependence, cut)
+    return closure(links, wrt, forward=True) & closure(links, [of], forward=False)
 
 
 def held_fixed(
     sets: ProgramSets, dependence: dict[str, Dependence], ofs: Sequence[PortKey], wrt: Sequence[PortKey]
 ) -> Held:
     """What the derivatives by each of `wrt` hold fixed: the first inputs of `wrt` that a path to one of `ofs` meets."""
-    edges = _edges(sets, dependence, frozenset())
-    leading = closure(edges, ofs, forward=False)
-    onward = [(u, v) for u, v in edges if u not in wrt]
+    links = edges(sets, dependence, frozenset())
+    leading = closure(links, ofs, forward=False)
+    onward = [(u, v) for u, v in links if u not in wrt]
     found: Held = {}
     for key in wrt:
-        after = {v for u, v in edges if u == key}
+        after = {v for u, v in links if u == key}
         met = closure(onward, after, forward=True) & leading
         if through := [v for v in wrt if v in met]:
             found[key] = through
     return found
 
 
-def _edges(
+def edges(
     sets: ProgramSets, dependence: dict[str, Dependence], cut: frozenset[PortKey]
 ) -> list[tuple[PortKey, PortKey]]:
     """From an input to one that a value which depends on it is sent to, without those into `cut`."""
@@ -204,8 +204,10 @@ def fixpoint(
     cut: frozenset[PortKey],
     ports: set[PortKey],
     whole: Callable[[str], bool] = lambda _: False,
+    closed: Mapping[PortKey, PSet] | None = None,
 ) -> dict[PortKey, PSet]:
-    """The instances of each port that the objective depends on: least fixpoint backward from `of`."""
+    """The instances of each port that the objective depends on: least fixpoint backward from `of`, not through instances
+    that are `closed`."""
     if of not in ports:
         return {}
     found = {k: sets.ctx.empty(sets.ends[k[0]].fields) for k in sorted(ports)}
@@ -215,5 +217,7 @@ def fixpoint(
         if key_of(a) in ports and key_of(a) not in cut and not a.virtual:
             sources = [(a.source.symbol, p) for p in sorted(dependence[a.source.symbol].of(a.send.value))]
             steps.append(Step(a, key_of(a), [k for k in sources if k in ports]))
-    reaching(sets, found, steps, lambda k: sets.domain(k[0]), lambda k: whole(k[0]))
+    domains = {k: sets.domain(k[0]) for k in found}
+    domains |= {k: (domains[k] - s).coalesce() for k, s in (closed or {}).items() if k in found}
+    reaching(sets, found, steps, domains.__getitem__, lambda k: whole(k[0]))
     return {k: s for k, s in found.items() if not s.is_empty()}

@@ -1,0 +1,127 @@
+"""Where a program is narrow: the fewest values that all derivatives from `wrt` to `of` pass (AUTODIFF section 4, "Mixed mode").
+
+A place is an input of a node, at all its instances or, for an input that lies on a cycle along which a field grows by steps
+(the layers of a network, the time of a simulation), at one value of that field.  What grows by steps makes a good guess
+only; that a place is passed by all is decided on the sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+
+from upl_mlir.dialects.upl import InputOp, NodeOp, UplType
+from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.autodiff.activity import Dependence, PortKey, closure, edges, fixpoint, key_of
+from upl_mlir.passes.autodiff.dynamic import Dynamics
+from upl_mlir.passes.jacobian.costs import elements, fewer
+from upl_mlir.passes.jacobian.relay import Slice, refused
+from upl_mlir.poly.counts.counting import count
+from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup
+from upl_mlir.poly.fibres import fibre_count
+
+MOST_STEPS = 200
+"""Values of a field that are looked at one by one.  Chosen, not measured."""
+MOST_TRIED = 24
+"""Places that are tested, the narrowest first; each test takes some tens of milliseconds.  Chosen, not measured."""
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A place that all derivatives pass, and the number of its values."""
+
+    place: Slice
+    width: IndexExpr
+
+
+def bottleneck(
+    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
+) -> Narrow | None:
+    """The narrowest place between all of `wrt` and all of `of`; None if none has fewer values than either.
+
+    No derivative passes arrows into `cut`.  One place is enough: a chain of several takes at least as many seeds as its
+    narrowest place everywhere, and more products.
+    """
+    ends = [elements(sets, wrts), elements(sets, ofs)]
+    if None in ends:
+        return None
+    dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
+    links = edges(sets, dependence, cut)
+    ports = closure(links, wrts, forward=True) & closure(links, ofs, forward=False)
+    found: list[Narrow] = []
+    for place, width in _places(sets, links, ports - {*ofs, *wrts}):
+        if width is not None and all(fewer(sets, width, end)[0] for end in ends):
+            found.append(Narrow(place, width))
+
+    def order(a: Narrow, b: Narrow) -> int:
+        return fewer(sets, b.width, a.width)[0] - fewer(sets, a.width, b.width)[0]
+
+    found.sort(key=cmp_to_key(order))
+    dynamics = Dynamics(sets)
+    allowed = [n for n in found if refused(sets, n.place) is None]
+    for narrow in allowed[:MOST_TRIED]:
+        closed = {narrow.place.key: narrow.place.instances(sets)}
+        reached = [fixpoint(sets, dependence, of, cut, ports, dynamics.whole, closed) for of in ofs]
+        if not any(w in r for w in wrts for r in reached):
+            return narrow
+    return None
+
+
+def _places(
+    sets: ProgramSets, links: Sequence[tuple[PortKey, PortKey]], ports: set[PortKey]
+) -> Iterator[tuple[Slice, IndexExpr | None]]:
+    """The inputs among `ports` at all instances, and those on cycles at each value of a field that grows along them; with
+    the number of their values, where that is known."""
+    after: dict[PortKey, list[PortKey]] = {}
+    for u, v in links:
+        if u in ports and v in ports:
+            after.setdefault(u, []).append(v)
+    inside = [a for a in sets.arrows if not a.virtual and key_of(a) in ports]
+    for group in components(sorted(ports), lambda k: after.get(k, ())):
+        members = set(group)
+        nodes = {name for name, _ in group}
+        around = [a for a in inside if key_of(a) in members and a.source.symbol in nodes]
+        fields = [f for f in sets.ends[group[0][0]].fields if around and _grows(sets, around, f)]
+        for key in group:
+            op = sets.ends[key[0]]
+            port = op.port(key[1]) if isinstance(op, NodeOp) else None
+            if port is None or port.type in (UplType.INT, UplType.BOOL):
+                continue
+            whole = sets.domain(key[0])
+            yield Slice(key), count(whole)
+            for f in fields:
+                low, high = whole.extent(f)
+                if low is not None and high is not None and high - low < MOST_STEPS:
+                    each = fibre_count(whole, [d for d in whole.dims if d != f])
+                    for v in range(low, high + 1):
+                        place = Slice(key, f, v)
+                        yield place, count(place.instances(sets)) if each is None else _at(sets, each, f, v)
+
+
+def _at(sets: ProgramSets, each: IndexExpr, field: str, value: int) -> IndexExpr:
+    """An expression at one value of a field, with entries of constant arrays as numbers."""
+
+    def number(atom: Atom) -> IndexExpr | None:
+        known = sets.ctx.constant(atom) if isinstance(atom, Lookup) else None
+        return None if known is None else IndexExpr.of(known)
+
+    return each.substitute({field: IndexExpr.of(value)}).rewrite(number)
+
+
+def _grows(sets: ProgramSets, around: Sequence[Arrow], field: str) -> bool:
+    """Whether the arrows of a cycle go on along a field by at most one step, all in the same direction."""
+    steps: set[int] = set()
+    for a in around:
+        if field not in a.src or field not in a.target.fields:
+            return False
+        r = sets.relation(a)
+        step = "step of a field"
+        dims = (*r.dims, step)
+        by = IndexExpr.of(f"{field}'") - IndexExpr.of(field)
+        low, high = r.extend(dims).constrain(Formula.compare(step, "==", by)).extent(step)
+        if low is None or high is None or high - low > 1:
+            return False
+        steps |= {low, high}
+    return steps in ({0, 1}, {0, -1}, {1}, {-1})

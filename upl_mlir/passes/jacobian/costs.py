@@ -1,0 +1,101 @@
+"""What a Jacobian costs in each mode: instances of derivative nodes, as polynomials in the sizes.
+
+One seed makes every node between `wrt` and `of` fire again, at the instances that lie between them.  Reverse mode takes a
+seed for each element of `of`, forward mode one for each element of `wrt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from upl_mlir.dialects.upl import InputOp, NodeOp
+from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.autodiff.activity import Dependence, PortKey, analyse, fixpoint, reach
+from upl_mlir.passes.autodiff.dynamic import Dynamics
+from upl_mlir.poly.counts.counting import count
+from upl_mlir.poly.expr import Formula, IndexExpr, Var
+from upl_mlir.poly.sets import PSet, union
+
+BEYOND_LEAST = 9
+"""By how much sizes exceed their least values where costs are compared at sizes.  Chosen, not measured: sizes are seldom
+near their least, and where 10 decides otherwise than 1000 the note at the result says that it was 10."""
+
+
+def sum_of(counts: Iterable[IndexExpr | None]) -> IndexExpr | None:
+    """The sum; None if a part of it is not known."""
+    known = list(counts)
+    return None if None in known else reduce(IndexExpr.__add__, [n for n in known if n is not None], IndexExpr())
+
+
+def elements(sets: ProgramSets, keys: Sequence[PortKey]) -> IndexExpr | None:
+    """The number of elements of some ports."""
+    return sum_of(count(sets.domain(name)) for name, _ in keys)
+
+
+def reverse_cost(
+    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
+) -> IndexExpr | None:
+    """Instances of adjoint nodes, times the elements of `of`; None if they are not known."""
+    dynamics = Dynamics(sets)
+    found: list[IndexExpr | None] = []
+    for of in ofs:
+        activity = analyse(sets, of, tuple(wrts), cut, dynamics.whole)
+        nodes = [activity.instances(op) for op in sets.ends.values() if isinstance(op, NodeOp)]
+        found.append(_times(count(sets.domain(of[0])), sum_of(count(s) for s in nodes if s is not None)))
+    return sum_of(found)
+
+
+def forward_cost(
+    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
+) -> IndexExpr | None:
+    """Instances of nodes with a tangent that reaches one of `of`, times the elements of `wrt`; None if not known."""
+    dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
+    found: list[IndexExpr | None] = []
+    for wrt in wrts:
+        moved: dict[str, list[PSet]] = {}
+        for of in ofs:
+            ports = reach(sets, dependence, of, (wrt,), cut)
+            for (name, _), s in fixpoint(sets, dependence, of, cut, ports).items():
+                if isinstance(sets.ends[name], NodeOp):
+                    moved.setdefault(name, []).append(s)
+        instances = sum_of(count(union(parts).coalesce()) for parts in moved.values())
+        found.append(_times(count(sets.domain(wrt[0])), instances))
+    return sum_of(found)
+
+
+def _times(a: IndexExpr | None, b: IndexExpr | None) -> IndexExpr | None:
+    return None if a is None or b is None else a * b
+
+
+def fewer(sets: ProgramSets, a: IndexExpr | None, b: IndexExpr | None) -> tuple[bool, str]:
+    """Whether `a` is less than `b`, and at what sizes that was decided (empty: it holds for all, or is open)."""
+    if a is None or b is None:
+        return a is not None, ""
+    difference = a - b
+    least = {p: _least(sets, p) for p in sets.ctx.params}
+    moved = difference.substitute({p: IndexExpr.of(p) + v for p, v in least.items()})  # now every parameter is >= 0
+    if all(isinstance(x, Var) for m, _ in moved.terms for x in m):
+        if all(c >= 0 for _, c in moved.terms):
+            return False, ""
+        if all(c <= 0 for _, c in moved.terms):
+            return True, ""
+    sizes = {p: v + BEYOND_LEAST for p, v in least.items()}
+    value = difference.evaluate({**sets.ctx.constants, **sizes}, sets.ctx.read)
+    return value < 0, ", ".join(f"{p}={v}" for p, v in sizes.items())
+
+
+def _least(sets: ProgramSets, param: str) -> int:
+    low, _ = sets.ctx.set(("size",), sets.ctx.param_condition & Formula.compare("size", "==", param)).extent("size")
+    return low if low is not None else 1
+
+
+def cheapest(sets: ProgramSets, costs: Mapping[str, IndexExpr | None]) -> tuple[str, str]:
+    """The name with the least cost, the first of several, and at what sizes that was decided."""
+    chosen, *others = costs
+    at: dict[str, None] = {}
+    for other in others:
+        less, where = fewer(sets, costs[other], costs[chosen])
+        at |= {where: None} if where else {}
+        chosen = other if less else chosen
+    return chosen, "".join(f" (compared at {where})" for where in at)

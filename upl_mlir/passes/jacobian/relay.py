@@ -1,0 +1,167 @@
+"""`relay`: a node through which all goes that an input of a node gets, at all instances or at one value of a field.
+
+What passes a narrow place of a program so gets a name: ``of`` and ``wrt`` may then be the relay's input, and the Jacobian is
+the product of the two on both sides (AUTODIFF section 4, "Mixed mode").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.dialects.upl import FormulaAttr, NodeOp, Port, ProgramOp, SendOp, port_ref
+from upl_mlir.dialects.upl.attributes import IndexAttr, PortsAttr
+from upl_mlir.dialects.upl.query import program_of, span_of, symbols, value_names
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.arrows import COMMENT, restricted
+from upl_mlir.passes.autodiff.activity import PortKey
+from upl_mlir.passes.autodiff.request import port_key
+from upl_mlir.passes.build import unused
+from upl_mlir.passes.expand import expand
+from upl_mlir.poly.describe import describe
+from upl_mlir.poly.expr import Formula, IndexExpr, Select
+from upl_mlir.poly.sets import PSet
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The instances of a node's input at one value of a field, or, without a field, all of them."""
+
+    key: PortKey
+    field: str | None = None
+    value: int = 0
+
+    @property
+    def formula(self) -> Formula:
+        """What holds of the slice's instances, among those of the node."""
+        return Formula.all(() if self.field is None else (Formula.compare(self.field, "==", self.value),))
+
+    def instances(self, sets: ProgramSets) -> PSet:
+        """The slice over the node's fields."""
+        return sets.domain(self.key[0]).constrain(self.formula)
+
+    def __str__(self) -> str:
+        at = "" if self.field is None else f" at {self.field}={self.value}"
+        return f"`{'.'.join(self.key)}`{at}"
+
+
+@dataclass(frozen=True)
+class RelayPass(ModulePass):
+    """Put a node before the input `port` (``NODE.input``), at all instances or where `field` is `value`.
+
+    Requires: all domains known; no `adjoint of` directives; no token for the input under a `*`, none that data decide.
+    Establishes: a node ``CutNODE`` with the input ``x``, the only source of `port` at those instances.
+    Source: the elimination of vertices, Griewank and Walther, Evaluating Derivatives, section 10.1: a set of vertices that
+    all paths meet.
+
+        node F<k,i> { in x; sin(x) -> F.x<k+1,i> }      ->      node F<k,i> { in x; if k!=2: sin(x) -> F.x<k+1,i>;
+                                                                             if k==2: sin(x) -> CutF.x<i> }
+                                                                node CutF<i> { in x; x -> F.x<3,i> }
+    """
+
+    name = "relay"
+    port: str
+    field: str | None = None
+    value: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = program_of(op)
+        expand(program)
+        sets = ProgramSets(program)
+        key = port_key(sets, self.port, "relay", None)
+        node = sets.ends[key[0]]
+        if not isinstance(node, NodeOp):
+            raise error("UPL1440", f"relay: `{self.port}` is a host port", span_of(node), help="name an input of a node")
+        if (self.field is None) != (self.value is None):
+            raise error("UPL1440", "relay: `field` and `value` go together", help="write field=k,value=3")
+        if self.field is not None and self.field not in node.fields:
+            known = did_you_mean(self.field, node.fields)
+            raise error("UPL1440", f"relay: `{node.symbol}` has no field `{self.field}`", span_of(node), help=known)
+        place = Slice(key, self.field, self.value or 0)
+        if place.instances(sets).is_empty():
+            raise error("UPL1440", f"relay: {place} has no instance", span_of(node))
+        if (why := refused(sets, place)) is not None:
+            raise error("UPL1440", f"relay: {why}", span_of(node))
+        relay(program, sets, place)
+
+
+def refused(sets: ProgramSets, place: Slice) -> str | None:
+    """Why no node can be put before an input; None if one can."""
+    op = sets.ends[place.key[0]]
+    assert isinstance(op, NodeOp)
+    port = op.port(place.key[1])
+    assert port is not None
+    name = ".".join(place.key)
+    if isinstance(port.count, IndexExpr) and any(op.port(n) for n in port.count.names):
+        return f"a token tells how many summands `{name}` gets"
+    if not sets.domain(op.symbol).exact:
+        return f"the instances of `{op.symbol}` are not known exactly"
+    for a in sets.into(*place.key):
+        if a.virtual or sets.dynamic(a):
+            return f"data decide what `{a.text}` sends"
+        if a.stars:
+            return f"`{a.text}` sends one token to many instances; what sends it is the narrower place"
+    return None
+
+
+@bounded("the relay")
+def relay(program: ProgramOp, sets: ProgramSets, place: Slice) -> str:
+    """Put the node in front; returns its input as ``NODE.x``.  `refused` must have found nothing."""
+    name, input_ = place.key
+    op = sets.ends[name]
+    assert isinstance(op, NodeOp)
+    port = op.port(input_)
+    assert port is not None
+    inside = place.instances(sets)
+    fields = tuple(f for f in op.fields if f != place.field)
+    at = {} if place.field is None else {place.field: IndexExpr.of(place.value)}
+    count = port.count.substitute(at) if isinstance(port.count, IndexExpr) else port.count
+    x = unused("x", {*fields, *value_names(program)})
+    taken = [replace(port, name=x, count=count)]
+    node = NodeOp(unused(f"Cut{name}", symbols(program)), fields, taken, describe(inside.project(fields)))
+    node.domain = node.declared
+    node.location = op.location
+    node.attributes[COMMENT] = StringAttr(f"all that passes {place}".replace("`", ""))
+    program.body.block.insert_op_before(node, op)
+    for a in sets.into(name, input_):
+        _redirect(sets, a, inside, node, place)
+    index = tuple(at.get(f, IndexExpr.of(f)) for f in op.fields)
+    send = SendOp(node.arg(x), port_ref(name, input_), index, rule="relay")
+    send.location = op.location
+    node.block.add_op(send)
+    if isinstance(port.count, IndexExpr):
+        one = IndexExpr.of(1)
+        op.inputs = PortsAttr(tuple(
+            p if p is not port else replace(p, count=one if place.field is None else _once(place, port)) for p in op.ports
+        ))  # fmt: skip
+    return f"{node.symbol}.{x}"
+
+
+def _once(place: Slice, port: Port) -> IndexExpr:
+    """The number of summands of a gather that gets one token from the relay where that stands."""
+    assert isinstance(port.count, IndexExpr)
+    return IndexExpr.of(Select(place.formula, IndexExpr.of(1), port.count))
+
+
+def _redirect(sets: ProgramSets, a: Arrow, inside: PSet, node: NodeOp, place: Slice) -> None:
+    """Let the relay take what an arrow sends to the slice."""
+    r = sets.relation(a)
+    there = inside.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
+    part, rest = (r & there).in_terms_of(a.src).coalesce(), (r - there).in_terms_of(a.src).coalesce()
+    if part.is_empty():
+        return
+    if not rest.is_empty():
+        other = a.send.clone({v: v for v in a.send.operands})
+        a.source.block.insert_op_after(other, a.send)
+        for send, where in ((other, rest), (a.send, part)):
+            new = restricted(a, where, sets.domain(a.source.symbol))
+            send.condition = None if new.condition.is_true else FormulaAttr(new.condition)
+            send.point_condition = None if new.point_condition.is_true else FormulaAttr(new.point_condition)
+    a.send.target = port_ref(node.symbol, node.ports[0].name)
+    kept = zip(a.target.fields, a.send.index.data, strict=True)
+    a.send.index = IndexAttr(tuple(e for f, e in kept if f != place.field))
