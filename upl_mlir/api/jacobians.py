@@ -8,7 +8,8 @@ program makes them itself.  Reverse mode takes one seed for each element of `of`
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import StringAttr
@@ -22,18 +23,20 @@ from upl_mlir.dialects.upl.query import arrows, endpoints, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.arrows import COMMENT, new_node
-from upl_mlir.passes.autodiff.activity import Dependence, PortKey, analyse, reach
-from upl_mlir.passes.autodiff.dynamic import Dynamics
+from upl_mlir.passes.autodiff.eliminate_dead_derivatives import eliminate_dead_derivatives
 from upl_mlir.passes.autodiff.request import port_key
 from upl_mlir.passes.batch import batch_over, names_of
 from upl_mlir.passes.build import condition, unused
-from upl_mlir.passes.notes import add_note
+from upl_mlir.passes.jacobian.bottleneck import bottleneck
+from upl_mlir.passes.jacobian.costs import Costs, cheapest, elements, sum_of
+from upl_mlir.passes.jacobian.product import Factor, multiply
+from upl_mlir.passes.jacobian.relay import relay
+from upl_mlir.passes.notes import NOTES, add_note
 from upl_mlir.passes.pipelines import GRADIENT, TANGENT
 from upl_mlir.pipeline import passes_of, run, verify
-from upl_mlir.poly.counts.counting import count
-from upl_mlir.poly.expr import Formula, IndexExpr, Var
+from upl_mlir.poly.expr import Formula, IndexExpr
 
-Mode = Literal["auto", "reverse", "forward"]
+Mode = Literal["auto", "reverse", "forward", "mixed"]
 
 
 def jacobian(
@@ -45,15 +48,18 @@ def jacobian(
     instances of derivative nodes; which it was is in the program's `notes` and in a comment at the output.  `total` is as in
     `vjp`.  Source: AUTODIFF section 4 ("Batched").  Raises UplError (UPL14xx).
     """
-    if mode not in ("auto", "reverse", "forward"):
-        raise error("UPL1802", f"mode={mode!r}: expected auto, reverse or forward")
+    if mode not in get_args(Mode):
+        raise error("UPL1802", f"mode={mode!r}: expected auto, reverse, forward or mixed")
     source = p.expanded().infer_domains()
     ofs, wrts = _listed(of), _listed(wrt)
     with p.errors():
-        chosen, note = _choose(source, ofs, wrts, mode, total)
-        if chosen == "reverse":
-            return _reverse(source, ofs, wrts, note, total)
-        return _forward(source, ofs, wrts, {(o, w): _name("J", o, w) for o in ofs for w in wrts}, note, total)
+        chosen = _choose(source, ofs, wrts, mode, total)
+        names = {(o, w): _name("J", o, w) for o in ofs for w in wrts}
+        if chosen.cut is not None:
+            return _mixed(*chosen.cut, names, chosen.note, total)
+        if chosen.mode == "reverse":
+            return _noted(_reverse(source, ofs, wrts, chosen.note, total), chosen.note)
+        return _noted(_forward(source, ofs, wrts, names, chosen.note, total), chosen.note)
 
 
 def hessian(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
@@ -67,7 +73,8 @@ def hessian(p: Program, of: str, wrt: str | Sequence[str]) -> Program:
     first = added(p.expanded().outputs, g.outputs)
     pairs = {(d, w): _name("H", v, w) for d, v in zip(first, names, strict=True) for w in names}
     with p.errors():
-        return _forward(g.infer_domains(), first, names, pairs, "forward over reverse mode")
+        note = "forward over reverse mode"
+        return _noted(_forward(g.infer_domains(), first, names, pairs, note), note)
 
 
 def _listed(ports: str | Sequence[str]) -> tuple[str, ...]:
@@ -81,85 +88,57 @@ def _name(head: str, *ports: str) -> str:
 # -- which mode ------------------------------------------------------------------------------------------------------------
 
 
-def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, total: bool) -> tuple[str, str]:
-    """The mode, and the reason in words."""
+@dataclass(frozen=True)
+class _Choice:
+    """The mode, the reason in words, and in mixed mode the program with a relay at the cut, the relay's input, its width."""
+
+    mode: str
+    note: str
+    cut: tuple[Program, str, IndexExpr] | None = None
+
+
+def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, total: bool) -> _Choice:
+    """The mode that needs fewest instances of derivative nodes, of those that `mode` allows."""
     sets = ProgramSets(p.op)
     of = [port_key(sets, o, "of", None) for o in ofs]
     wrt = [port_key(sets, w, "wrt", None) for w in wrts]
-    cut = frozenset(() if total else wrt)
-    cost = {"reverse": _reverse_cost(sets, of, wrt, cut), "forward": _forward_cost(sets, of, wrt, cut)}
-    shown = {m: "an unknown number of" if c is None else str(c) for m, c in cost.items()}
-    if mode != "auto":
-        return mode, f"{mode} mode, as asked: {shown[mode]} instances of derivative nodes"
-    chosen, where = _fewer(sets, cost["reverse"], cost["forward"])
-    other = "forward" if chosen == "reverse" else "reverse"
-    return (
-        chosen,
-        f"{chosen} mode: {shown[chosen]} instances of derivative nodes, {shown[other]} in {other} mode{where}",
-    )
+    held = frozenset(() if total else wrt)
+    pure = Costs(sets, held)
+    costs = {"forward": pure.forward(of, wrt), "reverse": pure.reverse(of, wrt)}
+    if mode in costs:
+        return _Choice(mode, f"{mode} mode, as asked: {_shown(costs[mode])} instances of derivative nodes")
+    cut, at = None, ""
+    if (narrow := bottleneck(sets, of, wrt, held)) is not None:
+        out = p.clone()
+        via = relay(out.op, ProgramSets(out.op), narrow.place)
+        costs["mixed"] = _mixed_cost(out, ofs, wrts, via, total)
+        cut, at = (out, via, narrow.width), f", cut at {narrow.place} ({narrow.width} values)"
+    chosen, where = cheapest(sets, costs)
+    others = ", ".join(f"{_shown(c)} in {m} mode" for m, c in reversed(costs.items()) if m != chosen)
+    if chosen != "mixed":
+        cut, at = None, ""
+    needs = f"{_shown(costs[chosen])} instances of derivative nodes"
+    return _Choice(chosen, f"{chosen} mode{at}: {needs}, {others}{where}", cut)
 
 
-def _reverse_cost(
-    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
-) -> IndexExpr | None:
-    """Instances of adjoint nodes, times the elements of `of`."""
-    dynamics = Dynamics(sets)
-    total = IndexExpr()
-    for of in ofs:
-        seeds = count(sets.domain(of[0]))
-        activity = analyse(sets, of, tuple(wrts), cut, dynamics.whole)
-        for op in sets.ends.values():
-            instances = activity.instances(op) if isinstance(op, NodeOp) else None
-            if instances is not None:
-                n = count(instances)
-                if n is None or seeds is None:
-                    return None
-                total = total + seeds * n
-    return total
+def _shown(cost: IndexExpr | None) -> str:
+    return "an unknown number of" if cost is None else str(cost)
 
 
-def _forward_cost(
-    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
-) -> IndexExpr | None:
-    """Instances of nodes with a tangent, times the elements of `wrt`."""
-    dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
-    total = IndexExpr()
-    for wrt in wrts:
-        seeds = count(sets.domain(wrt[0]))
-        active = {n for of in ofs for n, _ in reach(sets, dependence, of, (wrt,), cut)}
-        for n in active:
-            if isinstance(sets.ends[n], NodeOp):
-                instances = count(sets.domain(n))
-                if instances is None or seeds is None:
-                    return None
-                total = total + seeds * instances
-    return total
+def _mixed_cost(p: Program, ofs: Sequence[str], wrts: Sequence[str], via: str, total: bool) -> IndexExpr | None:
+    """Instances of derivative nodes on both sides of a cut, and of the product."""
+    sets = ProgramSets(p.op)
+    of = [port_key(sets, o, "of", None) for o in ofs]
+    wrt = [port_key(sets, w, "wrt", None) for w in wrts]
+    middle = port_key(sets, via, "of", None)
+    held = frozenset(() if total else wrt)
+    n, width, m = elements(sets, wrt), elements(sets, [middle]), elements(sets, of)
+    sides = [Costs(sets, held).reverse([middle], wrt), Costs(sets, held | {middle}).forward(of, [middle])]
+    product = None if n is None or width is None or m is None else n * (width + 1) * m
+    return sum_of([*sides, product])
 
 
-def _fewer(sets: ProgramSets, reverse: IndexExpr | None, forward: int | IndexExpr | None) -> tuple[str, str]:
-    """The mode with fewer instances, forward if they are as many (it keeps no tape), and at what sizes that was decided."""
-    if reverse is None or forward is None:
-        return ("forward", "") if reverse is None and forward is not None else ("reverse", "")
-    difference = IndexExpr.of(reverse) - IndexExpr.of(forward)
-    least = {p: _least(sets, p) for p in sets.ctx.params}
-    moved = difference.substitute({p: IndexExpr.of(p) + v for p, v in least.items()})  # now every parameter is >= 0
-    if all(isinstance(a, Var) for m, _ in moved.terms for a in m):
-        if all(c >= 0 for _, c in moved.terms):
-            return "forward", ""
-        if all(c <= 0 for _, c in moved.terms):
-            return "reverse", ""
-    sizes = {p: v + 9 for p, v in least.items()}
-    value = difference.evaluate({**sets.ctx.constants, **sizes}, sets.ctx.read)
-    where = ", ".join(f"{p}={v}" for p, v in sizes.items())
-    return ("reverse" if value < 0 else "forward"), f" (compared at {where})"
-
-
-def _least(sets: ProgramSets, param: str) -> int:
-    low, _ = sets.ctx.set(("size",), sets.ctx.param_condition & Formula.compare("size", "==", param)).extent("size")
-    return low if low is not None else 1
-
-
-# -- the two modes ---------------------------------------------------------------------------------------------------------
+# -- the modes ---------------------------------------------------------------------------------------------------------
 
 
 def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, total: bool) -> Program:
@@ -172,14 +151,15 @@ def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, tot
         source = endpoints(out.op)[of.partition(".")[0]].fields
         for name, wrt in zip(results, wrts, strict=True):
             _finish(out, name, _name("J", of, wrt), source, fields, front=True, comment=f"{of} by {wrt}, {note}")
-    return _noted(out, note)
+    return out
 
 
 def _forward(
-    p: Program, ofs: Sequence[str], wrts: Sequence[str], names: Mapping[tuple[str, str], str], note: str, total: bool = False
-) -> Program:
+    p: Program, ofs: Sequence[str], wrts: Sequence[str], names: Mapping[tuple[str, str], str], note: str,
+    total: bool = False, held: Sequence[str] = (),
+) -> Program:  # fmt: skip
     out = p.clone()
-    held = () if total else tuple(wrts)
+    held = (*held, *(() if total else wrts))
     for wrt in wrts:
         before = _ports(out)
         run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,), "total": total, "held": held}}))
@@ -188,6 +168,33 @@ def _forward(
         source = endpoints(out.op)[wrt.partition(".")[0]].fields
         for name, of in zip(results, ofs, strict=True):
             _finish(out, name, names[of, wrt], source, fields, front=False, comment=f"{of} by {wrt}, {note}")
+    eliminate_dead_derivatives(out.op)
+    return out
+
+
+def _mixed(
+    p: Program, via: str, width: IndexExpr, names: Mapping[tuple[str, str], str], note: str, total: bool
+) -> Program:
+    """Reverse mode from the cut's values to `wrt`, forward mode from them to `of`, and the products of the two."""
+    ofs, wrts = (tuple(dict.fromkeys(pair)) for pair in zip(*names, strict=True))
+    before = _ports(p)
+    out = _reverse(p, (via,), wrts, note, total)
+    _, right = _added(out, before)
+    said = out.op.attributes.get(NOTES)
+    before = _ports(out)
+    held = () if total else wrts
+    out = _forward(out.infer_domains(), ofs, (via,), {(o, via): _name("J", o, via) for o in ofs}, note, held=held)
+    _, left = _added(out, before)
+    out.op.attributes.pop(NOTES, None)  # what is held fixed for the cut's own derivative is nobody's concern
+    if said is not None:
+        out.op.attributes[NOTES] = said
+    ends = endpoints(out.op)
+    node = via.partition(".")[0]
+    fields = {of: len(ends[of.partition(".")[0]].fields) for of in (*ofs, via)}
+    multiply(
+        out.op, {of: Factor(j, fields[of]) for of, j in zip(ofs, left, strict=True)},
+        {wrt: Factor(j, fields[via]) for wrt, j in zip(wrts, right, strict=True)}, width, names, node, note,
+    )  # fmt: skip
     return _noted(out, note)
 
 

@@ -1,4 +1,4 @@
-"""Where a program is narrow: the fewest values that all derivatives from `wrt` to `of` pass (AUTODIFF section 4, "Mixed mode").
+"""Where a program is narrow: the fewest values that all derivatives from `wrt` to `of` pass (AUTODIFF 4, "Mixed mode").
 
 A place is an input of a node, at all its instances or, for an input that lies on a cycle along which a field grows by steps
 (the layers of a network, the time of a simulation), at one value of that field.  What grows by steps makes a good guess

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from upl_mlir.dialects.upl import InputOp, NodeOp
+from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.passes.analysis.relations import ProgramSets
-from upl_mlir.passes.autodiff.activity import Dependence, PortKey, analyse, fixpoint, reach
+from upl_mlir.passes.autodiff.activity import Activity, PortKey, analyse
 from upl_mlir.passes.autodiff.dynamic import Dynamics
 from upl_mlir.poly.counts.counting import count
 from upl_mlir.poly.expr import Formula, IndexExpr, Var
@@ -33,35 +33,43 @@ def elements(sets: ProgramSets, keys: Sequence[PortKey]) -> IndexExpr | None:
     return sum_of(count(sets.domain(name)) for name, _ in keys)
 
 
-def reverse_cost(
-    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
-) -> IndexExpr | None:
-    """Instances of adjoint nodes, times the elements of `of`; None if they are not known."""
-    dynamics = Dynamics(sets)
-    found: list[IndexExpr | None] = []
-    for of in ofs:
-        activity = analyse(sets, of, tuple(wrts), cut, dynamics.whole)
-        nodes = [activity.instances(op) for op in sets.ends.values() if isinstance(op, NodeOp)]
-        found.append(_times(count(sets.domain(of[0])), sum_of(count(s) for s in nodes if s is not None)))
-    return sum_of(found)
+class Costs:
+    """The costs of the modes in one program, in which no derivative passes arrows into `cut`."""
 
+    def __init__(self, sets: ProgramSets, cut: frozenset[PortKey]):
+        self.sets, self.cut = sets, cut
+        self._found: dict[tuple[PortKey, tuple[PortKey, ...], bool], Activity] = {}
 
-def forward_cost(
-    sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
-) -> IndexExpr | None:
-    """Instances of nodes with a tangent that reaches one of `of`, times the elements of `wrt`; None if not known."""
-    dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
-    found: list[IndexExpr | None] = []
-    for wrt in wrts:
-        moved: dict[str, list[PSet]] = {}
+    def _activity(self, of: PortKey, wrts: tuple[PortKey, ...], *, adjoint: bool) -> Activity:
+        """What lies between; an adjoint node stays whole where data decide what fires."""
+        whole = adjoint and bool(self.sets.dynamic_nodes)
+        key = of, wrts, whole
+        if key not in self._found:
+            asked = (Dynamics(self.sets).whole,) if whole else ()
+            self._found[key] = analyse(self.sets, of, wrts, self.cut, *asked)
+        return self._found[key]
+
+    def reverse(self, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
+        """Instances of adjoint nodes, times the elements of `of`; None if they are not known."""
+        found: list[IndexExpr | None] = []
         for of in ofs:
-            ports = reach(sets, dependence, of, (wrt,), cut)
-            for (name, _), s in fixpoint(sets, dependence, of, cut, ports).items():
-                if isinstance(sets.ends[name], NodeOp):
-                    moved.setdefault(name, []).append(s)
-        instances = sum_of(count(union(parts).coalesce()) for parts in moved.values())
-        found.append(_times(count(sets.domain(wrt[0])), instances))
-    return sum_of(found)
+            activity = self._activity(of, tuple(wrts), adjoint=True)
+            nodes = [activity.instances(op) for op in self.sets.ends.values() if isinstance(op, NodeOp)]
+            found.append(_times(elements(self.sets, [of]), sum_of(count(s) for s in nodes if s is not None)))
+        return sum_of(found)
+
+    def forward(self, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
+        """Instances of nodes with a tangent that reaches one of `of`, times the elements of `wrt`; None if not known."""
+        found: list[IndexExpr | None] = []
+        for wrt in wrts:
+            moved: dict[str, list[PSet]] = {}
+            for of in ofs:
+                for (name, _), s in self._activity(of, (wrt,), adjoint=False).reached.items():
+                    if isinstance(self.sets.ends[name], NodeOp):
+                        moved.setdefault(name, []).append(s)
+            instances = sum_of(count(union(parts).coalesce()) for parts in moved.values())
+            found.append(_times(elements(self.sets, [wrt]), instances))
+        return sum_of(found)
 
 
 def _times(a: IndexExpr | None, b: IndexExpr | None) -> IndexExpr | None:

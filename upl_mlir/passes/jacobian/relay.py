@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import did_you_mean, error
-from upl_mlir.dialects.upl import FormulaAttr, NodeOp, Port, ProgramOp, SendOp, port_ref
-from upl_mlir.dialects.upl.attributes import IndexAttr, PortsAttr
+from upl_mlir.dialects.upl import FormulaAttr, NodeOp, ProgramOp, SendOp, port_ref
+from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import program_of, span_of, symbols, value_names
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import COMMENT, restricted
+from upl_mlir.passes.arrows import COMMENT, here, restricted
 from upl_mlir.passes.autodiff.activity import PortKey
 from upl_mlir.passes.autodiff.request import port_key
 from upl_mlir.passes.build import unused
@@ -60,8 +60,8 @@ class RelayPass(ModulePass):
     all paths meet.
 
         node F<k,i> { in x; sin(x) -> F.x<k+1,i> }      ->      node F<k,i> { in x; if k!=2: sin(x) -> F.x<k+1,i>;
-                                                                             if k==2: sin(x) -> CutF.x<i> }
-                                                                node CutF<i> { in x; x -> F.x<3,i> }
+                                                                             if k==2: sin(x) -> CutF.x<k+1,i> }
+                                                                node CutF<k,i> in k==3 { in x; x -> F.x<k,i> }
     """
 
     name = "relay"
@@ -118,37 +118,25 @@ def relay(program: ProgramOp, sets: ProgramSets, place: Slice) -> str:
     port = op.port(input_)
     assert port is not None
     inside = place.instances(sets)
-    fields = tuple(f for f in op.fields if f != place.field)
-    at = {} if place.field is None else {place.field: IndexExpr.of(place.value)}
-    count = port.count.substitute(at) if isinstance(port.count, IndexExpr) else port.count
-    x = unused("x", {*fields, *value_names(program)})
-    taken = [replace(port, name=x, count=count)]
-    node = NodeOp(unused(f"Cut{name}", symbols(program)), fields, taken, describe(inside.project(fields)))
+    x = unused("x", {*op.fields, *value_names(program)})
+    node = NodeOp(unused(f"Cut{name}", symbols(program)), op.fields, [replace(port, name=x)], describe(inside))
     node.domain = node.declared
     node.location = op.location
     node.attributes[COMMENT] = StringAttr(f"all that passes {place}".replace("`", ""))
     program.body.block.insert_op_before(node, op)
     for a in sets.into(name, input_):
-        _redirect(sets, a, inside, node, place)
-    index = tuple(at.get(f, IndexExpr.of(f)) for f in op.fields)
-    send = SendOp(node.arg(x), port_ref(name, input_), index, rule="relay")
+        _redirect(sets, a, inside, port_ref(node.symbol, x))
+    send = SendOp(node.arg(x), port_ref(name, input_), here(op.fields), rule="relay")
     send.location = op.location
     node.block.add_op(send)
-    if isinstance(port.count, IndexExpr):
+    if isinstance(port.count, IndexExpr):  # one token comes from the relay, where that stands
         one = IndexExpr.of(1)
-        op.inputs = PortsAttr(tuple(
-            p if p is not port else replace(p, count=one if place.field is None else _once(place, port)) for p in op.ports
-        ))  # fmt: skip
+        count = one if place.field is None else IndexExpr.of(Select(place.formula, one, port.count))
+        op.inputs = PortsAttr(tuple(replace(p, count=count) if p is port else p for p in op.ports))
     return f"{node.symbol}.{x}"
 
 
-def _once(place: Slice, port: Port) -> IndexExpr:
-    """The number of summands of a gather that gets one token from the relay where that stands."""
-    assert isinstance(port.count, IndexExpr)
-    return IndexExpr.of(Select(place.formula, IndexExpr.of(1), port.count))
-
-
-def _redirect(sets: ProgramSets, a: Arrow, inside: PSet, node: NodeOp, place: Slice) -> None:
+def _redirect(sets: ProgramSets, a: Arrow, inside: PSet, x: SymbolRefAttr) -> None:
     """Let the relay take what an arrow sends to the slice."""
     r = sets.relation(a)
     there = inside.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
@@ -162,6 +150,4 @@ def _redirect(sets: ProgramSets, a: Arrow, inside: PSet, node: NodeOp, place: Sl
             new = restricted(a, where, sets.domain(a.source.symbol))
             send.condition = None if new.condition.is_true else FormulaAttr(new.condition)
             send.point_condition = None if new.point_condition.is_true else FormulaAttr(new.point_condition)
-    a.send.target = port_ref(node.symbol, node.ports[0].name)
-    kept = zip(a.target.fields, a.send.index.data, strict=True)
-    a.send.index = IndexAttr(tuple(e for f, e in kept if f != place.field))
+    a.send.target = x
