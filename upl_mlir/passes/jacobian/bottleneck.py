@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
-from upl_mlir.dialects.upl import InputOp, NodeOp, UplType
+from upl_mlir.dialects.upl import InputOp, NodeOp, Port, UplType
+from upl_mlir.dialects.upl.query import target_port
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.activity import Dependence, PortKey, closure, edges, fixpoint, key_of
@@ -58,6 +59,7 @@ def bottleneck(
     def order(a: Narrow, b: Narrow) -> int:
         return fewer(sets, b.width, a.width)[0] - fewer(sets, a.width, b.width)[0]
 
+    found.sort(key=lambda n: _port(sets, n.place).gather is not None)  # a gather's relay comes between it and its summands
     found.sort(key=cmp_to_key(order))
     dynamics = Dynamics(sets)
     allowed = [n for n in found if refused(sets, n.place) is None]
@@ -67,6 +69,10 @@ def bottleneck(
         if not any(w in r for w in wrts for r in reached):
             return narrow
     return None
+
+
+def _port(sets: ProgramSets, place: Slice) -> Port:
+    return target_port(sets.ends[place.key[0]], place.key[1])
 
 
 def _places(
