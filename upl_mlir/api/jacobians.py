@@ -23,17 +23,19 @@ from upl_mlir.dialects.upl.query import arrows, endpoints, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.arrows import COMMENT, new_node
+from upl_mlir.passes.autodiff.activity import PortKey
 from upl_mlir.passes.autodiff.eliminate_dead_derivatives import eliminate_dead_derivatives
 from upl_mlir.passes.autodiff.request import port_key
 from upl_mlir.passes.batch import batch_over, names_of
 from upl_mlir.passes.build import condition, unused
-from upl_mlir.passes.jacobian.bottleneck import bottleneck
+from upl_mlir.passes.jacobian.bottleneck import Cut, bottleneck
 from upl_mlir.passes.jacobian.costs import Costs, cheapest, elements, sum_of
 from upl_mlir.passes.jacobian.product import Factor, multiply
 from upl_mlir.passes.jacobian.relay import relay
 from upl_mlir.passes.notes import NOTES, add_note
 from upl_mlir.passes.pipelines import GRADIENT, TANGENT
 from upl_mlir.pipeline import passes_of, run, verify
+from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 Mode = Literal["auto", "reverse", "forward", "mixed"]
@@ -55,8 +57,8 @@ def jacobian(
     with p.errors():
         chosen = _choose(source, ofs, wrts, mode, total)
         names = {(o, w): _name("J", o, w) for o in ofs for w in wrts}
-        if chosen.cut is not None:
-            return _mixed(*chosen.cut, names, chosen.note, total)
+        if chosen.mode == "mixed":
+            return _noted(_mixed(chosen, names, total), chosen.note)
         if chosen.mode == "reverse":
             return _noted(_reverse(source, ofs, wrts, chosen.note, total), chosen.note)
         return _noted(_forward(source, ofs, wrts, names, chosen.note, total), chosen.note)
@@ -90,11 +92,16 @@ def _name(head: str, *ports: str) -> str:
 
 @dataclass(frozen=True)
 class _Choice:
-    """The mode, the reason in words, and in mixed mode the program with a relay at the cut, the relay's input, its width."""
+    """The mode, and the reason in words; in mixed mode the cut, and the program with a relay there, whose input is `via`."""
 
     mode: str
     note: str
-    cut: tuple[Program, str, IndexExpr] | None = None
+    cut: Cut | None = None
+    source: Program | None = None
+    via: str = ""
+
+
+JOINED = {"product": "product of both sides", "forward": "forward from there", "reverse": "reverse from there"}
 
 
 def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, total: bool) -> _Choice:
@@ -107,47 +114,57 @@ def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, tot
     costs = {"forward": pure.forward(of, wrt), "reverse": pure.reverse(of, wrt)}
     if mode in costs:
         return _Choice(mode, f"{mode} mode, as asked: {_shown(costs[mode])} instances of derivative nodes")
-    cut, at = None, ""
-    if (narrow := bottleneck(sets, of, wrt, held)) is not None:
+    cut = bottleneck(sets, of, wrt, held)
+    out, via = p, ""
+    if cut is not None:
         out = p.clone()
-        via = relay(out.op, ProgramSets(out.op), narrow.place)
-        costs["mixed"] = _mixed_cost(out, ofs, wrts, via, total)
-        cut, at = (out, via, narrow.width), f", cut at {narrow.place} ({narrow.width} values)"
+        via = relay(out.op, ProgramSets(out.op), cut.place)
+        costs["mixed"] = _mixed_cost(out, of, wrt, via, cut, held)
     chosen, where = cheapest(sets, costs)
     others = ", ".join(f"{_shown(c)} in {m} mode" for m, c in reversed(costs.items()) if m != chosen)
-    if chosen != "mixed":
-        cut, at = None, ""
-    needs = f"{_shown(costs[chosen])} instances of derivative nodes"
-    return _Choice(chosen, f"{chosen} mode{at}: {needs}, {others}{where}", cut)
+    needs = f"{_shown(costs[chosen])} instances of derivative nodes, {others}{where}"
+    if chosen != "mixed" or cut is None:
+        return _Choice(chosen, f"{chosen} mode: {needs}")
+    at = f"cut at {cut.place} ({cut.width} values), {JOINED[cut.join]}"
+    return _Choice(chosen, f"{chosen} mode, {at}: {needs}", cut, out, via)
 
 
 def _shown(cost: IndexExpr | None) -> str:
     return "an unknown number of" if cost is None else str(cost)
 
 
-def _mixed_cost(p: Program, ofs: Sequence[str], wrts: Sequence[str], via: str, total: bool) -> IndexExpr | None:
-    """Instances of derivative nodes on both sides of a cut, and of the product."""
+def _mixed_cost(
+    p: Program, of: Sequence[PortKey], wrt: Sequence[PortKey], via: str, cut: Cut, held: frozenset[PortKey]
+) -> IndexExpr | None:
+    """Instances of derivative nodes on both sides of a cut, and of those that join them."""
     sets = ProgramSets(p.op)
-    of = [port_key(sets, o, "of", None) for o in ofs]
-    wrt = [port_key(sets, w, "wrt", None) for w in wrts]
     middle = port_key(sets, via, "of", None)
-    held = frozenset(() if total else wrt)
-    n, width, m = elements(sets, wrt), elements(sets, [middle]), elements(sets, of)
-    sides = [Costs(sets, held).reverse([middle], wrt), Costs(sets, held | {middle}).forward(of, [middle])]
-    product = None if n is None or width is None or m is None else n * (width + 1) * m
-    return sum_of([*sides, product])
+    before, behind = Costs(sets, held), Costs(sets, held | {middle})
+    n, m = elements(sets, wrt), elements(sets, of)
+    if n is None or m is None:
+        return None
+    if cut.join == "product":
+        return sum_of([before.reverse([middle], wrt), behind.forward(of, [middle]), n * (cut.width + 1) * m])
+    if cut.join == "forward":
+        return sum_of([before.reverse([middle], wrt), behind.forward(of, [middle], n), n * cut.width])
+    return sum_of([behind.forward(of, [middle]), before.reverse([middle], wrt, m), m * cut.width])
 
 
 # -- the modes ---------------------------------------------------------------------------------------------------------
 
 
-def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, total: bool) -> Program:
+def _reverse(
+    p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, total: bool, via: str = "",
+    seeds: Mapping[str, Factor] | None = None,
+) -> Program:  # fmt: skip
+    """Adjoints with a seed for each element of `of`, or, of the port `via`, with the rows of a Jacobian by it as `seeds`."""
     out = p.clone()
     for of in ofs:
         before = _ports(out)
-        run(out.module, passes_of(GRADIENT, {"autodiff": {"of": of, "wrt": tuple(wrts), "total": total}}))
-        seeds, results = _added(out, before)
-        fields = _batched(out, seeds, results, "of", "D", before)
+        asked = {"of": via or of, "wrt": tuple(wrts), "total": total, "unit": seeds is None}
+        run(out.module, passes_of(GRADIENT, {"autodiff": asked}))
+        made, results = _added(out, before)
+        fields = _batched(out, made, results, "of", "D", before, None if seeds is None else seeds[of], rows=True)
         source = endpoints(out.op)[of.partition(".")[0]].fields
         for name, wrt in zip(results, wrts, strict=True):
             _finish(out, name, _name("J", of, wrt), source, fields, front=True, comment=f"{of} by {wrt}, {note}")
@@ -156,15 +173,18 @@ def _reverse(p: Program, ofs: Sequence[str], wrts: Sequence[str], note: str, tot
 
 def _forward(
     p: Program, ofs: Sequence[str], wrts: Sequence[str], names: Mapping[tuple[str, str], str], note: str,
-    total: bool = False, held: Sequence[str] = (),
+    total: bool = False, held: Sequence[str] = (), via: str = "", seeds: Mapping[str, Factor] | None = None,
 ) -> Program:  # fmt: skip
+    """Tangents with a seed for each element of `wrt`, or, by the port `via`, with the columns of a Jacobian by `wrt` as
+    `seeds`."""
     out = p.clone()
     held = (*held, *(() if total else wrts))
     for wrt in wrts:
         before = _ports(out)
-        run(out.module, passes_of(TANGENT, {"tangent": {"of": tuple(ofs), "wrt": (wrt,), "total": total, "held": held}}))
-        seeds, results = _added(out, before)
-        fields = _batched(out, seeds, results, "by", "T", before)
+        asked = {"of": tuple(ofs), "wrt": (via or wrt,), "total": total, "held": held}
+        run(out.module, passes_of(TANGENT, {"tangent": asked}))
+        made, results = _added(out, before)
+        fields = _batched(out, made, results, "by", "T", before, None if seeds is None else seeds[wrt], rows=False)
         source = endpoints(out.op)[wrt.partition(".")[0]].fields
         for name, of in zip(results, ofs, strict=True):
             _finish(out, name, names[of, wrt], source, fields, front=False, comment=f"{of} by {wrt}, {note}")
@@ -172,30 +192,36 @@ def _forward(
     return out
 
 
-def _mixed(
-    p: Program, via: str, width: IndexExpr, names: Mapping[tuple[str, str], str], note: str, total: bool
-) -> Program:
-    """Reverse mode from the cut's values to `wrt`, forward mode from them to `of`, and the products of the two."""
+def _mixed(chosen: _Choice, names: Mapping[tuple[str, str], str], total: bool) -> Program:
+    """Reverse mode from the cut's values to `wrt`, forward mode from them to `of`, joined as was chosen."""
+    p, cut, via, note = chosen.source, chosen.cut, chosen.via, chosen.note
+    assert p is not None and cut is not None
     ofs, wrts = (tuple(dict.fromkeys(pair)) for pair in zip(*names, strict=True))
-    before = _ports(p)
-    out = _reverse(p, (via,), wrts, note, total)
-    _, right = _added(out, before)
-    said = out.op.attributes.get(NOTES)
-    before = _ports(out)
+    ends = endpoints(p.op)
+    first = {port: len(ends[port.partition(".")[0]].fields) for port in (*ofs, via)}
     held = () if total else wrts
-    out = _forward(out.infer_domains(), ofs, (via,), {(o, via): _name("J", o, via) for o in ofs}, note, held=held)
-    _, left = _added(out, before)
+    left: dict[str, Factor] = {}
+    right: dict[str, Factor] = {}
+    out = p
+    if cut.join != "reverse":
+        before = _ports(out)
+        out = _reverse(out, (via,), wrts, note, total).infer_domains()
+        right = {w: Factor(j, first[via]) for w, j in zip(wrts, _added(out, before)[1], strict=True)}
+    said = out.op.attributes.get(NOTES)
+    if cut.join == "forward":
+        out = _forward(out, ofs, wrts, names, note, False, (*held, via), via, right)
+    else:
+        before = _ports(out)
+        out = _forward(out, ofs, (via,), {(o, via): _name("J", o, via) for o in ofs}, note, held=held)
+        left = {o: Factor(j, first[o]) for o, j in zip(ofs, _added(out, before)[1], strict=True)}
     out.op.attributes.pop(NOTES, None)  # what is held fixed for the cut's own derivative is nobody's concern
     if said is not None:
         out.op.attributes[NOTES] = said
-    ends = endpoints(out.op)
-    node = via.partition(".")[0]
-    fields = {of: len(ends[of.partition(".")[0]].fields) for of in (*ofs, via)}
-    multiply(
-        out.op, {of: Factor(j, fields[of]) for of, j in zip(ofs, left, strict=True)},
-        {wrt: Factor(j, fields[via]) for wrt, j in zip(wrts, right, strict=True)}, width, names, node, note,
-    )  # fmt: skip
-    return _noted(out, note)
+    if cut.join == "reverse":
+        out = _reverse(out.infer_domains(), ofs, wrts, note, total, via, left)
+    elif cut.join == "product":
+        multiply(out.op, left, right, cut.width, names, via.partition(".")[0], note)
+    return out
 
 
 def _ports(p: Program) -> dict[str, frozenset[str]]:
@@ -214,9 +240,10 @@ def _added(p: Program, before: Container[str]) -> tuple[list[InputOp], list[str]
 
 def _batched(
     p: Program, seeds: Sequence[InputOp], results: Sequence[str], word: str, prefix: str,
-    before: Mapping[str, frozenset[str]],
+    before: Mapping[str, frozenset[str]], fed: Factor | None, *, rows: bool,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Batch over all one-hot seeds: the seed input, if there is one, becomes a node; returns the new fields.
+    """Batch over all one-hot seeds, or over those of a Jacobian that it is `fed`, its `rows` or its columns: the seed input,
+    if there is one, becomes a node; returns the new fields.
 
     Nodes fired on the inputs that they had `before`, so what needs no derivative is divided off and stays as it was.
     """
@@ -224,32 +251,64 @@ def _batched(
     for op in seeds:
         used = names_of(p.op)
         own = op.fields
-        fields = tuple(unused(f"{word}_{f}", used) for f in own)
-        domain = op.domain or op.declared
-        if own:
-            assert domain is not None
-            inside = domain.data.substitute(dict(zip(own, fields, strict=True)))
+        over, where = own, op.domain or op.declared
+        if fed is not None:
+            source = endpoints(p.op)[fed.output]
+            over = source.fields[: fed.first] if rows else source.fields[fed.first :]
+            where = FormulaAttr(describe(ProgramSets(p.op).domain(fed.output).project(over)))
+        fields = tuple(unused(f"{word}_{f}", used) for f in over)
+        if over:
+            assert where is not None
+            inside = where.data.substitute(dict(zip(over, fields, strict=True)))
             batch_over(p.op, (op.symbol,), fields, inside, prefix=prefix, also=results, enough=before)
-        _generate(p, op, fields, own)
+        if fed is None:
+            _generate(p, op, fields, own)
+        else:
+            _take(p, op, fed, rows)
     verify(p.module)
     return fields
 
 
 def _generate(p: Program, op: InputOp, fields: Sequence[str], own: Sequence[str]) -> None:
     """Replace a batched seed input by a node that fires by itself and sends 1 where the indices agree, else 0."""
-    taken = symbols(p.op)
-    used = {*op.fields, *taken}
-    name = unused(f"Seed_{op.symbol}", taken)
-    attr = op.domain or op.declared
-    formula = attr.data if attr else Formula.all(())
-    ports = [Port(unused("none", used), UplType.REAL, Gather.SUM, IndexExpr.of(0))]
-    node = new_node(p.op, name, ports, (op.fields, formula), op, op.symbol, "one element is 1, the others are 0")
+    none = Port(unused("none", {*op.fields, *symbols(p.op)}), UplType.REAL, Gather.SUM, IndexExpr.of(0))
+    node = _node(p, op, "Seed", none, "one element is 1, the others are 0")
     body = Body(node.block, op.location)
     env = dict(zip(op.fields, node.block.args, strict=False))
     value = body.constant(1.0, op.value.type)
     if fields:
         same = Formula.all(Formula.compare(a, "==", b) for a, b in zip(fields, own, strict=True))
         value = body.add(arith.SelectOp(condition(body, same, env), value, body.constant(0.0, op.value.type)))
+    _move(op, node, value)
+
+
+def _take(p: Program, op: InputOp, fed: Factor, rows: bool) -> None:
+    """Replace a batched seed input by a node that passes on the elements of a Jacobian, which is no output then."""
+    output = endpoints(p.op)[fed.output]
+    assert isinstance(output, OutputOp)
+    port = Port(unused("d", {*op.fields, *symbols(p.op)}), output.type)
+    node = _node(p, op, "Rows" if rows else "Columns", port, f"the elements of {fed.output}")
+    for send in arrows(p.op):
+        if send.target_name == fed.output:
+            send.target = port_ref(node.symbol, port.name)
+            index = send.index.data
+            send.index = IndexAttr(index if rows else (*index[fed.first :], *index[: fed.first]))
+    output.detach()
+    output.erase()
+    body = Body(node.block, op.location)
+    _move(op, node, body.like(node.arg(port.name), op.value.type))
+
+
+def _node(p: Program, op: InputOp, kind: str, port: Port, comment: str) -> NodeOp:
+    """A node that stands for a batched seed input."""
+    attr = op.domain or op.declared
+    formula = attr.data if attr else Formula.all(())
+    name = unused(f"{kind}_{op.symbol}", symbols(p.op))
+    return new_node(p.op, name, [port], (op.fields, formula), op, op.symbol, comment)
+
+
+def _move(op: InputOp, node: NodeOp, value: SSAValue) -> None:
+    """Let a node do what a host input did, with a value of the node in place of the element."""
     copies: dict[SSAValue, SSAValue] = {**dict(zip(op.block.args, node.block.args, strict=False)), op.value: value}
     for inner in op.block.ops:
         new = inner.clone({o: copies[o] for o in inner.operands})

@@ -57,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     derivatives.add_arguments(p, required=True)
     p.add_argument("--explain", action="store_true", help="say on the standard error which rule made what, and why")
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
+    p = command("jacobian", "the program with all derivatives of outputs by inputs, J_R_X, as .upl text")
+    derivatives.add_jacobian_arguments(p)
     explain.add_arguments(command("explain", "a derivative arrow by arrow: where each comes from, and by which rule"))
     p = command("draw", "the picture of a program in UPL's notation, as SVG, PNG or for Graphviz")
     draw.add_arguments(p)
@@ -180,6 +182,17 @@ def _grad(args: argparse.Namespace) -> int:
         from upl_mlir.observe.explain import explain as explained
 
         print(explain.text(explained(derived)), file=sys.stderr)
+    write_whole(args.output, str(derived))
+    return 0
+
+
+def _jacobian(args: argparse.Namespace) -> int:
+    from upl_mlir.api.jacobians import jacobian
+
+    of, wrt = derivatives.ports(args.of), derivatives.ports(args.wrt)
+    derived = jacobian(_load(args), of, wrt, args.mode, total=args.total)
+    for note in derived.notes:
+        print(f"note: {note}", file=sys.stderr)
     write_whole(args.output, str(derived))
     return 0
 
@@ -331,7 +344,8 @@ def _fmt(args: argparse.Namespace) -> int:
 
 
 _COMMANDS = {
-    "check": _check, "grad": _grad, "explain": _explain, "draw": _draw, "view": _view, "run": _run, "train": _train,
+    "check": _check, "grad": _grad, "jacobian": _jacobian, "explain": _explain, "draw": _draw, "view": _view, "run": _run,
+    "train": _train,
     "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "wrap": wrap.run,
     "explore": explore.run, "fmt": _fmt,
 }  # fmt: skip

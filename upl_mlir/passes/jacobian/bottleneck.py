@@ -7,21 +7,23 @@ only; that a place is passed by all is decided on the sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
+from typing import Literal
 
-from upl_mlir.dialects.upl import InputOp, NodeOp, Port, UplType
+from upl_mlir.dialects.upl import InputOp, NodeOp, UplType
 from upl_mlir.dialects.upl.query import target_port
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.activity import Dependence, PortKey, closure, edges, fixpoint, key_of
 from upl_mlir.passes.autodiff.dynamic import Dynamics
-from upl_mlir.passes.jacobian.costs import elements, fewer
+from upl_mlir.passes.jacobian.costs import cheapest, elements, fewer, instances
 from upl_mlir.passes.jacobian.relay import Slice, refused
 from upl_mlir.poly.counts.counting import count
 from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup
 from upl_mlir.poly.fibres import fibre_count
+from upl_mlir.poly.sets import PSet
 
 MOST_STEPS = 200
 """Values of a field that are looked at one by one.  Chosen, not measured."""
@@ -29,50 +31,93 @@ MOST_TRIED = 24
 """Places that are tested, the narrowest first; each test takes some tens of milliseconds.  Chosen, not measured."""
 
 
+Join = Literal["product", "forward", "reverse"]
+"""How the two sides of a cut become one Jacobian: by a product of two; forward, with the Jacobian before the cut as seeds
+for what is behind; or in reverse, with that behind as seeds for what is before."""
+
+
 @dataclass(frozen=True)
-class Narrow:
-    """A place that all derivatives pass, and the number of its values."""
+class Cut:
+    """A place that all derivatives pass, the number of its values, and how the sides are joined for fewest instances."""
 
     place: Slice
     width: IndexExpr
+    join: Join
 
 
 def bottleneck(
     sets: ProgramSets, ofs: Sequence[PortKey], wrts: Sequence[PortKey], cut: frozenset[PortKey]
-) -> Narrow | None:
+) -> Cut | None:
     """The narrowest place between all of `wrt` and all of `of`; None if none has fewer values than either.
 
-    No derivative passes arrows into `cut`.  One place is enough: a chain of several takes at least as many seeds as its
-    narrowest place everywhere, and more products.
+    No derivative passes arrows into `cut`.  One place is taken: the product of a chain of several takes at least as many
+    seeds everywhere as its narrowest place, and more multiplications.  Of places that are as narrow, the first and the last
+    along a field are compared.
     """
-    ends = [elements(sets, wrts), elements(sets, ofs)]
-    if None in ends:
+    n, m = elements(sets, wrts), elements(sets, ofs)
+    if n is None or m is None:
         return None
     dependence = {op.symbol: Dependence(op) for op in sets.ends.values() if isinstance(op, InputOp | NodeOp)}
     links = edges(sets, dependence, cut)
     ports = closure(links, wrts, forward=True) & closure(links, ofs, forward=False)
-    found: list[Narrow] = []
+    found: dict[IndexExpr, list[Slice]] = {}
     for place, width in _places(sets, links, ports - {*ofs, *wrts}):
-        if width is not None and all(fewer(sets, width, end)[0] for end in ends):
-            found.append(Narrow(place, width))
+        if width is not None and all(fewer(sets, width, end)[0] for end in (n, m)) and refused(sets, place) is None:
+            found.setdefault(width, []).append(place)
 
-    def order(a: Narrow, b: Narrow) -> int:
-        return fewer(sets, b.width, a.width)[0] - fewer(sets, a.width, b.width)[0]
+    def order(a: IndexExpr, b: IndexExpr) -> int:
+        return fewer(sets, b, a)[0] - fewer(sets, a, b)[0]
 
-    found.sort(key=lambda n: _port(sets, n.place).gather is not None)  # a gather's relay comes between it and its summands
-    found.sort(key=cmp_to_key(order))
-    dynamics = Dynamics(sets)
-    allowed = [n for n in found if refused(sets, n.place) is None]
-    for narrow in allowed[:MOST_TRIED]:
-        closed = {narrow.place.key: narrow.place.instances(sets)}
-        reached = [fixpoint(sets, dependence, of, cut, ports, dynamics.whole, closed) for of in ofs]
-        if not any(w in r for w in wrts for r in reached):
-            return narrow
+    whole = Dynamics(sets).whole
+
+    def behind(place: Slice | None) -> list[dict[PortKey, PSet]]:
+        closed = {} if place is None else {place.key: place.instances(sets)}
+        return [fixpoint(sets, dependence, of, cut, ports, whole, closed) for of in ofs]
+
+    tries = iter(range(MOST_TRIED))
+    for width in sorted(found, key=cmp_to_key(order)):
+        passed: dict[Slice, list[dict[PortKey, PSet]]] = {}
+        for group in _groups(sets, found[width]):
+            for along in (group, group[::-1]):  # the first that is passed by all, and the last
+                for place in along:
+                    if place in passed or next(tries, None) is None:
+                        break
+                    reached = behind(place)
+                    if not any(w in r for w in wrts for r in reached):
+                        passed[place] = reached
+                        break
+        if passed:
+            return _joined(sets, n, width, m, instances(sets, behind(None)), passed)
     return None
 
 
-def _port(sets: ProgramSets, place: Slice) -> Port:
-    return target_port(sets.ends[place.key[0]], place.key[1])
+def _groups(sets: ProgramSets, places: Sequence[Slice]) -> list[list[Slice]]:
+    """Places by input and field; those of ordinary inputs first: the relay of a gather comes between it and its summands."""
+    out: dict[tuple[PortKey, str | None], list[Slice]] = {}
+    for place in places:
+        out.setdefault((place.key, place.field), []).append(place)
+
+    def gathers(key: PortKey) -> bool:
+        return target_port(sets.ends[key[0]], key[1]).gather is not None
+
+    return sorted(out.values(), key=lambda group: gathers(group[0].key))
+
+
+def _joined(
+    sets: ProgramSets, n: IndexExpr, width: IndexExpr, m: IndexExpr, whole: IndexExpr | None,
+    passed: Mapping[Slice, Sequence[Mapping[PortKey, PSet]]],
+) -> Cut | None:  # fmt: skip
+    """The place and the join with fewest instances; of `passed` places, with what is reached behind each."""
+    costs: dict[Cut, IndexExpr | None] = {}
+    for place, reached in passed.items():
+        g = instances(sets, reached)
+        if whole is None or g is None:
+            continue
+        h = whole - g
+        costs[Cut(place, width, "product")] = width * whole + n * (width + 1) * m
+        costs[Cut(place, width, "forward")] = width * h + n * g + n * width
+        costs[Cut(place, width, "reverse")] = width * g + m * h + m * width
+    return cheapest(sets, costs)[0] if costs else None
 
 
 def _places(

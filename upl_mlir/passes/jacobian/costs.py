@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from typing import TypeVar
 
-from upl_mlir.dialects.upl import NodeOp
+from upl_mlir.dialects.upl import InputOp, NodeOp
+from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.autodiff.activity import Activity, PortKey, analyse
 from upl_mlir.passes.autodiff.dynamic import Dynamics
@@ -49,27 +51,61 @@ class Costs:
             self._found[key] = analyse(self.sets, of, wrts, self.cut, *asked)
         return self._found[key]
 
-    def reverse(self, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
-        """Instances of adjoint nodes, times the elements of `of`; None if they are not known."""
+    def _sources(self) -> list[InputOp | NodeOp]:
+        return [op for op in self.sets.ends.values() if isinstance(op, InputOp | NodeOp)]
+
+    def reverse(
+        self, ofs: Sequence[PortKey], wrts: Sequence[PortKey], seeds: IndexExpr | None = None
+    ) -> IndexExpr | None:
+        """Instances of adjoint nodes for a seed at each element of `of`, or for so many `seeds`; None if not known."""
         found: list[IndexExpr | None] = []
         for of in ofs:
             activity = self._activity(of, tuple(wrts), adjoint=True)
-            nodes = [activity.instances(op) for op in self.sets.ends.values() if isinstance(op, NodeOp)]
-            found.append(_times(elements(self.sets, [of]), sum_of(count(s) for s in nodes if s is not None)))
+            nodes = [activity.instances(op) for op in self._sources() if _has_adjoint(activity, op)]
+            adjoints = sum_of(count(s) for s in nodes if s is not None)
+            found.append(_times(seeds or elements(self.sets, [of]), adjoints))
         return sum_of(found)
 
-    def forward(self, ofs: Sequence[PortKey], wrts: Sequence[PortKey]) -> IndexExpr | None:
-        """Instances of nodes with a tangent that reaches one of `of`, times the elements of `wrt`; None if not known."""
+    def forward(
+        self, ofs: Sequence[PortKey], wrts: Sequence[PortKey], seeds: IndexExpr | None = None
+    ) -> IndexExpr | None:
+        """Instances of nodes with a tangent that reaches one of `of`, for a seed at each element of `wrt`, or for so many
+        `seeds`; None if not known."""
         found: list[IndexExpr | None] = []
         for wrt in wrts:
-            moved: dict[str, list[PSet]] = {}
-            for of in ofs:
-                for (name, _), s in self._activity(of, (wrt,), adjoint=False).reached.items():
-                    if isinstance(self.sets.ends[name], NodeOp):
-                        moved.setdefault(name, []).append(s)
-            instances = sum_of(count(union(parts).coalesce()) for parts in moved.values())
-            found.append(_times(elements(self.sets, [wrt]), instances))
+            activities = [self._activity(of, (wrt,), adjoint=False) for of in ofs]
+            moved = [instances(self.sets, [a.reached for a in activities])]
+            if any(_computes(a, self.sets.ends[wrt[0]]) for a in activities):
+                moved.append(elements(self.sets, [wrt]))
+            found.append(_times(seeds or elements(self.sets, [wrt]), sum_of(moved)))
         return sum_of(found)
+
+
+def _has_adjoint(activity: Activity, op: InputOp | NodeOp) -> bool:
+    """Whether adjoint nodes stand for a node or host input; not where one derivative comes for each element, as it went."""
+    if isinstance(op, NodeOp):
+        return True
+    arrows = [a for a in activity.sets.out_of(op.symbol) if activity.carries(a)]
+    return len(arrows) != 1 or arrows[0].send.value is not op.value or not (
+        arrows[0].send.when.is_true and arrows[0].exact and not arrows[0].loops and not arrows[0].stars
+    )  # fmt: skip
+
+
+def _computes(activity: Activity, op: Endpoint) -> bool:
+    """Whether the arrows of a host input send more than its elements: a node has their tangents then."""
+    return isinstance(op, InputOp) and any(
+        a.send.value is not op.value for a in activity.sets.out_of(op.symbol) if activity.carries(a)
+    )
+
+
+def instances(sets: ProgramSets, reached: Iterable[Mapping[PortKey, PSet]]) -> IndexExpr | None:
+    """The number of instances of nodes of which some input is reached; None if not known."""
+    moved: dict[str, list[PSet]] = {}
+    for found in reached:
+        for (name, _), s in found.items():
+            if isinstance(sets.ends[name], NodeOp) and not s.is_empty():
+                moved.setdefault(name, []).append(s)
+    return sum_of(count(union(parts).coalesce()) for parts in moved.values())
 
 
 def _times(a: IndexExpr | None, b: IndexExpr | None) -> IndexExpr | None:
@@ -98,8 +134,11 @@ def _least(sets: ProgramSets, param: str) -> int:
     return low if low is not None else 1
 
 
-def cheapest(sets: ProgramSets, costs: Mapping[str, IndexExpr | None]) -> tuple[str, str]:
-    """The name with the least cost, the first of several, and at what sizes that was decided."""
+K = TypeVar("K")
+
+
+def cheapest(sets: ProgramSets, costs: Mapping[K, IndexExpr | None]) -> tuple[K, str]:
+    """The key with the least cost, the first of several, and at what sizes that was decided."""
     chosen, *others = costs
     at: dict[str, None] = {}
     for other in others:
