@@ -98,6 +98,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lower-loops": {},
     "batch": {"ports": ("w",), "field": "b"},
     "checkpoint": {"along": "t", "every": 2},
+    "relay": {"port": "Loss.y"},
     "lower-hw": {},
     "lower-circuit": {},
     "if-convert": {},

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.passes.jacobian.relay import RelayPass
 
 Arrays = dict[str, Any]
 
@@ -171,6 +172,10 @@ def test_equal_to_complex_steps_on_every_engine(tools, rng, name) -> None:
             np.testing.assert_allclose(out[j], expected, rtol=1e-11, atol=1e-13)
 
 
+OWN = ("Seed_", "Cut", "Gather")
+"""How nodes begin that are new, and no derivatives: seeds, relays."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_counted_is_what_fires(rng, name) -> None:
     """The instances that the note tells of each mode fire in a run of that mode's program; mixed mode has fewest."""
@@ -184,6 +189,121 @@ def test_what_was_counted_is_what_fires(rng, name) -> None:
         own = upl.compile(p)
         own(**data(p, rng))
         fired = run.stats["firings"]
-        said[mode] = sum(v for n, v in fired.items() if n not in own.stats["firings"] and not n.startswith(("Seed_", "Cut")))
+        said[mode] = sum(v for n, v in fired.items() if n not in own.stats["firings"] and not n.startswith(OWN))
         assert q.notes[-1].partition(": ")[2].startswith(f"{said[mode]} instances of derivative nodes")
     assert said["mixed"] < min(said["reverse"], said["forward"])
+
+
+def mode_of(p: upl.Program, of: str = "Y", wrt: str = "X", mode: Any = "mixed", **options: Any) -> str:
+    """The first words of what is said of the choice."""
+    return upl.jacobian(p, of=of, wrt=wrt, mode=mode, **options).notes[-1].split(":")[0].split(",")[0]
+
+
+def test_mixed_only_where_it_needs_fewer() -> None:
+    """Monotone widths have their narrowest place at an end; a wide middle does not help; "auto" decides the same."""
+    widths = {(6, 4, 3): "reverse mode", (3, 4, 6): "forward mode", (4, 9, 4): "forward mode", (6, 2, 6): "mixed mode"}
+    for n, expected in widths.items():
+        p = upl.load(NET, K=len(n), N=list(n))
+        assert mode_of(p) == mode_of(p, mode="auto") == expected
+    assert mode_of(upl.load(NET), mode="reverse") == "reverse mode"
+
+
+def test_sizes_that_are_open() -> None:
+    """Widths are compared as polynomials where these decide."""
+    text = HIDDEN.replace("param h >= 1", "const h = 2").replace("n >= 1", "n >= 9").replace("m >= 1", "m >= 9")
+    p = upl.load(text)
+    note = upl.jacobian(p, of="Y", wrt="X").notes[-1]
+    assert note == (
+        "mixed mode, cut at `H.s` (2 values), reverse from there: 3*m*n+10*m+8 instances of derivative nodes, "
+        "3*m*m+3*m*n+2*m in reverse mode, 3*m*n+2*n*n+2*n in forward mode (compared at n=18, m=18)"
+    )
+
+
+SKIP = NET.replace("{ -> Res.r<1,i> }", "{ -> Res.r<1,i>; #N[K-1] -> Past.x<*,i> }").replace(
+    "if k==K: -> Y<i> }", "if k==K: #N[0] -> Past.r<i,*> }\n"
+    "node Past<i,j> in 1<=i<=N[K-1], 1<=j<=N[0] { in x, r; x*r #N[0] -> Out.s<i> }\nnode Out<i> { in @(+) s[#]; -> Y }",
+)
+
+
+def test_what_goes_around_the_narrow_place_is_seen(tools, rng) -> None:
+    """A second way from X to Y leaves no place that all pass but `Out.s`, which is as wide as Y."""
+    p = upl.load(SKIP)
+    q = upl.jacobian(p, of="Y", wrt="X", mode="mixed")
+    assert not q.notes[-1].startswith("mixed")
+    inputs = data(p, rng)
+    f = lambda v: {"Y": net(v)["Y"] * v["X"].sum()}  # noqa: E731
+    np.testing.assert_allclose(upl.compile(q)(**inputs)["J_Y_X"], complex_step(f, inputs, "Y", "X"), rtol=1e-12)
+
+
+def test_by_node_inputs_before_and_behind_the_cut(rng) -> None:
+    """By inputs before the cut in mixed mode, total or not; with one behind it, which no derivative may pass, in no cut."""
+    p = upl.load(NET)
+    inputs = data(p, rng)
+    for wrt, total in (("Sum.s", False), ("Sum.s", True), ("Link.w", True)):
+        found = [upl.compile(upl.jacobian(p, of="Y", wrt=wrt, mode=m, total=total))(**inputs) for m in ("mixed", "reverse")]
+        name = f"J_Y_{wrt.replace('.', '_')}"
+        np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-12, atol=1e-15)
+
+
+def test_the_result_is_a_program_like_any_other(rng) -> None:
+    """It is differentiated once more: the Jacobian's derivative by X and by the weights, against differences."""
+    for text in (HIDDEN, NET):
+        p = upl.load(text, **({"n": 4, "h": 1, "m": 3} if text is HIDDEN else {"K": 3, "N": [3, 1, 3]}))
+        q = upl.load(str(upl.jacobian(p, of="Y", wrt="X", mode="mixed")))
+        upl.check_grads(q, of="J_Y_X", wrt=list(p.inputs), inputs=data(p, rng), rtol=1e-5)
+
+
+def test_data_that_decide_are_left_to_the_pure_modes(rng) -> None:
+    """Where data decide what reaches the narrow place, it is no cut."""
+    p = upl.load("""program sparse
+const w = 2
+input X<i> in 0<=i<5 { -> G.x }
+input C<i>: int in 0<=i<5 { -> G.c }
+output Y<k>
+node G<i> in 0<=i<5 { in x, c: int; if c==0: x*x -> V.s<0>; if c!=0: sin(x) -> V.s<1> }
+node V<j> in 0<=j<w { in @(+) s[j+2]; s -> O.v<j,k> for k in 0..5 }
+node O<j,k> in 0<=j<w, 0<=k<6 { in v; v*(k+1) -> S.s<k> }
+node S<k> in 0<=k<6 { in @(+) s[w]; exp(s/50) -> Y }
+""")
+    q = upl.jacobian(p, of="Y", wrt="X", mode="mixed")
+    assert not q.notes[-1].startswith("mixed")
+    x = rng.normal(size=5)
+    found = upl.compile(q)(X=x, C=np.array([0, 0, 1, 1, 1]))["J_Y_X"]
+    slope = np.array([*(2 * x[:2]), *np.cos(x[2:])])
+    value = np.exp((sum(x[:2] ** 2) + sum(np.sin(x[2:]))) * np.arange(1, 7) / 50)
+    np.testing.assert_allclose(found, np.outer(value * np.arange(1, 7) / 50, slope), rtol=1e-12)
+
+
+def relayed(text: str, options: dict[str, Any]) -> upl.Program:
+    p = upl.load(text)
+    return p.derived(("relay", repr(options)), lambda: [RelayPass(**options)])
+
+
+@pytest.mark.parametrize(
+    "options", [{"port": "Res.r", "field": "k", "value": 3}, {"port": "Sum.s", "field": "k", "value": 2}, {"port": "Sum.s"}]
+)
+@pytest.mark.parametrize("text", [NET, GATHERS])
+def test_a_relay_changes_no_value(tools, rng, text, options) -> None:
+    """And all tokens are proved to meet."""
+    if text is GATHERS and options["port"] == "Res.r":
+        options = {"port": "Sum.s", "field": "k", "value": 4}
+    p = relayed(text, options)
+    inputs = data(p, rng)
+    found = tools.consistent(p, inputs)
+    np.testing.assert_array_equal(found["Y"], upl.compile(upl.load(text), gather="ordered")(**inputs)["Y"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"port": "Y"}, "`Y` is a host port"),
+        ({"port": "Res.r", "field": "k"}, "`field` and `value` go together"),
+        ({"port": "Res.r", "field": "q", "value": 1}, "`Res` has no field `q`"),
+        ({"port": "Res.r", "field": "k", "value": 9}, "`Res.r` at k=9 has no instance"),
+        ({"port": "Link.r"}, "`Res -> Link.r` sends one token to many instances"),
+    ],
+)
+def test_relays_that_are_refused(options, message) -> None:
+    with pytest.raises(upl.UplError, match="UPL1440") as caught:
+        relayed(NET, options)
+    assert message in str(caught.value)

@@ -118,7 +118,7 @@ def _choose(p: Program, ofs: Sequence[str], wrts: Sequence[str], mode: Mode, tot
     out, via = p, ""
     if cut is not None:
         out = p.clone()
-        via = relay(out.op, ProgramSets(out.op), cut.place)
+        via = relay(out.op, cut.place)
         costs["mixed"] = _mixed_cost(out, of, wrt, via, cut, held)
     chosen, where = cheapest(sets, costs)
     others = ", ".join(f"{_shown(c)} in {m} mode" for m, c in reversed(costs.items()) if m != chosen)

@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.upl import FormulaAttr, NodeOp, ProgramOp, SendOp, port_ref
 from upl_mlir.dialects.upl.attributes import PortsAttr
-from upl_mlir.dialects.upl.query import program_of, span_of, symbols, value_names
+from upl_mlir.dialects.upl.query import endpoints, program_of, span_of, symbols, target_port, value_names
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import COMMENT, here, restricted
@@ -24,7 +24,7 @@ from upl_mlir.passes.autodiff.request import port_key
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.expand import expand
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import Formula, IndexExpr, Select
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
@@ -55,7 +55,8 @@ class RelayPass(ModulePass):
     """Put a node before the input `port` (``NODE.input``), at all instances or where `field` is `value`.
 
     Requires: all domains known; no `adjoint of` directives; no token for the input under a `*`, none that data decide.
-    Establishes: a node ``CutNODE`` with the input ``x``, the only source of `port` at those instances.
+    Establishes: a node ``CutNODE`` with the input ``x``, the only source of `port` at those instances.  A gather stands
+    before it then, and no longer at the node.
     Source: the elimination of vertices, Griewank and Walther, Evaluating Derivatives, section 10.1: a set of vertices that
     all paths meet.
 
@@ -73,10 +74,11 @@ class RelayPass(ModulePass):
         program = program_of(op)
         expand(program)
         sets = ProgramSets(program)
-        key = port_key(sets, self.port, "relay", None)
-        node = sets.ends[key[0]]
-        if not isinstance(node, NodeOp):
+        node = sets.ends.get(self.port.partition(".")[0])
+        if node is not None and not isinstance(node, NodeOp):
             raise error("UPL1440", f"relay: `{self.port}` is a host port", span_of(node), help="name an input of a node")
+        key = port_key(sets, self.port, "relay", None)
+        assert node is not None
         if (self.field is None) != (self.value is None):
             raise error("UPL1440", "relay: `field` and `value` go together", help="write field=k,value=3")
         if self.field is not None and self.field not in node.fields:
@@ -87,7 +89,7 @@ class RelayPass(ModulePass):
             raise error("UPL1440", f"relay: {place} has no instance", span_of(node))
         if (why := refused(sets, place)) is not None:
             raise error("UPL1440", f"relay: {why}", span_of(node))
-        relay(program, sets, place)
+        relay(program, place)
 
 
 def refused(sets: ProgramSets, place: Slice) -> str | None:
@@ -110,29 +112,36 @@ def refused(sets: ProgramSets, place: Slice) -> str | None:
 
 
 @bounded("the relay")
-def relay(program: ProgramOp, sets: ProgramSets, place: Slice) -> str:
-    """Put the node in front; returns its input as ``NODE.x``.  `refused` must have found nothing."""
+def relay(program: ProgramOp, place: Slice) -> str:
+    """Put the node in front; returns its input as ``NODE.x``.  `refused` must have found nothing.
+
+    A gather is first taken off its node as a whole, so that what comes to the slice and what comes to the rest is one sum.
+    """
+    node = endpoints(program)[place.key[0]]
+    if place.field is not None and target_port(node, place.key[1]).gather is not None:
+        _put(program, Slice(place.key), f"Gather{node.symbol}", f"the gather of {node.symbol}.{place.key[1]}")
+    return _put(program, place, f"Cut{node.symbol}", f"all that passes {place}".replace("`", ""))
+
+
+def _put(program: ProgramOp, place: Slice, wanted: str, comment: str) -> str:
+    sets = ProgramSets(program)
     name, input_ = place.key
     op = sets.ends[name]
     assert isinstance(op, NodeOp)
-    port = op.port(input_)
-    assert port is not None
+    port = target_port(op, input_)
     inside = place.instances(sets)
     x = unused("x", {*op.fields, *value_names(program)})
-    node = NodeOp(unused(f"Cut{name}", symbols(program)), op.fields, [replace(port, name=x)], describe(inside))
+    node = NodeOp(unused(wanted, symbols(program)), op.fields, [replace(port, name=x)], describe(inside))
     node.domain = node.declared
     node.location = op.location
-    node.attributes[COMMENT] = StringAttr(f"all that passes {place}".replace("`", ""))
+    node.attributes[COMMENT] = StringAttr(comment)
     program.body.block.insert_op_before(node, op)
     for a in sets.into(name, input_):
         _redirect(sets, a, inside, port_ref(node.symbol, x))
     send = SendOp(node.arg(x), port_ref(name, input_), here(op.fields), rule="relay")
     send.location = op.location
     node.block.add_op(send)
-    if isinstance(port.count, IndexExpr):  # one token comes from the relay, where that stands
-        one = IndexExpr.of(1)
-        count = one if place.field is None else IndexExpr.of(Select(place.formula, one, port.count))
-        op.inputs = PortsAttr(tuple(replace(p, count=count) if p is port else p for p in op.ports))
+    op.inputs = PortsAttr(tuple(replace(p, gather=None, count=None) if p.name == input_ else p for p in op.ports))
     return f"{node.symbol}.{x}"
 
 
