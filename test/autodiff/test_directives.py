@@ -98,7 +98,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lower-loops": {},
     "batch": {"ports": ("w",), "field": "b"},
     "checkpoint": {"along": "t", "every": 2},
-    "relay": {"port": "Loss.y"},
+    "relay": {"port": "Upd.g"},
     "lower-hw": {},
     "lower-circuit": {},
     "if-convert": {},

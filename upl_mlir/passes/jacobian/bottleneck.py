@@ -92,15 +92,16 @@ def bottleneck(
 
 
 def _groups(sets: ProgramSets, places: Sequence[Slice]) -> list[list[Slice]]:
-    """Places by input and field; those of ordinary inputs first: the relay of a gather comes between it and its summands."""
+    """Places by input and field; those that need one relay first."""
     out: dict[tuple[PortKey, str | None], list[Slice]] = {}
     for place in places:
         out.setdefault((place.key, place.field), []).append(place)
+    return sorted(out.values(), key=lambda group: _gathers(sets, group[0]))
 
-    def gathers(key: PortKey) -> bool:
-        return target_port(sets.ends[key[0]], key[1]).gather is not None
 
-    return sorted(out.values(), key=lambda group: gathers(group[0].key))
+def _gathers(sets: ProgramSets, place: Slice) -> bool:
+    """Whether the relay needs another one, which takes the gather off the node."""
+    return place.field is not None and target_port(sets.ends[place.key[0]], place.key[1]).gather is not None
 
 
 def _joined(
@@ -111,12 +112,13 @@ def _joined(
     costs: dict[Cut, IndexExpr | None] = {}
     for place, reached in passed.items():
         g = instances(sets, reached)
-        if whole is None or g is None:
+        extra = count(sets.domain(place.key[0])) if _gathers(sets, place) else IndexExpr()
+        if whole is None or g is None or extra is None:
             continue
         h = whole - g
-        costs[Cut(place, width, "product")] = width * whole + n * (width + 1) * m
-        costs[Cut(place, width, "forward")] = width * h + n * g + n * width
-        costs[Cut(place, width, "reverse")] = width * g + m * h + m * width
+        costs[Cut(place, width, "product")] = width * (whole + extra) + n * (width + 1) * m
+        costs[Cut(place, width, "forward")] = width * h + n * (g + extra) + n * width
+        costs[Cut(place, width, "reverse")] = width * g + m * (h + extra) + m * width
     return cheapest(sets, costs)[0] if costs else None
 
 
