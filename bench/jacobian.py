@@ -2,7 +2,7 @@
 python -m bench.jacobian
 
 For each shape the instances of derivative nodes, as the program's note counts them, and the milliseconds of a call of native
-code; the least of interleaved runs.  Writes `bench/jacobian.json` and the table in `docs/autodiff.md`.  It takes two minutes.
+code; the least of interleaved runs.  Writes `bench/jacobian.json` and the table in `docs/autodiff.md`, in two minutes.
 """
 
 from __future__ import annotations

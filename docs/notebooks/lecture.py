@@ -175,6 +175,54 @@ def fighters(mo, upl):
 
 
 @app.cell
+def mixed(curves, mo, np, upl):
+    def hourglass(widths):
+        """Layers of these widths, inputs first."""
+        return upl.load(f"""
+        program hourglass
+        const K = {len(widths)}
+        const N[0:K-1] = {list(widths)}
+        input X<i> in 1<=i<=N[0] {{ -> Res.r<1,i> }}
+        input W<k,i,j> in 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k] {{ -> Link.w<k,i,j> }}
+        output Y<i>
+        node Res<k,i> in 1<=k<=K, 1<=i<=N[k-1] {{ in r; if k<K: #N[k] -> Link.r<k,i,*>; if k==K: -> Y<i> }}
+        node Link<k,i,j> {{ in r, w; r*w #N[k-1] -> Sum.s<k,j> }}
+        node Sum<k,j> {{ in @(+) s[#]; tanh(s) -> Res.r<k+1,j> }}
+        """)
+
+    dice = np.random.default_rng(3)
+    waists, fired, kinds = [1, 3, 8], {"reverse": [], "forward": [], "mixed": []}, []
+    for waist in waists:
+        glass = hourglass([8, waist, 8])
+        glass_data = {name: dice.normal(size=port.shape()) for name, port in glass.inputs.items()}
+        by_mode = {}
+        for way, tally in fired.items():
+            square = upl.jacobian(glass, of="Y", wrt="X", mode=way)
+            ran = upl.compile(square)
+            by_mode[way] = ran(**glass_data)["J_Y_X"]
+            tally.append(sum(ran.stats["firings"].values()))
+        assert np.allclose(by_mode["mixed"], by_mode["reverse"], rtol=1e-12)
+        assert np.allclose(by_mode["forward"], by_mode["reverse"], rtol=1e-12)
+        kinds.append(square.notes[-1])
+    assert all(fired["mixed"][k] < min(fired["reverse"][k], fired["forward"][k]) for k in (0, 1))
+    assert kinds[0].startswith("mixed mode, cut at") and not kinds[2].startswith("mixed")
+    assert fired["mixed"][2] in (fired["reverse"][2], fired["forward"][2])  # no waist, nothing lost
+    waist_lines = "\n".join(f"* a waist of {w}: {note}" for w, note in zip(waists, kinds, strict=True))
+    mo.vstack([
+        mo.md(f"""
+        ## Or both?
+
+        8 inputs, 8 outputs, and a waist between them. All derivatives pass the waist, so it needs few seeds on both sides:
+        `mode="mixed"` cuts there, if that needs fewer instances than either mode.
+
+        {waist_lines}
+        """),
+        curves({mode: (waists, tally) for mode, tally in fired.items()}, "width of the waist", "firings"),
+    ])  # fmt: skip
+    return (fired,)
+
+
+@app.cell
 def hessians(mo, np, upl):
     gen = np.random.default_rng(1)
     points, labels = gen.normal(size=(30, 5)), np.sign(gen.normal(size=30))

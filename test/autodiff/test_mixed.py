@@ -129,7 +129,7 @@ Case = tuple[str, dict[str, Any], Callable[[Arrays], Arrays], tuple[str, ...], t
 CASES: dict[str, Case] = {
     "layers": (NET, {}, net, ("Y",), ("X",), "`Res.r` at k=3 (2 values)"),
     "layers by gathers": (GATHERS, {}, net, ("Y",), ("X",), "`Sum.s` at k=2 (2 values)"),
-    "hidden layer": (HIDDEN, {"n": 7, "h": 2, "m": 6}, hidden, ("Y",), ("X",), "`H.s` (2 values)"),
+    "hidden layer": (HIDDEN, {"n": 9, "h": 2, "m": 8}, hidden, ("Y",), ("X",), "`H.s` (2 values)"),
     "by weights": (HIDDEN, {"n": 4, "h": 2, "m": 6}, hidden, ("Y",), ("U", "X"), "`H.s` (2 values)"),
     "stencil": (COARSE, {}, coarse, ("Y",), ("X",), "(3 values)"),
     "state": (STATE, {}, state, ("P", "Q"), ("A", "B"), "(2 values)"),
