@@ -201,7 +201,7 @@ def mode_of(p: upl.Program, of: str = "Y", wrt: str = "X", mode: Any = "mixed", 
 
 def test_mixed_only_where_it_needs_fewer() -> None:
     """Monotone widths have their narrowest place at an end; a wide middle does not help; "auto" decides the same."""
-    widths = {(6, 4, 3): "reverse mode", (3, 4, 6): "forward mode", (4, 9, 4): "forward mode", (6, 2, 6): "mixed mode"}
+    widths = {(6, 4, 3): "reverse mode", (3, 4, 6): "forward mode", (4, 9, 4): "reverse mode", (6, 2, 6): "mixed mode"}
     for n, expected in widths.items():
         p = upl.load(NET, K=len(n), N=list(n))
         assert mode_of(p) == mode_of(p, mode="auto") == expected
