@@ -83,13 +83,17 @@ FUNCTIONS: Mapping[str, Callable[[upl.Program, Arrays, Mapping[str, int]], objec
     "Program.expanded": lambda p, a, s: p.expanded(),
     "Program.to_mlir": lambda p, a, s: upl.load(p.to_mlir()),
 }
-OTHERS = {"Program", "Report", "UplError", "__version__", "fori_loop", "function", "range", "value_and_grad", "vmap"}
+OTHERS = {
+    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "range", "scan", "stop_gradient",
+    "value_and_grad", "vmap",
+}  # fmt: skip
 """Classes, and what takes Python functions instead of programs (test/frontend/trace)."""
 
 COMMANDS: Mapping[str, list[str]] = {
     "check": ["FILE"],
     "grad": ["FILE", "--of", "OF", "--wrt", "WRT"],
     "explain": ["FILE", "--of", "OF", "--wrt", "WRT"],
+    "jacobian": ["FILE", "--of", "OF", "--wrt", "WRT"],
     "draw": ["FILE", "-o", "DIR/x.svg"],
     "view": ["FILE", "-o", "DIR/x.html"],
     "run": ["FILE", "INPUTS", "--output", "DIR/out.npz", "--stats", "DIR/s.json"],
@@ -114,6 +118,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "lower-circuit": ["--lower-circuit"],
     "if-convert": ["--if-convert"],
     "batch": ["--batch=ports=WRT,field=example"],
+    "relay": ["--relay=port=NODE.x"],
     "strip-mine": ["--strip-mine=node=NODE,field=OWN,by=2"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],

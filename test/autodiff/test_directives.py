@@ -99,6 +99,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "batch": {"ports": ("w",), "field": "b"},
     "checkpoint": {"along": "t", "every": 2},
     "relay": {"port": "Upd.g"},
+    "strip-mine": {"node": "Upd", "field": "t", "by": 2},
     "lower-hw": {},
     "lower-circuit": {},
     "if-convert": {},
@@ -198,8 +199,8 @@ READERS: dict[str, Callable[[Program], object]] = {
     "quantize": lambda p: (upl.quantize(p, GIVEN).seen, upl.quantize(p, GIVEN).chosen),
 }
 NO_PROGRAM = {
-    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "value_and_grad",
-    "vmap",
+    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "scan", "stop_gradient",
+    "value_and_grad", "vmap",
 }  # fmt: skip
 """What makes programs, or takes functions only."""
 
