@@ -52,7 +52,8 @@ def test_a_machine_goes_to_other_processes_and_is_written_down(tmp_path: Path) -
     records.save(records.key(job, task), {}, task, Outcome(stats={"cycles": 1}))
     (written,) = (tmp_path / "runs").rglob("config.json")
     described = json.loads(written.read_text(encoding="utf-8"))["machine"]
-    assert (described["host"], described["placement"]) == ({"ports": 1, "window": 1, "along": "d", "fit": False}, {"N": "d mod 2"})
+    assert described["host"] == {"ports": 1, "window": 1, "along": "d", "fit": False}
+    assert described["placement"] == {"N": "d mod 2"}
 
 
 def test_tables_and_dotted_keys_are_the_same(tmp_path: Path) -> None:
