@@ -13,19 +13,7 @@ import upl_mlir as upl
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 # A network without a softmax: one hidden layer, symbolic sizes.
-MLP = """program mlp
-param n >= 1
-param h >= 1
-param m >= 1
-input X<i> in 0<=i<n { #h -> A.x<i,*> }
-input U<i,j> in 0<=i<n, 0<=j<h { -> A.w<i,j> }
-input V<j,k> in 0<=j<h, 0<=k<m { -> B.w<j,k> }
-output Y<k>
-node A<i,j> { in x, w; x*w #n -> H.s<j> }
-node H<j> { in @(+) s[#]; y = tanh(s); y #m -> B.x<j,*> }
-node B<j,k> { in x, w; x*w #h -> O.s<k> }
-node O<k> { in @(+) s[#]; s + sin(s) -> Y }
-"""
+MLP = (INPUTS / "hidden.upl").read_text(encoding="utf-8")
 
 # y = L^-1 b for a lower triangular L.
 SOLVE = """program solve

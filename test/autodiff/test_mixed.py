@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import upl_mlir as upl
 from upl_mlir.passes.jacobian.relay import RelayPass
 
 Arrays = dict[str, Any]
+INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
 
 # Layers of different widths, in which a value is one token.
 NET = """program net
@@ -43,19 +45,7 @@ node Sum<k,j> in 1<=k<K, 1<=j<=N[k] {
 """
 
 # One hidden layer of symbolic width: no layers to choose from, but a port that all passes.
-HIDDEN = """program hidden
-param n >= 1
-param h >= 1
-param m >= 1
-input X<i> in 0<=i<n { #h -> A.x<i,*> }
-input U<i,j> in 0<=i<n, 0<=j<h { -> A.w<i,j> }
-input V<j,k> in 0<=j<h, 0<=k<m { -> B.w<j,k> }
-output Y<k>
-node A<i,j> { in x, w; x*w #n -> H.s<j> }
-node H<j> { in @(+) s[#]; y = tanh(s); y #m -> B.x<j,*> }
-node B<j,k> { in x, w; x*w #h -> O.s<k> }
-node O<k> { in @(+) s[#]; s + sin(s) -> Y }
-"""
+HIDDEN = (INPUTS / "hidden.upl").read_text(encoding="utf-8")
 
 # A grid is made coarse by sums of four, smoothed by steps of a stencil, and made fine again.
 COARSE = """program coarse

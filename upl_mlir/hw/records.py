@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ _Port = tuple[int, int]
 """The numbers of a node and of an input of it."""
 
 
-@dataclass(frozen=True)
-class Most:
+class Most(NamedTuple):
     """Records that wait at once at most: of tokens that wait for partners, and of gathers."""
 
     joins: int
