@@ -51,10 +51,11 @@ def test_every_capacity_gives_the_same_result(perceptron: tuple[RtlEngine, dict[
         results.add(b"".join(a.tobytes() for a in result.outputs.values()))
     assert len(results) == 1
     assert spills[512] == 0 < spills[1]
-    # A store of one size may be luckier than another one, where nearly all records spill by some hundredths: the last of a
-    # set to come is the first to be needed, or is not.
+    # Over two steps more room is never slower, except where more records spill all the same: a set of four may send away
+    # just what is wanted next, which a single place has no choice of.
     for small, large in ((1 << p, 1 << p + 2) for p in range(8)):
-        assert 1.05 * cycles[small] >= cycles[large], cycles
+        assert cycles[small] >= cycles[large] or spills[small] < spills[large], cycles
+    assert sum(spills[n] < spills[4 * n] for n in spills if 4 * n in spills) <= 1
     enough = min(n for n in spills if spills[n] == 0)
     assert all(cycles[n] > cycles[enough] for n in spills if spills[n]), cycles
     assert cycles[1] > 1.5 * cycles[512]
