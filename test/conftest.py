@@ -6,6 +6,7 @@ run that passed here passes everywhere.  `HYPOTHESIS_PROFILE=explore make test` 
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -44,6 +45,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processors are shared by as many of us; tests of threads say how many
     os.environ.setdefault("UPL_SIMULATION_THREADS", "1")
 
+# Objects made between two collections of the young ones (Python's own: 700): IR is many objects, few of them garbage.
+gc.set_threshold(20_000)
 
 SLOW = (
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
@@ -148,6 +151,14 @@ SLOW = (
     "picture/test_page.py::test_stuck_tokens", "hw/test_floating_point.py::test_fused_multiply_add_in_binary32",
     "autodiff/test_no_dead_derivatives.py::test_every_adjoint_instance_matters[lstm",
     "native/test_start.py::test_in_a_process_of_its_own", "passes/test_critical_path.py::test_the_entries_of_open",
+    "hw/test_machine_programs.py::test_a_lowered_program_runs_as_its_source[direct]",
+    "autodiff/test_jax.py::test_the_derivatives_of_a_training_run_on_every_engine[token]",
+    "docs/test_notebooks.py::test_a_notebook[price_of_matching]", "agreement/test_agreement.py::test_saved[inside_9001090]",
+    "hw/formal/test_bus.py::test_bursts_walk_over_an_array[Walk(offset=0, loops=((2, 1)",
+    "autodiff/test_mixed.py::test_equal_to_complex_steps_on_every_engine[state",
+    "autodiff/test_mixed.py::test_equal_to_complex_steps_on_every_engine[layers by gathers",
+    "autodiff/test_mixed.py::test_equal_to_complex_steps_on_every_engine[by weights",
+    "frontend/einsum/test_einsum_values.py::test_gradient_in_cpp[elementwise",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
@@ -159,6 +170,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.removeprefix("test/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """See `settle`."""
+    settle()
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the module
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """See `settle`."""
+    if nextitem is not None and nextitem.path != item.path:
+        settle()
+
+
+def settle() -> None:
+    """Let collections pass over what is there, thousands of tests and the caches of those that have run.
+
+    They would take a second each, towards the end of a run; `gc.collect` is called by tests, too.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.strip_mine import strip_mine
 
-FEW = range(9_600_000, 9_600_008)
-MORE = range(9_600_008, 9_600_150)
+FEW = range(9_600_000, 9_600_004)
+MORE = range(9_600_004, 9_600_150)
 
 
 def divided(p: upl.Program, node: str, field: str, by: int) -> upl.Program:
