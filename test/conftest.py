@@ -159,6 +159,9 @@ SLOW = (
     "autodiff/test_mixed.py::test_equal_to_complex_steps_on_every_engine[layers by gathers",
     "autodiff/test_mixed.py::test_equal_to_complex_steps_on_every_engine[by weights",
     "frontend/einsum/test_einsum_values.py::test_gradient_in_cpp[elementwise",
+    "agreement/test_agreement.py::test_valid_programs[machine", "tools/test_train.py::test_other_engines[token",
+    "malformed/test_malformed.py::test_saved[mlir_7010097",
+    "explore/test_estimate.py::test_boxes_have_what_the_units_have[`triangular",
 )  # fmt: skip
 """Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
