@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
@@ -18,6 +18,7 @@ from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.analysis.small_sizes import small_programs
+from upl_mlir.passes.analysis.strata import of_strata
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.infer_domains import domains_known, infer_domains
 from upl_mlir.passes.notes import notes_of
@@ -255,9 +256,10 @@ def obligations(sets: ProgramSets) -> Iterator[Obligation]:
     for a in sets.arrows:
         yield from _open(of_arrow(sets, a), Kind.EXISTS, a.text, span_of(a.send))
     yield from _open(of_cycles(sets), Kind.ACYCLIC, "all cycles", None)
+    yield from _open(of_strata(sets), Kind.STRATA, "all open gathers", None)
 
 
-def _open(found: Iterator[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:
+def _open(found: Iterable[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:
     """The obligations; one more, unproved, in place of those that need the values of a symbolic array."""
     try:
         yield from found

@@ -20,6 +20,7 @@ from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of, target_po
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.entries import missing_in_domain
 from upl_mlir.passes.analysis.relations import HULL, ProgramSets, mark
+from upl_mlir.passes.analysis.strata import stratify
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
@@ -34,7 +35,8 @@ class InferDomainsPass(ModulePass):
     """Give every host output and node a `domain`.
 
     Requires: a verified program whose host inputs declare their domains.
-    Establishes: `domain` on every `upl.input`, `upl.output` and `upl.node` ("all domains known").
+    Establishes: `domain` on every `upl.input`, `upl.output` and `upl.node` ("all domains known"); `rank` on nodes with open
+    gathers, where one is found (`passes/analysis/strata.py`).
     Source: Klimov 2021, section III (domains are polyhedra); LANGUAGE 3.9.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { ... }
@@ -98,6 +100,7 @@ def infer_domains(program: ProgramOp) -> ProgramSets:
         op.domain = FormulaAttr(describe(domain.as_meant()))
         mark(op, domain.lost)
         sets.set_domain(name, replace(sets.ctx.set(op.fields, op.domain.data), lost=domain.lost))
+    stratify(sets)
     return sets
 
 
@@ -209,7 +212,7 @@ def _require_arrows(sets: ProgramSets, op: OutputOp | NodeOp) -> None:
     (Of a node that gets tokens on another input, or declares its domain, `check` says which of them strand.)
     """
     ports = op.ports if isinstance(op, NodeOp) else (target_port(op, None),)
-    if any(isinstance(p.count, IndexExpr) for p in ports) or sets.into(op.symbol):
+    if any(p.open or isinstance(p.count, IndexExpr) for p in ports) or sets.into(op.symbol):
         return
     fields = f"<{','.join(op.fields)}>"
     if isinstance(op, OutputOp):
@@ -237,14 +240,14 @@ def _require_bounded(s: PSet, op: Endpoint) -> None:
     d = _open_dimension(s)
     if d is not None:
         kind = "node" if isinstance(op, NodeOp) else "host port"
-        idle = isinstance(op, NodeOp) and all(isinstance(p.count, IndexExpr) for p in op.ports)
+        idle = isinstance(op, NodeOp) and all(p.open or isinstance(p.count, IndexExpr) for p in op.ports)
         raise error(
             "UPL1203",
             f"the domain of the {kind} `{op.symbol}` has no bound in `{d}`" + (
                 f": it follows from {s.doubts()}, which is not affine" if s.lost else ""
             ),
             span_of(op),
-            help="declare it: an instance whose gathers all wait for 0 summands fires as well, if it is declared" if idle
+            help="declare it: an instance whose gathers all get no summand fires as well, if it is declared" if idle
             else "declare a bounded domain, or give the field an index in at least one input",
         )
 

@@ -11,7 +11,7 @@ all spaces; a coordinate of each space (or none) plus a constant; a coordinate o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ F = TypeVar("F")
 
 _MAX_TRIES = 1500  # questions to isl in the search for one rank
 _MAX_CHOICES = 100  # of coordinates that are followed up
-_NONE = -1  # in place of a coordinate: the number 0
+NONE = -1  # in place of a coordinate: the number 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,25 @@ class Dependence:
     def n_target(self) -> int:
         """The number of the target's dimensions."""
         return len(self.relation.dims) - self.n_source
+
+
+@dataclass(frozen=True)
+class Order:
+    """A number for each point that never falls along the steps of a group; along all but the steps `left` it rises.
+
+    `by_space`: the number as (sign, coordinate, constant), ``sign*x + constant``, with `NONE` for no coordinate; empty where
+    the number is a segment."""
+
+    left: list[Dependence]
+    by_space: dict[int, tuple[int, int, int]] = field(default_factory=dict[int, tuple[int, int, int]])
+
+
+def orders(width: int, steps: Sequence[Dependence]) -> Iterator[Order]:
+    """Numbers that never fall along any of the steps, of one strongly connected group, and rise along some."""
+    plain = [s for s in steps if not s.plain.is_empty()]
+    for order in chain(_by_place(width, plain), _by_shift(plain)):
+        if len(order.left) < len(plain):
+            yield order
 
 
 def without_entries(r: PSet) -> isl.Set:
@@ -124,7 +143,8 @@ def _cyclic_groups(steps: Sequence[Dependence]) -> list[list[Dependence]]:
 
 def _ranked_group(width: int, steps: list[Dependence]) -> bool:
     failed: set[tuple[int, ...]] = set()
-    for left in chain(_by_place(width, steps), _by_shift(steps), _by_segment(steps)):
+    for order in chain(_by_place(width, steps), _by_shift(steps), _by_segment(steps)):
+        left = order.left
         key = tuple(map(id, left))
         if len(left) < len(steps) and key not in failed:
             if _ranked(width, left):
@@ -136,12 +156,14 @@ def _ranked_group(width: int, steps: list[Dependence]) -> bool:
 # -- a coordinate at the same place of all spaces --------------------------------------------------------------------------
 
 
-def _by_place(width: int, steps: list[Dependence]) -> Iterator[list[Dependence]]:
+def _by_place(width: int, steps: list[Dependence]) -> Iterator[Order]:
+    spaces = {v for s in steps for v in (s.source, s.target)}
     for k in range(width):
         for sign in (1, -1):
             moves = [_move(s, k, sign) for s in steps]
             if None not in moves:
-                yield [s for s, m in zip(steps, moves, strict=True) if m == 0]
+                left = [s for s, m in zip(steps, moves, strict=True) if m == 0]
+                yield Order(left, dict.fromkeys(spaces, (sign, k, 0)))
 
 
 def _move(s: Dependence, k: int, sign: int) -> int | None:
@@ -194,7 +216,7 @@ def _choices(
 
 def _places(steps: Sequence[Dependence], v: int) -> list[int]:
     """The coordinates of a space, and none of them."""
-    return [*range(_width_of(steps, v)), _NONE]
+    return [*range(_width_of(steps, v)), NONE]
 
 
 def _width_of(steps: Sequence[Dependence], v: int) -> int:
@@ -204,7 +226,7 @@ def _width_of(steps: Sequence[Dependence], v: int) -> int:
 # -- a coordinate of each space, shifted -----------------------------------------------------------------------------------
 
 
-def _by_shift(steps: list[Dependence]) -> Iterator[list[Dependence]]:
+def _by_shift(steps: list[Dependence]) -> Iterator[Order]:
     """Coordinates x + c with a constant c for each space: the constants are potentials of a graph of least differences."""
     least: dict[tuple[int, int, int, int], int | None] = {}
 
@@ -233,15 +255,16 @@ def _by_shift(steps: list[Dependence]) -> Iterator[list[Dependence]]:
         for chosen in islice(places, _MAX_CHOICES):
             weighed, c = rank(chosen)
             if c is not None:
-                yield [s for s, w in weighed if c[s.target] - c[s.source] + w == 0]
+                left = [s for s, w in weighed if c[s.target] - c[s.source] + w == 0]
+                yield Order(left, {v: (sign, at, c[v]) for v, at in chosen.items()})
 
 
 def _least_difference(s: Dependence, i: int, j: int, sign: int) -> int | None:
     """The least value of target coordinate j minus source coordinate i, times `sign`; None if there is none."""
     n = len(s.relation.dims)
     dims = ",".join(f"x{k}" for k in range(n))
-    a = f"x{i}" if i != _NONE else "0"
-    b = f"x{s.n_source + j}" if j != _NONE else "0"
+    a = f"x{i}" if i != NONE else "0"
+    b = f"x{s.n_source + j}" if j != NONE else "0"
     value = f"{b} - {a}" if sign > 0 else f"{a} - {b}"
     m = isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{dims}] -> [{value}] }}")
     low = s.plain.apply(m).project_out_all_params().dim_min_val(0)
@@ -275,14 +298,14 @@ class _Segment:
 
     def text(self, first: int) -> str:
         """The expression; the space's coordinates begin at `first`."""
-        if self.place == _NONE:
+        if self.place == NONE:
             return str(self.shift[0][0])
         dim = first + self.place
         parts = "".join(f" + {c}*{n}" if n else f" + {c}" for c, n in self.shift)
         return f"floor((x{dim}{parts})/{self.size})"
 
 
-def _by_segment(steps: list[Dependence]) -> Iterator[list[Dependence]]:
+def _by_segment(steps: list[Dependence]) -> Iterator[Order]:
     found = {f for s in steps for f in _segments(s.plain)}
     memo: dict[tuple[int, _Segment, _Segment, bool, int], bool] = {}
 
@@ -303,13 +326,13 @@ def _by_segment(steps: list[Dependence]) -> Iterator[list[Dependence]]:
                 v: int, size: int = size, shifts: Sequence[tuple[tuple[int, str], ...]] = shifts
             ) -> list[_Segment]:
                 cut = [_Segment(size, c, k) for k in range(_width_of(steps, v)) for c in shifts]
-                return [*cut, *(_Segment(size, ((c, ""),), _NONE) for c in (0, -1, 1))]
+                return [*cut, *(_Segment(size, ((c, ""),), NONE) for c in (0, -1, 1))]
 
             def fits(s: Dependence, f: _Segment, g: _Segment, sign: int = sign) -> bool:
                 return falls(s, f, g, False, sign)
 
             for chosen in islice(_choices(steps, options, fits), _MAX_CHOICES):
-                yield [s for s in steps if not falls(s, chosen[s.source], chosen[s.target], True, sign)]
+                yield Order([s for s in steps if not falls(s, chosen[s.source], chosen[s.target], True, sign)])
 
 
 def _segments(r: isl.Set) -> Iterator[_Segment]:

@@ -1,6 +1,6 @@
 """The `upl` dialect: UPL programs as IR.  See `rationale.md` beside this file for why it looks as it does."""
 
-from upl_mlir.dialects.upl.attributes import FormulaAttr, Index, Iterator, Port, Special, UplType, upl_type
+from upl_mlir.dialects.upl.attributes import FormulaAttr, Index, Iterator, Port, RankAttr, Special, UplType, upl_type
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.ops import (
     UPL,
@@ -22,6 +22,6 @@ ProgramOp.RULES.append(verify_program)
 
 __all__ = [
     "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "FormulaAttr", "Gather", "Index", "InputOp", "Iterator",
-    "LetOp", "LookupOp", "ModOp", "NodeOp", "OutputOp", "ParamOp", "Port", "ProgramOp", "RefOp", "SendOp", "SigmoidOp",
+    "LetOp", "LookupOp", "ModOp", "NodeOp", "OutputOp", "ParamOp", "Port", "ProgramOp", "RankAttr", "RefOp", "SendOp", "SigmoidOp",
     "Special", "StopGradientOp", "UplType", "port_ref", "upl_type",
 ]  # fmt: skip

@@ -60,19 +60,24 @@ def upl_type(t: Attribute) -> UplType:
 class Special(Enum):
     """Counts that are not expressions."""
 
-    UNBOUNDED = "##"  # a token's multiplicity without end
+    UNBOUNDED = "##"  # a token's multiplicity without end; a gather that ends when no summand can come any more
     CARRIED = "#"  # a gather whose summands carry their number
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input of a node.  `gather` is None for an ordinary input; otherwise `count` says how many summands come:
-    `Special.CARRIED`, or an expression over fields (or the name of another input)."""
+    """An input of a node.  `gather` is None for an ordinary input; otherwise `count` says how many summands come: a
+    `Special`, or an expression over fields (or the name of another input)."""
 
     name: str
     type: UplType = UplType.REAL
     gather: Gather | None = None
     count: IndexExpr | Special | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether this is an open gather, ``[##]``: nothing says how many summands come."""
+        return self.gather is not None and self.count is Special.UNBOUNDED
 
     def __str__(self) -> str:
         head = f"@({self.gather.value}) {self.name}[{count_text(self.count)}]" if self.gather else self.name
@@ -187,11 +192,14 @@ class CountAttr(TextAttr[IndexExpr | Special]):
     name = "upl.count"
 
     @classmethod
+    def read(cls, text: str) -> IndexExpr | Special:
+        """A count from its text.  Raises PolySyntaxError."""
+        special = next((s for s in Special if s.value == text), None)
+        return parse_index(text) if special is None else special
+
+    @classmethod
     def _read(cls, text: str) -> IndexExpr | Special:
-        for special in Special:
-            if text == special.value:
-                return special
-        return parse_index(text)
+        return cls.read(text)
 
     def _write(self) -> str:
         return count_text(self.data)
@@ -209,6 +217,17 @@ class IndexAttr(TextAttr[Index]):
 
     def _write(self) -> str:
         return index_text(self.data)
+
+
+@irdl_attr_definition
+class RankAttr(ListAttr[IndexExpr]):
+    """The rank of the open gathers of a node, over its fields: ``#upl.rank<"1, t, 0">``; the lesser ones end first."""
+
+    name = "upl.rank"
+
+    @classmethod
+    def _item(cls, text: str) -> IndexExpr:
+        return parse_index(text)
 
 
 @irdl_attr_definition
@@ -262,8 +281,7 @@ class PortsAttr(ListAttr[Port]):
         name, _, count = rest.strip().partition("[")
         if op not in {g.value for g in Gather} or not count.endswith("]"):
             raise PolySyntaxError("expected `@(op) name[count]`", 0)
-        count = count[:-1]
-        return Port(name.strip(), type_, Gather(op), Special.CARRIED if count == "#" else parse_index(count))
+        return Port(name.strip(), type_, Gather(op), CountAttr.read(count[:-1]))
 
 
 def split_commas(text: str) -> Sequence[str]:

@@ -58,6 +58,7 @@ from upl_mlir.dialects.upl.attributes import (
     NamesAttr,
     Port,
     PortsAttr,
+    RankAttr,
     Special,
     UplType,
 )
@@ -251,11 +252,14 @@ class OutputOp(_HostPort):
 
 @irdl_op_definition
 class NodeOp(_Body):
-    """A node: one virtual node for each point of its domain fires once all its inputs have arrived."""
+    """A node: one virtual node for each point of its domain fires once all its inputs have arrived.
+
+    `rank` is that of its open gathers ``[##]``, which `infer-domains` finds."""
 
     name = "upl.node"
     inputs = prop_def(PortsAttr)
-    assembly_format = "$sym_name $index $inputs (`in` $declared^)? (`domain` $domain^)? $body attr-dict"
+    rank = opt_prop_def(RankAttr)
+    assembly_format = "$sym_name $index $inputs (`in` $declared^)? (`domain` $domain^)? (`rank` $rank^)? $body attr-dict"
 
     def __init__(self, name: str, fields: Sequence[str], ports: Sequence[Port], declared: Formula | None = None):
         props = {
@@ -399,7 +403,7 @@ UPL = Dialect(
         ProgramOp, ParamOp, ConstOp, ArrayOp, InputOp, OutputOp, NodeOp, LetOp, RefOp, LookupOp, ModOp, SigmoidOp,
         StopGradientOp, AlongOp, SendOp, AdjointOp,
     ],
-    [ExprAttr, FormulaAttr, CountAttr, IndexAttr, NamesAttr, IteratorsAttr, PortsAttr],
+    [ExprAttr, FormulaAttr, CountAttr, IndexAttr, NamesAttr, IteratorsAttr, PortsAttr, RankAttr],
 )  # fmt: skip
 """The dialect, as xDSL's universe registers it."""
 

@@ -95,6 +95,8 @@ class _Verifier:
         for attr, what in ((op.declared, "declared domain"), (op.domain, "domain")):
             if attr is not None:
                 self._names(attr.data, op.fields, f"the {what} of `{op.symbol}`", op)
+        for e in op.rank.data if isinstance(op, upl.NodeOp) and op.rank else ():
+            self._names(e, op.fields, f"the rank of `{op.symbol}`", op)
 
     # -- nodes and arrows --------------------------------------------------------------------------------------
     def _port(self, op: upl.NodeOp, port: Port) -> None:
@@ -104,7 +106,7 @@ class _Verifier:
             return
         if port.gather.of_truths != (port.type is UplType.BOOL):
             raise RuleError(f"`@({port.gather.value})` cannot gather `{port.name}: {port.type.value}`", op)
-        if port.count is Special.CARRIED:
+        if isinstance(port.count, Special):
             return
         if not isinstance(port.count, IndexExpr):
             raise RuleError(f"gathering input `{port.name}` has no count", op)

@@ -34,9 +34,10 @@ from upl_mlir.engines.interp.exprs import Scope, Writer, run_source
 from upl_mlir.engines.interp.matching import NodeMatching, fold_rule, identity_value
 from upl_mlir.engines.interp.plan import GatherOrder, Mode, NodePlan, Order, Plan, make_plan
 from upl_mlir.engines.interp.small import ROUND, small_names
+from upl_mlir.engines.interp.strata import Strata
 from upl_mlir.host.arrays import HostPort, make_port
 from upl_mlir.poly.counts.dense import points_where
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 
 MAX_FIRINGS = 10**9
 """Firings after which a run is taken to be endless, unless one says otherwise. Chosen, not measured."""
@@ -142,6 +143,9 @@ class Engine:
             for i, op in enumerate(sources):
                 own = [a for a in plan.arrows if a.source is op]
                 Body(plan, op, i, own, scope, tables, traced).write(w)
+            open_ = [n.at for n in plan.nodes if n.open]
+            if open_:
+                w.line("strata = Strata()")
             for node in plan.nodes:
                 names = {f: f"f{i}" for i, f in enumerate(node.op.fields)}
                 NodeMatching(node, scope.extended(names)).write(w)
@@ -150,7 +154,12 @@ class Engine:
                 sent = ", ".join(f"{at}: sent{at}" for at in counted)
                 w.line(f"return [{fired}], {{{sent}}}, peak")
             total = " + ".join(f"fired{n.at}" for n in plan.nodes) or "0"
-            w.lines += ["    " * w.depth + line for line in _LOOPS.replace("TOTAL", total).splitlines()]
+            if open_:
+                w.line(f"ends = {{{', '.join(f'{n}: end{n}' for n in open_)}}}")
+            ended = ("(batch := quiet([], None))", "quiet(flight, choose)") if open_ else ("False", "False")
+            loops = _LOOPS.replace("TOTAL", total).replace("ENDED_1", ended[0]).replace("ENDED_2", ended[1])
+            loops += _QUIET if open_ else ""
+            w.lines += ["    " * w.depth + line for line in loops.splitlines()]
             stores = [
                 (p.node, p.at, pattern, p.store(pattern))
                 for n in plan.nodes for p in n.ports for pattern in p.patterns if p.mode is not Mode.NAMED
@@ -158,6 +167,7 @@ class Engine:
             partial = [(p.node, p.at, p.partial) for n in plan.nodes for p in n.ports if p.gathers]
             w.line("return {")
             w.line("    'begin': begin, 'fifo': fifo, 'random': shuffled, 'state': state,")
+            w.line(f"    'awaits': {{{', '.join(f'{n}: await{n}' for n in open_)}}},")
             w.line(f"    'fire': [{', '.join(f'fire{i}' for i in range(len(sources)))}],")
             w.line(f"    'outputs': [{', '.join(f'o{i}' for i in range(len(plan.outputs)))}],")
             w.line(f"    'stores': [{', '.join(f'({n}, {p}, {pattern}, {s})' for n, p, pattern, s in stores)}],")
@@ -184,7 +194,8 @@ class Engine:
             "TARGETS": [".".join(filter(None, (a.op.target_name, a.op.target_port))) for a in plan.arrows],
             "trace": trace, "SEND": Event.SEND, "FIRE": Event.FIRE, "runaway": report.runaway,
             "duplicate": report.duplicate, "output_twice": report.output_twice, "surplus": report.surplus,
-            "disagree": report.disagree, "few": report.few, "trapped": report.trapped,
+            "disagree": report.disagree, "few": report.few, "trapped": report.trapped, "late": report.late,
+            "Strata": Strata,
         }  # fmt: skip
         for name, i in entry_tables(plan).items():
             op = next(o for o in plan.program.body.block.ops if isinstance(o, ArrayOp) and o.symbol == name)
@@ -206,6 +217,9 @@ class Engine:
             for node, keys in empty_instances(self.plan):  # (LANGUAGE 3.3)
                 for key in keys:
                     code["fire"][node.at](key, *self._identities(node))
+            for node, keys in open_instances(self.plan):
+                for key in keys:
+                    code["awaits"][node.at](key)
             for i, op in enumerate(self.plan.inputs):
                 fire, port = code["fire"][len(self.plan.nodes) + i], self.ports[op.symbol]
                 for key, value in zip(port.points(), self._values(port, inputs[op.symbol]), strict=True):
@@ -333,6 +347,14 @@ def empty_instances(plan: Plan) -> Iterator[tuple[NodePlan, Iterable[tuple[int, 
             yield node, points_where(plan.ctx, node.op.fields, domain, empty)
 
 
+def open_instances(plan: Plan) -> Iterator[tuple[NodePlan, Iterable[tuple[int, ...]]]]:
+    """The instances whose open gathers end also where no token comes (LANGUAGE 3.3)."""
+    for node in plan.nodes:
+        domain = domain_of(node.op)
+        if node.ends_on_domain and domain is not None:
+            yield node, points_where(plan.ctx, node.op.fields, domain, TRUE)
+
+
 def make_stats(
     plan: Plan, engine: str, fired: Sequence[int], sent: Mapping[int, int], peak: int, seconds: float
 ) -> Stats:
@@ -353,7 +375,7 @@ def begin(flight):
 def fifo(batch, limit, every):
     nonlocal put
     steps = 0
-    while batch:
+    while batch or ENDED_1:
         out = []
         put = out.append
         for f, k, v, m in batch:
@@ -367,7 +389,7 @@ def fifo(batch, limit, every):
 def shuffled(flight, limit, every, choose):
     pop = flight.pop
     steps = 0
-    while flight:
+    while flight or ENDED_2:
         i = int(choose() * len(flight))
         last = pop()
         if i < len(flight):
@@ -381,3 +403,14 @@ def shuffled(flight, limit, every, choose):
     if TOTAL > limit: runaway(TOTAL, limit)
 """
 """The loops over tokens in flight.  A batch of the FIFO queue is what the batch before has sent, so order is kept."""
+
+_QUIET = """
+def quiet(flight, choose):
+    nonlocal put
+    put = flight.append
+    while not flight and strata.ranks:
+        for node, key in strata.pop(choose):
+            ends[node](key)
+    return flight
+"""
+"""When nothing is in flight: the open gathers of least rank end, until a token is sent.  (LANGUAGE 3.3)"""

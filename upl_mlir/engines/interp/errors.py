@@ -9,6 +9,7 @@
 | UPL1605 | a gather with more summands than announced, or whose summands disagree on the number |
 | UPL1606 | too many firings                                                                     |
 | UPL1607 | the interpreter does not know an operation or a conversion                           |
+| UPL1610 | a summand comes to an open gather that has ended                                     |
 """
 
 from __future__ import annotations
@@ -125,6 +126,15 @@ class Reporter:
         raise error(
             "UPL1605", f"the summands of `{name}{tag(key)}` disagree on their number: {one} and {other}",
             span_of(node.op), notes=self._senders(p),
+        )  # fmt: skip
+
+    def late(self, p: PortPlan, key: Sequence[int]) -> NoReturn:
+        """A summand comes to an open gather that has ended: its rank does not rise along every way."""
+        node, name = self._port(p)
+        rank = ", ".join(map(str, node.rank))
+        raise error(
+            "UPL1610", f"a summand comes to `{name}{tag(key)}`, which has ended", span_of(node.op), notes=self._senders(p),
+            help=f"the rank ({rank}) of `{node.op.symbol}` is wrong; `infer-domains` finds a right one",
         )  # fmt: skip
 
     def few(self, a: Arrow, key: Sequence[int], count: int) -> NoReturn:

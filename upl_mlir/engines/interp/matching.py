@@ -84,7 +84,11 @@ class NodeMatching:
             if p.gathers:
                 w.line(f"{p.partial} = {{}}")
                 w.line(f"{p.done} = set()")
+        if self.node.open:
+            self._awaiting(w)
         self._functions(w)
+        if self.node.open:
+            self._ending(w)
 
     def _functions(self, w: Writer) -> None:
         for p in self.node.ports:
@@ -205,16 +209,18 @@ class NodeMatching:
         the tokens of another one lead there.  Each instance is found by the first of them that has a token.
         """
 
-        def rank(at: int) -> tuple[bool, bool, bool, int]:
+        def rank(at: int) -> tuple[bool, bool, int, int]:
             q, direct = self.node.ports[at], set(left[at]) <= known
             waits = q.mode is Mode.NAMED and bool(_count_inputs(q) & {self.node.ports[i].port.name for i in left})
-            return (waits, not direct, q.maybe_zero, -len(known & set(left[at])))
+            if q.mode is Mode.OPEN:  # looked for when all others are there: then the instance is known to wait for it
+                waits = any(not self.node.ports[i].maybe_zero for i in left)
+            return (waits, not direct, q.maybe_zero + (q.mode is Mode.OPEN), -len(known & set(left[at])))
 
         first = min(left, key=rank)
-        waits, open_, maybe_zero, _ = rank(first)
-        if waits or not open_ or not maybe_zero:
+        waits, searched, maybe_zero, _ = rank(first)
+        if waits or not searched or not maybe_zero:
             return [first]
-        return sorted((at for at in left if rank(at)[:3] == (False, True, True)), key=rank)
+        return sorted((at for at in left if rank(at)[:2] == (False, True) and rank(at)[2]), key=rank)
 
     def _direct(
         self, w: Writer, q: PortPlan, pattern: Pattern, found: Sequence[_Token], arriving: _Token | None
@@ -231,6 +237,8 @@ class NodeMatching:
             assert q.port.gather is not None and isinstance(q.port.count, IndexExpr)
             w.line(f"if e{at} is None and {self.scope.expr(q.port.count)} <= 0:")
             w.line(f"    e{at} = {identity(q.port.gather, q.kind)}")
+        if q.mode is Mode.OPEN:
+            w.line(f"if e{at} is None and {key} not in {q.done}: await{q.node}({key})")
         return _Token(q, pattern, key, f"a{at}", self._single(q, pattern), empty or q.mode is Mode.NAMED)
 
     def _loop(self, w: Writer, q: PortPlan, pattern: Pattern, known: set[int], found: Sequence[_Token]) -> _Token:
@@ -314,7 +322,10 @@ class NodeMatching:
             self._named_summand(w, p, fold)
             return
         body = self._body(w)
-        self._counted_summand(body, p, fold)
+        if p.mode is Mode.OPEN:
+            self._open_summand(body, p, fold)
+        else:
+            self._counted_summand(body, p, fold)
         self._function(w, f"{p.receiver(self.node.full)}(key, x, m)", body)
         if len(self.node.ports) == 1:
             w.line(f"complete{p.node}_{p.at} = fire{p.node}")
@@ -378,6 +389,47 @@ class NodeMatching:
         w.line("try:")
         w.lines += inner.lines
         w.line(f"except Trap as trap: trapped(trap, SOURCES[{self.node.at}], key)")
+
+    def _open_summand(self, w: Writer, p: PortPlan, fold: str) -> None:
+        g = p.partial
+        w.line("try:")
+        w.depth += 1
+        w.line(f"g = {g}.get(key)")
+        with w.block("if g is None:"):
+            w.line(f"if key in {p.done}: late(PORTS[{p.node}][{p.at}], key)")
+            w.line(f"{g}[key] = [{'[x]' if p.folded else 'x'}, 1]")
+            w.line("waiting += 1")
+            w.line("if waiting > peak: peak = waiting")
+            w.line(f"await{p.node}(key)")
+        with w.block("else:"):
+            w.lines += [
+                "    " * w.depth + line for line in (["g[0].append(x)"] if p.folded else self._step(p, "g[0]", "x", fold))
+            ]  # fmt: skip
+            w.line("g[1] += 1")
+        w.depth -= 1
+        w.line(f"except Trap as trap: trapped(trap, SOURCES[{self.node.at}], key)")
+
+    def _awaiting(self, w: Writer) -> None:
+        """The function that notes that the open gathers of an instance are to end."""
+        n, rank = self.node.at, tuple_text([self.scope.expr(e) for e in self.node.rank])
+        with w.block(f"def await{n}(key):"):
+            w.line(f"{_fields(self.node.full)} = key" if self.node.full else "pass")
+            w.line(f"strata.add({rank}, {n}, key)")
+
+    def _ending(self, w: Writer) -> None:
+        """The function that ends the open gathers of an instance: each arrives as one token."""
+        n, open_ = self.node.at, self.node.open
+        with w.block(f"def end{n}(key):"):
+            w.line("nonlocal waiting")
+            for p in open_:
+                assert p.port.gather is not None
+                w.line(f"g{p.at} = {p.partial}.pop(key, None)")
+                w.line(f"if g{p.at} is not None: waiting -= 1")
+                w.line(f"{p.done}.add(key)")
+            for p in open_:
+                assert p.port.gather is not None
+                nothing, total = identity(p.port.gather, p.kind), self._folded(p, f"g{p.at}[0]")
+                w.line(f"complete{n}_{p.at}(key, {nothing} if g{p.at} is None else {total})")
 
     def _named_summand(self, w: Writer, p: PortPlan, fold: str) -> None:
         body = self._body(w)

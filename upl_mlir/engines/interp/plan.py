@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.precision import require_one_real
-from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of
+from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of, span_of
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PolyContext
 
@@ -41,6 +42,7 @@ class Mode(Enum):
     COUNTED = "a gather whose number of summands is an expression over fields"
     CARRIED = "a gather whose summands carry their number"
     NAMED = "a gather whose number of summands is the value of another input"
+    OPEN = "a gather that ends when no summand can come any more"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +99,22 @@ class NodePlan:
         return tuple(range(len(self.op.fields)))
 
     @property
+    def open(self) -> tuple[PortPlan, ...]:
+        """The inputs that are open gathers."""
+        return tuple(p for p in self.ports if p.mode is Mode.OPEN)
+
+    @property
+    def rank(self) -> tuple[IndexExpr, ...]:
+        """The rank by which its open gathers end, over the fields."""
+        return self.op.rank.data if self.op.rank else ()
+
+    @property
+    def ends_on_domain(self) -> bool:
+        """Whether its open gathers end at every instance of the domain, also where no token comes (LANGUAGE 3.3)."""
+        alone = all(p.mode in (Mode.OPEN, Mode.COUNTED) for p in self.ports)
+        return bool(self.open) and (alone or self.op.declared is not None)
+
+    @property
     def may_boot(self) -> bool:
         """Whether instances may fire at the start: all inputs are counted gathers and each may have n = 0."""
         return bool(self.ports) and all(p.mode is Mode.COUNTED and p.maybe_zero for p in self.ports)
@@ -143,9 +161,11 @@ def mask(pattern: Pattern) -> int:
 
 
 def make_plan(program: ProgramOp, ctx: PolyContext, real: Kind, gather: GatherOrder) -> Plan:
-    """Analyse a verified program; `ctx` binds every parameter.  Raises UplError (UPL1808)."""
+    """Analyse a verified program; `ctx` binds every parameter.  Raises UplError (UPL1309, UPL1808)."""
     require_one_real(program, real)
     node_ops = nodes(program)
+    for op in node_ops:
+        require_rank(op)
     plans = tuple(NodePlan(i, op, _ports(i, op, ctx, real, gather)) for i, op in enumerate(node_ops))
     by_name = {p.op.symbol: p for p in plans}
     outs = outputs(program)
@@ -162,6 +182,16 @@ def make_plan(program: ProgramOp, ctx: PolyContext, real: Kind, gather: GatherOr
             port.patterns[pattern] = port.patterns.get(pattern, True) and single
         found.append(Arrow(at, send, source_of(send), pattern, port, out_at.get(send.target_name)))
     return Plan(program, ctx, real, plans, tuple(inputs(program)), tuple(outs), tuple(found))
+
+
+def require_rank(op: NodeOp) -> None:
+    """Raise UplError (UPL1309) for a node with an open gather of which nothing tells when it ends."""
+    port = next((p for p in op.ports if p.open), None)
+    if port is not None and op.rank is None:
+        raise error(
+            "UPL1309", f"no rank tells when `{op.symbol}.{port.name}[##]` ends", span_of(op),
+            help="`upl check` names the cycle; a program from Python needs `infer_domains()` first",
+        )  # fmt: skip
 
 
 def _is_one(send: SendOp, ctx: PolyContext) -> bool:
@@ -181,6 +211,8 @@ def _ports(node: int, op: NodeOp, ctx: PolyContext, real: Kind, gather: GatherOr
                     mode = Mode.NAMED if port.count.names & names else Mode.COUNTED
                     known = None if port.count.names & set(op.fields) else ctx.number(port.count)
                     maybe_zero = mode is Mode.NAMED or known is None or known <= 0
+                case Special.UNBOUNDED:
+                    mode, maybe_zero = Mode.OPEN, True
                 case _:
                     mode = Mode.CARRIED
         folded = (

@@ -11,6 +11,7 @@
 | `_deliver`           | one token in flight arrives                                                         |
 | `_arrive`, `_joins`  | 3.1 a token is joined once with the stored ones; what is left of it is stored       |
 | `_gather`            | 3.3 a summand comes; a complete gather arrives as one token                         |
+| `_quiet`             | 3.3 nothing is in flight: the open gathers of least rank end                        |
 | `_end`               | 3.8 what is left over or missing                                                    |
 """
 
@@ -148,9 +149,10 @@ class Evaluator:
         self.results: dict[str, dict[Point, Value]] = {name: {} for name in self.outputs}
         self.stats = Stats(firings=dict.fromkeys(self.nodes, 0), tokens=dict.fromkeys([*self.nodes, *self.outputs], 0))
         self.waiting = 0
+        self.open: set[tuple[str, Point]] = set()  # instances whose open gathers have not ended
         self._start(arrays)
         draw = random.Random(self.seed).random
-        while self.flight:
+        while self.flight or self._quiet():
             if self.random:  # any token in flight: it changes places with the last
                 i = int(draw() * len(self.flight))
                 self.flight[i], self.flight[-1] = self.flight[-1], self.flight[i]
@@ -162,7 +164,10 @@ class Evaluator:
     def _start(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Instances whose gathers all wait for nothing fire (LANGUAGE 3.3), then each element of each host input."""
         for node in self.nodes.values():
-            if node.ports and all(_counted(node, p) for p in node.ports):
+            alone = all(p.open or _counted(node, p) for p in node.ports)
+            if any(p.open for p in node.ports) and (alone or node.declared is not None):
+                self.open |= {(node.symbol, x) for x in self._domain(node)}
+            elif node.ports and all(_counted(node, p) for p in node.ports):
                 none = [Formula.compare(p.count, "<=", 0) for p in node.ports if isinstance(p.count, IndexExpr)]
                 for x in self._domain(node, *none):
                     self._fire(node, x, [identity(p.gather, self._form(p)) for p in node.ports if p.gather is not None])
@@ -273,9 +278,14 @@ class Evaluator:
     def _values(self, node: NodeOp, x: Point, found: Mapping[str, Stored]) -> list[Value] | None:
         """The inputs of an instance; None if a gather is not complete."""
         out: list[Value] = []
+        unended = False
         for p in node.ports:
             t = found[p.name]
-            if _by_input(node, p):
+            if p.open and t.nothing:
+                unended = (node.symbol, p.name, x) not in self.done
+                if not unended:
+                    return None
+            elif _by_input(node, p):
                 wanted = max(0, int(found[_name(p)].value))
                 if len(t.summands) > wanted:
                     raise reports.surplus(self.program, node, p.name, x, wanted)
@@ -288,6 +298,9 @@ class Evaluator:
                 out.append(self._folded(p, t))
             else:
                 return None
+        if unended:  # all else is there
+            self.open.add((node.symbol, x))
+            return None
         return out
 
     def _use(self, node: NodeOp, port: Port, t: Stored, x: Point) -> None:
@@ -306,7 +319,13 @@ class Evaluator:
         key = (node.symbol, port.name, t.index)
         under_way = self._under_way(node, port)
         g = under_way.get(t.index)
-        if g is None:
+        if g is None and port.open:
+            if key in self.done:
+                raise reports.late(self.program, node, port.name, t.index)
+            self.open.add((node.symbol, _full(t.index)))
+            g = under_way[t.index] = Stored(t.index)
+            self._waits(1)
+        elif g is None:
             count = None if _by_input(node, port) else t.left if port.count is Special.CARRIED else self._count(
                 node, port, _full(t.index))  # fmt: skip
             if key in self.done or (count is not None and count < 1):
@@ -316,6 +335,8 @@ class Evaluator:
         elif port.count is Special.CARRIED and t.left != g.of:
             raise reports.disagree(self.program, node, port.name, t.index, g.of or 0, t.left)
         g.summands.append(t)
+        if port.open:
+            return
         if g.of is None:
             self._joins(node, port, g)
         elif len(g.summands) == g.of:
@@ -323,6 +344,34 @@ class Evaluator:
             self._waits(-(g.of != 1))
             self.done.add(key)
             self._arrive(node, port, Stored(t.index, self._folded(port, g)))
+
+    def _quiet(self) -> bool:
+        """Nothing is in flight: the open gathers of least rank end, each arrives as one token.  Whether there were any."""
+        if not self.open:
+            return False
+        ranks = {(name, x): self._rank(self.nodes[name], x) for name, x in self.open}
+        least = min(ranks.values())
+        ended = sorted(i for i, rank in ranks.items() if rank == least)
+        if self.random:
+            random.Random(self.seed + len(self.done)).shuffle(ended)
+        self.open -= set(ended)
+        for name, x in ended:
+            node = self.nodes[name]
+            ports = [p for p in node.ports if p.open]
+            self.done |= {(name, p.name, x) for p in ports}
+            gathers = [self._under_way(node, p).pop(x, None) for p in ports]
+            self._waits(-sum(g is not None for g in gathers))
+            try:
+                for p, g in zip(ports, gathers, strict=True):
+                    self._arrive(node, p, Stored(x, self._folded(p, g or Stored(x))))
+            except NoValue as why:
+                raise reports.no_value(why, node, node.symbol, x) from None
+        return True
+
+    def _rank(self, node: NodeOp, x: Point) -> Point:
+        if node.rank is None:
+            raise reports.unranked(node)
+        return tuple(self.world.count(e, node.fields, x) for e in node.rank.data)
 
     def _folded(self, port: Port, g: Stored) -> Value:
         """The value of a complete gather; in ordered mode its summands stand as LANGUAGE 3.10 says."""

@@ -101,6 +101,21 @@ def surplus(program: ProgramOp, node: NodeOp, port: str, at: Index, count: float
     )  # fmt: skip
 
 
+def late(program: ProgramOp, node: NodeOp, port: str, index: Index) -> UplError:
+    """A summand comes to an open gather that has ended."""
+    name = f"{node.symbol}.{port}"
+    return error(
+        "UPL1610", f"a summand comes to `{name}{tag(index)}`, which has ended", span_of(node),
+        notes=_senders(program, node.symbol, port),
+    )  # fmt: skip
+
+
+def unranked(node: NodeOp) -> UplError:
+    """Nothing tells when the open gathers of a node end."""
+    port = next(p.name for p in node.ports if p.open)
+    return error("UPL1309", f"no rank tells when `{node.symbol}.{port}[##]` ends", span_of(node))
+
+
 def disagree(program: ProgramOp, node: NodeOp, port: str, at: Index, one: float, other: float) -> UplError:
     """Summands announce different numbers."""
     where = f"`{node.symbol}.{port}{tag(at)}`"

@@ -32,6 +32,7 @@ from upl_mlir.engines.interp.engine import (
     Stats,
     empty_instances,
     make_stats,
+    open_instances,
 )
 from upl_mlir.engines.interp.errors import Reporter, WaitingToken, full_index
 from upl_mlir.engines.interp.plan import GatherOrder, Mode, Order, make_plan
@@ -65,6 +66,7 @@ class Fault(IntEnum):
     TAG = 9
     MEMORY = 10
     RUNAWAY = 11
+    LATE = 12
 
 
 class TokenEngine:
@@ -178,8 +180,8 @@ class _Run:
         return out
 
     def _start(self) -> None:
-        """Fire instances without summands, then the host inputs."""
-        for node, keys in empty_instances(self.plan):
+        """Fire instances without summands, note those whose open gathers end with none, then fire the host inputs."""
+        for node, keys in (*empty_instances(self.plan), *open_instances(self.plan)):
             found = np.array(list(keys), np.int64)
             self._try("upl_empty", node.at, len(found), self._address(found))
         for i, op in enumerate(self.plan.inputs):
@@ -289,6 +291,9 @@ class _Run:
                 port = self.code.gathers[place]
                 one, other = (self._value(Kind.INT, x) for x in v[:2])
                 report.disagree(port, self._index(port.node, word), one, other)
+            case Fault.LATE:
+                port = self.code.gathers[place]
+                report.late(port, self._index(port.node, word))
             case Fault.RUNAWAY:
                 report.runaway(v[0], self.engine.max_firings)
             case Fault.MEMORY:

@@ -9,6 +9,10 @@ template <class F> static i64 guarded(Anomaly *fault, F f) {
         return f();
     } catch (const Anomaly &a) {
         *fault = a;
+#ifdef RANK
+    } catch (const std::bad_alloc &) {
+        *fault = {MEMORY, 0, 0, 0, {0, held}};
+#endif
     } catch (const OutOfTag &) {  // of a host input, before it fires
         *fault = {TAG, NODES, 0, 0, {}};
     }
@@ -48,14 +52,28 @@ struct Whole : Run {
         for (int i = 0; i < NODES; i++) total += fired[i];
         if (total > limit) anomaly(RUNAWAY, 0, 0, total);
     }
+    // Nothing is in flight: the open gathers of least rank end, until a token is sent.  `random`: in any order.
+    bool quiet(bool random) {
+#ifdef RANK
+        while (head == queue.tail() && !strata.by_rank.empty()) {
+            auto found = strata.pop();
+            for (u64 i = found.size() - 1; random && i > 0; i--)
+                std::swap(found[i], found[(u64)(twister.random() * (double)(i + 1))]);
+            for (const auto &[node, key] : found) end(node, key);
+        }
+        return head != queue.tail();
+#else
+        return random && false;
+#endif
+    }
     // As the interpreter: the number of firings is looked at between two batches, a batch being what the one before sent.
     i64 fifo(u64 budget, u64 limit, u64 every) {
         while (budget) {
             if (head == batch_end) {
-                const u64 tail = queue.tail();
                 steps += batch_end - batch_begin;
-                if (steps >= every || head == tail) { steps = 0; check(limit); }
-                if (head == tail) return DONE;
+                if (steps >= every) { steps = 0; check(limit); }
+                if (head == queue.tail() && !quiet(false)) { check(limit); return DONE; }
+                const u64 tail = queue.tail();
                 batch_begin = batch_end;
                 batch_end = tail;
             }
@@ -76,6 +94,7 @@ struct Whole : Run {
     i64 shuffled(u64 budget, u64 limit, u64 every) {
         for (; budget; budget--) {
             const u64 count = queue.tail();
+            if (count == 0 && quiet(true)) continue;
             if (count == 0) { check(limit); return DONE; }
             Token *t = queue.at((u64)(twister.random() * (double)count));
             const Token chosen = *t;

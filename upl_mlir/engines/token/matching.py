@@ -177,6 +177,9 @@ class CMatching:
 
     # -- functions -------------------------------------------------------------------------------------------------
     def _functions(self, w: CWriter) -> None:
+        if self.node.open:
+            self._awaiting(w)
+            self._ending(w)
         for p in self.node.ports:
             if p.gathers:
                 self._gather(w, p)
@@ -219,7 +222,7 @@ class CMatching:
         """Whether all tokens of the node lie in records, so that an instance fires when its record is full."""
         return all(
             list(p.patterns) == [self.node.full] and self.recorded(p, self.node.full)
-            and not (p.mode is Mode.COUNTED and p.maybe_zero)
+            and not (p.mode in (Mode.COUNTED, Mode.OPEN) and p.maybe_zero)
             for p in self.node.ports
         )  # fmt: skip
 
@@ -301,6 +304,8 @@ class CMatching:
         empty = q.maybe_zero and q.mode is Mode.COUNTED
         if q.mode is Mode.NAMED:
             return _Found(q, pattern, f"k{at}", False, True)
+        if q.mode is Mode.OPEN:
+            w.line(f"if (!({there}) && !{q.done}.has(k{at})) await{q.node}(k{at});")
         if empty:
             w.line(f"const bool h{at} = {there};")
             w.line(f"const {type_} a{at} = h{at} ? get<{type_}>({value}) : {identity_of(q)};")
@@ -387,7 +392,7 @@ class CMatching:
     def _gather(self, w: CWriter, p: PortPlan) -> None:
         """Functions that take a summand, and the completed gather."""
         number, type_ = self.gathers[p.partial], self._type(p)
-        if p.mode is not Mode.CARRIED:
+        if p.mode in (Mode.COUNTED, Mode.NAMED):
             self._count(w, p)
         if p.folded:
             with w.block(f"double fold{p.node}_{p.at}(u32 list)"):
@@ -403,6 +408,9 @@ class CMatching:
             return
         with w.block(f"inline void complete{p.node}_{p.at}(const Key key, const {type_} a{p.at})"):
             self._arrival(w, p, self.node.full, True)
+        if p.mode is Mode.OPEN:
+            self._open_summand(w, p)
+            return
         with w.block(f"inline void {p.receiver(self.node.full)}(const Token &t)"):
             w.line("const Key key = t.key;")
             w.line(f"Partial *g = {p.partial}.find(key);")
@@ -460,6 +468,45 @@ class CMatching:
             number = self.gathers[p.partial]
             step = f"try {{ {step} }} catch (const Trap &) {{ anomaly(OVERFLOW_, {number}, key, {total}, t.v); }}"
         w.line(step)
+
+    def _open_summand(self, w: CWriter, p: PortPlan) -> None:
+        with w.block(f"inline void {p.receiver(self.node.full)}(const Token &t)"):
+            w.line("const Key key = t.key;")
+            w.line(f"Partial *g = {p.partial}.find(key);")
+            with w.block("if (!g)"):
+                w.line(f"if (UNLIKELY({p.done}.has(key))) anomaly(LATE, {self.gathers[p.partial]}, key);")
+                w.line(f"g = {p.partial}.place(key);")
+                w.line("g->mask = 1; g->left = 1; g->count = 0;")
+                w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
+                w.line("arrived();")
+                w.line(f"await{p.node}(key);")
+                w.line("return;")
+            self._take_in(w, p, "g->v")
+            w.line("g->left++;")
+
+    def _awaiting(self, w: CWriter) -> None:
+        """The function that notes that the open gathers of an instance are to end."""
+        n = self.node.at
+        with w.block(f"inline void await{n}(const Key key)"):
+            unpack(w, self._layout, "key")
+            w.line(f"strata.add({{{', '.join(self.scope.expr(e) for e in self.node.rank)}}}, {n}, key);")
+
+    def _ending(self, w: CWriter) -> None:
+        """The function that ends the open gathers of an instance: each arrives as one token."""
+        n, open_ = self.node.at, self.node.open
+        with w.block(f"void end{n}(const Key key)"):
+            for p in open_:
+                at, type_ = p.at, self._type(p)
+                w.line(f"Partial *g{at} = {p.partial}.find(key);")
+                w.line(f"{type_} a{at} = {identity_of(p)};")
+                with w.block(f"if (g{at})"):
+                    total = f"fold{n}_{at}((u32)g{at}->v)" if p.folded else f"get<{type_}>(g{at}->v)"
+                    w.line(f"a{at} = {total};")
+                    w.line(f"{p.partial}.erase(g{at});")
+                    w.line("waiting--;")
+                w.line(f"{p.done}.insert(key);")
+            for p in open_:
+                w.line(f"complete{n}_{p.at}(key, a{p.at});")
 
     def _named_summand(self, w: CWriter, p: PortPlan) -> None:
         number, store = self.gathers[p.partial], p.partial

@@ -3,13 +3,22 @@
 //
 // The generated source defines before it includes this file: Key (uint64_t or unsigned __int128: a packed tag), SOURCES and
 // ARROWS (how many there are), VALUES (how many values a fault tells), and where they are needed COUNTS (tokens carry a
-// multiplicity) and POINTS (tokens carry the origin of a summand that is folded in order: so many iterators).
+// multiplicity), POINTS (tokens carry the origin of a summand that is folded in order: so many iterators) and RANK (there are
+// open gathers: so many numbers in a rank).
 //
 // Compiled with -fno-builtin, so that no call of libm is folded by the compiler: results are those of the C library.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <sys/mman.h>
+#ifdef RANK
+#include <algorithm>
+#include <array>
+#include <map>
+#include <new>
+#include <utility>
+#include <vector>
+#endif
 
 typedef int64_t i64;
 typedef uint64_t u64;
@@ -21,7 +30,7 @@ typedef uint8_t u8;
 
 // ---- what goes wrong -------------------------------------------------------------------------------------------------
 // `place` is a source (nodes, then host inputs), a receiver, a gathering input or an output, by its number in the program.
-enum Fault : i64 { NONE, DUPLICATE, TWICE, TRAP, SURPLUS, UNKNOWN_SURPLUS, DISAGREE, OVERFLOW_, COUNT, TAG, MEMORY, RUNAWAY };
+enum Fault : i64 { NONE, DUPLICATE, TWICE, TRAP, SURPLUS, UNKNOWN_SURPLUS, DISAGREE, OVERFLOW_, COUNT, TAG, MEMORY, RUNAWAY, LATE };
 struct Anomaly { i64 fault, place; u64 low, high, v[VALUES]; };
 struct Trap {};      // an operation without a value, or a multiplicity below 1; where is added by who catches it
 struct OutOfTag {};  // a field that the packed tag cannot hold

@@ -60,6 +60,9 @@ def make_source(plan: Plan, tags: Tags) -> Code:
         w.line("#define COUNTS")
     if order is not None:
         w.line(f"#define POINTS {order}")
+    ranks = [len(n.rank) for n in plan.nodes if n.open]
+    if ranks:
+        w.line(f"#define RANK {ranks[0]}")
     w.line('#include "store.h"')
     _arrays(w, plan, tables)
     with w.block("struct Run"):
@@ -69,6 +72,8 @@ def make_source(plan: Plan, tags: Tags) -> Code:
         w.line("bool big = false;")
         if order is not None:
             w.line("Summands summands;")
+        if ranks:
+            w.line("Strata strata;")
         w.line("inline void arrived() { if (++waiting > peak) peak = waiting; }")
         for i, op in enumerate(plan.outputs):
             kind = kind_of(op.type, plan.real)
@@ -80,6 +85,7 @@ def make_source(plan: Plan, tags: Tags) -> Code:
         for n in nodes:
             n.write(w)
         _dispatch(w, plan, nodes)
+        _ends(w, plan)
         _host(w, plan, tags)
         stores = _leftovers(w, nodes)
         with w.block("void start()"):
@@ -120,6 +126,16 @@ def _dispatch(w: CWriter, plan: Plan, nodes: list[CMatching]) -> None:
                         w.line(f"case {n.receivers[p.receiver(pattern)]}: {ask} break;")
 
 
+def _ends(w: CWriter, plan: Plan) -> None:
+    """The end of open gathers, when nothing is in flight (LANGUAGE 3.3)."""
+    open_ = [n.at for n in plan.nodes if n.open]
+    if not open_:
+        return
+    with w.block("void end(i64 node, const Key key)"), w.block("switch (node)"):
+        for n in open_:
+            w.line(f"case {n}: end{n}(key); break;")
+
+
 def _host(w: CWriter, plan: Plan, tags: Tags) -> None:
     """Host inputs fire in lexicographic order of their indices; so do instances whose gathers have no summands."""
     first = len(plan.nodes)
@@ -144,6 +160,10 @@ def _host(w: CWriter, plan: Plan, tags: Tags) -> None:
                 key = pack(tags.layouts[n.at], fields, [f"x[{f}]" for f in fields])
                 none = ", ".join(identity_of(p) for p in n.ports)
                 w.line(f"case {n.at}: for (; count--; x += {len(fields)}) fire{n.at}({key}, {none}); break;")
+            elif n.ends_on_domain:
+                fields = range(len(n.op.fields))
+                key = pack(tags.layouts[n.at], fields, [f"x[{f}]" for f in fields])
+                w.line(f"case {n.at}: for (; count--; x += {len(fields)}) await{n.at}({key}); break;")
     head = "void output(i64 number, void *data, u8 *have, const u8 *inside, const i64 *lower, const i64 *shape)"
     with w.block(head), w.block("switch (number)"):
         for i, op in enumerate(plan.outputs):

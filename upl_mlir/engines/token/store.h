@@ -153,6 +153,30 @@ template <int N> struct Store {
     }
 };
 
+// ---- instances whose open gathers have not ended, by rank ------------------------------------------------------------------
+#ifdef RANK
+struct Strata {
+    typedef std::array<i64, RANK> Rank;
+    typedef std::pair<i64, Key> Instance;  // node and tag
+    std::map<Rank, std::vector<Instance>> by_rank;
+    Rank last = {};
+    std::vector<Instance> *open = nullptr;  // those of rank `last`, which the next instance often has, too
+    inline void add(const Rank &rank, i64 node, Key key) {
+        if (!open || rank != last) { open = &by_rank[rank]; last = rank; }
+        open->push_back({node, key});
+    }
+    // Take out those of least rank, each once, in the order of nodes and tags.
+    std::vector<Instance> pop() {
+        std::vector<Instance> out = std::move(by_rank.begin()->second);
+        by_rank.erase(by_rank.begin());
+        open = nullptr;
+        std::sort(out.begin(), out.end());
+        out.erase(std::unique(out.begin(), out.end()), out.end());
+        return out;
+    }
+};
+#endif
+
 // ---- summands that wait to be folded in order ----------------------------------------------------------------------------
 #ifdef POINTS
 struct Summands {

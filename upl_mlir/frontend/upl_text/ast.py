@@ -192,7 +192,7 @@ IndexElement: TypeAlias = Expr | Star
 
 @dataclass(frozen=True)
 class Unbounded(Node):
-    """The multiplicity `##`."""
+    """The multiplicity `##`; as the count of a gathering input `@(op) s[##]`, that it ends when no summand can come."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class InputDecl(Node):
     name: Ident
     type: TypeRef | None
     gather: Ident | None = None
-    count: Expr | StatedBySummands | None = None
+    count: Expr | StatedBySummands | Unbounded | None = None
 
 
 @dataclass(frozen=True)

@@ -406,10 +406,13 @@ class _Parser(Cursor):
         if not self.at("["):
             self.fail("`[`", help=f"give the number of summands, `{name.name}[n]`, or `{name.name}[#]`")
         opening = self.advance()
-        mark = self.accept("#")
-        if self.at("]") and not mark:
-            self.fail("the number of summands", help=f"`{name.name}[#]` if the summands state it by their `#`")
-        count = StatedBySummands(mark.span) if mark else self.expression()
+        if self.at("]"):
+            help = f"`{name.name}[#]` if the summands state it by their `#`, `{name.name}[##]` if nothing says it"
+            self.fail("the number of summands", help=help)
+        if mark := self.accept("#", "##"):
+            count = Unbounded(mark.span) if mark.text == "##" else StatedBySummands(mark.span)
+        else:
+            count = self.expression()
         self.close(opening, "an operator" if not mark else "nothing else")
         kind = self.type_after_colon()
         return InputDecl(self.since(start), name, kind, gather, count)

@@ -284,6 +284,8 @@ class _Translator:
             raise error("UPL1106", message, decl.span, help=help)
         if isinstance(decl.count, ast.StatedBySummands):
             return upl.Port(name, type_, gather, upl.Special.CARRIED)
+        if isinstance(decl.count, ast.Unbounded):
+            return upl.Port(name, type_, gather, upl.Special.UNBOUNDED)
         return upl.Port(name, type_, gather, self._gather_count(node, decl, decl.count))
 
     def _gather_count(self, node: _Node, decl: ast.InputDecl, count: ast.Expr) -> IndexExpr:

@@ -43,6 +43,7 @@ class Kind(Enum):
     DOMAIN = "the declared domain is the computed one"
     ACYCLIC = "no instance waits for itself"
     AFFINE = "the arrow is quasi-affine"
+    STRATA = "open gathers end in an order"
 
 
 @dataclass(frozen=True)
@@ -334,6 +335,9 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     into = sets.into(op.symbol, port.name)
     domain = sets.domain(op.symbol)
     span = span_of(op)
+    if port.open:
+        yield Obligation(Kind.GATHER, Status.PROVED, where, "it ends when no summand can come any more", span)
+        return
     dynamic = next((a for a in into if sets.dynamic(a)), None)
     counts = [(port.count, op.fields), *((a.send.multiplicity, (*a.src, *a.loops)) for a in into)]
     data = next((n for n, dims in counts if is_data(sets, n, dims)), None)

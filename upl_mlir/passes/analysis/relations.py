@@ -20,7 +20,7 @@ from upl_mlir.dialects.upl.attributes import index_text
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.dialects.upl.query import directives as held_directives
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.sets import PolyContext, PSet, union
 
 HULL = "upl.hull"
@@ -297,14 +297,16 @@ class ProgramSets:
 
     @cached_property
     def dynamic_nodes(self) -> frozenset[str]:
-        """The nodes of which data decide what instances fire: a dynamic arrow reaches them, or one of these nodes does."""
-        stack = [a.target.symbol for a in self.arrows if not a.exact]
+        """The nodes of which data decide what instances fire: a dynamic arrow reaches them, or one of these nodes does.
+
+        What comes to an open gather does not decide it: it ends with whatever came."""
+        stack = [a.target.symbol for a in self.arrows if not a.exact and not a.port.open]
         found: set[str] = set()
         while stack:
             at = stack.pop()
             if at not in found:
                 found.add(at)
-                stack += [a.target.symbol for a in self.out_of(at)]
+                stack += [a.target.symbol for a in self.out_of(at) if not a.port.open]
         return frozenset(found)
 
     def dynamic(self, arrow: Arrow) -> bool:
@@ -312,7 +314,10 @@ class ProgramSets:
         return not arrow.exact or arrow.source.symbol in self.dynamic_nodes
 
     def received(self, op: Endpoint, port: Port) -> PSet:
-        """The instances at which an input is served: the union of images, and for a counted gather also n <= 0."""
+        """The instances at which an input is served: the union of images, and for a counted gather also n <= 0; of an open
+        gather all that are declared, else all that the other inputs serve."""
+        if port.open:
+            return self.ctx.set(op.fields, op.declared.data if op.declared else TRUE)
         got = self.images(op, self.into(op.symbol, port.name))
         if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
             got = got | self.ctx.set(op.fields, self.no_summands(port.count))
