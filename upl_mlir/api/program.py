@@ -109,13 +109,13 @@ class Program:
 
     def infer_domains(self) -> Program:
         """Infer the domains in place, if they are not known yet; returns the program."""
-        from upl_mlir.passes.infer_domains import domains_known, infer_domains
+        from upl_mlir.passes.infer_domains import infer_missing
 
         if self._module is None:
             self._infer = True
-        elif not self.lowered and not domains_known(self.read()):
+        elif not self.lowered:
             with self.errors():
-                infer_domains(self.read())
+                infer_missing(self.read())
         return self
 
     def check(self) -> Report:

@@ -14,7 +14,18 @@ from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, port_ref
+from upl_mlir.dialects.upl import (
+    FormulaAttr,
+    Index,
+    InputOp,
+    NodeOp,
+    OutputOp,
+    Port,
+    ProgramOp,
+    SendOp,
+    Special,
+    port_ref,
+)
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because, reached_by
@@ -148,6 +159,60 @@ def answer(
         connect(
             program, source, value, port_ref(node.symbol, port), i.index, rule="gather to fork", origin=a.send,
             condition=i.condition, count=i.multiplicity, inverse=i,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A node's fields and tags by which the tokens of an arrow meet what the arrow's target answers, where data decide which
+    tokens are sent.
+
+    The fields are the arrow's points (source fields and iterators) and those target fields that do not follow from them: an
+    instance for each token.  `tag` is the tag of the token, in the arrow's context; `back` that of the answer, over the
+    target's fields, None where the index tells all (then `answer` inverts the arrow).
+    """
+
+    fields: tuple[str, ...]
+    dims: tuple[str, ...]  # of the arrow's relation, for each field
+    tag: tuple[IndexExpr, ...]
+    back: Index | None
+
+    @classmethod
+    def of(cls, a: Arrow, r: PSet, *, by_data: bool) -> Meeting:
+        """Where the tokens of an arrow with the relation `r`, into a gather, are met."""
+        points = (*a.src, *a.loops)
+        if not by_data:
+            return cls(points, points, here(points), None)
+        known = {*points, *r.ctx.params, *r.ctx.constants}
+        sent = dict(zip(a.dst, a.send.index.data, strict=True))
+        back = {d: r.express(IndexExpr.of(d), a.dst) for d in points}
+        told = [d for d in points if back[d] is not None]
+        more: list[str] = []
+        for d, e in sent.items():
+            assert e is not None, "a gather takes no `*`"
+            if not e.names <= known or r.express(IndexExpr.of(d), told) is None:
+                more.append(d)
+        fields, own = dict(zip(a.dst, a.target.fields, strict=True)), {*points}
+        names = [unused(fields[d], own) for d in more]
+        tags = [e for d in more if (e := sent[d]) is not None]
+        at = {d: IndexExpr.of(f) for d, f in fields.items()}
+        answers = [e if e is None else e.substitute(at) for e in back.values()]
+        return cls((*points, *names), (*points, *more), (*here(points), *tags), (*answers, *(at[d] for d in more)))
+
+    def domain(self, r: PSet) -> PSet:
+        """The instances, for a relation of the arrow or a part of it."""
+        return r.project(self.dims).rename(dict(zip(self.dims, self.fields, strict=True)))
+
+    def answered(
+        self, program: ProgramOp, a: Arrow, r: PSet, node: NodeOp, port: str, source: NodeOp, value: SSAValue, context: PSet
+    ) -> None:
+        """Send a value from the target back to an ordinary input of the node, beside one that gets the arrow's tokens."""
+        if self.back is None:
+            answer(program, a, r, self.domain(r), node, port, source, value, context)
+            return
+        connect(
+            program, source, value, port_ref(node.symbol, port), self.back, rule="gather to fork", origin=a.send,
+            count=Special.UNBOUNDED,
         )  # fmt: skip
 
 

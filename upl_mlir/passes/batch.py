@@ -21,6 +21,7 @@ from upl_mlir.dialects.upl.query import Endpoint, endpoints, poly_context, progr
 from upl_mlir.dialects.upl.values import LetOp, hint
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.analysis.strata import forget_ranks
 from upl_mlir.passes.arrows import here, restricted
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.checkpoint.split import Dependents, gathered, split
@@ -93,6 +94,7 @@ def batch_over(
     split(program, ports, prefix, enough)
     sets = ProgramSets(program)
     _Batch(sets, Dependents(sets, ports, divide=False), sets.ctx.set(fields, inside), inside, also).run()
+    forget_ranks(program)
 
 
 def names_of(program: ProgramOp) -> set[str]:

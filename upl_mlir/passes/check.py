@@ -20,7 +20,7 @@ from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.analysis.small_sizes import small_programs
 from upl_mlir.passes.analysis.strata import of_strata
 from upl_mlir.passes.expand import expand
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.infer_domains import infer_missing
 from upl_mlir.passes.notes import notes_of
 from upl_mlir.poly.counts.entry_sums import EntrySums, count_by_sums
 from upl_mlir.poly.counts.quota import TooComplex, limited
@@ -206,8 +206,7 @@ def _refuted_at_small_sizes(program: ProgramOp) -> list[Obligation]:
 
 @bounded("the proof")
 def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
-    if not domains_known(program):
-        infer_domains(program)
+    infer_missing(program)
     sets = ProgramSets(program, directives=True)
     report = Report(list(obligations(sets)), notes=notes_of(program))
     report.field_bits = {name: field_bits(sets, name) for name in sets.ends}

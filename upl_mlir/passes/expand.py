@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import directives
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.infer_domains import infer_missing
 
 
 def expand(program: ProgramOp) -> None:
@@ -13,8 +13,7 @@ def expand(program: ProgramOp) -> None:
     `ProgramSets`, by which arrows are read, refuses a program with directives: a pass that forgets this call cannot go on.
     Raises UplError (UPL12xx, UPL14xx).
     """
-    if not domains_known(program):
-        infer_domains(program)
+    infer_missing(program)
     if directives(program):  # else none of this needs to be loaded
         from upl_mlir.passes.autodiff.directives import expand_directives
         from upl_mlir.passes.autodiff.eliminate_dead_derivatives import eliminate_dead_derivatives

@@ -16,11 +16,11 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.diagnostics import Diagnostic, Note, UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, OutputOp, ProgramOp
-from upl_mlir.dialects.upl.query import Endpoint, program_of, span_of, target_port
+from upl_mlir.dialects.upl.query import Endpoint, nodes, program_of, span_of, target_port
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.entries import missing_in_domain
 from upl_mlir.passes.analysis.relations import HULL, ProgramSets, mark
-from upl_mlir.passes.analysis.strata import stratify
+from upl_mlir.passes.analysis.strata import has_open, stratify
 from upl_mlir.poly.describe import describe, stable_bounds
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
@@ -55,6 +55,14 @@ def domains_known(program: ProgramOp) -> bool:
     return all(
         op.domain is not None for op in program.body.block.ops if isinstance(op, InputOp | OutputOp | NodeOp)
     )
+
+
+def infer_missing(program: ProgramOp) -> None:
+    """Infer domains, and ranks of open gathers, where they are not known.  Raises UplError (UPL1201–UPL1207)."""
+    if not domains_known(program):
+        infer_domains(program)
+    elif any(has_open(op) and op.rank is None for op in nodes(program)):
+        bounded("the search for ranks")(lambda p: stratify(ProgramSets(p, directives=True)))(program)
 
 
 @bounded("the inference of domains")

@@ -22,6 +22,6 @@ ProgramOp.RULES.append(verify_program)
 
 __all__ = [
     "UPL", "AdjointOp", "AlongOp", "ArrayOp", "ConstOp", "FormulaAttr", "Gather", "Index", "InputOp", "Iterator",
-    "LetOp", "LookupOp", "ModOp", "NodeOp", "OutputOp", "ParamOp", "Port", "ProgramOp", "RankAttr", "RefOp", "SendOp", "SigmoidOp",
-    "Special", "StopGradientOp", "UplType", "port_ref", "upl_type",
+    "LetOp", "LookupOp", "ModOp", "NodeOp", "OutputOp", "ParamOp", "Port", "ProgramOp", "RankAttr", "RefOp", "SendOp",
+    "SigmoidOp", "Special", "StopGradientOp", "UplType", "port_ref", "upl_type",
 ]  # fmt: skip

@@ -152,7 +152,10 @@ class Evaluator:
         self.open: set[tuple[str, Point]] = set()  # instances whose open gathers have not ended
         self._start(arrays)
         draw = random.Random(self.seed).random
-        while self.flight or self._quiet():
+        while self.flight or self.open:
+            if not self.flight:
+                self._quiet()
+                continue
             if self.random:  # any token in flight: it changes places with the last
                 i = int(draw() * len(self.flight))
                 self.flight[i], self.flight[-1] = self.flight[-1], self.flight[i]
@@ -345,10 +348,8 @@ class Evaluator:
             self.done.add(key)
             self._arrive(node, port, Stored(t.index, self._folded(port, g)))
 
-    def _quiet(self) -> bool:
-        """Nothing is in flight: the open gathers of least rank end, each arrives as one token.  Whether there were any."""
-        if not self.open:
-            return False
+    def _quiet(self) -> None:
+        """Nothing is in flight: the open gathers of least rank end, each arrives as one token."""
         ranks = {(name, x): self._rank(self.nodes[name], x) for name, x in self.open}
         least = min(ranks.values())
         ended = sorted(i for i, rank in ranks.items() if rank == least)
@@ -366,7 +367,6 @@ class Evaluator:
                     self._arrive(node, p, Stored(x, self._folded(p, g or Stored(x))))
             except NoValue as why:
                 raise reports.no_value(why, node, node.symbol, x) from None
-        return True
 
     def _rank(self, node: NodeOp, x: Point) -> Point:
         if node.rank is None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from upl_mlir.dialects.upl import NodeOp, RankAttr
+from upl_mlir.dialects.upl import NodeOp, ProgramOp, RankAttr
+from upl_mlir.dialects.upl.query import nodes as nodes_of
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status
@@ -37,6 +38,12 @@ def stratify(sets: ProgramSets) -> None:
     if isinstance(found, dict):
         for n, rank in found.items():
             nodes[n].rank = RankAttr(rank)
+
+
+def forget_ranks(program: ProgramOp) -> None:
+    """Take the ranks away, after new arrows: they are found anew when they are needed."""
+    for op in nodes_of(program):
+        op.rank = None
 
 
 def of_strata(sets: ProgramSets) -> list[Obligation]:

@@ -13,7 +13,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import COMMENT, connect, here, host_port
+from upl_mlir.passes.arrows import COMMENT, connect, here, host_port, new_node
 from upl_mlir.passes.autodiff.activity import Held, PortKey, held_fixed
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, total
 from upl_mlir.passes.autodiff.derivation import Derivation
@@ -101,11 +101,6 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         assert isinstance(op, InputOp | NodeOp)
         if key in into:
             d.result[key] = into[key]
-        elif op.symbol not in d.dynamics.sure:
-            raise error(
-                "UPL1405", f"data decide which instances of `{op.symbol}` fire, so a derivative by `{'.'.join(key)}` does "
-                "not exist at every index", span_of(op), help="differentiate by the host input that feeds it",
-            )  # fmt: skip
         else:
             name = d.fresh("d_" + (key[0] if isinstance(op, InputOp) else "_".join(key)))
             formula = d.plans[key[0]].formula
@@ -116,6 +111,8 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
             out = host_port(d.program, OutputOp, name, (op, key[1]), upl.FormulaAttr(formula), comment)
             made.append(out)
             d.result[key] = port_ref(name)
+            if op.symbol not in d.dynamics.sure:
+                d.result[key] = _zeros_elsewhere(d, out, op)
         plan = d.plans[key[0]]
         if plan.node is not None:
             connect(
@@ -130,6 +127,17 @@ def results(d: Derivation, request: Request, asked_at: Operation) -> list[Output
         when = describe(plan.domain, seed_domain(d, request, source, asked_at))
         connect(d.program, source, value, ref, here(plan.primal.fields), rule="seed", origin=asked_at, condition=when)
     return made
+
+
+def _zeros_elsewhere(d: Derivation, out: OutputOp, op: InputOp | NodeOp) -> SymbolRefAttr:
+    """An open gather at every element of a result, where data decide which instances fire: the derivative by what did not
+    come is 0."""
+    assert out.declared is not None
+    port = upl.Port(unused("d", {*out.fields}), out.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
+    comment = f"0 where {op.symbol} did not fire"
+    node = new_node(d.program, d.fresh(f"All_{out.symbol}"), [port], (out.fields, out.declared.data), op, op.symbol, comment)
+    connect(d.program, node, node.arg(port.name), port_ref(out.symbol), here(out.fields), rule="result", origin=op)
+    return port_ref(node.symbol, port.name)
 
 
 def seed_domain(d: Derivation, request: Request, source: InputOp | NodeOp, asked_at: Operation) -> PSet:

@@ -43,8 +43,8 @@ from upl_mlir.dialects.upl import (
 )
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
-from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
+from upl_mlir.passes.analysis.relations import Arrow
+from upl_mlir.passes.arrows import Meeting, connect, copy_along, free_names, here, new_node
 from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.build import unused
@@ -56,21 +56,18 @@ EXTREMA = (Gather.MAX, Gather.MIN)
 SELECTING = (*EXTREMA, Gather.PRODUCT)
 
 
-def check_gather(sets: ProgramSets, a: Arrow) -> None:
+def check_gather(a: Arrow) -> None:
     """Raise UplError (UPL1404) if the gather that the arrow enters is not one of those with a derivative."""
     gather = a.port.gather
-    if gather in (None, Gather.SUM):
-        return
-    if gather not in SELECTING:
+    if gather not in (None, Gather.SUM, *SELECTING):
         raise error("UPL1404", f"`@({gather.value})` has no derivative", span_of(a.target))
-    count = a.port.count
-    named = count.names if isinstance(count, IndexExpr) else frozenset[str]()
-    assert isinstance(a.target, NodeOp)
-    if any(a.target.port(n) is not None for n in named) or any(not b.exact for b in sets.into(*_key(a))):
-        raise error(
-            "UPL1404", f"the derivative through `@({gather.value})` is supported where its summands follow from the index",
-            span_of(a.target), help="make the count and the conditions functions of the index fields",
-        )  # fmt: skip
+
+
+def summands(op: NodeOp, port: Port) -> IndexExpr | Special | None:
+    """The count of a gather that gets a token beside each summand of another one of the node, on another node: open, if an
+    input says how many there are."""
+    named = isinstance(port.count, IndexExpr) and any(op.port(n) for n in port.count.names)
+    return Special.UNBOUNDED if named else port.count
 
 
 def first_order(body: Body, value: SSAValue, *reads: SSAValue) -> SSAValue:
@@ -112,19 +109,17 @@ def _number(v: SSAValue) -> float | None:
     return value.value.data if isinstance(value, FloatAttr | IntegerAttr) else None
 
 
-def _key(a: Arrow) -> tuple[str, str]:
-    return a.target.symbol, a.port.name
-
-
 def gather_ports(plan: AdjointPlan, port: Port) -> list[Port]:
     """The further inputs of an adjoint node that a selecting gather asks for."""
     name = port.name
+    assert isinstance(plan.primal, NodeOp)
+    count = summands(plan.primal, port)
     if port.gather in EXTREMA:
-        return [Port(unused(f"n_{name}", plan.used), UplType.REAL, Gather.SUM, port.count)]
+        return [Port(unused(f"n_{name}", plan.used), UplType.REAL, Gather.SUM, count)]
     if port.gather is Gather.PRODUCT:
         return [
-            Port(unused(f"z_{name}", plan.used), UplType.REAL, Gather.SUM, port.count),
-            Port(unused(f"p_{name}", plan.used), UplType.REAL, Gather.PRODUCT, port.count),
+            Port(unused(f"z_{name}", plan.used), UplType.REAL, Gather.SUM, count),
+            Port(unused(f"p_{name}", plan.used), UplType.REAL, Gather.PRODUCT, count),
         ]
     return []
 
@@ -159,8 +154,8 @@ class SelectingGather:
         target = self.plan.domain.rename(dict(zip(a.target.fields, a.dst, strict=True))).extend(a.dims)
         return (self.d.sets.relation(a) & target).in_terms_of(a.src)
 
-    def _points(self, a: Arrow, r: PSet) -> PSet:
-        return r.project((*a.src, *a.loops))
+    def _meeting(self, a: Arrow) -> Meeting:
+        return Meeting.of(a, self._inside(a), by_data=self.d.dynamics.meets(a))
 
     # -- max, min ----------------------------------------------------------------------------------------------------
     def _compare(self, a: Arrow) -> None:
@@ -169,7 +164,8 @@ class SelectingGather:
         r = self._inside(a)
         if r.is_empty():
             return
-        points = self._points(a, r)
+        meeting = self._meeting(a)
+        points = meeting.domain(r)
         type_ = upl_type(a.send.value.type)
         name = d.fresh(f"DEq{a.source.symbol}")
         vn, mn = free_names(d.sets, points.dims, "v", "m")
@@ -183,15 +179,17 @@ class SelectingGather:
         count = a.send.count.data if self.port.count is Special.CARRIED and a.send.count else None
         assert not isinstance(count, Special)
         ties = port_ref(plan.name, self.ports[0].name)
-        connect(d.program, node, one, ties, a.send.index.data, rule="ties of the gather", origin=a.send, count=count)
+        told = dict(zip(meeting.dims, meeting.fields, strict=True))
+        at = [IndexExpr.of(told[f]) if f in told else e for f, e in zip(a.dst, a.send.index.data, strict=True)]
+        connect(d.program, node, one, ties, at, rule="ties of the gather", origin=a.send, count=count)
         copy_along(
             a, r, d.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(name, vn), rule="compared value",
-            index=here(points.dims), count=False,
+            index=meeting.tag, count=False,
         )  # fmt: skip
         primal = plan.primal
         assert isinstance(primal, NodeOp)
         extremum = primal.arg(self.port.name)
-        answer(d.program, a, r, points, node, mn, primal, extremum, d.sets.domain(primal.symbol))
+        meeting.answered(d.program, a, r, node, mn, primal, extremum, d.sets.domain(primal.symbol))
 
     # -- product -----------------------------------------------------------------------------------------------------
     def _product(self, into: Sequence[Arrow]) -> None:
@@ -227,7 +225,8 @@ class SelectingGather:
         d, plan = self.d, self.plan
         assert plan.node is not None
         r = d.planner.pruned(a)
-        points = self._points(a, r)
+        meeting = self._meeting(a)
+        points = meeting.domain(r)
         if points.is_empty():
             return  # the arrow never sends: it has nothing to compare either
         product = self.port.gather is Gather.PRODUCT
@@ -251,16 +250,16 @@ class SelectingGather:
         if value.port.count is Special.CARRIED:
             count = total(value.terms, r.project(a.src))
         connect(d.program, node, out, target, here(a.src), rule="reversed arrow", origin=a.send, count=count)
-        answer(d.program, a, r, points, node, names[1], plan.node, self.share, plan.domain)
+        meeting.answered(d.program, a, r, node, names[1], plan.node, self.share, plan.domain)
         if product:
-            answer(d.program, a, r, points, node, names[2], plan.node, self.none, plan.domain)
+            meeting.answered(d.program, a, r, node, names[2], plan.node, self.none, plan.domain)
             copy_along(
                 a, r, d.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(node.symbol, names[0]),
-                rule="factor", index=here(points.dims), count=False,
+                rule="factor", index=meeting.tag, count=False,
             )  # fmt: skip
         else:
             compared, equal = self.equal[id(a)]
-            everywhere = self._points(a, self._inside(a))
+            everywhere = meeting.domain(self._inside(a))
             connect(
                 d.program, compared, equal, port_ref(node.symbol, names[0]), here(points.dims), rule="selection",
                 origin=a.send, condition=describe(points, everywhere),

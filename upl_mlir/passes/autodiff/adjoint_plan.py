@@ -65,14 +65,14 @@ class AdjointPlan:
         """Where the derivative of each value exists: a condition on the index, and whether it is to be negated.
 
         Of two values that never are sent at the same instance, but one of them always, the second's is the first's."""
-        partial = [v for v in self.values if not v.ordinary]
+        partial = [v for v in self.values if not v.ordinary and not v.port.open]
         two = len(partial) == 2 and (partial[0].where & partial[1].where).is_empty()
         whole = two and self.domain <= partial[0].where | partial[1].where
         inside = inside_arrays(self.domain)  # in a body all parts of a condition are computed, also those that do not count
         told = describe(partial[0].where, self.domain).rewrite(inside) if partial else TRUE
         out: list[tuple[Formula, bool]] = []
         for v in self.values:
-            if v.ordinary:
+            if v.ordinary or v.port.open:  # an open gather has a value everywhere
                 out.append((TRUE, False))
             elif v is partial[0] or whole:
                 out.append((told, v is not partial[0]))
@@ -122,6 +122,8 @@ class Planner:
         return plan
 
     def _active_value(self, plan: AdjointPlan, ssa: SSAValue, arrows: list[Arrow], mask: SSAValue | None) -> ActiveValue:
+        if any(self.dynamics.opens(a) for a in arrows):
+            return self._open_value(plan, ssa, arrows, mask)
         terms: Terms = []
         for a in arrows:
             terms += self.count_terms(a)
@@ -153,6 +155,19 @@ class Planner:
             once = not everywhere or told or (plain and _has_cases(n) and any(a.loops and self._looped(a) for a in arrows))
             port = Port(name, type_, Gather.SUM, n if once else Special.CARRIED)
         return ActiveValue(ssa, arrows, port, ordinary, where, terms, mask, tally)
+
+    def _open_value(self, plan: AdjointPlan, ssa: SSAValue, arrows: list[Arrow], mask: SSAValue | None) -> ActiveValue:
+        """A value of which data decide how many derivatives come back.  Unless it is sent everywhere, the number of tokens
+        sent says where it was; the token that brings it says that the node fired."""
+        name = unused(f"d_{value_name(ssa, plan.primal, arrows[0])}", plan.used)
+        always = [a for a in arrows if a.exact and not self.sets.relation(a).lost]
+        sent = self.sets.ctx.empty(plan.primal.fields)
+        for a in always:
+            sent = sent | self.sets.tokens(a).project(a.src)
+        everywhere = plan.primal.symbol in self.dynamics.sure and plan.domain <= sent
+        tally = None if everywhere else Port(unused(f"n_{name.removeprefix('d_')}", plan.used), UplType.INT)
+        port = Port(name, upl_type(ssa.type), Gather.SUM, Special.UNBOUNDED)
+        return ActiveValue(ssa, arrows, port, False, plan.domain, [], mask, tally)
 
     def pruned(self, a: Arrow) -> PSet:
         """R' = R restricted to active targets (rule 3)."""

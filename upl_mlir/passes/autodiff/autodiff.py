@@ -15,7 +15,7 @@ from upl_mlir.passes.autodiff.adjoint_ends import Request
 from upl_mlir.passes.autodiff.differentiate import differentiate
 from upl_mlir.passes.autodiff.directives import expand_directives
 from upl_mlir.passes.expand import expand
-from upl_mlir.passes.infer_domains import domains_known, infer_domains
+from upl_mlir.passes.infer_domains import infer_missing
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ class AutodiffPass(ModulePass):
             raise error("UPL1401", "autodiff: `wrt` is given without `of`", help=help_)
         if not directives(program):
             raise _nothing_asked(program)
-        if not domains_known(program):
-            infer_domains(program)
+        infer_missing(program)
         expand_directives(program)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i64
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr, i1, i64
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error, placed
@@ -20,7 +20,8 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import WHY, connect, copy_along, here, new_node, not_inverted
+from upl_mlir.passes.analysis.strata import forget_ranks
+from upl_mlir.passes.arrows import WHY, Meeting, connect, copy_along, free_names, here, new_node, not_inverted
 from upl_mlir.passes.autodiff.activity import analyse, input_ports
 from upl_mlir.passes.autodiff.adjoint_body import AdjointBody, Arrival
 from upl_mlir.passes.autodiff.adjoint_ends import Request, relay, results, seed_domain, send_unit_seed, start
@@ -31,7 +32,7 @@ from upl_mlir.passes.autodiff.adjoint_gather import (
     check_gather,
     gather_ports,
 )
-from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, Planner, moved, total
+from upl_mlir.passes.autodiff.adjoint_plan import ActiveValue, AdjointPlan, Planner, Terms, moved, total
 from upl_mlir.passes.autodiff.derivation import Derivation
 from upl_mlir.passes.autodiff.differentiable import refuse_firing_twice, refuse_rounding
 from upl_mlir.passes.autodiff.dynamic import Dynamics, Trace
@@ -77,7 +78,7 @@ class _Differentiator:
         cut = frozenset(() if self.request.total else wrt)
         refuse_rounding(sets, of, wrt, cut)
         activity = analyse(sets, of, wrt, cut, dynamics.whole)
-        self._refuse(sets, dynamics, activity.carries)
+        self._refuse(sets, activity.carries)
         for op in sets.ends.values():
             if isinstance(op, NodeOp | InputOp) and activity.instances(op) is not None:
                 share(op.block)
@@ -105,14 +106,14 @@ class _Differentiator:
         for out in asked:  # behind the nodes that serve them
             out.detach()
             self.program.body.block.add_op(out)
+        forget_ranks(self.program)
 
     @staticmethod
-    def _refuse(sets: ProgramSets, dynamics: Dynamics, carries: Callable[[Arrow], bool]) -> None:
+    def _refuse(sets: ProgramSets, carries: Callable[[Arrow], bool]) -> None:
         refuse_firing_twice(sets)
         for a in sets.arrows:
             if carries(a):
-                dynamics.refuse(a)
-                check_gather(sets, a)
+                check_gather(a)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
     def _direct(self, plan: AdjointPlan) -> bool:
@@ -150,6 +151,8 @@ class _Differentiator:
             ports.append(upl.Port(unused("d_none", plan.used), UplType.REAL, upl.Gather.SUM, IndexExpr.of(0)))
         domain = (op.fields, plan.formula)
         plan.node = new_node(self.program, plan.name, ports, domain, op, op.symbol, f"adjoint of {op.symbol}")
+        if op.symbol not in d.dynamics.sure and any(p.open for p in ports):
+            plan.node.declared = None  # it fires where its primal did, not wherever an open gather may end
         arrivals = [
             Arrival(v.ssa, plan.arg(v.port.name), guard, v.mask, plan.arg(v.tally.name) if v.tally else None, otherwise)
             for v, (guard, otherwise) in zip(plan.values, plan.guards(), strict=True)
@@ -196,7 +199,7 @@ class _Differentiator:
         env = dict(zip(op.fields, op.block.args[: len(op.fields)], strict=True))
         sum_: SSAValue | None = None
         for a in value.arrows:
-            for where, n in self.d.planner.count_terms(a):
+            for where, n in self._sent(value, a):
                 sent = a.send.predicate
                 when = describe(where, self.d.sets.domain(op.symbol))
                 if not when.is_true:
@@ -211,6 +214,13 @@ class _Differentiator:
                 sum_ = term if sum_ is None else body.add(arith.AddiOp(sum_, term))
         return body.constant(0, i64) if sum_ is None else sum_  # no arrow ever sends it
 
+    def _sent(self, value: ActiveValue, a: Arrow) -> Terms:
+        """How many tokens an arrow sends; for an open gather, which only asks whether one was sent, 1."""
+        if not value.port.open:
+            return self.d.planner.count_terms(a)
+        sends = self.d.sets.domain(a.source.symbol).constrain(a.send.when)
+        return [(sends, IndexExpr.of(1))]
+
     def _identify(self, plan: AdjointPlan, port: str, trace: Trace) -> None:
         """Send along each arrow into an input which arrow it is, and the source indices that the target's does not tell."""
         d = self.d
@@ -223,11 +233,8 @@ class _Differentiator:
             for p in trace.ports:
                 if p is trace.which:
                     value = body.constant(n, i64)
-                elif p.name in mine and mine[p.name] in env:
-                    value = env[mine[p.name]]
                 elif p.name in mine:
-                    raise error("UPL1405", f"the derivative cannot go back along {a.text}: the iterator "
-                                f"`{mine[p.name]}` does not follow from the target's index", span_of(a.send))  # fmt: skip
+                    value = env[mine[p.name]]
                 else:
                     value = body.constant(0, i64)
                 copy_along(a, r, d.sets.domain(a.source.symbol), lambda v=value: v, port_ref(plan.name, p.name),
@@ -256,6 +263,9 @@ class _Differentiator:
         else:
             assert target.node is not None
             sender, delta, context = target.node, target.deltas[a.port.name], target.domain
+            if d.dynamics.meets(a):
+                self._reverse_meeting(value, a, relation, target, ref)
+                return
             if a.port.name in target.traces:
                 self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
                 return
@@ -292,6 +302,34 @@ class _Differentiator:
             return total(value.terms, relation.project(a.src)).substitute(inverse.names)
         when = context.constrain(inverse.condition)
         return total(moved(value.terms, known, when), when)
+
+    def _reverse_meeting(
+        self, value: ActiveValue, a: Arrow, relation: PSet, target: AdjointPlan, ref: SymbolRefAttr
+    ) -> None:
+        """The arrow back from a gather whose summands data decide: DMeet_e fires for each token that was sent, as it gets
+        one beside it, and passes the derivative on."""
+        d = self.d
+        assert target.node is not None
+        if relation.is_empty():
+            return
+        meeting = Meeting.of(a, relation, by_data=True)
+        points = meeting.domain(relation)
+        came, delta = free_names(d.sets, points.dims, "e", "d")
+        ports = [upl.Port(came, UplType.BOOL), upl.Port(delta, upl.upl_type(a.send.value.type))]
+        name, comment = d.fresh(f"DMeet{a.source.symbol}"), f"what comes back along {a.text}, where it sent"
+        node = new_node(d.program, name, ports, points, a.send, a.source.symbol, comment)
+        count = total(value.terms, relation.project(a.src)) if value.port.count is upl.Special.CARRIED else None
+        connect(
+            d.program, node, node.arg(delta), ref, here(a.src), rule="reversed arrow", origin=a.send, count=count
+        )  # fmt: skip
+        yes = Body(a.source.block, a.send.location)
+        copy_along(
+            a, relation, d.sets.domain(a.source.symbol), lambda: yes.constant(1, i1), port_ref(name, came),
+            rule="a summand was sent", index=meeting.tag, count=False,
+        )  # fmt: skip
+        meeting.answered(
+            d.program, a, relation, node, delta, target.node, target.deltas[a.port.name], target.domain
+        )  # fmt: skip
 
     def _reverse_traced(
         self, trace: Trace, a: Arrow, relation: PSet, target: AdjointPlan, delta: SSAValue, ref: SymbolRefAttr

@@ -8,7 +8,10 @@ be a stranded token, an error).  On that ground each arrow that carries a deriva
 * MASKED: both ends surely fire, and so do all others that may serve the input; the adjoint comes back everywhere, and the
   source's adjoint node selects by the condition.
 * COUNTED: the source sends its adjoint node the number of tokens that it really sent; the target's adjoint node learns
-  from an identifier which arrow, from which index, served it (`Trace`).
+  from an identifier which arrow, from which index, served it (`Trace`).  Where the target is a gather, what it answers
+  *meets* the tokens at a node of their own (`passes/arrows.py`).
+
+Where data decide how many derivatives come back, as along a `*` into instances that data choose, an open gather takes them.
 """
 
 from __future__ import annotations
@@ -23,10 +26,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, RefOp, Special, UplType
-from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
+from upl_mlir.dialects.upl import Gather, InputOp, LetOp, LookupOp, NodeOp, OutputOp, Port, RefOp, Special, UplType
+from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.analysis.cycles import circular
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.build import unused
@@ -108,6 +109,8 @@ class Dynamics:
 
     def _fires(self, op: NodeOp, sure: set[str]) -> bool:
         sets = self.sets
+        if op.declared is not None and any(p.open for p in op.ports):
+            return True  # its open gathers end at every declared instance (LANGUAGE 3.3)
         for port in op.ports:
             got = sets.ctx.empty(op.fields)
             by_source: dict[str, list[Arrow]] = {}
@@ -205,7 +208,7 @@ class Dynamics:
         names: dict[str, str] = {}
         for n, a in enumerate(into):
             r = self.sets.relation(a)
-            for d in (*a.src, *a.loops):
+            for d in a.src:
                 if r.express(IndexExpr.of(d), a.dst) is None or self.dynamic_index(a):
                     if d not in names:
                         names[d] = unused(f"{d}_{port}", used)
@@ -214,40 +217,25 @@ class Dynamics:
         ports = [*([which] if which else []), *(Port(p, UplType.INT) for p in names.values())]
         return Trace(into, which, dims, ports) if ports else None
 
-    def refuse(self, a: Arrow) -> None:
-        """Raise UplError (UPL1405) for an arrow that carries a derivative and cannot be turned round."""
-        flow, source = self.flow(a), a.source.symbol
+    # -- what comes back ---------------------------------------------------------------------------------------------
+    def opens(self, a: Arrow) -> bool:
+        """Whether data decide how many derivatives come back along an arrow: then an open gather takes them."""
         if a.stars and a.target.symbol not in self.sure:
-            raise _refused(a, f"data decide which instances of {a.target.symbol} used the value",
-                           "pass the value along the loop, one token for each instance")  # fmt: skip
-        if flow is Flow.STATIC and self._surely_sent(a):
-            return
-        if flow is Flow.COUNTED and self.dynamic_index(a) and (a.stars or a.loops):
-            raise _refused(a, "its index is data and it sends many tokens", "send one token at a time")
-        if a.port.gather is None:
-            return
+            return True
+        return self.flow(a) is Flow.COUNTED and self.dynamic_index(a) and bool(a.stars or a.loops)
+
+    def meets(self, a: Arrow) -> bool:
+        """Whether what the target of an arrow into a gather answers must meet the arrow's tokens: the index does not tell
+        which instances sent one, and a gather does not learn it."""
+        flow = self.flow(a)
+        if a.port.gather is None or (flow is Flow.STATIC and self._surely_sent(a)):
+            return False
         if flow is Flow.MASKED:
-            return
+            return a.port.gather is not Gather.SUM
         alone = len(self.sets.into(a.target.symbol, a.port.name)) == 1
         r = self.sets.relation(a)
         one = all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops))
-        if not (a.exact and alone and one):
-            raise _refused(
-                a, f"data decide which instances of {source} contribute to the gather `{a.target.symbol}.{a.port.name}`",
-                "add up along the loop, from one instance to the next", None if not a.exact else self._decider(source),
-            )  # fmt: skip
-
-    def _decider(self, node: str) -> Arrow | None:
-        """The nearest arrow that data decide among those that lead to a node."""
-        seen, todo = {node}, [node]
-        for n in todo:
-            for a in self.sets.into(n):
-                if not a.exact:
-                    return a
-                if a.source.symbol not in seen:
-                    seen.add(a.source.symbol)
-                    todo.append(a.source.symbol)
-        return None
+        return not (a.exact and alone and one and not a.port.open)
 
     # -- exactly one token -------------------------------------------------------------------------------------------
     def exactly_one(self, arrows: Sequence[Arrow], where: PSet) -> bool:
@@ -271,15 +259,6 @@ class Dynamics:
             if not rest.is_empty():
                 return False
         return True
-
-
-def _refused(a: Arrow, why: str, help_: str, decides: Arrow | None = None) -> Exception:
-    """UPL1405 at an arrow; `decides` is the one whose condition or index data decide, if it is another."""
-    send = (decides or a).send
-    text = condition_text(send) or (target_text(send) if decides else "")
-    condition = f" (`{text}`{f' of {decides.text}' if decides else ''})" if text else ""
-    message = f"the derivative cannot go back along {a.text}: {why}{condition}"
-    return error("UPL1405", message, span_of(a.send), help=help_)
 
 
 _LEAF = "data condition "

@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
-from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, ProgramOp, SendOp
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, ProgramOp, SendOp, Special
 from upl_mlir.dialects.upl.attributes import CountAttr, PortsAttr
 from upl_mlir.dialects.upl.query import nodes, program_of
 from upl_mlir.ops import Body
@@ -89,7 +89,9 @@ def _prune_instances(program: ProgramOp) -> bool:
     relations = [(a, sets.relation(a)) for a in touched]
     for n in shrunk:
         formula = describe(live[n])
-        adjoints[n].declared = adjoints[n].domain = FormulaAttr(formula)
+        adjoints[n].domain = FormulaAttr(formula)
+        if adjoints[n].declared is not None:
+            adjoints[n].declared = adjoints[n].domain
     for a, r in relations:
         _restrict(sets, a, r, live)
     for n in shrunk:
@@ -172,12 +174,15 @@ def _sends_into(program: ProgramOp, node: str, port: str) -> list[SendOp]:
 
 
 def _removable(program: ProgramOp, node: NodeOp, port: str) -> bool:
-    """Whether the node still fires, at a determined index, without this input."""
-    others = [p for p in node.ports if p.name != port]
-    return any(
-        p.gather is not None or all(None not in s.index.data for s in _sends_into(program, node.symbol, p.name))
-        for p in others
-    )
+    """Whether another input makes the node fire as often, at a determined index, without this one."""
+    for p in node.ports:
+        if p.name == port or (p.open and node.declared is None):
+            continue
+        into = _sends_into(program, node.symbol, p.name)
+        sure = all(None not in s.index.data and s.multiplicity is not Special.UNBOUNDED for s in into)
+        if p.gather is not None or sure:
+            return True
+    return False
 
 
 def _remove_port(program: ProgramOp, node: NodeOp, port: str) -> None:

@@ -22,6 +22,7 @@ from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.passes.analysis.strata import forget_ranks
 from upl_mlir.passes.arrows import HostPort, connect, free_names, here, host_port, new_node
 from upl_mlir.passes.autodiff.activity import Dependence, PortKey, held_fixed, input_ports, key_of, reach
 from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
@@ -62,6 +63,7 @@ class TangentPass(ModulePass):
 def _tangent(program: ProgramOp, asked: TangentPass) -> None:
     """Add the tangents to the program in place.  Raises UplError (UPL14xx)."""
     _Tangent(program, asked).run()
+    forget_ranks(program)
 
 
 class _Tangent:
@@ -119,7 +121,7 @@ class _Tangent:
         refuse_firing_twice(self.sets)
         for a in self.sets.arrows:
             if key_of(a) in self.active:
-                check_gather(self.sets, a)
+                check_gather(a)
         for node in nodes(self.program):
             if any((node.symbol, p.name) in self.active for p in node.ports):
                 check_first_order(node)

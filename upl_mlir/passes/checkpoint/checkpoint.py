@@ -24,6 +24,7 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import poly_context, program_of
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.analysis.strata import forget_ranks
 from upl_mlir.passes.batch import names_of
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.check import Count, Counts, number
@@ -80,6 +81,7 @@ def checkpoint(program: ProgramOp, along: str, every: int | str | None = None, s
         loop = Loop(ProgramSets(program), along)  # with the tables of the schedule
     refire = Refire(program, loop, runs)
     refire.run()
+    forget_ranks(program)
     if isinstance(runs, Segments):
         what = f"every {runs.size}"
         kept = f"{_words(_sum(refire.kept))} are"
