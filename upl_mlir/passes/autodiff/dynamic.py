@@ -31,7 +31,9 @@ from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.analysis.cycles import circular
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.build import unused
+from upl_mlir.poly.equality import same_value
 from upl_mlir.poly.expr import Atom, Formula, IndexExpr, Lookup
+from upl_mlir.poly.fibres import fibre_counts, sum_by_parts
 from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PSet
 
@@ -65,6 +67,7 @@ class Dynamics:
         self.sets = sets
         self.any = any(not a.exact for a in sets.arrows)
         self._traced: dict[tuple[str, str], bool] = {}  # by node and input
+        self._covered: dict[Arrow, bool] = {}
         self.sure: set[str] = self._sure() if self.any else set(sets.ends)
 
     def _sure(self) -> set[str]:
@@ -115,7 +118,7 @@ class Dynamics:
             got = sets.ctx.empty(op.fields)
             by_source: dict[str, list[Arrow]] = {}
             for a in sets.into(op.symbol, port.name):
-                if a.send.multiplicity is not Special.UNBOUNDED and a.source.symbol in sure:  # `##` may be left over
+                if a.source.symbol in sure and self._all_fire(a):
                     by_source.setdefault(a.source.symbol, []).append(a)
             for arrows in by_source.values():
                 got = got | self._always(op, arrows)
@@ -127,6 +130,20 @@ class Dynamics:
             and all(r.express(IndexExpr.of(d), a.dst) is not None for d in a.src)  # no other instance serves it
             for a in sets.out_of(op.symbol)
         )  # fmt: skip
+
+    def _all_fire(self, a: Arrow) -> bool:
+        """Whether all instances that a token of the arrow covers must fire, as it would be left over otherwise: `##` never is,
+        and fewer activations than instances say that some of them do not."""
+        m = a.send.multiplicity
+        if not isinstance(m, IndexExpr) or not a.stars:
+            return m is not Special.UNBOUNDED
+        if a not in self._covered:
+            points = (*a.src, *a.loops)
+            r = self.sets.relation(a)
+            terms = fibre_counts(r, a.dst, [m]) if m.names <= {*points, *r.ctx.params, *r.ctx.constants} else None
+            parts = sum_by_parts(r.project(points), terms) if terms is not None else ()
+            self._covered[a] = terms is not None and all(same_value(part, n, m) for part, n in parts)
+        return self._covered[a]
 
     def _always(self, op: NodeOp, arrows: Sequence[Arrow]) -> PSet:
         """The instances that one source's arrows serve whatever the data: as by ``if c: ...`` and ``if !c: ...``."""
@@ -241,7 +258,7 @@ class Dynamics:
     def exactly_one(self, arrows: Sequence[Arrow], where: PSet) -> bool:
         """Whether, whatever the data, a value is sent along exactly one of the arrows, once, at every point of `where`:
         as by ``if c: ... `` and ``if !c: ...``."""
-        if any(a.loops or a.stars or self.dynamic_index(a) for a in arrows):
+        if any(a.loops or a.stars for a in arrows):
             return False
         leaves: list[SSAValue] = []
         conditions = [_formula(a.send.predicate, leaves) if a.send.predicate else None for a in arrows]
