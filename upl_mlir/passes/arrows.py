@@ -176,28 +176,35 @@ class Meeting:
     dims: tuple[str, ...]  # of the arrow's relation, for each field
     tag: tuple[IndexExpr, ...]
     back: Index | None
+    when: Formula = TRUE  # where the target answers, as one arrow's index may not lead to all its instances
 
     @classmethod
-    def of(cls, a: Arrow, r: PSet, *, by_data: bool) -> Meeting:
-        """Where the tokens of an arrow with the relation `r`, into a gather, are met."""
+    def of(cls, a: Arrow, *, by_data: bool) -> Meeting:
+        """Where the tokens of an arrow into a gather are met."""
         points = (*a.src, *a.loops)
         if not by_data:
             return cls(points, points, here(points), None)
-        known = {*points, *r.ctx.params, *r.ctx.constants}
-        sent = dict(zip(a.dst, a.send.index.data, strict=True))
-        back = {d: r.express(IndexExpr.of(d), a.dst) for d in points}
-        told = [d for d in points if back[d] is not None]
-        more: list[str] = []
+        sent = {d: e for d, e in zip(a.dst, a.send.index.data, strict=True) if e is not None}  # a gather takes no `*`
+        to = dict(zip(a.dst, a.target.fields, strict=True))
+        back: dict[str, IndexExpr] = {}
         for d, e in sent.items():
-            assert e is not None, "a gather takes no `*`"
-            if not e.names <= known or r.express(IndexExpr.of(d), told) is None:
+            for n in sorted(e.names & {*points} - back.keys()):
+                for sign in (1, -1):  # e = sign*n + rest
+                    rest = e - IndexExpr.of(n) * IndexExpr.of(sign)
+                    if n not in back and not rest.names & {*points} and not a.data & rest.names:
+                        back[n] = (IndexExpr.of(to[d]) - rest) * IndexExpr.of(sign)
+        more: list[str] = []
+        when: list[Formula] = []
+        for d, e in sent.items():
+            if a.data & e.names or not e.names & {*points} <= back.keys():
                 more.append(d)
-        fields, own = dict(zip(a.dst, a.target.fields, strict=True)), {*points}
-        names = [unused(fields[d], own) for d in more]
-        tags = [e for d in more if (e := sent[d]) is not None]
-        at = {d: IndexExpr.of(f) for d, f in fields.items()}
-        answers = [e if e is None else e.substitute(at) for e in back.values()]
-        return cls((*points, *names), (*points, *more), (*here(points), *tags), (*answers, *(at[d] for d in more)))
+            elif (again := e.substitute(back)) != IndexExpr.of(to[d]):
+                when.append(Formula.compare(to[d], "==", again))
+        own = {*points}
+        names = [unused(to[d], own) for d in more]
+        answers = (*(back.get(n) for n in points), *(IndexExpr.of(to[d]) for d in more))
+        tag = (*here(points), *(sent[d] for d in more))
+        return cls((*points, *names), (*points, *more), tag, answers, Formula.all(when))
 
     def domain(self, r: PSet) -> PSet:
         """The instances, for a relation of the arrow or a part of it."""
@@ -212,7 +219,7 @@ class Meeting:
             return
         connect(
             program, source, value, port_ref(node.symbol, port), self.back, rule="gather to fork", origin=a.send,
-            count=Special.UNBOUNDED,
+            condition=describe(context.constrain(self.when), context), count=Special.UNBOUNDED,
         )  # fmt: skip
 
 

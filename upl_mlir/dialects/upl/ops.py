@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     UnitAttr,
     i1,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
@@ -362,6 +363,11 @@ class SendOp(IRDLOperation):
     def multiplicity(self) -> IndexExpr | Special:
         """The number of activations, or of summands for a carried count; 1 where the text says nothing."""
         return self.count.data if self.count else IndexExpr.of(1)
+
+    def guard(self, predicate: SSAValue) -> None:
+        """Make a condition on data that of the arrow."""
+        self.operands = [self.value, predicate]
+        self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1])
 
     def verify_(self) -> None:
         if not isinstance(self.parent_op(), InputOp | NodeOp):

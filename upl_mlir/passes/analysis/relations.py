@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, f64
 from xdsl.ir import Attribute, Block
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, NodeOp, Port, ProgramOp, SendOp
+from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.attributes import index_text
 from upl_mlir.dialects.upl.query import Endpoint, arrows, endpoints, poly_context, source_of, span_of, target_port
 from upl_mlir.dialects.upl.query import directives as held_directives
@@ -72,6 +72,13 @@ class Arrow:
     def stars(self) -> tuple[str, ...]:
         """Target dimensions that stand under a `*`."""
         return tuple(d for d, e in zip(self.dst, self.send.index.data, strict=True) if e is None)
+
+    @cached_property
+    def data(self) -> frozenset[str]:
+        """The values of the source's body that the index reads."""
+        inputs = [p.name for p in self.source.ports] if isinstance(self.source, NodeOp) else [self.source.symbol]
+        lets = [op.var.data for op in self.source.block.ops if isinstance(op, LetOp)]
+        return frozenset((*inputs, *lets)) & {n for e in self.send.index.data if e is not None for n in e.names}
 
     @property
     def text(self) -> str:

@@ -155,7 +155,7 @@ class SelectingGather:
         return (self.d.sets.relation(a) & target).in_terms_of(a.src)
 
     def _meeting(self, a: Arrow) -> Meeting:
-        return Meeting.of(a, self._inside(a), by_data=self.d.dynamics.meets(a))
+        return Meeting.of(a, by_data=self.d.dynamics.meets(a))
 
     # -- max, min ----------------------------------------------------------------------------------------------------
     def _compare(self, a: Arrow) -> None:

@@ -312,7 +312,7 @@ class _Differentiator:
         assert target.node is not None
         if relation.is_empty():
             return
-        meeting = Meeting.of(a, relation, by_data=True)
+        meeting = Meeting.of(a, by_data=True)
         points = meeting.domain(relation)
         came, delta = free_names(d.sets, points.dims, "e", "d")
         ports = [upl.Port(came, UplType.BOOL), upl.Port(delta, upl.upl_type(a.send.value.type))]

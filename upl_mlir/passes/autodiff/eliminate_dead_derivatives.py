@@ -136,7 +136,7 @@ def _tell_by_data(sets: ProgramSets, a: Arrow, live: PSet) -> None:
     body = Body(source.block, send.location)
     env = {**inputs, **dict(zip(source.fields, source.block.args, strict=False))}
     here = condition(body, known.substitute(at), env, Lazy(lambda n: arrays[n].lower, send.predicate))
-    send.operands = [send.value, here if send.predicate is None else body.add(arith.AndIOp(send.predicate, here))]
+    send.guard(here if send.predicate is None else body.add(arith.AndIOp(send.predicate, here)))
     source.block.add_op(send)
 
 
