@@ -206,6 +206,11 @@ class Meeting:
         tag = (*here(points), *(sent[d] for d in more))
         return cls((*points, *names), (*points, *more), tag, answers, Formula.all(when))
 
+    def target(self, a: Arrow) -> Index:
+        """The arrow's own index, from the node at which its tokens are met."""
+        told = dict(zip(self.dims, self.fields, strict=True))
+        return tuple(IndexExpr.of(told[d]) if d in told else e for d, e in zip(a.dst, a.send.index.data, strict=True))
+
     def domain(self, r: PSet) -> PSet:
         """The instances, for a relation of the arrow or a part of it."""
         return r.project(self.dims).rename(dict(zip(self.dims, self.fields, strict=True)))

@@ -179,9 +179,8 @@ class SelectingGather:
         count = a.send.count.data if self.port.count is Special.CARRIED and a.send.count else None
         assert not isinstance(count, Special)
         ties = port_ref(plan.name, self.ports[0].name)
-        told = dict(zip(meeting.dims, meeting.fields, strict=True))
-        at = [IndexExpr.of(told[f]) if f in told else e for f, e in zip(a.dst, a.send.index.data, strict=True)]
-        connect(d.program, node, one, ties, at, rule="ties of the gather", origin=a.send, count=count)
+        to = meeting.target(a)
+        connect(d.program, node, one, ties, to, rule="ties of the gather", origin=a.send, count=count)
         copy_along(
             a, r, d.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(name, vn), rule="compared value",
             index=meeting.tag, count=False,

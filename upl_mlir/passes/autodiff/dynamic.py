@@ -132,8 +132,8 @@ class Dynamics:
         )  # fmt: skip
 
     def _all_fire(self, a: Arrow) -> bool:
-        """Whether all instances that a token of the arrow covers must fire, as it would be left over otherwise: `##` never is,
-        and fewer activations than instances say that some of them do not."""
+        """Whether all instances that a token of the arrow covers must fire, as it would be left over otherwise: `##` never
+        is, and fewer activations than instances say that some of them do not."""
         m = a.send.multiplicity
         if not isinstance(m, IndexExpr) or not a.stars:
             return m is not Special.UNBOUNDED

@@ -23,8 +23,8 @@ from xdsl.ir import SSAValue
 from upl_mlir.dialects.upl import Gather, NodeOp, Port, ProgramOp, Special, UplType, port_ref, upl_type
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import answer, connect, copy_along, free_names, here, new_node
-from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, first_order
+from upl_mlir.passes.arrows import Meeting, connect, copy_along, free_names, here, new_node
+from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, first_order, summands
 from upl_mlir.poly.expr import Formula, IndexExpr
 
 
@@ -47,25 +47,29 @@ def tangent_gather(
     real = UplType.REAL
     attr = node.domain or node.declared
     shape = domain if attr is None else (node.fields, attr.data)
+    count = summands(node, port)
     if extremum:
         s, tn, nn = free_names(sets, node.fields, "s", "t", "n")
-        ports = [Port(s, port.type, port.gather, port.count)]
+        ports = [Port(s, port.type, port.gather, count)]
         name = fresh(f"TExt{node.symbol}")
         values = new_node(program, name, ports, shape, node, node.symbol, f"the extremum of {node.symbol}.{port.name}")
-        ports = [Port(tn, real, Gather.SUM, port.count), Port(nn, real, Gather.SUM, port.count)]
+        ports = [Port(tn, real, Gather.SUM, count), Port(nn, real, Gather.SUM, count)]
         name = fresh(f"TMean{node.symbol}")
         mean = new_node(program, name, ports, shape, node, node.symbol, f"tangent of {node.symbol}.{port.name}")
         body = Body(mean.block, node.location)
         n = body.val(mean.arg(nn))
-        if isinstance(port.count, IndexExpr) and not domain.constrain(Formula.compare(port.count, "<", 1)).is_empty():
+        if count is Special.UNBOUNDED or (
+            isinstance(count, IndexExpr) and not domain.constrain(Formula.compare(count, "<", 1)).is_empty()
+        ):
             n = n.where(n.compare("ogt", 0.0), 1.0)  # the extremum of no summands does not move
         share = (body.val(mean.arg(tn)) / n).ssa
-        connect(program, mean, share, twin, here(node.fields), rule="tangent", origin=node)
+        fires = None if node.symbol not in sets.dynamic_nodes else Special.UNBOUNDED  # not wherever the gather may end
+        connect(program, mean, share, twin, here(node.fields), rule="tangent", origin=node, count=fires)
         back = [("m", port.type, values.arg(s))]
         goals = [port_ref(mean.symbol, tn), port_ref(mean.symbol, nn)]
     else:
         zn, pn = free_names(sets, node.fields, "z", "p")
-        ports = [Port(zn, real, Gather.SUM, port.count), Port(pn, real, Gather.PRODUCT, port.count)]
+        ports = [Port(zn, real, Gather.SUM, count), Port(pn, real, Gather.PRODUCT, count)]
         name = fresh(f"TPro{node.symbol}")
         values = new_node(program, name, ports, shape, node, node.symbol, f"factors of {node.symbol}.{port.name}")
         body = Body(values.block, node.location)
@@ -89,7 +93,8 @@ def _select(
 ) -> None:
     """TSel_e and its arrows."""
     r = sets.relation(a)
-    points = r.project((*a.src, *a.loops))
+    meeting = Meeting.of(a, by_data=sets.dynamic(a))
+    points = meeting.domain(r)
     if points.is_empty():
         return
     context = sets.domain(a.source.symbol)
@@ -112,10 +117,9 @@ def _select(
         partial = w.where(v.compare("oeq", 0.0), (w / v).where(node.arg(others[1]), 0.0))
         sent = [(t * body.val(first_order(body, partial.ssa, v.ssa, w.ssa))).ssa]
     for value, goal in zip(sent, goals, strict=True):
-        connect(program, node, value, goal, a.send.index.data, rule="tangent", origin=a.send, count=count)
-    copy_along(a, r, context, lambda: a.send.value, port_ref(name, vn), rule="tangent", index=here(points.dims),
-               count=False)  # fmt: skip
-    send_tangent(a, port_ref(name, tn), here(points.dims))
+        connect(program, node, value, goal, meeting.target(a), rule="tangent", origin=a.send, count=count)
+    copy_along(a, r, context, lambda: a.send.value, port_ref(name, vn), rule="tangent", index=meeting.tag, count=False)
+    send_tangent(a, port_ref(name, tn), meeting.tag)
     at = Body(a.source.block, a.send.location)
 
     def is_zero() -> SSAValue:
@@ -133,4 +137,4 @@ def _select(
         copy_along(a, r, context, lambda make=make, p=p: at.like(make(), p.type.mlir()), port_ref(values.symbol, p.name),
                    rule="tangent")  # fmt: skip
     for port_name, (_, _, value) in zip(others, back, strict=True):
-        answer(program, a, r, points, node, port_name, values, value, sets.domain(a.target.symbol))
+        meeting.answered(program, a, r, node, port_name, values, value, sets.domain(a.target.symbol))
