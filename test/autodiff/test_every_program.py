@@ -26,9 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = re.compile(r"\s*(//[^\n]*\n\s*)*program\s+\w+\s*\n")
 
 REFUSED = {
-    # data decide which products are added up, and which of them use a value
-    ("test/autodiff/test_dynamic.py", "p"): "UPL1405",
-    ("examples/spmv.upl", "spmv"): "UPL1405",
     # data decide how many factors a product has
     ("test/circuit/decided.py", "carried"): "UPL1404",
 }  # fmt: skip

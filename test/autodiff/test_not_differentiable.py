@@ -125,5 +125,6 @@ def test_one_of_several_that_a_value_may_serve() -> None:
     text = "param n >= 3\ninput X<i> in 0<=i<n { ## -> G.x<i,*> }\ninput K<j>: int in 0<=j<n { -> S.k<j> }\n"
     text += "output Y<j> in 0<=j<n\nnode S<j> in 0<=j<n { in k: int; k -> G.k<k,j> }\n"
     text += "node G<i,j> in 0<=i<n, 0<=j<n { in x, k: int; x*x -> Y<j> }"
-    with pytest.raises(upl.UplError, match=r"UPL1405.*data decide which instances of G used the value"):
-        upl.vjp(upl.load(HEAD + text), of="Y", wrt="X")
+    x, k = np.array([2.0, 3.0, 4.0]), np.array([2, 0, 2])
+    found = upl.compile(upl.vjp(upl.load(HEAD + text), of="Y", wrt="X"))(X=x, K=k, d_Y=np.array([1.0, 10.0, 100.0]))
+    np.testing.assert_array_equal(found["d_X"], 2 * x * [10.0, 0.0, 101.0])

@@ -116,10 +116,27 @@ node S<i> in 0<=i<3 {
 """
 
 
-def test_sums_that_data_make_wait_for_each_other_are_refused():
-    """Which neighbour contributed is not known where its derivative is to come from: in one direction it always comes."""
-    with pytest.raises(upl.UplError, match=r"UPL1405.*S -> S.x"):
-        upl.vjp(upl.load(SUMS), of="R", wrt="X")
+def test_sums_that_data_make_wait_for_each_other():
+    """Data say from which side the summands come; the answers go back to that side only."""
+    x, d = np.array([0.3, 0.4, 0.5]), np.array([1.0, 2.0, 3.0])
+    g = upl.vjp(upl.load(SUMS), of="R", wrt="X")
+    for right in (True, False):
+        total, slope = 0.0, np.zeros(3)
+        values, order = np.zeros(3), list(range(3)) if right else [2, 1, 0]
+        for i in order:  # y = x*sin(a)+a along the way, R = y²
+            values[i] = total * np.sin(x[i]) + x[i]
+            total, before = values[i], total
+            slope[i] = before * np.cos(x[i]) + 1
+        back, want = 0.0, np.zeros(3)
+        for i in reversed(order):
+            at = back + 2 * d[i] * values[i]
+            want[i], back = at * slope[i], at * np.sin(x[i])
+        n = [0, 1, 1] if right else [1, 1, 0]
+        found = upl.compile(g)(X=x, D=1.0 if right else -1.0, N=n, d_R=d)["d_X"]
+        np.testing.assert_allclose(found, want, rtol=1e-14)
+
+
+def test_sums_that_data_may_send_nowhere():
     one = upl.vjp(upl.load(SUMS.replace("  if !p && i>0: y -> S.x<i-1>\n", "")), of="R", wrt="X")
     x, d = np.array([0.3, 0.4, 0.5]), np.array([1.0, 2.0, 3.0])
     found = upl.compile(one)(X=x, D=-1.0, N=[0, 0, 0], d_R=d)["d_X"]

@@ -24,7 +24,6 @@ from upl_mlir.dialects.upl import (
     ProgramOp,
     SendOp,
     Special,
-    port_ref,
 )
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
 from upl_mlir.ops import Body
@@ -142,22 +141,24 @@ def connect(
 
 
 def answer(
-    program: ProgramOp, a: Arrow, r: PSet, points: PSet | None, node: NodeOp, port: str, source: NodeOp, value: SSAValue,
+    program: ProgramOp, a: Arrow, r: PSet, points: PSet | None, to: SymbolRefAttr, source: NodeOp, value: SSAValue,
     context: PSet,
 ) -> None:  # fmt: skip
-    """Send a value from the target of an arrow without `*` back to a node that has an instance for each of the arrow's
-    points (over source fields and iterators), on an ordinary input; `points` if the input beside it gets a full index, so
+    """Send a value from the target of an arrow without `*` back to an ordinary input `to` of a node that has an instance for
+    each of the arrow's points (over source fields and iterators); `points` if the input beside it gets a full index, so
     that a `*` finds the right instances, and None otherwise.
 
     `r` is the arrow's relation, `source` the sender with the domain `context`, over the target's fields.
     """
     stand_in = SendOp(Block(arg_types=[a.send.value.type]).args[0], a.send.target, a.send.index.data)
+    node = endpoints(program)[to.root_reference.data]
+    assert isinstance(node, NodeOp)
     inverses = invert(replace(a, send=stand_in, source=node), r, context, star_inside=points)
     if inverses is None:
         raise not_inverted(a, r, context)
     for i in inverses:
         connect(
-            program, source, value, port_ref(node.symbol, port), i.index, rule="gather to fork", origin=a.send,
+            program, source, value, to, i.index, rule="gather to fork", origin=a.send,
             condition=i.condition, count=i.multiplicity, inverse=i,
         )  # fmt: skip
 
@@ -216,14 +217,14 @@ class Meeting:
         return r.project(self.dims).rename(dict(zip(self.dims, self.fields, strict=True)))
 
     def answered(
-        self, program: ProgramOp, a: Arrow, r: PSet, node: NodeOp, port: str, source: NodeOp, value: SSAValue, context: PSet
+        self, program: ProgramOp, a: Arrow, r: PSet, to: SymbolRefAttr, source: NodeOp, value: SSAValue, context: PSet
     ) -> None:
-        """Send a value from the target back to an ordinary input of the node, beside one that gets the arrow's tokens."""
+        """Send a value from the target back to an ordinary input `to`, beside one that gets the arrow's tokens."""
         if self.back is None:
-            answer(program, a, r, self.domain(r), node, port, source, value, context)
+            answer(program, a, r, self.domain(r), to, source, value, context)
             return
         connect(
-            program, source, value, port_ref(node.symbol, port), self.back, rule="gather to fork", origin=a.send,
+            program, source, value, to, self.back, rule="gather to fork", origin=a.send,
             condition=describe(context.constrain(self.when), context), count=Special.UNBOUNDED,
         )  # fmt: skip
 

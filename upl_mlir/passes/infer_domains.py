@@ -62,7 +62,12 @@ def infer_missing(program: ProgramOp) -> None:
     if not domains_known(program):
         infer_domains(program)
     elif any(has_open(op) and op.rank is None for op in nodes(program)):
-        bounded("the search for ranks")(lambda p: stratify(ProgramSets(p, directives=True)))(program)
+        _stratify(program)
+
+
+@bounded("the search for ranks")
+def _stratify(program: ProgramOp) -> None:
+    stratify(ProgramSets(program, directives=True))
 
 
 @bounded("the inference of domains")

@@ -65,8 +65,19 @@ def require_at(program: ProgramOp, params: Mapping[str, int], wanted: Iterable[t
         counter.require(name, port)
 
 
+def refuse_open(node: NodeOp) -> None:
+    """Raise UplError (UPL1821) for a node with an open gather."""
+    port = next((p for p in node.ports if p.open), None)
+    if port is not None:
+        help_ = 'use engine="interp" or "token", which move tokens'
+        raise error("UPL1821", f"nothing says how many summands come to `{node.symbol}.{port.name}[##]`", span_of(node),
+                    help=help_)  # fmt: skip
+
+
 def refuse_data_count(node: NodeOp, port: Port) -> None:
     """Raise UplError (UPL1821) for a gather whose number of summands is another input."""
+    if port.open:
+        refuse_open(node)
     if isinstance(port.count, IndexExpr) and any(node.port(n) for n in port.count.names):
         help_ = 'use engine="interp" or "token", which move tokens'
         raise error("UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node), help=help_)

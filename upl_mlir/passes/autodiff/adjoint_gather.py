@@ -188,7 +188,7 @@ class SelectingGather:
         primal = plan.primal
         assert isinstance(primal, NodeOp)
         extremum = primal.arg(self.port.name)
-        meeting.answered(d.program, a, r, node, mn, primal, extremum, d.sets.domain(primal.symbol))
+        meeting.answered(d.program, a, r, port_ref(name, mn), primal, extremum, d.sets.domain(primal.symbol))
 
     # -- product -----------------------------------------------------------------------------------------------------
     def _product(self, into: Sequence[Arrow]) -> None:
@@ -249,9 +249,9 @@ class SelectingGather:
         if value.port.count is Special.CARRIED:
             count = total(value.terms, r.project(a.src))
         connect(d.program, node, out, target, here(a.src), rule="reversed arrow", origin=a.send, count=count)
-        meeting.answered(d.program, a, r, node, names[1], plan.node, self.share, plan.domain)
+        meeting.answered(d.program, a, r, port_ref(name, names[1]), plan.node, self.share, plan.domain)
         if product:
-            meeting.answered(d.program, a, r, node, names[2], plan.node, self.none, plan.domain)
+            meeting.answered(d.program, a, r, port_ref(name, names[2]), plan.node, self.none, plan.domain)
             copy_along(
                 a, r, d.sets.domain(a.source.symbol), lambda: a.send.value, port_ref(node.symbol, names[0]),
                 rule="factor", index=meeting.tag, count=False,

@@ -264,7 +264,7 @@ class _Differentiator:
             assert target.node is not None
             sender, delta, context = target.node, target.deltas[a.port.name], target.domain
             if d.dynamics.meets(a):
-                self._reverse_meeting(value, a, relation, target, ref)
+                self._reverse_meeting(plan, value, a, relation, target, ref)
                 return
             if a.port.name in target.traces:
                 self._reverse_traced(target.traces[a.port.name], a, relation, target, delta, ref)
@@ -304,15 +304,22 @@ class _Differentiator:
         return total(moved(value.terms, known, when), when)
 
     def _reverse_meeting(
-        self, value: ActiveValue, a: Arrow, relation: PSet, target: AdjointPlan, ref: SymbolRefAttr
+        self, plan: AdjointPlan, value: ActiveValue, a: Arrow, relation: PSet, target: AdjointPlan, ref: SymbolRefAttr
     ) -> None:
         """The arrow back from a gather whose summands data decide: DMeet_e fires for each token that was sent, as it gets
-        one beside it, and passes the derivative on."""
+        one beside it, and passes the derivative on.
+
+        Where every instance of the source sends one, and the target's index and `*` say to whom the answer goes, it goes to
+        the source's adjoint node itself: that has an input beside it which comes where the source fired."""
         d = self.d
         assert target.node is not None
         if relation.is_empty():
             return
         meeting = Meeting.of(a, by_data=True)
+        delta_of = target.deltas[a.port.name]
+        if value.ordinary and len(value.arrows) == 1 and meeting.fields == a.src and plan.indexed_beside(value):
+            meeting.answered(d.program, a, relation, ref, target.node, delta_of, target.domain)
+            return
         points = meeting.domain(relation)
         came, delta = free_names(d.sets, points.dims, "e", "d")
         ports = [upl.Port(came, UplType.BOOL), upl.Port(delta, upl.upl_type(a.send.value.type))]
@@ -327,9 +334,7 @@ class _Differentiator:
             a, relation, d.sets.domain(a.source.symbol), lambda: yes.constant(1, i1), port_ref(name, came),
             rule="a summand was sent", index=meeting.tag, count=False,
         )  # fmt: skip
-        meeting.answered(
-            d.program, a, relation, node, delta, target.node, target.deltas[a.port.name], target.domain
-        )  # fmt: skip
+        meeting.answered(d.program, a, relation, port_ref(name, delta), target.node, delta_of, target.domain)
 
     def _reverse_traced(
         self, trace: Trace, a: Arrow, relation: PSet, target: AdjointPlan, delta: SSAValue, ref: SymbolRefAttr

@@ -178,7 +178,8 @@ class Dynamics:
         """The treatment of an arrow."""
         if a.exact:
             return Flow.STATIC
-        return Flow.MASKED if self._maskable(a) and not self.told(a) else Flow.COUNTED
+        passes = a.port.gather in (None, Gather.SUM)  # other gathers compare what was sent with their result
+        return Flow.MASKED if passes and self._maskable(a) and not self.told(a) else Flow.COUNTED
 
     def _maskable(self, a: Arrow) -> bool:
         """Whether the derivative could come back along the arrow in any case: both ends surely fire, and none waits for
@@ -245,10 +246,8 @@ class Dynamics:
         """Whether what the target of an arrow into a gather answers must meet the arrow's tokens: the index does not tell
         which instances sent one, and a gather does not learn it."""
         flow = self.flow(a)
-        if a.port.gather is None or (flow is Flow.STATIC and self._surely_sent(a)):
+        if a.port.gather is None or flow is Flow.MASKED or (flow is Flow.STATIC and self._surely_sent(a)):
             return False
-        if flow is Flow.MASKED:
-            return a.port.gather is not Gather.SUM
         alone = len(self.sets.into(a.target.symbol, a.port.name)) == 1
         r = self.sets.relation(a)
         one = all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops))

@@ -137,4 +137,4 @@ def _select(
         copy_along(a, r, context, lambda make=make, p=p: at.like(make(), p.type.mlir()), port_ref(values.symbol, p.name),
                    rule="tangent")  # fmt: skip
     for port_name, (_, _, value) in zip(others, back, strict=True):
-        meeting.answered(program, a, r, node, port_name, values, value, sets.domain(a.target.symbol))
+        meeting.answered(program, a, r, port_ref(name, port_name), values, value, sets.domain(a.target.symbol))

@@ -413,7 +413,7 @@ class Refire:
                 continue
             stand_in = replace(a, source=keep, target=node, port=node.ports[0])
             yes = Body(node.block, node.location).constant(1, i1)
-            answer(self.program, stand_in, there, None if shared else points, keep, go, node, yes, domain)
+            answer(self.program, stand_in, there, None if shared else points, port_ref(keep.symbol, go), node, yes, domain)
             return
         raise error(
             "UPL1431", f"no adjoint node tells when the adjoint of a segment is done where {a.text} enters it: none with "

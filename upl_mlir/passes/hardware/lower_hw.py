@@ -227,6 +227,9 @@ class _Lowering:
         """Gathers without summands are complete from the start (LANGUAGE 3.3)."""
         out: list[Operation] = []
         for p in op.ports:
+            if p.open:
+                message = f"the machine has no gathers that end when nothing can come: `{op.symbol}.{p.name}[##]`"
+                raise error("UPL1732", message, span_of(op), help="use the interpreter or the token engine")
             if p.gather is None or not isinstance(p.count, IndexExpr) or _counted_by_input(op, p):
                 continue
             domain = domain_of(op) or TRUE

@@ -19,9 +19,10 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
 from upl_mlir.dialects.upl.precision import resolve
-from upl_mlir.dialects.upl.query import arrows, endpoints, source_of, span_of, target_port
+from upl_mlir.dialects.upl.query import arrows, endpoints, nodes, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
+from upl_mlir.passes.analysis.at_sizes import refuse_open
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.pull import PulledArrow
 from upl_mlir.poly.expr import TRUE, Formula
@@ -67,6 +68,8 @@ class Graph:
 
     def __post_init__(self) -> None:
         self.ends = endpoints(self.program)
+        for op in nodes(self.program):
+            refuse_open(op)
         self.into: dict[Port, list[PulledArrow]] = {}
         self.out_of: dict[SSAValue, list[PulledArrow]] = {}
         for at, send in enumerate(arrows(self.program)):

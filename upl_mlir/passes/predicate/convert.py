@@ -38,6 +38,7 @@ from upl_mlir.dialects.upl import (
 from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import Endpoint, arrows, nodes, span_of, target_port
 from upl_mlir.ops import Body
+from upl_mlir.passes.analysis.at_sizes import refuse_open
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import here
 from upl_mlir.passes.autodiff.adjoint_plan import total
@@ -54,7 +55,7 @@ from upl_mlir.poly.sets import PSet
 
 def decided_by_data(program: ProgramOp) -> bool:
     """Whether data decide arrows of a program with known domains, or how many summands a gather waits for."""
-    if any(_counted(op, p) for op in nodes(program) for p in op.ports):
+    if any(p.open or _counted(op, p) for op in nodes(program) for p in op.ports):
         return True
     return not all(a.exact for a in ProgramSets(program).arrows)
 
@@ -64,6 +65,8 @@ def if_convert(program: ProgramOp, integers: int = 64) -> None:
     `integers` are the bits of integers where the program is to run.
 
     Raises UplError UPL1821 where data decide more than bits can say."""
+    for op in nodes(program):
+        refuse_open(op)
     before = {id(send): n for n, send in enumerate(arrows(program))}
     picked = static_indices(ProgramSets(program))
     before |= {id(send): p.at for p in picked for send in p.picks.sends}
