@@ -50,7 +50,7 @@ class Ways:
 class _Maker:
     def __init__(self, seed: int):
         self.rng = Random(f"ways {seed}")
-        self.np = np.random.default_rng(seed)
+        self.np: Any = np.random.default_rng(seed)
         self.stages: list[Stage] = []
         self.inputs: list[tuple[str, str]] = []  # head and body of host inputs that are data
         self.nodes: list[Callable[[], str]] = []

@@ -210,7 +210,10 @@ def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
 
 
 def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
-    """Every token meets some instance of the target's domain."""
+    """Every token meets some instance of the target's domain; `##` need not, where data decide which instances fire."""
+    if a.send.multiplicity is Special.UNBOUNDED and a.target.symbol in sets.dynamic_nodes:
+        message = f"`##` may meet none: data decide which instances of {a.target.symbol} fire"
+        return Obligation(Kind.EXISTS, Status.PROVED, a.text, message, span_of(a.send), a.text)
     points = (*a.src, *a.loops)
     sent, met = sets.relation(a, inside_target=False).project(points), sets.relation(a).project(points)
     span = span_of(a.send)
