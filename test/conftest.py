@@ -52,6 +52,8 @@ SLOW = (
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
+    "agreement/test_data_ways.py::test_many", "agreement/test_data_ways.py::test_results",
+    "examples/test_sparse.py::test_second_order[", "examples/test_sparse.py::test_values_and_gradients[token",
     "hw/test_synth.py", "circuit/test_cost.py::test_the_area", "hw/test_faults.py", "hw/formal/test_paths.py",
     "hw/formal/test_blocks.py::test_backing_memory", "hw/formal/test_blocks.py::test_send_engine",
     "hw/formal/test_blocks.py::test_reducer", "hw/test_functions.py::test_the_core_computes",

@@ -34,7 +34,7 @@ RULES = Path("docs/rules")
 """Small programs `NAME.upl`, each for one rule of differentiation; docs/rules.md tells of them."""
 OF_RULES = {
     "reversal": ("Y", ["A"]), "duality": ("L", ["a"]), "fork": ("Y", ["a"]),
-    "stencil": ("Y", ["U"]), "maximum": ("L", ["X"]), "dead": ("Y", ["X"]),
+    "stencil": ("Y", ["U"]), "maximum": ("L", ["X"]), "scatter": ("Y", ["X"]), "dead": ("Y", ["X"]),
 }  # fmt: skip
 """Of what and by what they are differentiated."""
 

@@ -1,4 +1,4 @@
-"""Programs whose ways data decide (`ways.py`): values, gradients, tangents and second derivatives against JAX; engines agree.
+"""Programs whose ways data decide (`ways.py`): values and derivatives up to second order against JAX; engines agree.
 
 Nothing of these programs is refused, but a second derivative through a product, which is a stated limit.
 """
@@ -16,7 +16,7 @@ from agreement.ways import Ways, ways
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
 jax.config.update("jax_enable_x64", True)
 
-FEW, MANY = range(24), range(24, 324)
+FEW, MANY = range(6), range(6, 76)
 
 
 def _stats(run: Any) -> dict[str, Any]:
@@ -83,11 +83,11 @@ def test_many(seed: int) -> None:
 
 
 def test_results_do_not_depend_on_the_order_of_arrival() -> None:
-    """Token by token at random, 400 times: the same bits in ordered mode."""
-    for seed in range(4):
+    """Token by token at random, 2,000 times: the same bits in ordered mode."""
+    for seed in range(8):
         w = ways(seed)
         p = upl.load(w.text)
         want = upl.compile(p, gather="ordered", engine="interp")(**w.arrays)["Y"]
-        for s in range(100):
+        for s in range(250):
             run = upl.compile(p, gather="ordered", engine="token", order="random", seed=s)
             np.testing.assert_array_equal(run(**w.arrays)["Y"], want)

@@ -1,4 +1,4 @@
-"""The programs of `examples/sparse` against JAX: values, gradients to 1e-10, second order to 1e-8, on engines that move tokens.
+"""The programs of `examples/sparse` against JAX: values, gradients to 1e-10, second order to 1e-8, on token engines.
 
 Beside them SpMV by its matrix and by its vector, and a polynomial whose degree is data.  Each function below is written from
 the mathematics; the data decide the ways, so it may use them as plain numbers.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +185,9 @@ def objective(name: str) -> Callable[..., Any]:
     return lambda *x: jnp.sum(w * c.function({**c.arrays, **dict(zip(c.wrt, x, strict=True))}))
 
 
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("order", ["fifo", "random"])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name: str, engine: str, order: str) -> None:
     c = CASES[name]
     out = upl.compile(gradient(name), engine=engine, order=order, **c.params)(**seeded(name))
@@ -235,7 +236,7 @@ def test_the_way_back_of_viterbi() -> None:
     out = upl.compile(program("viterbi"), engine="token", **c.params)(**c.arrays)
     found: dict[tuple[int, ...], Any] = {}
     for path in np.ndindex(*[3] * 5):
-        steps = zip(path, path[1:], strict=False)
+        steps = pairwise(path)
         found[path] = c.arrays["Start"][path[0]] + sum(
             c.arrays["Move"][r, s] + c.arrays["Seen"][t, s] for t, (r, s) in enumerate(steps)
         )

@@ -13,13 +13,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upl_mlir.dialects.upl.kinds import Kind, folding
-from upl_mlir.engines.interp.matching import NodeMatching, fold_rule, identity
+from upl_mlir.engines.interp.matching import NodeMatching
 from upl_mlir.engines.interp.plan import Mode, NodePlan, Pattern, PortPlan
-from upl_mlir.engines.token.bodies import c_text, unpack
 from upl_mlir.engines.token.expressions import C_TYPES, CScope, CWriter
+from upl_mlir.engines.token.gathers import CGathers, identity_of
 from upl_mlir.engines.token.tags import Layout, Tags
-from upl_mlir.poly.expr import IndexExpr
 
 _MASK_BITS = 64
 """How many inputs a record has marks for."""
@@ -53,6 +51,7 @@ class CMatching:
 
     def __post_init__(self) -> None:
         self._sequence = NodeMatching(self.node, self.scope)
+        self._gathers = CGathers(self.node, self.scope, self.tags, self.gathers, self)
         self._written = CWriter()
         self._functions(self._written)  # a first time, to find the lists that joins need
         self._written = CWriter()
@@ -178,11 +177,11 @@ class CMatching:
     # -- functions -------------------------------------------------------------------------------------------------
     def _functions(self, w: CWriter) -> None:
         if self.node.open:
-            self._awaiting(w)
-            self._ending(w)
+            self._gathers.awaiting(w)
+            self._gathers.ending(w)
         for p in self.node.ports:
             if p.gathers:
-                self._gather(w, p)
+                self._gathers.write(w, p)
                 continue
             for pattern, single in p.patterns.items():
                 with w.block(f"inline void {p.receiver(pattern)}(const Token &t)"):
@@ -190,9 +189,9 @@ class CMatching:
                     w.line(f"const {self._type(p)} a{p.at} = get<{self._type(p)}>(t.v);")
                     if not single:
                         w.line("i64 m = t.m;")
-                    self._arrival(w, p, pattern, single)
+                    self.arrival(w, p, pattern, single)
 
-    def _arrival(self, w: CWriter, p: PortPlan, pattern: Pattern, single: bool) -> None:
+    def arrival(self, w: CWriter, p: PortPlan, pattern: Pattern, single: bool) -> None:
         """Join a token that has just arrived, then store what is left of it."""
         if self._direct:
             w.line(f"fire{self.node.at}(key, a{p.at});")
@@ -201,7 +200,7 @@ class CMatching:
             self._match_record(w, p, pattern)
             return
         others = [q for q in self.node.ports if q is not p]
-        self._joins(w, others, pattern, single, arriving=True)
+        self.joins(w, others, pattern, single, arriving=True)
         receiver = self.receivers[p.receiver(pattern)]
         if self.recorded(p, pattern):
             slot = f"v[{self._slots[p.at]}]"
@@ -244,7 +243,7 @@ class CMatching:
         w.line("arrived();")
 
     # -- joins -----------------------------------------------------------------------------------------------------
-    def _joins(self, w: CWriter, ports: Sequence[PortPlan], known: Pattern, single: bool, *, arriving: bool) -> None:
+    def joins(self, w: CWriter, ports: Sequence[PortPlan], known: Pattern, single: bool, *, arriving: bool) -> None:
         """All joins of an arriving token with the inputs `ports`, one choice of patterns after the other.
 
         Without an arriving token all fields are known, and the tokens under `key` are joined if all are there.
@@ -347,7 +346,8 @@ class CMatching:
         """Go on only if a gather that another input counts is complete."""
         at, type_, store = q.at, self._type(q), q.partial
         w.line(f"const bool h{at} = e{at} != NIL;")
-        w.line(f"const i64 c{at} = count{q.node}_{at}({', '.join([one.key, *(f'a{i}' for i in self._counters(q))])});")
+        given = ", ".join([one.key, *(f"a{i}" for i in self._gathers.counters(q))])
+        w.line(f"const i64 c{at} = count{q.node}_{at}({given});")
         w.line(
             f"if (UNLIKELY(h{at} && {store}.pool[e{at}].left > c{at})) "
             f"anomaly(SURPLUS, {self.gathers[q.partial]}, {one.key}, c{at});"
@@ -382,156 +382,6 @@ class CMatching:
             w.line("return;")
         else:
             w.line("if (m != FOREVER && --m == 0) return;")
-
-    # -- gathers ---------------------------------------------------------------------------------------------------
-    def _counters(self, p: PortPlan) -> list[int]:
-        """The inputs whose values the count of a gather uses."""
-        names = p.port.count.names if isinstance(p.port.count, IndexExpr) else frozenset[str]()
-        return [q.at for q in self.node.ports if q.port.name in names] if p.mode is Mode.NAMED else []
-
-    def _gather(self, w: CWriter, p: PortPlan) -> None:
-        """Functions that take a summand, and the completed gather."""
-        number, type_ = self.gathers[p.partial], self._type(p)
-        if p.mode in (Mode.COUNTED, Mode.NAMED):
-            self._count(w, p)
-        if p.folded:
-            with w.block(f"double fold{p.node}_{p.at}(u32 list)"):
-                w.line("u32 e = summands.sorted(list);")
-                w.line("const u32 first = e;")
-                w.line("double total = get<double>(summands.pool[e].v);")
-                w.line("while ((e = summands.pool[e].next) != NIL)")
-                w.line(f"    total = {self._folded_in(p, 'total', 'get<double>(summands.pool[e].v)')};")
-                w.line("summands.free_all(first);")
-                w.line("return total;")
-        if p.mode is Mode.NAMED:
-            self._named_summand(w, p)
-            return
-        with w.block(f"inline void complete{p.node}_{p.at}(const Key key, const {type_} a{p.at})"):
-            self._arrival(w, p, self.node.full, True)
-        if p.mode is Mode.OPEN:
-            self._open_summand(w, p)
-            return
-        with w.block(f"inline void {p.receiver(self.node.full)}(const Token &t)"):
-            w.line("const Key key = t.key;")
-            w.line(f"Partial *g = {p.partial}.find(key);")
-            with w.block("if (!g)"):
-                w.line(f"const i64 n = {'t.m' if p.mode is Mode.CARRIED else f'count{p.node}_{p.at}(key)'};")
-                w.line(f"if (UNLIKELY(n < 1 || {p.done}.has(key))) anomaly(SURPLUS, {number}, key, n);")
-                with w.block("if (n == 1)"):
-                    w.line(f"{p.done}.insert(key);")
-                    w.line(f"complete{p.node}_{p.at}(key, get<{type_}>(t.v));")
-                    w.line("return;")
-                w.line(f"g = {p.partial}.place(key);")
-                w.line("g->mask = 1; g->left = n - 1; g->count = n;")
-                w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
-                w.line("arrived();")
-                w.line("return;")
-            if p.mode is Mode.CARRIED:
-                w.line(f"if (UNLIKELY(t.m != g->count)) anomaly(DISAGREE, {number}, key, g->count, t.m);")
-            self._take_in(w, p, "g->v")
-            with w.block("if (!--g->left)"):
-                total = f"fold{p.node}_{p.at}((u32)g->v)" if p.folded else f"get<{type_}>(g->v)"
-                w.line(f"const {type_} total = {total};")
-                w.line(f"{p.partial}.erase(g);")
-                w.line(f"{p.done}.insert(key);")
-                w.line("waiting--;")
-                w.line(f"complete{p.node}_{p.at}(key, total);")
-
-    def _count(self, w: CWriter, p: PortPlan) -> None:
-        """The function that computes the number of summands."""
-        assert isinstance(p.port.count, IndexExpr)
-        counters = self._counters(p)
-        args = "".join(f", const i64 a{i}" for i in counters)
-        names = {self.node.ports[i].port.name: f"a{i}" for i in counters}
-        with w.block(f"inline i64 count{p.node}_{p.at}(const Key key{args})"):
-            unpack(w, self._layout, "key")
-            w.line(f"try {{ return {self.scope.extended(names).expr(p.port.count)}; }}")
-            given = "".join(f", a{i}" for i in counters)
-            w.line(f"catch (const Trap &) {{ anomaly(COUNT, {self.gathers[p.partial]}, key{given}); }}")
-
-    def _folded_in(self, p: PortPlan, total: str, x: str) -> str:
-        """Source of a total with one more summand; an integer overflow is a Trap."""
-        assert p.port.gather is not None
-        rule = fold_rule(p.port.gather, p.kind)
-        value = c_text(folding(p.port.gather, p.kind), rule).format(total, x)
-        return f"round_f32({value})" if p.kind is Kind.F32 and p.port.gather.rounds else value
-
-    def _take_in(self, w: CWriter, p: PortPlan, total: str) -> None:
-        """Fold the summand of token `t` into the gather under way."""
-        if p.folded:
-            w.line(f"{total} = summands.push(t.ord, t.v, (u32){total});")
-            return
-        type_ = self._type(p)
-        value = self._folded_in(p, f"get<{type_}>({total})", f"get<{type_}>(t.v)")
-        step = f"{total} = bits(({type_})({value}));"
-        if p.kind is Kind.INT and p.port.gather is not None and p.port.gather.rounds:
-            number = self.gathers[p.partial]
-            step = f"try {{ {step} }} catch (const Trap &) {{ anomaly(OVERFLOW_, {number}, key, {total}, t.v); }}"
-        w.line(step)
-
-    def _open_summand(self, w: CWriter, p: PortPlan) -> None:
-        with w.block(f"inline void {p.receiver(self.node.full)}(const Token &t)"):
-            w.line("const Key key = t.key;")
-            w.line(f"Partial *g = {p.partial}.find(key);")
-            with w.block("if (!g)"):
-                w.line(f"if (UNLIKELY({p.done}.has(key))) anomaly(LATE, {self.gathers[p.partial]}, key);")
-                w.line(f"g = {p.partial}.place(key);")
-                w.line("g->mask = 1; g->left = 1; g->count = 0;")
-                w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
-                w.line("arrived();")
-                w.line(f"await{p.node}(key);")
-                w.line("return;")
-            self._take_in(w, p, "g->v")
-            w.line("g->left++;")
-
-    def _awaiting(self, w: CWriter) -> None:
-        """The function that notes that the open gathers of an instance are to end."""
-        n = self.node.at
-        with w.block(f"inline void await{n}(const Key key)"):
-            unpack(w, self._layout, "key")
-            w.line(f"strata.add({{{', '.join(self.scope.expr(e) for e in self.node.rank)}}}, {n}, key);")
-
-    def _ending(self, w: CWriter) -> None:
-        """The function that ends the open gathers of an instance: each arrives as one token."""
-        n, open_ = self.node.at, self.node.open
-        with w.block(f"void end{n}(const Key key)"):
-            for p in open_:
-                at, type_ = p.at, self._type(p)
-                w.line(f"Partial *g{at} = {p.partial}.find(key);")
-                w.line(f"{type_} a{at} = {identity_of(p)};")
-                with w.block(f"if (g{at})"):
-                    total = f"fold{n}_{at}((u32)g{at}->v)" if p.folded else f"get<{type_}>(g{at}->v)"
-                    w.line(f"a{at} = {total};")
-                    w.line(f"{p.partial}.erase(g{at});")
-                    w.line("waiting--;")
-                w.line(f"{p.done}.insert(key);")
-            for p in open_:
-                w.line(f"complete{n}_{p.at}(key, a{p.at});")
-
-    def _named_summand(self, w: CWriter, p: PortPlan) -> None:
-        number, store = self.gathers[p.partial], p.partial
-        with w.block(f"inline void {p.receiver(self.node.full)}(const Token &t)"):
-            w.line("const Key key = t.key;")
-            w.line(f"const u32 e = {store}.find(key);")
-            with w.block("if (e == NIL)"):
-                w.line(f"if (UNLIKELY({p.done}.has(key))) anomaly(UNKNOWN_SURPLUS, {number}, key);")
-                first = "summands.push(t.ord, t.v, NIL)" if p.folded else "t.v"
-                w.line(f"{store}.insert(key, {first}, 1);")
-                w.line("arrived();")
-            with w.block("else"):
-                self._take_in(w, p, f"{store}.pool[e].v")
-                w.line(f"{store}.pool[e].left++;")
-            self._joins(w, self.node.ports, self.node.full, True, arriving=False)
-
-
-_LIMITS = {"INT_MAX": "INT64_MAX", "INT_MIN": "INT64_MIN", "True": "true", "False": "false"}
-
-
-def identity_of(p: PortPlan) -> str:
-    """Source of the value of a gather without summands."""
-    assert p.port.gather is not None
-    text = identity(p.port.gather, p.kind)
-    return f"({C_TYPES[p.kind]}){_LIMITS.get(text, text)}"
 
 
 def matchings(nodes: Sequence[NodePlan], scope: CScope, tags: Tags) -> list[CMatching]:

@@ -16,7 +16,8 @@ from upl_mlir.engines.interp.exprs import number_text
 from upl_mlir.engines.interp.plan import Mode, Pattern, Plan, PortPlan
 from upl_mlir.engines.token.bodies import CBody, pack
 from upl_mlir.engines.token.expressions import C_TYPES, CScope, CWriter, integer
-from upl_mlir.engines.token.matching import CMatching, identity_of, matchings
+from upl_mlir.engines.token.gathers import identity_of
+from upl_mlir.engines.token.matching import CMatching, matchings
 from upl_mlir.engines.token.tags import Tags
 
 _CELLS = {Kind.F64: "double", Kind.F32: "float", Kind.INT: "i64", Kind.BOOL: "u8"}

@@ -11,7 +11,7 @@ in the user's words, which depend on what was being read, are simple here and no
                 | adjoint of PORT [seed PORT] wrt [total] PORT, ... [-> PORT, ...]
     fields    ::= <NAME, ...>  |  <>
     statement ::= in input, ...  |  NAME [: TYPE] = e  |  e ;  |  arrow
-    input     ::= NAME [: TYPE]  |  @(OP) NAME[e | #] [: TYPE]
+    input     ::= NAME [: TYPE]  |  @(OP) NAME[e | # | ##] [: TYPE]
     arrow     ::= [if e :] [e] [# e | ##] -> PORT [<(e | *), ...>] [for NAME in e..e, ... [if e]]
     PORT      ::= NAME [. NAME]
 
@@ -407,12 +407,9 @@ class _Parser(Cursor):
             self.fail("`[`", help=f"give the number of summands, `{name.name}[n]`, or `{name.name}[#]`")
         opening = self.advance()
         if self.at("]"):
-            help = f"`{name.name}[#]` if the summands state it by their `#`, `{name.name}[##]` if nothing says it"
-            self.fail("the number of summands", help=help)
-        if mark := self.accept("#", "##"):
-            count = Unbounded(mark.span) if mark.text == "##" else StatedBySummands(mark.span)
-        else:
-            count = self.expression()
+            self.fail("the number of summands", help=f"`{name.name}[#]` if summands say it, `{name.name}[##]` if none do")
+        mark = self.accept("#", "##")
+        count = (Unbounded if mark.text == "##" else StatedBySummands)(mark.span) if mark else self.expression()
         self.close(opening, "an operator" if not mark else "nothing else")
         kind = self.type_after_colon()
         return InputDecl(self.since(start), name, kind, gather, count)
