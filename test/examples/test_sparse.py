@@ -230,6 +230,17 @@ def test_nothing_is_refuted(name: str) -> None:
         np.testing.assert_array_equal(again[n], x, err_msg=n)
 
 
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_the_matrix_of_spmv(mode: str) -> None:
+    """The Jacobian of SpMV by the vector is the matrix."""
+    c = CASES["spmv"]
+    found = upl.compile(upl.jacobian(program("spmv"), of="Y", wrt="X", mode=mode), engine="interp", **c.params)(**c.arrays)
+    want = np.zeros((4, 5))
+    for i, n in enumerate(c.arrays["Count"]):
+        np.add.at(want[i], c.arrays["Col"][i, :n], c.arrays["V"][i, :n])
+    np.testing.assert_array_equal(found["J_Y_X"], want)
+
+
 def test_the_way_back_of_viterbi() -> None:
     """The path is the one that makes the score, found among all."""
     c = CASES["viterbi"]

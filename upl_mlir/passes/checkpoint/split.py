@@ -145,10 +145,12 @@ def _telling(sets: ProgramSets, op: NodeOp, p: Port, at: int) -> PSet:
 
 
 def gathered(sets: ProgramSets, op: NodeOp, p: Port) -> PSet:
-    """The instances at which a gather surely has a summand, whose full index says all."""
+    """The instances at which a gather surely has a summand, whose full index says all, or ends without one."""
     whole = sets.domain(op.symbol)
     if p.count is Special.CARRIED:
         return whole
+    if p.open:
+        return whole if op.declared is not None else sets.ctx.empty(op.fields)
     assert isinstance(p.count, IndexExpr)
     if any(op.port(n) for n in p.count.names):
         return sets.ctx.empty(op.fields)
