@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agreement.ways import ways
 
 import upl_mlir as upl
+from agreement.ways import ways
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import nodes, poly_context
 from upl_mlir.engines.interp.engine import Engine, Event
