@@ -156,6 +156,14 @@ def _embed(m: _Maker, a: Stage) -> Stage:
     return b
 
 
+def _placed(m: _Maker, a: Stage, at: Any, arrow: str) -> None:
+    """A node that sends each element `x` by an arrow whose index reads `k`, from the array `at`."""
+    s = m.fresh("S")
+    m.integers(at, f"-> {s}.k<i>")
+    m.node(f"{s}<i>", ["in x, k: int", arrow])
+    a.arrows.append(f"v -> {s}.x<i>")
+
+
 def _scatter(m: _Maker, a: Stage) -> Stage:
     """Summands to places that data choose, perhaps only those that are positive, perhaps to two places each."""
     import jax.numpy as jnp
@@ -178,11 +186,8 @@ def _scatter(m: _Maker, a: Stage) -> Stage:
         return jnp.stack([fold(jnp.stack(c)) if c else jnp.asarray(empty) for c in out])
 
     b = m.stage(f"@({op}) s[##]", body, size + two, value)
-    s = m.fresh("S")
-    m.integers(at, f"-> {s}.k<i>")
     place = f"{b.name}.s<k + d> for d in 0..1" if two else f"{b.name}.s<k>"
-    m.node(f"{s}<i>", ["in x, k: int", f"{'if x > 0: ' if some else ''}x -> {place}"])
-    a.arrows.append(f"v -> {s}.x<i>")
+    _placed(m, a, at, f"{'if x > 0: ' if some else ''}x -> {place}")
     return b
 
 
@@ -201,11 +206,8 @@ def _counted(m: _Maker, a: Stage) -> Stage:
         return jnp.stack([fold(x[np.flatnonzero(at == k)]) if count[k] else jnp.asarray(0.0) for k in range(size)])
 
     b = m.stage(f"@({op}) s[n], n: int", "n > 0 ? s : 0", size, value)
-    s = m.fresh("S")
-    m.integers(at, f"-> {s}.k<i>")
     m.integers(count, f"-> {b.name}.n<i>")
-    m.node(f"{s}<i>", ["in x, k: int", f"x -> {b.name}.s<k>"])
-    a.arrows.append(f"v -> {s}.x<i>")
+    _placed(m, a, at, f"x -> {b.name}.s<k>")
     return b
 
 
@@ -263,11 +265,9 @@ def _chosen_row(m: _Maker, a: Stage) -> Stage:
     wide = m.rng.randrange(1, 4)
     w = m.reals(wide)
     b = m.stage("@(+) s[##]", "s", a.size, lambda g: a.value(g)[np.argsort(row)] * w.value(g).sum())
-    r, s = m.fresh("R"), m.fresh("S")
-    m.integers(row, f"-> {s}.k<i>")
-    m.node(f"{s}<i>", ["in x, k: int", f"x ## -> {r}.x<k,*>"])
+    r = m.fresh("R")
+    _placed(m, a, row, f"x ## -> {r}.x<k,*>")
     m.node(f"{r}<i,p> in 0<=i<{a.size}, 0<=p<{wide}", ["in x, w", f"x*w -> {b.name}.s<i>"])
-    a.arrows.append(f"v -> {s}.x<i>")
     w.arrows.append(f"v #{a.size} -> {r}.w<*,i>")
     return b
 

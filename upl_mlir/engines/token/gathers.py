@@ -91,10 +91,7 @@ class CGathers:
                     w.line(f"{p.done}.insert(key);")
                     w.line(f"complete{p.node}_{p.at}(key, get<{type_}>(t.v));")
                     w.line("return;")
-                w.line(f"g = {p.partial}.place(key);")
-                w.line("g->mask = 1; g->left = n - 1; g->count = n;")
-                w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
-                w.line("arrived();")
+                self._begin(w, p, "n - 1", "n")
                 w.line("return;")
             if p.mode is Mode.CARRIED:
                 w.line(f"if (UNLIKELY(t.m != g->count)) anomaly(DISAGREE, {number}, key, g->count, t.m);")
@@ -106,6 +103,13 @@ class CGathers:
                 w.line(f"{p.done}.insert(key);")
                 w.line("waiting--;")
                 w.line(f"complete{p.node}_{p.at}(key, total);")
+
+    def _begin(self, w: CWriter, p: PortPlan, left: str, count: str) -> None:
+        """A gather under way, with its first summand."""
+        w.line(f"g = {p.partial}.place(key);")
+        w.line(f"g->mask = 1; g->left = {left}; g->count = {count};")
+        w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
+        w.line("arrived();")
 
     def _count(self, w: CWriter, p: PortPlan) -> None:
         """The function that computes the number of summands."""
@@ -145,10 +149,7 @@ class CGathers:
             w.line(f"Partial *g = {p.partial}.find(key);")
             with w.block("if (!g)"):
                 w.line(f"if (UNLIKELY({p.done}.has(key))) anomaly(LATE, {self.gathers[p.partial]}, key);")
-                w.line(f"g = {p.partial}.place(key);")
-                w.line("g->mask = 1; g->left = 1; g->count = 0;")
-                w.line(f"g->v = {'summands.push(t.ord, t.v, NIL)' if p.folded else 't.v'};")
-                w.line("arrived();")
+                self._begin(w, p, "1", "0")
                 w.line(f"await{p.node}(key);")
                 w.line("return;")
             self._take_in(w, p, "g->v")
