@@ -19,7 +19,8 @@ from upl_mlir.hw.microcode import Op
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.upl"))
 MACHINE = Machine(matching=Matching(organisation=Organisation.HASHED, spill_capacity=1023))
-NO_GRADIENT = {"spmv": "UPL1405", "digits": "UPL1205"}
+NO_GRADIENT = {"spmv": "UPL1732", "digits": "UPL1205"}
+"""Examples whose gradient does not run there: one has an open gather, one is too large to be differentiated."""
 ROUNDING = {*FUNCTIONS, Op.DIV_F32, Op.SQRT_F32}
 EXACT = {"conv_strided", "diagonal", "floyd_warshall", "matmul", "matrix_chain", "reshape", "scan", "spmv"}
 """Examples in which whole numbers stay such, so that no order of additions matters."""
