@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         jvp,
         range,
         scan,
+        segment_sum,
         stop_gradient,
         value_and_grad,
         vjp,
@@ -44,13 +45,14 @@ _FROM = {
     **dict.fromkeys(("batch", "checkpoint", "compile", "hvp", "load", "ragged"), "api.programs"),
     # derivatives of programs and of Python functions alike
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
-    **dict.fromkeys(("fori_loop", "function", "range", "scan", "stop_gradient", "value_and_grad", "vmap"), "frontend.trace"),
+    **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
+    **dict.fromkeys(("value_and_grad", "vmap"), "frontend.trace"),
 }  # fmt: skip
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
-    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan", "stop_gradient",
-    "value_and_grad", "vjp", "vmap",
+    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan", "segment_sum",
+    "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 

@@ -48,12 +48,21 @@ def masked(x: Any) -> Any:
     return x[x > 0]  # here
 
 
-def gathered(x: Any) -> Any:
-    return x[[0, 2]]  # here
+def beside_another(x: Any) -> Any:
+    return x[[0, 2], 1]  # here
 
 
-def data_index(x: Any) -> Any:
-    return x[x[0, 0]]  # here
+def beyond(x: Any) -> Any:
+    return x[np.array([0, 7])]  # here
+
+
+def halves(x: Any) -> Any:
+    return x[[0, 0.5]]  # here
+
+
+def chosen_place(x: Any) -> Any:
+    x[np.array([0, 0])] = 1.0  # here
+    return x
 
 
 def out_of_bounds(x: Any) -> Any:
@@ -208,8 +217,10 @@ def hessian_inside(x: Any) -> Any:
         (into_numpy, "UPL1933", "np.zeros_like(x)"),
         (array_of, "UPL1933", "np.stack"),
         (masked, "UPL1932", "np.where"),
-        (gathered, "UPL1932", "np.stack"),
-        (data_index, "UPL1933", "static_argnums"),
+        (beside_another, "UPL1932", "one axis after the other"),
+        (beyond, "UPL1931", "out of bounds for an axis of extent 3"),
+        (halves, "UPL1932", "astype"),
+        (chosen_place, "UPL1932", "segment_sum"),
         (out_of_bounds, "UPL1931", "index 3 is out of bounds for axis 0 of extent 3"),
         (too_many, "UPL1931", "3 indices for an array with 2 dimensions"),
         (inner_extents, "UPL1931", "(4, 3) and (4, 3)"),

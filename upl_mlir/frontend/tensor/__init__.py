@@ -15,7 +15,9 @@ from upl_mlir.frontend.tensor.form import (
     Derivative,
     Expr,
     Number,
+    Pick,
     Read,
+    Scatter,
     Statement,
     Sum,
     Tensor,
@@ -27,6 +29,6 @@ from upl_mlir.frontend.tensor.form import (
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Read", "Statement", "Sum",
-    "Tensor", "TensorProgram", "While", "chained", "lower", "renamed",
+    "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Pick", "Read",
+    "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "While", "chained", "lower", "renamed",
 ]  # fmt: skip

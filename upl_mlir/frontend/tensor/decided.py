@@ -1,4 +1,5 @@
-"""Statements in which data decide what is computed: branches and loops, as nodes whose arrows have conditions.
+"""Statements in which data decide what is computed: branches and loops, as nodes whose arrows have conditions; elements that
+an array of numbers chooses, as nodes whose arrows have data in their index.
 
     y[i] = x[i] > 0 ? exp(x[i]) : x[i]*x[i]         only what is chosen is computed
     ->
@@ -11,6 +12,16 @@
     ->
     node y_1_while<i,k> { in s; c: bool = abs(s) > 1; if c: s/2 -> y_1_while.s<i,k+1>; if !c: s -> y_1.v<i> }
 
+    y[i] = x[id[i]]
+    ->
+    node y_1_at<i>     { in id; k: int = int(id); id -> y_1_pick.on<k,i> }
+    node y_1_pick<r,i> { in x, on; x -> y_1.v<i> }           x comes with `##`: who chooses an element is data
+
+    y = the sum of all x[i] at id[i]
+    ->
+    node y_1_at<i> { in x, id; k: int = int(id); x -> y_1.s<k> }
+    node y_1<i0>   { in @(+) s[##]; s -> ... }
+
 Establishes: nodes with declared domains, that of a loop without an end; what data decide stays unproved (LANGUAGE 3.6).
 """
 
@@ -19,7 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import SymbolRefAttr, i64
 from xdsl.ir import SSAValue
 
 from upl_mlir.diagnostics import Span
@@ -28,6 +40,8 @@ from upl_mlir.dialects.upl import NodeOp, UplType, port_ref
 from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, unused
+from upl_mlir.ops import Body
+from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PolyContext
 
@@ -92,6 +106,69 @@ class Decided:
             target = port_ref(result.symbol, result.ports[0].name)
             self._send(node, node.arg(ports[state]), target, index, out, s.span)
         return [[piece] for _, piece in found]
+
+    # -- what an array of numbers chooses ----------------------------------------------------------------------------
+    def pick(self, s: form.Pick, name: str, extent: int) -> list[Piece]:
+        """The elements that are chosen; `extent` is that of the source where the number is."""
+        fields, box = s.names, _box(s.names, s.ranges)
+        result, piece = self._result(name, fields, box, s.span)
+        place, names, number = self._number(name, fields, box, [s.at], s.at, extent, s.span)
+        value = place.arg(names[s.at])
+        self._send(place, value, port_ref(result.symbol, result.ports[1].name), fields, None, s.span)
+        row = unused("r", fields)
+        inside = box & Formula.compare(0, "<=", row) & Formula.compare(row, "<", extent)
+        ports = [upl.Port(unused(n, (row, *fields)), self.type) for n in ("x", "on")]
+        chosen = NodeOp(self.fresh(f"{name}_pick"), (row, *fields), ports, inside)
+        locate(chosen, s.span)
+        self.add(chosen)
+        self._send(place, value, port_ref(chosen.symbol, ports[1].name), (number, *fields), None, s.span)
+        self._send(chosen, chosen.arg(ports[0].name), port_ref(result.symbol, result.ports[0].name), fields, None, s.span)
+        for p in self.pieces[s.source]:
+            at = dict(zip(s.index, p.index, strict=True))
+            index = (at[None], *(at.get(f) for f in fields))
+            send = upl.SendOp(
+                p.value, port_ref(chosen.symbol, ports[0].name), index, count=upl.Special.UNBOUNDED,
+                condition=describe(p.domain, p.all),
+            )  # fmt: skip
+            locate(send, s.span)
+            p.source.block.add_op(send)
+        return [piece]
+
+    def scatter(self, s: form.Scatter, name: str, shape: Sequence[int]) -> list[Piece]:
+        """The sums at each element of the target, which has the given shape."""
+        extent = shape[s.index.index(None)]
+        place, names, number = self._number(
+            name, s.names, _box(s.names, s.ranges), [s.value, s.at], s.at, extent, s.span
+        )  # fmt: skip
+        fields = tuple(f"i{n}" for n in range(len(shape)))
+        box = _box(fields, {f: (0, n - 1) for f, n in zip(fields, shape, strict=True)})
+        port = upl.Port(unused("s", fields), self.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
+        op = NodeOp(self.fresh(name), fields, [port], box)
+        locate(op, s.span)
+        self.add(op)
+        to = [number if n is None else n for n in s.index]
+        self._send(place, place.arg(names[s.value]), port_ref(op.symbol, port.name), to, None, s.span)
+        domain = self.ctx.set(fields, box)
+        return [Piece(op, op.arg(port.name), tuple(map(IndexExpr.of, fields)), domain, domain)]
+
+    def _number(
+        self, name: str, fields: Sequence[str], box: Formula, reads: Sequence[form.Read], at: form.Read, extent: int,
+        span: Span | None,
+    ) -> tuple[NodeOp, dict[form.Expr, str], str]:  # fmt: skip
+        """A node that reads some elements, its inputs' names, and the name of the integer that one of them is, an index."""
+        reads = list(dict.fromkeys(reads))
+        node, names = self._node(f"{name}_at", fields, box, reads, span)
+        whole = self.ctx.set(fields, box)
+        for r in reads:
+            self.wiring.arrows(Use(names[r], self.pieces[r.tensor], r.index, span), node, whole, {})
+        wrapped = form.Apply("?:", (form.Apply("<", (at, form.Number(0))), form.Apply("+", (at, form.Number(extent))), at))
+        value = ValueWriter(node, self.type).emit(wrapped, names, span)
+        if self.type is not UplType.INT:
+            value = Body(node.block, node.location).add(arith.FPToSIOp(value, i64))
+        let = upl.LetOp(unused("k", {*fields, *names.values()}), value)
+        locate(let, span)
+        node.block.add_op(let)
+        return node, names, let.var.data
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def _node(

@@ -168,6 +168,35 @@ class While:
     span: Span | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class Pick:
+    """``target[names] = source[…]``: of the index of `source`, one place is the number `at` (None in `index`), which is
+    data, the others are names.  A number below 0 counts from the end, as in numpy.
+    """
+
+    target: str
+    names: tuple[str, ...]
+    source: str
+    index: tuple[str | None, ...]
+    at: Read
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """``target[…]`` is the sum of all ``value`` (read at the names) whose index in `target` it is: one place of the index is
+    the number `at`, which is data (None in `index`), the others are names.  0 where there is none."""
+
+    target: str
+    names: tuple[str, ...]
+    value: Read
+    index: tuple[str | None, ...]
+    at: Read
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
 STATE = "state "
 """With its number, the name of a state of `While`."""
 
@@ -192,7 +221,7 @@ class TensorProgram:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    statements: tuple[Statement | Derivative | Carry | Branch | While, ...]
+    statements: tuple[Statement | Derivative | Carry | Branch | While | Pick | Scatter, ...]
     span: Span | None = field(default=None, compare=False)
 
     @property

@@ -79,6 +79,8 @@ class _Lowering:
                     self._carry(s)
                 case form.Branch() | form.While():
                     self._decided(s)
+                case form.Pick() | form.Scatter():
+                    self._by_data(s)
         outs = [self._output(t, name) for t, name in self.outputs.items()]
         self._drop_zeros()
         op = ProgramOp(self.program.name, [*self.inputs, *outs, *self.nodes])
@@ -230,6 +232,25 @@ class _Lowering:
             found = lower.loop(form.While(targets, names, first, condition, body, ranges, s.span), made)
         for t, pieces in zip(targets, found, strict=True):
             self._assign(t, pieces)
+
+    def _by_data(self, s: form.Pick | form.Scatter) -> None:
+        """What an array of numbers chooses; the nodes are in `decided.py`."""
+        lower = Decided(self.program.type, self.ctx, self.wiring, self._fresh, self.nodes.append, self.pieces)
+        rename = {v: self._index_name(v) for v in s.ranges}
+        index = tuple(None if n is None else rename[n] for n in s.index)
+        at = _renamed(s.at, rename)
+        assert isinstance(at, form.Read)
+        names, ranges = tuple(rename[v] for v in s.names), {rename[v]: r for v, r in s.ranges.items()}
+        s = replace(s, names=names, index=index, at=at, ranges=ranges)
+        self.versions[s.target] = version = self.versions.get(s.target, 0) + 1
+        name = f"{s.target}_{version}"
+        if isinstance(s, form.Pick):
+            found = lower.pick(s, name, self.program.tensors[s.source].shape[index.index(None)])
+        else:
+            value = _renamed(s.value, rename)
+            assert isinstance(value, form.Read)
+            found = lower.scatter(replace(s, value=value), name, self.program.tensors[s.target].shape)
+        self._assign(s.target, found)
 
     def _index_name(self, name: str) -> str:
         return unused(name, self.taken)

@@ -18,6 +18,7 @@ program with the positions of the Python lines.
 from __future__ import annotations
 
 from upl_mlir.frontend.trace.batches import check_grads, vmap
+from upl_mlir.frontend.trace.chosen import segment_sum
 from upl_mlir.frontend.trace.functions import install
 from upl_mlir.frontend.trace.loops import fori_loop, range, scan
 from upl_mlir.frontend.trace.program import Function, function
@@ -35,5 +36,5 @@ install()
 
 __all__ = [
     "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "scan",
-    "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.frontend.tensor import Apply, Expr, Number
-from upl_mlir.frontend.trace.indexing import LoopIndex, select
+from upl_mlir.frontend.trace.indexing import LoopIndex, by_data, select
 from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.node import (
     Compute,
@@ -114,11 +114,18 @@ class Array(NDArrayOperatorsMixin):
         return Array(storage, shape, composed, writable=writable and self._writable)
 
     def __getitem__(self, key: Any) -> Array:
+        if (found := by_data(self._shape, key)) is not None:
+            return LATE["pick"](self, *found)
         shape, index = select(self._shape, key)
         return self.view(shape, index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.operand()  # is it still valid?
+        if by_data(self._shape, key) is not None:
+            raise fail(
+                "UPL1932", "elements that an array of numbers chooses cannot be written: two of them may be the same",
+                help="add to them: x.at[k].add(v), or upl.segment_sum(v, k, n)",
+            )  # fmt: skip
         if not self._writable:
             raise fail(
                 "UPL1932", "this array is read-only: it shows elements more than once, or in another order",
@@ -251,7 +258,9 @@ class _AtPlace:
         return out
 
     def add(self, value: Any) -> Array:
-        """The array with something added at the place."""
+        """The array with something added at the place; what an array of numbers names twice is added twice."""
+        if (found := by_data(self.array.shape, self.key)) is not None:
+            return self.array + LATE["scatter"](value, *found, self.array.shape)
         return self.set(self.array[self.key] + value)
 
     def multiply(self, value: Any) -> Array:
@@ -383,4 +392,4 @@ def _updated(old: Node, index: Index, value: Array, shape: Shape) -> Node:
     return Update(number, old.shape, loops, span, whole(old), value.operand(), index, extents)
 
 
-LATE["as_array"] = as_array
+LATE.update(as_array=as_array, filled=filled, is_traced=lambda x: isinstance(x, Array))

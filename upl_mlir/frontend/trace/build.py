@@ -24,7 +24,9 @@ from upl_mlir.frontend.trace.node import (
     Loop,
     Node,
     Operand,
+    Pick,
     Request,
+    Scatter,
     Shape,
     Stacked,
     State,
@@ -67,11 +69,11 @@ class _Builder:
         self.taken = {*RESERVED, "out"}
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, form.Tensor] = {}
-        self.statements: list[form.Statement | form.Derivative | form.Carry] = []
+        self.statements: list[form.Statement | form.Derivative | form.Carry | form.Pick | form.Scatter] = []
         self.arguments = arguments
         self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
         # what is referred to by name, however late: it keeps its tensor to itself
-        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State)]
+        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Pick | Scatter)]
         self.named = {o.node for n in spoken for o in n.operands} | {*results}
         self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
         self.inlined = self._choose()
@@ -159,6 +161,8 @@ class _Builder:
                 self._assign(form.Statement(target, (*around, *places(node.shape)), value, ranges, node.span))
             case Update():
                 self._update(node)
+            case Pick() | Scatter():
+                self._by_data(node)
             case Gradient(request=request):
                 self._derivatives(request)
             case State():
@@ -189,6 +193,21 @@ class _Builder:
         value = self._read(node.value, context)
         context.ranges |= _ranges(node.extents)
         self._assign(form.Statement(self.names[node], (*around, *node.index), value, context.ranges, node.span))
+
+    def _by_data(self, node: Pick | Scatter) -> None:
+        """What numbers choose, along one axis of the larger array (the source, or what is made)."""
+        large, small = (node.source, node) if isinstance(node, Pick) else (node, node.value)
+        names = tuple(f"i{n}" for n in range(len(small.shape)))
+        chosen = names[node.axis : node.axis + len(node.at.shape)]
+        at = form.Read(self.names[node.at], tuple(map(IndexExpr.of, chosen)), node.span)
+        index = (*names[: node.axis], None, *names[node.axis + len(chosen) :])
+        assert len(index) == len(large.shape)
+        target, ranges = self._tensor(node), _ranges(small.shape)
+        if isinstance(node, Pick):
+            self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span))
+        else:
+            value = form.Read(self.names[small], places(small.shape), node.span)
+            self.statements.append(form.Scatter(target, names, value, index, at, ranges, node.span))
 
     def _in_place(self, node: Update, old: Node) -> bool:
         """Whether the old elements are not needed after the write."""

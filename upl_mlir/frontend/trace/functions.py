@@ -16,6 +16,7 @@ from upl_mlir.diagnostics import did_you_mean
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, computed, filled, made, numbers, truths
+from upl_mlir.frontend.trace.chosen import take
 from upl_mlir.frontend.trace.contract import dot, einsum, matmul, outer, tensordot
 from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.node import Operand, Shape, current
@@ -370,7 +371,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "std": _std, "all": _all, "any": _any, "cumsum": _cumsum, "diff": _diff, "norm": _norm, "average": _average,
     "where": where, "clip": _clip, "dot": dot, "vdot": lambda a, b: dot(reshape(a, -1), reshape(b, -1)),
     "inner": lambda a, b: tensordot(a, b, (-1, -1)) if as_array(a).ndim and as_array(b).ndim else _mul(a, b),
-    "outer": outer, "einsum": einsum, "tensordot": tensordot, "matmul": matmul, "trace": _trace,
+    "outer": outer, "take": take, "einsum": einsum, "tensordot": tensordot, "matmul": matmul, "trace": _trace,
     "diagonal": diagonal, "diag": diagonal, "transpose": transpose, "permute_dims": transpose, "swapaxes": swapaxes,
     "matrix_transpose": lambda a: swapaxes(a, -1, -2), "moveaxis": moveaxis, "reshape": reshape,
     "ravel": lambda a, *_: reshape(a, -1), "expand_dims": expand_dims, "squeeze": squeeze, "concatenate": concatenate,

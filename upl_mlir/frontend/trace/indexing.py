@@ -152,6 +152,30 @@ def select(shape: Shape, key: Any) -> tuple[Shape, Index]:
     return tuple(out), tuple(index)
 
 
+def by_data(shape: Shape, key: Any) -> tuple[Any, int] | None:
+    """The array of numbers in a key and the axis that it indexes, where the key has one and takes all else whole; None for
+    other keys.  Raises UplError (UPL1932) where it stands beside other indices."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    arrays = [n for n, p in enumerate(parts) if _numbers(p)]
+    if not arrays:
+        return None
+    whole = [p is Ellipsis or (isinstance(p, slice) and p == slice(None)) for p in parts]
+    dots = sum(p is Ellipsis for p in parts)
+    if len(arrays) > 1 or sum(whole) != len(parts) - 1 or dots > 1 or len(parts) - dots > len(shape):
+        raise fail(
+            "UPL1932", "an array of numbers as an index stands alone, or beside full slices",
+            help="take one axis after the other: x[k][:, 0], x[:, k]",
+        )  # fmt: skip
+    (at,) = arrays
+    before = [p is Ellipsis for p in parts[:at]]
+    return parts[at], at if True not in before else len(shape) - (len(parts) - at)
+
+
+def _numbers(part: Any) -> bool:
+    """Whether a part of a key is an array of numbers: traced, numpy's, or a list."""
+    return isinstance(part, list) or (isinstance(part, np.ndarray) and part.ndim > 0) or LATE["is_traced"](part)
+
+
 def _integer(part: Any, axis: int, extent: int) -> IndexExpr:
     if isinstance(part, LoopIndex):
         expr, (low, high) = part.expr, part.bounds

@@ -92,6 +92,32 @@ class Compute(Node):
 
 
 @dataclass(eq=False)
+class Pick(Node):
+    """The elements of `source` that the numbers `at` choose along `axis`: their shape stands in place of that axis."""
+
+    source: Node
+    at: Node
+    axis: int
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (whole(self.source), whole(self.at))
+
+
+@dataclass(eq=False)
+class Scatter(Node):
+    """The sums of the elements of `value` at the places that the numbers `at` choose along `axis`; 0 elsewhere."""
+
+    value: Node
+    at: Node
+    axis: int
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (whole(self.value), whole(self.at))
+
+
+@dataclass(eq=False)
 class Update(Node):
     """The array `old` with new values at elements `index`, over the ``i0, …`` of `value`'s shape."""
 

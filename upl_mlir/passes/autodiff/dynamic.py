@@ -238,7 +238,7 @@ class Dynamics:
     # -- what comes back ---------------------------------------------------------------------------------------------
     def opens(self, a: Arrow) -> bool:
         """Whether data decide how many derivatives come back along an arrow: then an open gather takes them."""
-        if a.stars and a.target.symbol not in self.sure:
+        if (a.stars or a.send.multiplicity is Special.UNBOUNDED) and a.target.symbol not in self.sure:
             return True
         return self.flow(a) is Flow.COUNTED and self.dynamic_index(a) and bool(a.stars or a.loops)
 
