@@ -34,6 +34,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("simplify", "simplify", "SimplifyPass"),
         ("schedule", "schedule", "SchedulePass"),
         ("raise-to-loops", "schedule", "RaiseToLoopsPass"),
+        ("invariant-fields", "loops.passes", "InvariantFieldsPass"),
         ("split-products", "loops.passes", "SplitProductsPass"),
         ("reuse-functions", "loops.passes", "ReuseFunctionsPass"),
         ("running-sums", "loops.passes", "RunningSumsPass"),

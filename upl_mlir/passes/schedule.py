@@ -23,9 +23,12 @@ from upl_mlir.passes.analysis.relations import forgotten
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.ir import write
+from upl_mlir.passes.loops.matches import searches
 from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
 from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.tree import Leaf, leaves, subtrees
 from upl_mlir.passes.pipelines import SCHEDULE
+from upl_mlir.passes.predicate.drafts import COMPARED
 
 GATHERS = ("relaxed", "ordered")
 
@@ -45,7 +48,12 @@ def schedule(
     """
     expand(program)
     left_out = frozenset[str]() if threads == 1 else frozenset({RunningSumsPass.name})
-    return _transformed(program, real, gather, fixed or {}, left_out)
+    p = _transformed(program, real, gather, fixed or {}, left_out)
+    for leaf, _ in leaves([t for t in subtrees(p.scheduled) if isinstance(t, Leaf)]) if p.compared else ():
+        if searches(leaf.stmt.term, leaf.stmt.fields):
+            what = f"data decide which elements of `{leaf.stmt.array}` there are, and no loop but a search finds them"
+            raise error("UPL1821", what, p.places.get(leaf.stmt.array), help='use engine="native", which moves tokens then')
+    return p
 
 
 def _transformed(
@@ -84,6 +92,7 @@ def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, in
     return LoopProgram(
         program.sym_name.data, [_bound(op, fixed) for op in ops], hosts, system, ordered,
         cast("ArrayAttr[Attribute] | None", assumed), places=places, small=kind if kind.format is not None else None,
+        compared=COMPARED in program.attributes,
     )  # fmt: skip
 
 

@@ -284,8 +284,8 @@ class _Verifier:
                 raise RuleError("expected products", o)
             padded += o.padded is not None
             self._product(o, scope if o.padded is not None else inside, array)
-        if padded > 1 or padded == len(list(op.products.block.ops)):
-            raise RuleError("a contraction has products, and one padded form at most", op)
+        if padded > 1 or (padded and padded == len(list(op.products.block.ops))):
+            raise RuleError("a contraction has one padded form at most, beside its products", op)
         self._trees(op.plain.block, scope, by_var)
 
     def _product(self, op: loops.ProductOp, scope: frozenset[str], array: loops.ArrayOp) -> None:

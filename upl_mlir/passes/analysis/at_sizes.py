@@ -79,7 +79,7 @@ def refuse_data_count(node: NodeOp, port: Port) -> None:
     if port.open:
         refuse_open(node)
     if isinstance(port.count, IndexExpr) and any(node.port(n) for n in port.count.names):
-        help_ = 'use engine="interp" or "token", which move tokens'
+        help_ = 'use --if-convert=compared=true before, or engine="native", which does'
         raise error("UPL1821", f"the number of summands of `{node.symbol}.{port.name}` is data", span_of(node), help=help_)
 
 

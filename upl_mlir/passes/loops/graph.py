@@ -17,14 +17,16 @@ from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp
+from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, OutputOp, ProgramOp, RefOp, SendOp
 from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import arrows, endpoints, nodes, source_of, span_of, target_port
 from upl_mlir.frontend.upl_text.printing.printer import condition_text, target_text
 from upl_mlir.ops import BY_OP
 from upl_mlir.passes.analysis.at_sizes import refuse_open
 from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.loops.matches import compared_fields
 from upl_mlir.passes.loops.pull import PulledArrow
+from upl_mlir.passes.predicate.drafts import KEPT
 from upl_mlir.poly.expr import TRUE, Formula
 from upl_mlir.poly.linear import Linear
 
@@ -72,12 +74,16 @@ class Graph:
             refuse_open(op)
         self.into: dict[Port, list[PulledArrow]] = {}
         self.out_of: dict[SSAValue, list[PulledArrow]] = {}
+        self.compared: dict[SendOp, frozenset[str]] = {}
+        """The fields of sources that arrows compare with data."""
         for at, send in enumerate(arrows(self.program)):
             target = self.ends[send.target_name]
             port = target_port(target, send.target_port)
             a = PulledArrow(at, send, source_of(send), target, port)
             self._static(a)
             self.into.setdefault((target.symbol, port.name), []).append(a)
+            if compared := compared_fields(send, port.gather):
+                self.compared[send] = compared
             self.out_of.setdefault(resolve(send.value), []).append(a)
         self._evals: dict[object, int] = {}
         self._costs: dict[object, int] = {}
@@ -90,10 +96,11 @@ class Graph:
         if send.predicate is not None or not names <= known:
             condition = condition_text(send)
             what = f"condition `{condition}`" if send.predicate is not None else f"index of `{target_text(send)}`,"
-            message = f"native code is made of programs whose arrows follow from indices; data decide the {what} of {a.text}"
+            message = f"loops are made of programs whose arrows follow from indices; data decide the {what} of {a.text}"
             if "**" in condition:
                 message += " (a power whose exponent is no literal counts as data)"
-            raise error("UPL1821", message, span_of(send), help='use engine="interp" (or "token"), which moves tokens')
+            help_ = 'use --if-convert=compared=true before, or engine="native", which does'
+            raise error("UPL1821", message, span_of(send), help=help_)
 
     def used_ports(self, v: SSAValue) -> list[Port]:
         """The inputs that a value is computed from."""
@@ -139,10 +146,11 @@ class Graph:
     # -- the choice ---------------------------------------------------------------------------------------------------
     def choose(self) -> None:
         """Decide what is stored: first what closes cycles, then by cost, users before what they use."""
+        self.stored_ports |= {p for p in self.into if self._added_to(p) or KEPT in self.ends[p[0]].attributes}
         for component in self._cycles():
-            for p in component:
-                if len(self.into.get(p, ())) > 1 or self._gathers(p):
-                    self.stored_ports.add(p)
+            closing = [p for p in component if len(self.into.get(p, ())) > 1 or self._gathers(p)]
+            searched = [p for p in closing if not (self._gathers(p) and self._read_at_once(p))]
+            self.stored_ports |= set(searched or closing)
         order: list[Port] = []
         seen: set[Port] = set()
         for op in self.ends.values():
@@ -159,6 +167,22 @@ class Graph:
             depth[p] = 1 + max((depth.get(q, 0) for q in inner if q not in self.stored_ports), default=0)
             if depth[p] % DEEPEST == 0 and not isinstance(self.ends[p[0]], OutputOp):
                 self.stored_ports.add(p)
+
+    def _added_to(self, p: Port) -> bool:
+        """Whether data choose the elements of a gather."""
+        for a in self.into[p]:
+            index = {n for e in a.send.index.data if e is not None for n in e.names}
+            if self.compared.get(a.send, frozenset()) & index:
+                return True
+        return False
+
+    def _read_at_once(self, p: Port) -> bool:
+        """Whether each summand of a gather is found without a search, as data say where it comes from."""
+        for a in self.into[p]:
+            index = {n for e in a.send.index.data if e is not None for n in e.names}
+            if a.send.loops or set(a.source.fields) - index - self.compared.get(a.send, frozenset()):
+                return False
+        return True
 
     def _gathers(self, p: Port) -> bool:
         op = self.ends[p[0]]
@@ -227,7 +251,7 @@ class Graph:
             always, sometimes = 0, list[tuple[PulledArrow, int]]()
             for a in self.out_of.get(v, ()):
                 stars = any(e is None for e in a.send.index.data)
-                fan = MANY if stars or a.send.loops else 1
+                fan = MANY if (stars or a.send.loops) and not self._used_once(a) else 1
                 n = fan * self.evals((a.target.symbol, a.port.name))
                 if a.send.when.is_true:
                     always += n
@@ -237,6 +261,16 @@ class Graph:
             total = (max if exclusive else sum)([0, *(n for _, n in sometimes)])
             self._evals[v] = min(MANY, always + total)
         return self._evals[v]
+
+    def _used_once(self, a: PulledArrow) -> bool:
+        """Whether of the instances that an arrow with `*` or a `for` serves only one counts, as data say which."""
+        sends = a.target.sends if isinstance(a.target, NodeOp) else []
+        compared = [self.compared.get(s, frozenset[str]()) for s in sends]
+        loops = {it.name for it in a.send.loops}
+        index = list(zip(a.target.fields, a.send.index.data, strict=True))
+        stars = {f for f, e in index if e is None or e.name in loops}
+        named = {e.name for _, e in index if e is not None}
+        return len(compared) == 1 and stars <= compared[0] and loops <= named
 
     def _together(self, a: PulledArrow, b: PulledArrow) -> bool:
         """Whether two arrows of one source may both be taken."""
@@ -254,7 +288,7 @@ class Graph:
     def _port_cost(self, p: Port) -> int:
         if p in self.stored_ports:
             return 0
-        if self._gathers(p):
+        if self._gathers(p) and not self._read_at_once(p):
             return SUM
         values = [resolve(a.send.value) for a in self.into.get(p, ())]
         return max((0 if v in self.stored_values else self.value_cost(v) for v in values), default=0)

@@ -26,6 +26,11 @@ from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.transform import checkpoints, reuse, running, unroll, wavefront
 from upl_mlir.passes.loops.transform.forward import Forwarder
+from upl_mlir.passes.loops.transform.invariant import (
+    chosen_by_data,
+    drop_idle_iterators,
+    take_invariant_fields,
+)
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.storage import Storage
 
@@ -126,6 +131,29 @@ class SplitProductsPass(LoopPass):
         before = len(p.system.equations)
         Splitter(p.system).split()
         return len(p.system.equations) > before
+
+
+@dataclass(frozen=True)
+class InvariantFieldsPass(LoopPass):
+    """Arrays lose the fields on which their elements do not depend: what is the same in each step is computed once.
+
+    Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
+    Establishes: fewer elements, with the same values.
+    Source: loop-invariant code motion (Aho, Sethi, Ullman 1986), of whole arrays.
+
+        N<t,v> = + over e of (D<e> == v ? 1 : 0)    ->    N<v> = + over e of (D<e> == v ? 1 : 0)
+    """
+
+    name = "invariant-fields"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+
+    def step(self, p: LoopProgram) -> bool:
+        if not chosen_by_data(p.system):
+            return False
+        some = False
+        while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
+            some = True
+        return some
 
 
 @dataclass(frozen=True)
@@ -334,8 +362,8 @@ class ForwardCopiesPass(LoopPass):
 LOOP_PASSES: dict[str, type[LoopPass]] = {
     c.name: c
     for c in (
-        SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, OrderLoopsPass, AllocateArraysPass, RecomputeStatesPass,
-        TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
+        InvariantFieldsPass, SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, OrderLoopsPass, AllocateArraysPass,
+        RecomputeStatesPass, TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
     )
 }  # fmt: skip
 """The transformations by name."""

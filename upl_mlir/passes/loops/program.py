@@ -59,6 +59,8 @@ class LoopProgram:
     """Where the arrays stand in the source."""
     small: Kind | None = None
     """The type of all reals, if it is a small one."""
+    compared: bool = False
+    """Whether each comparison of an index with data is to be more than a search (`matches`)."""
 
     @property
     def scheduled(self) -> list[Tree]:

@@ -67,7 +67,8 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
                 box = ", ".join(
                     f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
                 )
-                yield f"{pad}contraction {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
+                what = "contraction" if found.terms else "added to"
+                yield f"{pad}{what} {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
             case Leaf():
                 index = ",".join(str(t.env[f]) for f in t.stmt.fields)
                 yield f"{pad}{t.stmt.array}<{index}> = {term_text(t.stmt.term, t.env)}"

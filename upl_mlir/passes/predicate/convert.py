@@ -18,101 +18,73 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, i1, i64
+from xdsl.dialects.builtin import SymbolRefAttr, UnitAttr, i1, i64
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import (
-    FormulaAttr,
-    Gather,
-    InputOp,
-    NodeOp,
-    OutputOp,
-    Port,
-    ProgramOp,
-    SendOp,
-    Special,
-    UplType,
-    port_ref,
-)
+from upl_mlir.dialects.upl import Gather, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, Special, UplType, port_ref
 from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import Endpoint, arrows, nodes, span_of, target_port
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.at_sizes import refuse_open
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
-from upl_mlir.passes.arrows import here
+from upl_mlir.passes.arrows import PRIMAL, here, made
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import index_value, unused
-from upl_mlir.passes.predicate.checks import mark
-from upl_mlir.passes.predicate.drafts import Draft, Make, Values, Way, all_of, any_of, emit, negated
+from upl_mlir.passes.predicate.by_source import (
+    Rewritten,
+    by_source,
+    comes_always,
+    counted_by,
+    determined,
+    said_by,
+    surely_fires,
+)
+from upl_mlir.passes.predicate.drafts import COMPARED, Draft, Make, Values, Way, all_of, any_of, chosen, emit, negated
+from upl_mlir.passes.predicate.faults import Faults, counted
 from upl_mlir.passes.predicate.gates import Gates
-from upl_mlir.passes.predicate.indices import OTHER_ENGINES, Picked, static_indices
+from upl_mlir.passes.predicate.indices import OTHER_ENGINES, Picked, data_names, static_indices
+from upl_mlir.passes.predicate.spreads import Spreads
+from upl_mlir.passes.predicate.ways import Coming, Group
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import TRUE, IndexExpr
-from upl_mlir.poly.fibres import fibre_counts
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
 def decided_by_data(program: ProgramOp) -> bool:
     """Whether data decide arrows of a program with known domains, or how many summands a gather waits for."""
-    if any(p.open or _counted(op, p) for op in nodes(program) for p in op.ports):
+    if any(p.open or counted_by(op, p) for op in nodes(program) for p in op.ports):
         return True
     return not all(a.exact for a in ProgramSets(program).arrows)
 
 
-def if_convert(program: ProgramOp, integers: int = 64) -> None:
+def if_convert(program: ProgramOp, integers: int = 64, *, compared: bool = False, ordered: bool = False) -> None:
     """Make all arrows, and all numbers of summands, of a program with known domains follow from indices, in place.
     `integers` are the bits of integers where the program is to run.
 
+    With `compared`, for loops over arrays: instances go by their sources where they can (`by_source`; with `ordered`, not if
+    that changes the order of summands that round), an index from data is only compared with each that there could be
+    (`spreads`), and one output says whether anything went wrong.
+
     Raises UplError UPL1821 where data decide more than bits can say."""
+    sure = surely_fires(ProgramSets(program)) if compared else set[str]()
     for op in nodes(program):
-        refuse_open(op)
+        if op.symbol not in sure:  # who fires in any case has a gather that ends when all arrows have been asked
+            refuse_open(op)
+    known = {op.symbol for op in nodes(program)}
+    done, picked = Rewritten(), list[Picked]()
+    if compared:
+        _, done = by_source(ProgramSets(program), ordered=ordered)
     before = {id(send): n for n, send in enumerate(arrows(program))}
-    picked = static_indices(ProgramSets(program))
-    before |= {id(send): p.at for p in picked for send in p.picks.sends}
-    _Conversion(ProgramSets(program), picked, integers, before).convert()
-
-
-@dataclass(eq=False)
-class _Way:
-    """An arrow into an input, with what it depends on besides indices."""
-
-    arrow: Arrow
-    go: tuple[bool, int | None]
-    """Whether the source surely fires, and the number of the condition; None for none."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether its token always comes."""
-        return self.go == (True, None)
-
-
-@dataclass(eq=False)
-class _Group:
-    """Inputs of one node, or outputs, that get their tokens by arrows of the same conditions and indices."""
-
-    ports: list[tuple[Endpoint, Port, list[_Way]]]
-
-    @property
-    def ways(self) -> list[_Way]:
-        """Those of the first one: the others' are alike."""
-        return self.ports[0][2]
-
-    @property
-    def gather(self) -> bool:
-        """Whether it is a gather."""
-        return self.ports[0][1].gather is not None
-
-    @property
-    def certain(self) -> bool:
-        """Whether its tokens always come."""
-        op, port, ways = self.ports[0]
-        return all(w.certain for w in ways) and not _counted(op, port)
-
-    @property
-    def loose(self) -> bool:
-        """Whether its tokens may be left over (`##`)."""
-        return any(w.arrow.send.multiplicity is Special.UNBOUNDED for w in self.ways)
+    if not compared:
+        picked = static_indices(ProgramSets(program))
+        before |= {id(send): p.at for p in picked for send in p.picks.sends}
+    _Conversion(ProgramSets(program), picked, integers, before, done, compared).convert()
+    if compared:
+        program.attributes[COMPARED] = UnitAttr()
+        for op in nodes(program):
+            if op.symbol not in known or op.symbol in done.changed:
+                op.attributes[PRIMAL] = made(op.symbol)
 
 
 @dataclass(eq=False)
@@ -123,6 +95,8 @@ class _Conversion:
     picked: list[Picked]
     integers: int
     at: Mapping[int, int]
+    rewritten: Rewritten
+    compared: bool
     merges: list[Draft] = field(default_factory=list[Draft])
     there: dict[str, list[Make]] = field(default_factory=dict[str, list[Make]])
     """By node, the bits that together say whether an instance is there."""
@@ -133,41 +107,26 @@ class _Conversion:
         self.program = self.sets.program
         self.gates = Gates(self.sets)
         self.used = self.gates.used
-        self.sure = self._sure()
+        self.faults = Faults(self.program, self.used, self.compared)
+        self.spreads = Spreads(self.sets, self.gates)
+        self.sure = surely_fires(self.sets, self.rewritten.always)
 
-    # -- what is certain ------------------------------------------------------------------------------------------------
-    def _sure(self) -> set[str]:
-        """What surely fires on its whole domain, in each run without an error: some input of it always gets its token, which
-        would be left over if the instance did not fire."""
-        sure = {n for n, op in self.sets.ends.items() if not isinstance(op, NodeOp)}
-        before = -1
-        while before != (before := len(sure)):
-            for name, op in self.sets.ends.items():
-                if name in sure or not isinstance(op, NodeOp):
-                    continue
-                for p in op.ports:
-                    ways = [_Way(a, (a.source.symbol in sure, None if a.exact else 0)) for a in self.sets.into(name, p.name)]
-                    group = _Group([(op, p, ways)])
-                    if group.certain and ways and not group.loose:
-                        sure.add(name)
-                        break
-        return sure
-
-    def groups(self, ends: Sequence[tuple[Endpoint, Port]]) -> list[_Group]:
+    def groups(self, ends: Sequence[tuple[Endpoint, Port]]) -> list[Group]:
         """Inputs that get their tokens alike, together."""
-        found: dict[object, _Group] = {}
+        found: dict[object, Group] = {}
         for op, port in ends:
-            ways: list[_Way] = []
+            ways: list[Coming] = []
             for a in self.sets.into(op.symbol, port.name):
                 p = a.send.predicate
-                ways.append(_Way(a, (a.source.symbol in self.sure, None if p is None else self.gates.key(p))))
+                go = a.source.symbol in self.sure, None if p is None else self.gates.key(p)
+                ways.append(Coming(a, go, bool(data_names(self.sets, a))))
             alike = tuple(sorted(map(str, map(self._kind, ways))))
             at = op.symbol if isinstance(op, NodeOp) else (op.fields, str(op.domain))
             k = (alike, at, port.name if port.gather else "")
-            found.setdefault(k, _Group([])).ports.append((op, port, ways))
+            found.setdefault(k, Group([])).ports.append((op, port, ways))
         return list(found.values())
 
-    def _kind(self, w: _Way) -> object:
+    def _kind(self, w: Coming) -> object:
         """What arrows with the same tokens there, at the same instances, have in common."""
         send = w.arrow.send
         loose = send.multiplicity is Special.UNBOUNDED
@@ -187,14 +146,18 @@ class _Conversion:
                 outputs.append((op, target_port(op, None)))
         for g in self.groups(outputs):
             if not g.certain:
-                self._output(g)
+                (self._come_once if self.compared else self._output)(g)
         for f in self.picked:
             self._fault(f.seen, self.gates.condition(f.seen, f.bad), f.what, f.origin)
+        for doubt in self.rewritten.doubts:
+            self._fault(doubt.node, self.gates.condition(doubt.node, doubt.bad), doubt.what, doubt.node)
+        if self.compared:
+            self.faults.finish()
         for n in sorted(self.gates.made, key=self.order):
             self.gates.made[n].build(self.program)
         for d in self.gates.deciders.values():
             d.build(self.program)
-        for m in self.merges:
+        for m in (*self.spreads.made, *self.merges, *self.faults.made):
             m.build(self.program, declared=True)
         for send in self.always:
             _without_condition(send)
@@ -206,18 +169,31 @@ class _Conversion:
         return not isinstance(self.sets.ends[source], InputOp), [*self.sets.ends].index(source), -1 if of is None else of.at
 
     def _node(self, op: NodeOp) -> None:
-        groups = self.groups([(op, p) for p in op.ports])
+        groups = self.groups([(op, p) for p in op.ports if not self._looked_up(op, p)])
         found = [g for g in groups if not g.certain]
         if not found:
+            return
+        if op.symbol in self.rewritten.always:  # what comes there is used where it is there
+            for g in found:
+                if self._alone(g):
+                    self._unconditional(g)
+                else:
+                    self._merge(g)
             return
         bits: list[Make] = []
         holds: list[Make] = []
         for g in found:
-            there, held = self._served(op, g)
+            if g.open:
+                self._merge(g)
+                continue
+            mine = {p.name for _, p, _ in g.ports}
+            there, held = self._served(op, g, known=determined(self.sets, op, mine, self.rewritten.always))
             bits.append(there)
             if not self._loose(g):
                 holds.append(held)
         self.there[op.symbol] = bits if op.symbol not in self.sure else []
+        if not bits:
+            return
         always = any(g.certain and not g.loose for g in groups)
         single = len(found) == 1 and not found[0].gather and self._alone(found[0])
         if always or not single:
@@ -228,13 +204,17 @@ class _Conversion:
 
             self._fault(op, left, f"tokens are left over in `{op.symbol}`, or too many came", op, present=False)
 
-    def _loose(self, g: _Group) -> bool:
+    def _looked_up(self, op: NodeOp, port: Port) -> bool:
+        """Whether an input has a value for every instance, there or not."""
+        return comes_always(self.sets, op, port, self.rewritten.always)
+
+    def _loose(self, g: Group) -> bool:
         if g.loose and not all(w.arrow.send.multiplicity is Special.UNBOUNDED for w in g.ways):
             what = f"to `{g.ports[0][0].symbol}.{g.ports[0][1].name}` some tokens go with `##`, and some without"
             raise error("UPL1821", what, span_of(g.ways[0].arrow.send), help=OTHER_ENGINES)
         return g.loose
 
-    def _served(self, op: NodeOp, g: _Group) -> tuple[Make, Make]:
+    def _served(self, op: NodeOp, g: Group, *, known: bool) -> tuple[Make, Make]:
         """In the gate of a node: whether a group has what it waits for, and whether it has anything."""
         gate = self.gates.gate(op)
         if not g.gather and self._alone(g):
@@ -255,9 +235,15 @@ class _Conversion:
             return body.add(arith.CmpiOp(values[port], body.constant(0, i64), "ne"))
 
         wanted = self._wanted(op, g)
-        return lambda body, values: body.add(arith.CmpiOp(values[port], wanted(body, values), "eq")), some
 
-    def _wanted(self, op: NodeOp, g: _Group) -> Make:
+        def right(body: Body, values: Values) -> SSAValue:
+            return body.add(arith.CmpiOp(values[port], wanted(body, values), "eq"))
+
+        if not g.gather or known or (isinstance(n := g.ports[0][1].count, IndexExpr) and (n.constant or 0) > 0):
+            return right, some
+        return lambda body, values: all_of(body, [right(body, values), some(body, values)]), some
+
+    def _wanted(self, op: NodeOp, g: Group) -> Make:
         """The number of tokens that a group waits for."""
         port = g.ports[0][1]
         if port.gather is None:
@@ -277,7 +263,7 @@ class _Conversion:
 
         return number
 
-    def _carried(self, op: NodeOp, g: _Group) -> IndexExpr:
+    def _carried(self, op: NodeOp, g: Group) -> IndexExpr:
         """The number that all summands carry, over the fields of the target."""
         found: set[IndexExpr] = set()
         for w in g.ways:
@@ -292,12 +278,12 @@ class _Conversion:
             raise self._refused(g.ways[0].arrow, f"summands carry different numbers: {numbers}")
         return found.pop()
 
-    def _output(self, g: _Group) -> None:
+    def _output(self, g: Group) -> None:
         """A group of outputs: another output says how many tokens came to each element."""
         first = g.ports[0][0]
         names = ", ".join(f"`{op.symbol}`" for op, _, _ in g.ports)
         alone = self._alone(g)
-        check = self._check(f"{first.symbol}_tokens", UplType.BOOL if alone else UplType.INT, "tokens", names, first)
+        check = self.faults.check(f"{first.symbol}_tokens", UplType.BOOL if alone else UplType.INT, "tokens", names, first)
         if alone:
             for w in g.ways:
                 self._bit(w, port_ref(check.symbol))
@@ -306,38 +292,38 @@ class _Conversion:
             merge, count = self._merge(g)
             merge.send(lambda body, values: values[count], port_ref(check.symbol), Way(here(first.fields)))
 
-    def _check(self, name: str, type_: UplType, kind: str, about: str, like: Operation) -> OutputOp:
-        """A new output that a run is judged by: with the elements of another one, or with one element."""
-        name = unused(name, self.used)
-        if isinstance(like, OutputOp):
-            op = OutputOp(name, like.fields, type_, like.declared.data if like.declared else None)
-            op.domain = like.domain
+    def _come_once(self, g: Group) -> None:
+        """A group of outputs: a fault where another number of tokens than one comes to an element."""
+        first = g.ports[0][0]
+        names = ", ".join(f"`{op.symbol}`" for op, _, _ in g.ports)
+        domain = describe(self.sets.domain(first.symbol).as_meant())
+        looks = Draft(unused(f"{first.symbol}_once", self.used), first.fields, domain, first, set(self.used))
+        if self._alone(g):
+            there = looks.port("there", UplType.BOOL)
+            for w in g.ways:
+                self._bit(w, port_ref(looks.name, there))
+            self._unconditional(g)
         else:
-            op = OutputOp(name, (), type_, None)
-            op.domain = FormulaAttr(TRUE)
-        mark(op, kind, about)
-        op.location = like.location
-        self.program.body.block.add_op(op)
-        return op
+            merge, count = self._merge(g)
+            there = looks.port("came", UplType.INT)
+            merge.send(lambda body, values: values[count], port_ref(looks.name, there), Way(here(first.fields)))
 
-    def _fault(self, op: NodeOp, make: Make, what: str, origin: Operation, present: bool = True) -> None:
+        def bad(body: Body, values: Values) -> SSAValue:
+            v = values[there]
+            return negated(body, v) if v.type == i1 else body.add(arith.CmpiOp(v, body.constant(1, i64), "ne"))
+
+        self.spreads.made.append(looks)
+        self.faults.note(looks, self.sets.domain(first.symbol), bad, f"one token comes to each element of {names}", first)
+
+    def _fault(self, op: InputOp | NodeOp, make: Make, what: str, origin: Operation, present: bool = True) -> None:
         """An output that says whether a bit is 1 in some instance of a node; with `present`, in one that fires."""
-        gate = self.gates.gate(op)
-        domain = self.sets.domain(op.symbol)
-        n = total(_count(domain.extend(()), domain.dims, op), domain.project(()))
-        check = self._check(f"{op.symbol}_fault", UplType.BOOL, "fault", what, origin)
-        merge = Draft(unused(f"{op.symbol}_faults", self.used), (), TRUE, origin, set(self.used))
-        port = merge.port("some", UplType.BOOL, gather=Gather.OR, count=n)
-        merge.send(lambda body, values: values[port], port_ref(check.symbol), Way(()))
-        self.merges.append(merge)
-
         def bit(body: Body, values: Values) -> SSAValue:
             found = make(body, values)
             return all_of(body, [found, *(b(body, values) for b in self.there.get(op.symbol, ()))]) if present else found
 
-        gate.send(bit, port_ref(merge.name, port), Way(()))
+        self.faults.note(self.gates.gate(op), self.sets.domain(op.symbol), bit, what, origin, op.symbol)
 
-    def go(self, w: _Way) -> Make:
+    def go(self, w: Coming) -> Make:
         """In the gate of an arrow's source: whether it sends."""
         op = w.arrow.source
         sends = [] if w.go[1] is None else [self.gates.condition(op, self.gates.bits[w.go[1]])]
@@ -347,7 +333,7 @@ class _Conversion:
 
         return bit
 
-    def _bit(self, w: _Way, target: SymbolRefAttr) -> None:
+    def _bit(self, w: Coming, target: SymbolRefAttr) -> None:
         """Whether an arrow's token is there, along the same way."""
         way, send = Way.of(w.arrow.send), w.arrow.send
         if w.certain:
@@ -355,7 +341,7 @@ class _Conversion:
         else:
             self.gates.gate(w.arrow.source).send(self.go(w), target, way)
 
-    def _unconditional(self, g: _Group) -> None:
+    def _unconditional(self, g: Group) -> None:
         """The group's tokens always come."""
         for _, _, ways in g.ports:
             for w in ways:
@@ -363,8 +349,10 @@ class _Conversion:
                     self.always.append(w.arrow.send)
 
     # -- merges ---------------------------------------------------------------------------------------------------------
-    def _alone(self, g: _Group) -> bool:
+    def _alone(self, g: Group) -> bool:
         """Whether each instance gets a token by one arrow at most, whatever data say."""
+        if any(w.chosen for w in g.ways):
+            return False
         images: list[PSet] = []
         for w in g.ways:
             a = w.arrow
@@ -383,17 +371,27 @@ class _Conversion:
         if not self.sets.image(a).project(keep) <= self.sets.domain(a.target.symbol).project(keep):
             raise self._refused(a, f"it may send to what is no instance of `{a.target.symbol}`")
 
+    def _sparse(self, w: Coming) -> None:
+        """Raise UplError UPL1821 where a few of the target's instances are there, one at most for each of the source's."""
+        a = w.arrow
+        kept = [f for f, e in zip(a.target.fields, a.send.index.data, strict=True) if not self.spreads.by_data(a, e)]
+        if a.target.symbol not in self.sure and kept and said_by(self.sets, a, kept):
+            raise self._refused(a, f"of all indices that data could choose, `{a.target.symbol}` has one instance at most")
+
     def _refused(self, a: Arrow, why: str) -> UplError:
         what = f"the arrow {a.text} cannot be sent always, with a bit that says whether its token is there: {why}"
         return error("UPL1821", what, span_of(a.send), help=OTHER_ENGINES)
 
-    def _merge(self, g: _Group) -> tuple[Draft, str]:
+    def _merge(self, g: Group) -> tuple[Draft, str]:
         """The node that gathers a group's tokens, and its input with the number of those that are there."""
         first, port, ways = g.ports[0]
         terms: list[tuple[PSet, IndexExpr]] = []
         for w in ways:
             a = w.arrow
-            self._inside(a)
+            if w.chosen:
+                self._sparse(w)
+            else:
+                self._inside(a)
             if a.stars:
                 raise self._refused(a, "a token with `*` is one of several that may come")
             m = a.send.multiplicity
@@ -402,7 +400,7 @@ class _Conversion:
             r = self.sets.relation(a).in_terms_of(a.dst)
             names = dict(zip(a.dst, first.fields, strict=True))
             r = r.rename({d: f'{d}"' for d in (*a.src, *a.loops)}).rename(names)
-            terms += _count(r, [d for d in r.dims if d not in first.fields], a.send)
+            terms += counted(r, [d for d in r.dims if d not in first.fields], a.send)
         came = sorted(ways, key=lambda w: self.at[id(w.arrow.send)])
         if [self.order(w.arrow.source.symbol) for w in came] != sorted(self.order(w.arrow.source.symbol) for w in ways):
             why = "of the arrows into one gather those with an index from data do not come last in their node"
@@ -414,15 +412,38 @@ class _Conversion:
         self.merges.append(merge)
         count = merge.port("came", UplType.INT, gather=Gather.SUM, count=n)
         for w in ways:
-            way = replace(Way.of(w.arrow.send), count=None)
             go = self.go(w)
-            self.gates.gate(w.arrow.source).send(
-                lambda body, values, go=go: _chosen(body, go(body, values), body.constant(1, i64), body.constant(0, i64)),
-                port_ref(merge.name, count), way,
+            self._to(
+                w, lambda body, values, go=go: chosen(body, go(body, values), body.constant(1, i64), body.constant(0, i64)),
+                merge, count,
             )  # fmt: skip
+            if w.chosen:
+                self._lost(w, go)
         for op, p, own in g.ports:
             self._value(merge, count, op, p, own, n)
         return merge, count
+
+    # -- an index from data -----------------------------------------------------------------------------------------------
+    def _to(self, w: Coming, make: Make, merge: Draft, port: str) -> None:
+        """A summand of a merge from the gate of an arrow's source, along the arrow."""
+        a = w.arrow
+        if w.chosen:
+            self.spreads.spread(a, make, merge, port)
+        else:
+            self.gates.gate(a.source).send(make, port_ref(merge.name, port), replace(Way.of(a.send), count=None))
+
+    def _lost(self, w: Coming, go: Make) -> None:
+        """A fault where a token goes to an index that the target does not have."""
+        a = w.arrow
+        bad = self.spreads.outside(a)
+        if bad is None:
+            raise self._refused(a, "whether its index is one follows from data and from an iterator")
+
+        def left(body: Body, values: Values) -> SSAValue:
+            return all_of(body, [go(body, values), bad(body, values)])
+
+        what = f"a token of {a.text} goes to an index that `{a.target.symbol}` does not have"
+        self._fault(a.source, left, what, a.send, present=False)
 
     def literal(self, body: Body, gather: Gather, type_: UplType, value: float) -> SSAValue:
         """What changes nothing in a gather, or its value for no summands."""
@@ -431,7 +452,7 @@ class _Conversion:
             return body.constant(gather.empty_integer(-most - 1, most), i64)
         return body.constant(value, type_.mlir())
 
-    def _value(self, merge: Draft, count: str, op: Endpoint, p: Port, ways: Sequence[_Way], n: IndexExpr) -> None:
+    def _value(self, merge: Draft, count: str, op: Endpoint, p: Port, ways: Sequence[Coming], n: IndexExpr) -> None:
         """The value of an input by way of a merge node."""
         gather = p.gather or (Gather.OR if p.type is UplType.BOOL else Gather.MAX)
         port = merge.port("v", p.type, gather=gather, count=n)
@@ -441,18 +462,19 @@ class _Conversion:
             go = self.go(w)
 
             def masked(body: Body, values: Values, go: Make = go, brings: str = brings) -> SSAValue:
-                return _chosen(body, go(body, values), values[brings], self.literal(body, gather, p.type, gather.neutral))
+                return chosen(body, go(body, values), values[brings], self.literal(body, gather, p.type, gather.neutral))
 
-            self.gates.gate(source).send(masked, port_ref(merge.name, port), replace(Way.of(w.arrow.send), count=None))
+            self._to(w, masked, merge, port)
+        for w in ways:
             w.arrow.send.detach()
             w.arrow.send.erase()
-        may_be_none = isinstance(p.count, IndexExpr) and not (p.count.constant or 0) > 0
+        may_be_none = p.open or (isinstance(p.count, IndexExpr) and not (p.count.constant or 0) > 0)
 
         def whole(body: Body, values: Values) -> SSAValue:
             if not may_be_none:
                 return values[port]
             none = body.add(arith.CmpiOp(values[count], body.constant(0, i64), "eq"))
-            return _chosen(body, none, self.literal(body, gather, p.type, gather.empty), values[port])
+            return chosen(body, none, self.literal(body, gather, p.type, gather.empty), values[port])
 
         target = port_ref(op.symbol, p.name) if isinstance(op, NodeOp) else port_ref(op.symbol)
         merge.send(whole, target, Way(here(op.fields)))
@@ -472,20 +494,3 @@ def _without_condition(old: SendOp) -> None:
     block.insert_op_before(new, old)
     old.detach()
     old.erase()
-
-
-def _counted(op: Endpoint, port: Port) -> bool:
-    """Whether another input says how many summands a gather waits for."""
-    return isinstance(op, NodeOp) and isinstance(port.count, IndexExpr) and op.port(port.count.name or "") is not None
-
-
-def _count(r: PSet, over: Sequence[str], at: Operation) -> list[tuple[PSet, IndexExpr]]:
-    """How many points a set has over some of its dimensions."""
-    found = fibre_counts(r, over)
-    if found is None:
-        raise error("UPL1821", "how many tokens there may be cannot be counted", span_of(at), help=OTHER_ENGINES)
-    return list(found)
-
-
-def _chosen(body: Body, bit: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
-    return body.add(arith.SelectOp(bit, yes, no))

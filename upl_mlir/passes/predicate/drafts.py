@@ -10,15 +10,22 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr, i1
+from xdsl.dialects.builtin import IntegerAttr, SymbolRefAttr, UnitAttr, i1
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, UplType, port_ref
+from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, ProgramOp, SendOp, Special, UplType, port_ref
 from upl_mlir.dialects.upl.attributes import Index, Iterator
 from upl_mlir.dialects.upl.ops import SendOp as Send
 from upl_mlir.ops import Body
 from upl_mlir.passes.arrows import here
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+
+KEPT = "upl.kept"
+"""The attribute of a node whose inputs loops over arrays keep, however little they cost."""
+
+COMPARED = "upl.compared"
+"""The attribute of a program in which an index from data is compared with each that there could be, for loops that need
+not search."""
 
 Values = Mapping[str, SSAValue]
 Make = Callable[[Body, Values], SSAValue]
@@ -33,7 +40,7 @@ class Way:
     when: Formula = TRUE
     loops: tuple[Iterator, ...] = ()
     when_point: Formula = TRUE
-    count: IndexExpr | None = None
+    count: IndexExpr | Special | None = None
 
     @classmethod
     def of(cls, send: Send) -> Way:
@@ -52,6 +59,8 @@ class Draft:
     origin: Operation
     taken: set[str]
     """Names that no input may have."""
+    kept: bool = False
+    """Whether loops over arrays keep what comes to the node."""
     ports: list[Port] = field(default_factory=list[Port])
     arrows: list[tuple[Make, SymbolRefAttr, Way]] = field(default_factory=list[tuple[Make, SymbolRefAttr, Way]])
 
@@ -73,6 +82,8 @@ class Draft:
         node = NodeOp(self.name, self.fields, self.ports, self.domain if declared else None)
         node.domain = FormulaAttr(self.domain)
         node.location = self.origin.location
+        if self.kept:
+            node.attributes[KEPT] = UnitAttr()
         program.body.block.add_op(node)
         values = dict(zip((*self.fields, *(p.name for p in self.ports)), node.block.args, strict=True))
         for make, target, way in self.arrows:
@@ -101,7 +112,14 @@ def at_once(
 
 def all_of(body: Body, bits: Sequence[SSAValue]) -> SSAValue:
     """Whether all bits are 1."""
-    return reduce(lambda a, b: body.add(arith.AndIOp(a, b)), bits) if bits else body.constant(1, i1)
+    some = [b for b in bits if not is_one(b)]
+    return reduce(lambda a, b: body.add(arith.AndIOp(a, b)), some) if some else body.constant(1, i1)
+
+
+def is_one(bit: SSAValue) -> bool:
+    """Whether a bit is the constant 1."""
+    op = bit.owner
+    return isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr) and bool(op.value.value.data)
 
 
 def any_of(body: Body, bits: Sequence[SSAValue]) -> SSAValue:
@@ -112,3 +130,10 @@ def any_of(body: Body, bits: Sequence[SSAValue]) -> SSAValue:
 def negated(body: Body, bit: SSAValue) -> SSAValue:
     """The other truth value."""
     return body.add(arith.XOrIOp(bit, body.constant(1, i1)))
+
+
+def chosen(body: Body, bit: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
+    """One value or another, by a bit."""
+    if is_one(bit):
+        return yes
+    return body.add(arith.SelectOp(bit, yes, no))

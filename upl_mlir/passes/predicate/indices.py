@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, NodeOp, Port, SendOp, UplType, port_ref
 from upl_mlir.dialects.upl.attributes import Iterator
 from upl_mlir.dialects.upl.query import ports_and_fields, span_of
@@ -52,18 +52,24 @@ def static_indices(sets: ProgramSets) -> list[Picked]:
 
     Raises UplError UPL1821 where a field has no bounds."""
     used = ports_and_fields(sets.program) | {n for op in sets.ends.values() if isinstance(op, NodeOp) for n in _own(op)}
-    return [_Indexed(sets, a, used).replaced(n) for n, a in enumerate(sets.arrows) if _data(sets, a)]
+    return [_Indexed(sets, a, used).replaced(n) for n, a in enumerate(sets.arrows) if data_names(sets, a)]
 
 
 def _own(op: NodeOp) -> list[str]:
     return [*op.fields, *(p.name for p in op.ports), *(it.name for s in op.sends for it in s.loops)]
 
 
-def _data(sets: ProgramSets, a: Arrow) -> list[str]:
+def data_names(sets: ProgramSets, a: Arrow) -> list[str]:
     """The inputs of the source that an arrow's index has."""
     static = {*a.src, *a.loops, *sets.ctx.params, *sets.ctx.constants}
     names = {n for e in a.send.index.data if e is not None for n in e.names}
     return sorted(names - static)
+
+
+def no_bounds(a: Arrow, name: str) -> UplError:
+    """UPL1821 for a field that data choose without bounds."""
+    what = f"data decide the index of {a.text}, and `{name}` of `{a.target.symbol}` has no bounds"
+    return error("UPL1821", what, span_of(a.send), help=f"declare its domain, or {OTHER_ENGINES}")
 
 
 class _Indexed:
@@ -71,7 +77,7 @@ class _Indexed:
 
     def __init__(self, sets: ProgramSets, a: Arrow, used: set[str]):
         self.sets, self.arrow, self.used = sets, a, used
-        self.names = _data(sets, a)
+        self.names = data_names(sets, a)
         send, target = a.send, a.target
         self.found = {
             n: unused(f, used)
@@ -99,8 +105,7 @@ class _Indexed:
         for n, name in self.found.items():
             got = interval(self.sets.domain(target.symbol), target.fields[n], ())
             if got is None:
-                what = f"data decide the index of {a.text}, and `{target.fields[n]}` of `{target.symbol}` has no bounds"
-                raise error("UPL1821", what, span_of(a.send), help=f"declare its domain, or {OTHER_ENGINES}")
+                raise no_bounds(a, target.fields[n])
             out.append(Iterator(name, got[0].lo, got[0].hi))
         return tuple(out)
 

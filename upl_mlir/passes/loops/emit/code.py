@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, memref, scf
@@ -280,6 +281,22 @@ class Code:
             found = self.add(arith.CmpiOp(self.index(plus), self.index(minus), "eq" if c.eq else "sge"))
             self.scope.known[c] = found
         return found
+
+    @contextmanager
+    def taken_for(self, x: IndexExpr, at: SSAValue, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]):
+        """Inside of it the variable `x` has the value `at`, and lies between bounds."""
+        scope = self.scope
+        before = scope.context
+        scope.known[x] = at
+        scope.context = (*before, *(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
+        yield
+        scope.context = before
+
+    def between(self, at: SSAValue, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> SSAValue:
+        """Whether an index lies between the greatest and the least of some bounds, both included."""
+        low, behind = self.extremum(lows, arith.MaxSIOp), self.extremum([h + 1 for h in highs], arith.MinSIOp)
+        size = self.add(arith.MaxSIOp(self.add(arith.SubiOp(behind, low)), self.constant(0, INDEX)))
+        return self.add(arith.CmpiOp(self.add(arith.SubiOp(at, low)), size, "ult"))  # what is below is a great number
 
     def integer(self, e: IndexExpr) -> SSAValue:
         """An index expression as an i64 value."""

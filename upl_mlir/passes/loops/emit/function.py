@@ -16,9 +16,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.loops.emit.boxes import write_box
 from upl_mlir.passes.loops.emit.code import INDEX, name_of
+from upl_mlir.passes.loops.emit.folds import fold_together
 from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.scatter import Together, is_scatter, together, write_scatter, write_together
 from upl_mlir.passes.loops.emit.values import Values
 from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.transform.invariant import chosen_by_data
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import IndexExpr
@@ -32,6 +35,7 @@ class FunctionWriter(Frame):
         super().__init__(program)
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self.values = Values(self)
+        self._by_data = chosen_by_data(self.system)
         self._stored: dict[SSAValue, int] = {}
 
     # -- the whole ------------------------------------------------------------------------------------------------------
@@ -108,8 +112,12 @@ class FunctionWriter(Frame):
     # -- control --------------------------------------------------------------------------------------------------------
     def body(self, trees: Sequence[Tree]) -> None:
         """Loops, guards and statements in order."""
-        for t in trees:
+        if self._by_data:
+            fold_together(self.values, trees)
+        for t in together(self, trees):
             match t:
+                case Together():
+                    write_together(self, self.values, t, self.body)
                 case Leaf():
                     self._leaf(t)
                 case Guard():
@@ -117,6 +125,8 @@ class FunctionWriter(Frame):
                     self.code.when(self.code.all(t.cons), t.cons, (), partial(self._nothing_from, t.body), other)
                 case Loop():
                     self._loop(t)
+                case Box() if is_scatter(t):
+                    write_scatter(self, self.values, t)
                 case Box():
                     if not write_box(self, t):
                         self.body(t.plain)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from xdsl.dialects import arith, math, memref
@@ -20,9 +21,10 @@ from upl_mlir.dialects.upl import Gather, ModOp
 from upl_mlir.dialects.upl.kinds import Kind, folding
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.emit.code import Code
+from upl_mlir.passes.loops.emit.code import INDEX, Code
 from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.small import Small
+from upl_mlir.passes.loops.matches import Match, few, taken
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -50,6 +52,9 @@ class Values:
         self.f = f
         self.code = f.code
         self.lin = f.lin
+        self._taken: dict[terms.Part, tuple[terms.Part, dict[str, Match]]] = {}
+        self._single: dict[terms.Part, bool] = {}
+        """Of parts without a loop, whether their one summand is all that there is."""
         self._envs: list[Env] = []  # kept, as what is known of a block is known by their identity
 
     def value(self, t: Term, env: Env) -> SSAValue:
@@ -100,14 +105,15 @@ class Values:
         (cons, value), *rest = cases
         if not rest:
             return self.value(value, env)
-        here = self._at(cons, env)
+        here = self.at(cons, env)
         (out,) = self.code.when(
             self.code.all(here), here, [t.kind.mlir],
             lambda: [self.value(value, env)], lambda: [self._choice(t, env, rest)],
         )  # fmt: skip
         return out
 
-    def _at(self, cons: Cons, env: Env) -> Cons:
+    def at(self, cons: Cons, env: Env) -> Cons:
+        """Constraints whose names mean `env`."""
         values = dict(env)
         return self.lin.tidy(Con(self.lin.plain(c.e.substitute(values)), c.eq) for c in cons)
 
@@ -220,12 +226,15 @@ class Values:
         return code.add(arith.SelectOp(code.holds(Con(-count)), empty, acc))
 
     def _part(self, t: terms.Fold, part: terms.Part, env: Env, acc: SSAValue | None) -> SSAValue:
+        known = self.code.scope.find(("part", part, id(env)))
+        if known is not None:
+            return known if acc is None else self.step(t, acc, known, few=few_in(t, part))
         if not part.dims and not part.guards:
             v = self.value(part.body, env)
             return v if acc is None else self.step(t, acc, v)
         start = neutral(self.code, t) if acc is None else acc
         if part.guards and not part.dims:
-            guards = [self._at(g, env) for g in part.guards]
+            guards = [self.at(g, env) for g in part.guards]
             (out,) = self.code.when(
                 self.code.any(guards), guards[0] if len(guards) == 1 else (), [t.kind.mlir],
                 lambda: [self._summand(t, part, env, start)], lambda: [start],
@@ -233,7 +242,7 @@ class Values:
             return out
         outside = [g for g in part.guards if not any(c.e.names & set(part.dims) for c in g)]
         if part.guards and len(outside) == len(part.guards):
-            guards = [self._at(g, env) for g in part.guards]
+            guards = [self.at(g, env) for g in part.guards]
             (out,) = self.code.when(
                 self.code.any(guards), guards[0] if len(guards) == 1 else (), [t.kind.mlir],
                 lambda: [self._loops(t, part, (), env, start)], lambda: [start],
@@ -242,13 +251,17 @@ class Values:
         return self._loops(t, part, part.guards, env, start)
 
     def _loops(self, t: terms.Fold, part: terms.Part, guards: Sequence[Cons], env: Env, start: SSAValue) -> SSAValue:
-        """The loops of a part round its body."""
-        cons = self._at(part.cons, env)
+        """The loops of a part round its body; an iterator that is compared with data needs none."""
+        part, chosen = self.matched(t, part)
+        self._single[part] = len(chosen) == len(part.dims) and start is neutral(self.code, t)
+        cons = self.at(part.cons, env)
 
         def level(dims: Sequence[str], acc: SSAValue) -> SSAValue:
             if not dims:
                 return self._tested(t, part, cons, guards, env, acc)
             lows, highs = self.f.limits(cons, dims)
+            if dims[0] in chosen:
+                return self._picked(chosen[dims[0]], lows, highs, env, acc, lambda: level(dims[1:], acc))
             some = _few(lows, highs, SOME)
             if some is not None and len(some) >= FEW and not dims[1:] and not guards and self._chains(t):
                 return in_two(dims, some, acc)
@@ -272,12 +285,46 @@ class Values:
             nonlocal cons, env
             around = cons, env
             env = {**env, dims[0]: IndexExpr.of(n)}
-            cons = self._at(cons, env)
+            cons = self.at(cons, env)
             acc = level(dims[1:], acc)
             cons, env = around
             return acc
 
         return level(part.dims, start)
+
+    def matched(self, t: terms.Fold, part: terms.Part) -> tuple[terms.Part, dict[str, Match]]:
+        """A part with the iterators that data choose behind the others, and what they are."""
+        if part not in self._taken:
+            new, found = taken(t, part, part.dims)
+            chosen = {m.name: m for m in found}
+            self._taken[part] = replace(new, dims=(*(d for d in part.dims if d not in chosen), *chosen)), chosen
+        return self._taken[part]
+
+    def chosen(self, m: Match, env: Env) -> SSAValue:
+        """The index that data choose."""
+        inner = dict(env)
+        self._envs.append(inner)
+        code, rest = self.code, self.lin.plain(m.rest.substitute(inner))
+        at = code.add(arith.IndexCastOp(self.value(m.value, inner), INDEX))
+        if rest.constant == 0:
+            return at if m.sign > 0 else code.add(arith.SubiOp(code.constant(0, INDEX), at))
+        other = code.index(rest)
+        return code.add(arith.SubiOp(at, other) if m.sign > 0 else arith.SubiOp(other, at))
+
+    def _picked(
+        self, m: Match, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], env: Env, acc: SSAValue,
+        write: Callable[[], SSAValue],
+    ) -> SSAValue:  # fmt: skip
+        """The one iteration of a loop whose variable is what data say, if it is within the bounds."""
+        code, x, at = self.code, IndexExpr.of(m.name), self.chosen(m, env)
+        context = (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
+
+        def inside() -> Sequence[SSAValue]:
+            code.scope.known[x] = at
+            return [write()]
+
+        (out,) = code.when(code.between(at, lows, highs), context, [acc.type], inside, lambda: [acc])
+        return out
 
     def _chains(self, t: terms.Fold) -> bool:
         """Whether a fold may be summed in several chains."""
@@ -293,25 +340,37 @@ class Values:
             return self._summand(t, part, env, acc)
         cond = self.code.all(open_)
         if guards:
-            cond = self.code.add(arith.AndIOp(cond, self.code.any([self._at(g, env) for g in guards])))
+            cond = self.code.add(arith.AndIOp(cond, self.code.any([self.at(g, env) for g in guards])))
         (out,) = self.code.when(
             cond, open_, [t.kind.mlir], lambda: [self._summand(t, part, env, acc)], lambda: [acc]
         )
         return out
 
+    def know(self, part: terms.Part, env: Env, value: SSAValue) -> None:
+        """What the summands of a part come to is known in this block."""
+        self.code.scope.known["part", part, id(env)] = value
+
+    def summand(self, t: terms.Fold, part: terms.Part, env: Env, acc: SSAValue) -> SSAValue:
+        """A fold so far and the summand at hand."""
+        return self._summand(t, part, env, acc)
+
     def _summand(self, t: terms.Fold, part: terms.Part, env: Env, acc: SSAValue) -> SSAValue:
         inner = dict(env)  # a new one: what it computes is known in its block only
         self._envs.append(inner)
         v = self.value(part.body, env if not part.dims else inner)
-        return self.step(t, acc, v)
+        if self._single.get(part):
+            return v
+        return self.step(t, acc, v, few=few_in(t, part))
 
-    def step(self, t: terms.Fold, acc: SSAValue, v: SSAValue) -> SSAValue:
-        """One more summand."""
+    def step(self, t: terms.Fold, acc: SSAValue, v: SSAValue, *, few: bool = False) -> SSAValue:
+        """One more summand; `few` say that no sum of integers overflows."""
         code = self.code
         op = folding(t.gather, t.kind)
         make = cast("Callable[..., Operation]", op)
         if not t.gather.rounds:
             return code.add(make(acc, v))
+        if t.kind is Kind.INT and few and t.gather is Gather.SUM:
+            return code.add(arith.AddiOp(acc, v))
         if t.kind is Kind.INT:
             return self.checked(cast("type[arith.AddiOp | arith.MuliOp]", op), acc, v)
         if t.kind.format is not None:
@@ -320,6 +379,11 @@ class Values:
         if t.gather is Gather.SUM and self.f.flags is not None and isinstance(v.owner, arith.MulfOp):
             v.owner.properties["fastmath"] = self.f.flags
         return code.add(make(acc, v, self.f.flags))
+
+
+def few_in(t: terms.Fold, part: terms.Part) -> bool:
+    """Whether the summands of a part are integers that never overflow."""
+    return t.kind is Kind.INT and few(part.body)
 
 
 def identity(gather: Gather, kind: Kind) -> float:

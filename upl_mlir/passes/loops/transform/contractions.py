@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.passes.loops.matches import taken
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Fold, Get, Part
 from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products, names_in
@@ -132,6 +133,8 @@ class Finder:
         `env` gives the others by variables of loops outside, of which `context` holds.
         """
         fold = s.term
+        if isinstance(fold, Fold) and left and any(taken(fold, p, left)[1] for p in fold.parts):
+            return self._added_to(s, fold, env, left, context)
         if not isinstance(fold, Fold) or fold.gather is not Gather.SUM or not fold.kind.is_float or not left:
             return None
         if fold.kind.format is not None:
@@ -155,6 +158,21 @@ class Finder:
             # the loops of a term pass over the whole result: better over a part of it at a time
             found = self._over(fold, cons, values, index, left, [left[0]], context) or found
         return replace(found, padded=padded)
+
+    def _added_to(
+        self, s: Statement, fold: Fold, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons
+    ) -> Contraction | None:
+        """A gather whose elements data choose as one without products: its array is filled, and added to (`matches`)."""
+        values = dict(env)
+        for f, v in s.fixed.items():
+            if f not in values:
+                values[f] = self.lin.plain(v.substitute(values))
+        cons = self._at(s.cons, values)
+        if self._uncouple(cons, left) != [] or (fold.count is not None and fold.count.substitute(values).names & set(left)):
+            return None
+        ranges = self._ranges(cons, left, set(left), context)
+        index = tuple(self.lin.plain(values.get(f, IndexExpr.of(f)).substitute(values)) for f in s.fields)
+        return None if ranges is None else Contraction(fold, (), ranges, index, ())
 
     def _over(
         self, fold: Fold, cons: Cons, values: Mapping[str, IndexExpr], index: tuple[IndexExpr, ...], left: Sequence[str],

@@ -1,0 +1,88 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
+"""Folds of neighbouring statements over the same values in one loop: where data decide, a value, how many summands there
+are and whether something went wrong are folds over the same elements, which are then read once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.loops.emit.values import Env, Values, neutral
+from upl_mlir.passes.loops.terms import Fold, Get, Part, arguments, inner_first, made_of
+from upl_mlir.passes.loops.tree import Leaf, Tree
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Con
+
+Ends = tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class _One:
+    """A part of a fold with one loop, at the indices `env`."""
+
+    fold: Fold
+    part: Part
+    env: Env
+
+
+def fold_together(values: Values, trees: Sequence[Tree]) -> None:
+    """Write the loops that several statements among neighbours share; what they make is known to `values` then."""
+    run: list[Leaf] = []
+    for t in trees:
+        if not isinstance(t, Leaf):
+            break
+        run.append(t)
+    if len(run) < 2:
+        return
+    written = {leaf.stmt.array for leaf in run}
+    groups: dict[Ends, list[_One]] = {}
+    for leaf in run:
+        for t in inner_first(leaf.stmt.term, arguments):
+            if isinstance(t, Fold):
+                for part in t.parts:
+                    ends = _ends(values, t, part, leaf.env)
+                    if ends is not None and not _reads(part, written):
+                        groups.setdefault(ends, []).append(_One(t, part, leaf.env))
+    for ends, group in groups.items():
+        if len({id(one.env) for one in group}) > 1:
+            _write(values, ends, group)
+
+
+def _reads(part: Part, arrays: set[str]) -> bool:
+    return any(isinstance(t, Get) and t.array in arrays for t in inner_first(part.body, made_of))
+
+
+def _ends(values: Values, t: Fold, part: Part, env: Env) -> Ends | None:
+    """The bounds of a part's only loop, if they are all that its summands ask for; None if it may not share it."""
+    if len(part.dims) != 1 or part.guards or values.matched(t, part)[1]:
+        return None
+    if part is not t.parts[0] and t.gather.rounds and t.kind is not Kind.INT and values.f.flags is None:
+        return None  # its summands come one by one behind those before
+    cons = values.at(part.cons, env)
+    lows, highs = values.f.limits(cons, part.dims)
+    x = IndexExpr.of(part.dims[0])
+    inside = (*values.code.scope.context, *(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
+    return (tuple(lows), tuple(highs)) if all(values.lin.implies(inside, c) for c in cons) else None
+
+
+def _write(values: Values, ends: Ends, group: Sequence[_One]) -> None:
+    code, (lows, highs) = values.code, ends
+    starts = [neutral(code, one.fold) for one in group]
+    var = group[0].part.dims[0]
+
+    def write(accs: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        at = code.index(IndexExpr.of(var))
+        out: list[SSAValue] = []
+        for one, acc in zip(group, accs, strict=True):
+            x = IndexExpr.of(one.part.dims[0])
+            with code.taken_for(x, at, lows, highs):
+                out.append(values.summand(one.fold, one.part, one.env, acc))
+        return out
+
+    for one, found in zip(group, code.loop(var, lows, highs, starts, write), strict=True):
+        values.know(one.part, one.env, found)

@@ -1,0 +1,209 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportDeprecated=false
+# (xDSL leaves the types of attributes and results open)
+"""Gathers whose elements data choose, for all elements at once: an array is filled, and added to as the summands come.
+
+Several such gathers that stand together and whose summands come by the same loops are added to in one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, memref
+from xdsl.ir import SSAValue
+
+from upl_mlir.passes.loops import terms
+from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.generic import Writer
+from upl_mlir.passes.loops.emit.values import Values, identity, neutral
+from upl_mlir.passes.loops.matches import Match, names_in, taken
+from upl_mlir.passes.loops.terms import inner_first, made_of
+from upl_mlir.passes.loops.tree import Box, Loop, Tree, leaves
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Con, Cons
+
+
+@dataclass(frozen=True, eq=False)
+class _Summands:
+    """What one arrow adds: to which array, at `index`, where the fields that data choose are `matches`."""
+
+    box: Box
+    part: terms.Part
+    matches: tuple[Match, ...]
+    cons: Cons
+
+    @property
+    def fold(self) -> terms.Fold:
+        """The gather."""
+        assert isinstance(self.box.leaf.stmt.term, terms.Fold)
+        return self.box.leaf.stmt.term
+
+
+def is_scatter(box: Box) -> bool:
+    """Whether a box is a gather whose elements data choose."""
+    return not box.contraction.terms
+
+
+def together(f: Frame, trees: Sequence[Tree]) -> list[Tree | Together]:
+    """The trees; gathers whose elements data choose share a loop with others over the same values where they can."""
+    out: list[Tree | Together] = []
+    left = list(trees)
+    while left:
+        t = left.pop(0)
+        ends = _ends(f, t)
+        if not isinstance(t, Box) or ends is None:
+            out.append(t)
+            continue
+        group: list[Tree] = [t]
+        passed: list[Tree] = []
+        for u in left:
+            if _ends(f, u) == ends and not any(_depend(u, x) for x in (*group, *passed)):
+                group.append(u)
+            else:
+                passed.append(u)
+        out.append(Together(tuple(group), *ends) if len(group) > 1 else t)
+        left = [u for u in left if u not in group]
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Boxes of which `is_scatter` holds, and parallel loops, that share a loop with these bounds."""
+
+    members: tuple[Tree, ...]
+    lows: tuple[IndexExpr, ...]
+    highs: tuple[IndexExpr, ...]
+
+
+def _ends(f: Frame, t: Tree) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]] | None:
+    """The bounds of the loop of a tree that may share it."""
+    match t:
+        case Loop(var=var, lows=lows, highs=highs, parallel=True):
+            return None if any(a.private == var for a in f.arrays.values()) else (lows, highs)
+        case Box() if is_scatter(t) and len(t.contraction.fold.parts) == 1:
+            s = _summands(f, t, t.contraction.fold.parts[0])
+            if not s.part.dims:
+                return None
+            lows, highs = f.limits(s.cons, (*s.part.dims, *(r.var for r in t.contraction.fields)))
+            return tuple(lows), tuple(highs)
+        case _:
+            return None
+
+
+def _depend(a: Tree, b: Tree) -> bool:
+    """Whether two trees read or write what the other one writes."""
+    reads, writes = zip(*((
+        {g.array for leaf, _ in leaves([t]) for g in inner_first(leaf.stmt.term, made_of) if isinstance(g, terms.Get)},
+        {leaf.stmt.array for leaf, _ in leaves([t])},
+    ) for t in (a, b)), strict=True)  # fmt: skip
+    return bool(writes[0] & (reads[1] | writes[1]) or writes[1] & reads[0])
+
+
+def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequence[Tree]], None]) -> None:
+    """Fill the arrays, then one loop for all; `body` writes trees."""
+    code = f.code
+    for box in t.members:
+        if isinstance(box, Box):
+            Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
+    first, *_ = t.members
+    assert isinstance(first, Box)
+    var = first.contraction.fold.parts[0].dims[0]
+
+    def inside() -> None:
+        at = code.index(IndexExpr.of(var))
+        for m in t.members:
+            match m:
+                case Box():
+                    part = m.contraction.fold.parts[0]
+                    with code.taken_for(IndexExpr.of(part.dims[0]), at, t.lows, t.highs):
+                        _add(f, values, _summands(f, m, part), outer=1)
+                case Loop():
+                    with code.taken_for(IndexExpr.of(m.var), at, t.lows, t.highs):
+                        body(m.body)
+                case _:
+                    raise AssertionError(m)
+
+    code.loop(var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+
+
+def write_scatter(f: Frame, values: Values, box: Box) -> None:
+    """Write a box of which `is_scatter` holds."""
+    Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
+    for part in box.contraction.fold.parts:
+        _add(f, values, _summands(f, box, part))
+
+
+def _start(f: Frame, box: Box) -> SSAValue:
+    """What the elements start from."""
+    fold, code = box.contraction.fold, f.code
+    start = neutral(code, fold)
+    if fold.count is None:
+        return start
+    count = f.lin.plain(fold.count.substitute(dict(box.leaf.env)))
+    empty = code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
+    return code.add(arith.SelectOp(code.holds(Con(-count)), empty, start))
+
+
+def _summands(f: Frame, box: Box, part: terms.Part) -> _Summands:
+    left = [r.var for r in box.contraction.fields]
+    part, matches = taken(box.contraction.fold, part, left)
+    cons = f.lin.tidy(Con(f.lin.plain(c.e.substitute(dict(box.leaf.env))), c.eq) for c in (*box.leaf.stmt.cons, *part.cons))
+    return _Summands(box, part, matches, cons)
+
+
+def _add(f: Frame, values: Values, s: _Summands, *, outer: int = 0) -> None:
+    """The loops of the summands, and inside of them those of the fields that data do not choose (as far as no index that
+    they choose is that of such a field).  The first `outer` loops are there already."""
+    code, env = f.code, s.box.leaf.env
+    chosen = {m.name: m for m in s.matches}
+    others = [r.var for r in s.box.contraction.fields if r.var not in chosen]
+    needed = {n for m in s.matches for n in names_in(m.value)}
+    before, behind = ([n for n in others if (n in needed) is first] for first in (True, False))
+    names = (*s.part.dims, *before, *chosen, *behind)
+
+    def level(left: Sequence[str]) -> None:
+        if not left:
+            _tested(f, values, s)
+            return
+        name, rest = left[0], left[1:]
+        lows, highs = f.limits(s.cons, left)
+        if name not in chosen:
+            code.loop(name, lows, highs, [], lambda _: (level(rest), ())[1])
+            return
+        x = IndexExpr.of(name)
+        at = values.chosen(chosen[name], env)
+        context = (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
+
+        def inside() -> Sequence[SSAValue]:
+            code.scope.known[x] = at
+            level(rest)
+            return ()
+
+        code.when(code.between(at, lows, highs), context, (), inside)
+
+    level(names[outer:])
+
+
+def _tested(f: Frame, values: Values, s: _Summands) -> None:
+    """One summand, where the loops' bounds do not say that it is one."""
+    code, array = f.code, s.box.leaf.stmt.array
+    open_ = tuple(c for c in s.cons if not f.lin.implies(code.scope.context, c))
+
+    def add() -> Sequence[SSAValue]:
+        place = f.place(array, s.box.contraction.index)
+        before = code.add(memref.LoadOp.get(f.values_of[array], place))
+        after = values.summand(s.fold, s.part, s.box.leaf.env, before)
+        code.emit(memref.StoreOp.get(after, f.values_of[array], place))
+        return ()
+
+    if open_ or s.part.guards:
+        cond = code.all(open_)
+        if s.part.guards:
+            cond = code.add(arith.AndIOp(cond, code.any(s.part.guards)))
+        code.when(cond, open_, (), add)
+    else:
+        add()
+
+

@@ -1,0 +1,200 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# (xDSL leaves the types of attributes and results open)
+"""Summands that count at one index only, which data say: a loop with a comparison inside that need not be a loop.
+
+    max[(Col<i,p> == j ? X<j> : -inf) for j in 0..n-1]      is  X<Col<i,p>> where that is an element: an element is read
+    S<j> = +[(Dst<e> == j ? V<e> : -0.0) for e in 0..m-1]   is  S<Dst<e>> += V<e> for all e: an element is added to
+
+Equations and schedules keep the comparison, so that all that is asked of them holds as it stands; what writes the code
+(`emit/values.py`, `emit/scatter.py`) takes the iterator, or the field, for what it is compared with.  Such a comparison is
+made by `if-convert` with `compared`, but any program may have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from upl_mlir.dialects.upl import Gather, NodeOp, SendOp
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.dialects.upl.precision import resolve
+from upl_mlir.passes.loops.terms import Apply, Fold, Get, IndexValue, Number, Part, Term, inner_first, made_of, walk
+from upl_mlir.poly.expr import IndexExpr, Var
+
+EQUAL = 0
+"""The predicate `eq` of `arith.cmpi`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """``name`` is ``sign * (value - rest)`` wherever a summand counts."""
+
+    name: str
+    sign: int
+    rest: IndexExpr
+    value: Term
+
+
+def names_in(t: Term) -> frozenset[str]:
+    """The names in the index expressions of a term."""
+    out: set[str] = set()
+    for x, cons in walk(t):
+        out |= {n for c in cons for n in c.e.names}
+        match x:
+            case Get(_, _, index):
+                out |= {n for e in index for n in e.names}
+            case IndexValue(e):
+                out |= e.names
+            case _:
+                pass
+    return frozenset(out)
+
+
+def taken(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, tuple[Match, ...]]:
+    """A part without the comparisons that say what some of `names` are, and these, those that others need first."""
+    found: list[Match] = []
+    while True:
+        got = _one(fold, part, [n for n in names if all(m.name != n for m in found)])
+        if got is None:
+            break
+        found.append(got[1])
+        part = got[0]
+    return part, tuple(_in_order(found))
+
+
+def _in_order(found: list[Match]) -> list[Match]:
+    """Each behind those whose names its value has; of a ring of such, none that has one is taken."""
+    out: list[Match] = []
+    left = list(found)
+    while left:
+        free = [m for m in left if not names_in(m.value) & {o.name for o in left if o is not m}]
+        if not free:
+            break
+        out += free
+        left = [m for m in left if m not in free]
+    return out
+
+
+def _one(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, Match] | None:
+    body = part.body
+    if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp):
+        return None
+    cond, yes, no = body.args
+    if not _is_neutral(no, fold):
+        return None
+    conjuncts = list(_conjuncts(cond))
+    for at, c in enumerate(conjuncts):
+        match = _match(c, names)
+        if match is None:
+            continue
+        rest = conjuncts[:at] + conjuncts[at + 1 :]
+        if not rest:
+            return replace(part, body=yes), match
+        both = rest[0]
+        for r in rest[1:]:
+            both = Apply(Kind.BOOL, _AND, (both, r))
+        return replace(part, body=Apply(body.kind, body.op, (both, yes, no))), match
+    return None
+
+
+def _conjuncts(t: Term) -> Iterator[Term]:
+    if isinstance(t, Apply) and isinstance(t.op, arith.AndIOp):
+        for a in t.args:
+            yield from _conjuncts(a)
+    else:
+        yield t
+
+
+def _match(t: Term, names: Collection[str]) -> Match | None:
+    """What an equality says of one of the names."""
+    if not isinstance(t, Apply) or not isinstance(t.op, arith.CmpiOp) or t.op.predicate.value.data != EQUAL:
+        return None
+    for index, value in (t.args, t.args[::-1]):
+        if not isinstance(index, IndexValue) or isinstance(value, Number | IndexValue):
+            continue
+        for name in names:
+            k = dict(index.e.terms).get((Var(name),), 0)
+            rest = index.e - IndexExpr.of(name) * k
+            if abs(k) == 1 and name not in rest.names and name not in names_in(value):
+                return Match(name, k, rest, value)
+    return None
+
+
+def _is_neutral(t: Term, fold: Fold) -> bool:
+    """Whether a term leaves every summand as it is."""
+    if not isinstance(t, Number):
+        return False
+    if fold.kind.is_float:
+        return repr(float(t.value)) == repr(float(fold.gather.neutral))
+    return int(t.value) == fold.gather.empty_integer()
+
+
+def few(t: Term) -> bool:
+    """Whether the values of an integer term are 0 and 1, so that no sum of them overflows."""
+    match t:
+        case Number(_, value):
+            return value in (0, 1)
+        case Apply(_, arith.SelectOp(), (_, yes, no)):
+            return few(yes) and few(no)
+        case _:
+            return False
+
+
+def searches(t: Term, fields: Collection[str]) -> bool:
+    """Whether a term of an element looks through summands for those whose index is one of its fields."""
+    folds = [x for x in inner_first(t, made_of) if isinstance(x, Fold)]
+    return any(taken(x, p, fields)[1] for x in folds for p in x.parts)
+
+
+# -- the same in the body of a node, before there are terms ----------------------------------------------------------------
+def compared_fields(send: SendOp, gather: Gather | None) -> frozenset[str]:
+    """The fields of an arrow's source that its value compares with data, to send what changes nothing elsewhere."""
+    node, v = send.parent_op(), resolve(send.value)
+    if gather is None or not isinstance(node, NodeOp) or not isinstance(v.owner, arith.SelectOp):
+        return frozenset()
+    cond, _, no = (resolve(o) for o in v.owner.operands)
+    if not _neutral_value(no, gather):
+        return frozenset()
+    out: set[str] = set()
+    todo = [cond]
+    while todo:
+        c = todo.pop()
+        if isinstance(c.owner, arith.AndIOp):
+            todo += map(resolve, c.owner.operands)
+        elif isinstance(c.owner, arith.CmpiOp) and c.owner.predicate.value.data == EQUAL:
+            a, b = map(resolve, c.owner.operands)
+            for x, y in ((a, b), (b, a)):
+                if isinstance(x, BlockArgument) and x.index < len(node.fields) and not _reads(y, x):
+                    out.add(node.fields[x.index])
+                    break
+    return frozenset(out)
+
+
+def _neutral_value(v: SSAValue, gather: Gather) -> bool:
+    if not isinstance(v.owner, arith.ConstantOp):
+        return False
+    value = v.owner.value
+    if isinstance(value, FloatAttr):
+        return repr(value.value.data) == repr(float(gather.neutral))
+    assert isinstance(value, IntegerAttr)
+    return value.value.data == gather.empty_integer()
+
+
+def _reads(v: SSAValue, arg: SSAValue) -> bool:
+    """Whether a value is computed from another one, or from nothing but numbers and fields."""
+    seen = inner_first(v, lambda w: [resolve(o) for o in w.owner.operands] if isinstance(w.owner, Operation) else [])
+    data = any(isinstance(w, BlockArgument) and not _is_field(w) for w in seen)
+    return arg in seen or not data
+
+
+def _is_field(w: BlockArgument) -> bool:
+    node = w.block.parent_op()
+    return isinstance(node, NodeOp) and w.index < len(node.fields)
+
+
+_AND = arith.AndIOp(arith.ConstantOp(IntegerAttr(1, 1)), arith.ConstantOp(IntegerAttr(1, 1)))
+"""An operation to make terms of."""
