@@ -76,6 +76,7 @@ SLOW = (
     "examples/test_demo.py", "nn/test_training.py", "docs/test_notebooks.py::test_a_notebook[lecture]",
     "docs/test_notebooks.py::test_a_notebook[machines]",
     "agreement/test_conditions.py::test_more_programs", "agreement/test_conditions.py::test_engines_that",
+    "agreement/test_by_data.py::test_many", "agreement/test_by_data.py::test_random",
     "agreement/test_wide.py::test_more_programs", "agreement/test_wide.py::test_adjoints_inside",
     "agreement/test_agreement.py::test_derivatives", "agreement/test_agreement.py::test_mistakes_are_refuted",
     "agreement/test_agreement.py::test_a_seed_that_crashes",

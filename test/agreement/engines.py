@@ -30,7 +30,8 @@ from upl_mlir.passes.analysis.relations import forgotten
 
 Run = Callable[[upl.Program, "Arrays", Mapping[str, int]], "Arrays"]
 
-NOT_NATIVE = ("UPL1205", *(f"UPL{n}" for n in range(1820, 1830)))
+NOT_NATIVE = ("UPL1205", *(f"UPL{n}" for n in range(1820, 1830) if n != 1821))
+"""What data decide (UPL1821) has no loops, but runs."""
 NOT_ON_THE_MACHINE = ("UPL1702", "UPL1706", "UPL1710", "UPL1711", "UPL1712", "UPL1722", "UPL1735")
 """Too wide, too deep, too many, or an operation that is not built.  UPL1706 only where 32 bits do not hold an integer."""
 MACHINES = {

@@ -37,7 +37,7 @@ ENGINES = [
 ]  # fmt: skip
 REFUSED = {"cam": "UPL1711"}
 """Those that gather sums only, and the code with which they say so."""
-DATA = {"native": "UPL1821", "cam": "UPL1732"}
+DATA = {"cam": "UPL1732"}
 """The same where another input says how many summands there are."""
 
 

@@ -49,9 +49,11 @@ def test_printed(upl: Tool, wave: tuple[Any, ...]) -> None:
 
 def test_refused(upl: Tool, examples: Path, wave: tuple[Any, ...]) -> None:
     """Exit status 1, a position, no output, no traceback."""
-    done = upl("run", examples / "newton.upl", "--engine", "native", "--input", "M=[1.0]", "--input", "e=[0.1]")
+    sparse = ("run", examples / "spmv.upl", "--engine", "native", "--input", "V=[[1.0]]", "--input", "X=[2.0]", "--input")
+    assert "[2.]" in upl(*sparse, "Col=[[0]]", "--input", "Count=[1]").out
+    done = upl(*sparse, "Col=[[1]]", "--input", "Count=[1]")
     assert (done.status, done.out) == (1, "")
-    assert "newton.upl:16:3: error[UPL1821]" in done.err
+    assert "spmv.upl:15:1: error[UPL1601]: a token is left over in `Mul`: Mul.v<1,0,0>" in done.err
     assert "Traceback" not in done.err
     done = upl(*wave, "--engine", "native", "--threads", 0)
     assert done.status == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir.api.ports import require_arrays
 from upl_mlir.api.program import Program
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.kinds import Kind
@@ -20,6 +20,14 @@ from upl_mlir.engines.protocol import EngineName, Runner, Setting
 
 if TYPE_CHECKING:
     from upl_mlir.engines.native.engine import NativeEngine
+    from upl_mlir.engines.token.all_sizes import LoopsOrTokens, TokensInCode
+
+    AllSizes = NativeEngine | LoopsOrTokens | TokensInCode
+    """What runs a program at all sizes."""
+
+
+DECIDED_BY_DATA = "UPL1821"
+"""The code with which loops over arrays are refused because data decide where tokens go."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class EngineRow:
     """
 
     build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
-    all_sizes: Callable[[Program, Mapping[str, int], Setting], NativeEngine] | None = None
+    all_sizes: Callable[[Program, Mapping[str, int], Setting], AllSizes] | None = None
     real: str = "f64"
     refuses: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
     machine_programs: bool = False
@@ -87,10 +95,29 @@ def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     return CircuitEngine(program.module, bound, wish(s.lanes, s.along, share=s.share, real=s.real), s.bench)
 
 
-def _native(program: Program, given: Mapping[str, int], s: Setting) -> NativeEngine:
+def _native(program: Program, given: Mapping[str, int], s: Setting) -> AllSizes:
+    """Loops over arrays; where data decide what loops cannot say (UPL1821), code in which the tokens move."""
     from upl_mlir.engines.native.engine import NativeEngine
 
-    return NativeEngine(_Ready(program), real=cast(Any, s.real), gather=s.gather, threads=s.threads, given=given)
+    try:
+        return NativeEngine(_Ready(program), real=s.real, gather=s.gather, threads=s.threads, given=given)
+    except UplError as e:
+        if {d.code for d in e.diagnostics} != {DECIDED_BY_DATA}:
+            raise
+    from upl_mlir.engines.token.all_sizes import LoopsOrTokens, TokensInCode
+    from upl_mlir.passes.if_convert import IfConvertPass
+
+    def tokens() -> TokensInCode:
+        return TokensInCode(_Ready(program), real=s.real, gather=s.gather, threads=s.threads)
+
+    ordered = s.gather == "ordered" or Kind.of_real(s.real).format is not None  # small types fold in order always
+    try:
+        bits = program.derived(("if-convert", str(ordered)), lambda: [IfConvertPass(compared=True, ordered=ordered)])
+        loops = NativeEngine(_Ready(bits), real=s.real, gather=s.gather, threads=s.threads, given=given)
+    except UplError:  # whatever stands in the way of loops, the tokens move
+        return tokens()
+    (fault,) = bits.facts.outputs.keys() - program.facts.outputs.keys()
+    return LoopsOrTokens(loops, fault, tokens)
 
 
 @dataclass(frozen=True)

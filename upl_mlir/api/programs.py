@@ -23,7 +23,7 @@ from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
 
 if TYPE_CHECKING:
-    from upl_mlir.engines.native.engine import NativeEngine
+    from upl_mlir.api.engines import AllSizes
     from upl_mlir.engines.rtl.engine import RtlEngine
     from upl_mlir.host.arrays import HostPort
 
@@ -219,7 +219,7 @@ class Compiled:
         self._takes_out = "out" in program.inputs
         self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
         """For programs whose ports have no fields: numbers in text order in, numbers out."""
-        self._native: NativeEngine | None = None
+        self._native: AllSizes | None = None
         if self._row.all_sizes is not None:
             with program.errors():
                 self._native = self._row.all_sizes(program, self.given, setting)

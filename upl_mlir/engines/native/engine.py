@@ -258,7 +258,7 @@ class NativeEngine:
                 raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, self._outputs))
         for name in self._outputs:
             port = binding.ports[name]
-            results[name] = self._target(port, out)
+            results[name] = target_of(port, out)
             args.append(np.zeros(binding.moved[name][0], port.dtype) if name in binding.moved else results[name])
         if out:
             args = self._apart(binding, args, results)
@@ -271,20 +271,6 @@ class NativeEngine:
                 results[name][...] = buffer[binding.moved[name][1]]
         self._seconds = time.perf_counter() - start
         return results
-
-    def _target(self, port: HostPort, out: Mapping[str, Array] | None) -> Array:
-        """The array that an output is written to: the caller's, or a new one."""
-        if out is None or port.name not in out:
-            return np.empty(port.shape, port.dtype)
-        found = out[port.name]
-        if type(found) is not np.ndarray or found.shape != port.shape or found.dtype != port.dtype:
-            raise error(
-                "UPL1503", f"out[{port.name!r}]: expected an array of shape {port.shape} and type {port.dtype}, found "
-                f"{getattr(found, 'shape', type(found).__name__)} {getattr(found, 'dtype', '')}", port.span,
-            )  # fmt: skip
-        if not found.flags.carray:
-            raise error("UPL1503", f"out[{port.name!r}] must be contiguous, aligned and writeable", port.span)
-        return found
 
     def _apart(self, binding: _Binding, args: list[Any], results: Mapping[str, Array]) -> list[Any]:
         """The arguments with inputs that share memory with an output copied: the function takes arrays for distinct.
@@ -419,6 +405,21 @@ class NativeEngine:
                 found[f"{name}."] = sum(known, IndexExpr()) if len(known) == len(sent) else None
             self._polynomials = found
         return self._polynomials
+
+
+def target_of(port: HostPort, out: Mapping[str, Array] | None) -> Array:
+    """The array that an output is written to: the caller's, or a new one."""
+    if out is None or port.name not in out:
+        return np.empty(port.shape, port.dtype)
+    found = out[port.name]
+    if type(found) is not np.ndarray or found.shape != port.shape or found.dtype != port.dtype:
+        raise error(
+            "UPL1503", f"out[{port.name!r}]: expected an array of shape {port.shape} and type {port.dtype}, found "
+            f"{getattr(found, 'shape', type(found).__name__)} {getattr(found, 'dtype', '')}", port.span,
+        )  # fmt: skip
+    if not found.flags.carray:
+        raise error("UPL1503", f"out[{port.name!r}] must be contiguous, aligned and writeable", port.span)
+    return found
 
 
 def _in_place(array: Any, port: HostPort) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,20 @@ class Library:
         return getattr(self.functions, name)
 
 
-def build(text: str, span: Span | None) -> Library:
-    """The library of a generated source.  Raises UplError (UPL1609) if there is no C++ compiler, or it fails."""
+def require_compiler(span: Span | None) -> Sequence[str]:
+    """The command of the C++ compiler.  Raises UplError (UPL1609) if there is none."""
     compiler = find_compiler("CXX", ("g++", "c++", "clang++"))
     if compiler is None:
         raise error(
             "UPL1609", "the token engine needs a C++ compiler, and there is none (g++, c++ or clang++)", span,
             help="install g++, or name another in the environment variable CXX, or use engine interp",
         )  # fmt: skip
+    return compiler
+
+
+def build(text: str, span: Span | None) -> Library:
+    """The library of a generated source.  Raises UplError (UPL1609) if there is no C++ compiler, or it fails."""
+    compiler = require_compiler(span)
     folder = Path(__file__).parent
     headers = [(folder / name).read_bytes() for name in HEADERS]
     try:

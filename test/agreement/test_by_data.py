@@ -1,0 +1,280 @@
+"""Native code of programs that data decide: the interpreter's results, and its errors in its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from agreement.by_data import SIZES, data, program
+from upl_mlir.engines.token.all_sizes import LoopsOrTokens, TokensInCode
+
+SPARSE = Path(__file__).resolve().parents[2] / "examples" / "sparse"
+RNG = np.random.default_rng(7)
+
+COO = """program coo
+param m >= 1
+param n >= 1
+param z >= 1
+input V<e> in 0<=e<z { -> Elem.v }
+input Row<e>: int in 0<=e<z { -> Elem.row }
+input Col<e>: int in 0<=e<z { -> Elem.col }
+input Count<i>: int in 0<=i<m { -> Sum.count }
+input X<j> in 0<=j<n { ## -> Mul.x<j,*> }
+output Y<i>
+node Elem<e> { in v, row: int, col: int; v -> Mul.v<col,e>; row -> Mul.row<col,e> }
+node Mul<j,e> { in x, v, row: int; x*v -> Sum.s<row> }
+node Sum<i> in 0<=i<m { in count: int, @(+) s[count]; s -> Y }
+"""
+RANK = """program pagerank
+param n >= 1
+param m >= 1
+param T >= 1
+input Src<e>: int in 0<=e<m { -> Edge.src }
+input Dst<e>: int in 0<=e<m { -> Edge.dst }
+input In<v>: int in 0<=v<n { -> Sum.indeg<t,v> for t in 0..T-1 }
+input Out<v> in 0<=v<n { #T+1 -> R.out<*,v> }
+input R0<v> in 0<=v<n { -> R.r<0,v> }
+output Rank<v>
+node Edge<e> { in src: int, dst: int; dst -> Msg.dst<t,src,e> for t in 0..T-1 }
+node R<t,v> in 0<=t<=T, 0<=v<n { in r, out; if t<T: r/out ## -> Msg.r<t,v,*>; if t==T: r -> Rank<v> }
+node Msg<t,v,e> { in r, dst: int; r -> Sum.s<t,dst> }
+node Sum<t,v> in 0<=t<T, 0<=v<n { in indeg: int, @(+) s[indeg]; 0.15/n + 0.85*s -> R.r<t+1,v> }
+"""
+MESSAGES = """program messages
+param n >= 1
+param m >= 1
+param f >= 1
+input S<e>: int in 0<=e<m { -> E.s<e> }
+input D<e>: int in 0<=e<m { -> E.d<e> }
+input N<v>: int in 0<=v<n { -> Sum.k<v,c> for c in 0..f-1 }
+input H<v,c> in 0<=v<n, 0<=c<f { ## -> M.h<v,*,c> }
+output Y<v,c>
+node E<e> { in s: int, d: int; d -> M.d<s,e,c> for c in 0..f-1 }
+node M<v,e,c> { in h, d: int; tanh(h) -> Sum.x<d,c> }
+node Sum<v,c> in 0<=v<n, 0<=c<f { in k: int, @(+) x[k]; x -> Y }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _same_data() -> None:
+    """Data do not depend on which tests ran before."""
+    RNG.bit_generator.state = np.random.default_rng(7).bit_generator.state
+
+
+def engine(f: Any) -> Any:
+    """What runs a compiled program."""
+    return f._native
+
+
+def by_loops(f: Any) -> bool:
+    """Whether loops gave the last results."""
+    return isinstance(engine(f), LoopsOrTokens) and not engine(f)._by_tokens
+
+
+def graph(n: int, m: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Ends of edges, and how many come to each place."""
+    src, dst = RNG.integers(0, n, m), RNG.integers(0, n, m)
+    return src, dst, np.bincount(dst, minlength=n)
+
+
+def sparse() -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+    m, n, z = 6, 9, 40
+    row, col = RNG.integers(0, m, z), RNG.integers(0, n, z)
+    v, x = RNG.random(z), RNG.random(n)
+    dense = np.zeros((m, n))
+    np.add.at(dense, (row, col), v)
+    arrays = {"V": v, "Row": row, "Col": col, "Count": np.bincount(row, minlength=m), "X": x}
+    return arrays, lambda: {"Y": dense @ x}
+
+
+def rank() -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+    n, m, steps = 8, 30, 5
+    src, dst, count = graph(n, m)
+    out, r0 = 1.0 + np.bincount(src, minlength=n), RNG.random(n)
+
+    def expected() -> dict[str, Any]:
+        r = r0
+        for _ in range(steps):
+            r = 0.15 / n + 0.85 * np.bincount(dst, (r / out)[src], minlength=n)
+        return {"Rank": r}
+
+    return {"Src": src, "Dst": dst, "In": count, "Out": out, "R0": r0, "T": steps}, expected
+
+
+def messages() -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+    n, m, f = 5, 17, 3
+    src, dst, count = graph(n, m)
+    h, y = RNG.random((n, f)), np.zeros((n, f))
+    np.add.at(y, dst, np.tanh(h)[src])
+    return {"S": src, "D": dst, "N": count, "H": h}, lambda: {"Y": y}
+
+
+KERNELS = {"coo": (COO, sparse), "rank": (RANK, rank), "messages": (MESSAGES, messages)}
+
+
+@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_numbers_are_those_of_numpy(name: str, gather: Any) -> None:
+    text, make = KERNELS[name]
+    arrays, expected = make()
+    f = upl.compile(upl.load(text), engine="native", gather=gather)
+    found = f(**arrays)
+    assert by_loops(f) or gather == "ordered"
+    for port, values in expected().items():
+        np.testing.assert_allclose(found[port], values, rtol=1e-12)
+    assert found.keys() == expected().keys()  # the bit that says whether something went wrong is no result
+    if gather == "ordered":  # the order of summands goes by the indices from data
+        exact = upl.compile(upl.load(text), gather="ordered")(**arrays)
+        assert all(np.array_equal(found[port], exact[port]) for port in exact)
+
+
+@pytest.mark.parametrize("name", ["embedding", "knapsack", "message_passing", "viterbi", "pagerank"])
+def test_examples(name: str) -> None:
+    """With gathers that take what comes, and a chain back whose places data choose."""
+    p = upl.load(SPARSE / f"{name}.upl")
+    sizes = dict.fromkeys(p.params, 4)
+    arrays: dict[str, Any] = {}
+    for port, view in p.inputs.items():
+        shape = view.shape(**sizes)
+        arrays[port] = RNG.integers(0, 3, shape) if view.dtype.kind == "i" else RNG.random(shape)
+    f = upl.compile(p, engine="native")
+    expected, found = upl.compile(p)(**arrays, **sizes), f(**arrays, **sizes)
+    for port, values in expected.items():
+        np.testing.assert_allclose(found[port], values, rtol=1e-12)
+    assert by_loops(f) or name == "pagerank"
+
+
+@pytest.mark.parametrize(("change", "code"), [
+    ({"Col": (3, 9)}, "UPL1601"), ({"Col": (0, -1)}, "UPL1601"), ({"Row": (2, 77)}, "UPL1601"),
+    ({"Count": (1, 99)}, "UPL1601"),
+])  # fmt: skip
+def test_errors_are_the_interpreters(change: dict[str, tuple[int, int]], code: str) -> None:
+    arrays, _ = sparse()
+    for port, (at, value) in change.items():
+        arrays[port][at] = value
+    p = upl.load(COO)
+    f = upl.compile(p, engine="native")
+    with pytest.raises(upl.UplError) as expected:
+        upl.compile(p)(**arrays)
+    y = np.zeros(6)
+    with pytest.raises(upl.UplError, match=code) as found:
+        f(**arrays, out={"Y": y})
+
+    def said(e: pytest.ExceptionInfo[upl.UplError]) -> list[Any]:  # but for the order in which tokens are listed
+        return [(d.code, d.span, sorted(re.findall(r"[^\s,]+", d.message))) for d in e.value.diagnostics]
+
+    assert said(found) == said(expected)
+    arrays, good = sparse()
+    np.testing.assert_allclose(f(**arrays)["Y"], good()["Y"], rtol=1e-12)  # the next run is right again
+
+
+def test_results_in_the_place_of_inputs() -> None:
+    """An input that a result is written over is still there when the tokens say what went wrong."""
+    arrays, _ = rank()
+    f = upl.compile(upl.load(RANK), engine="native")
+    good = f(**arrays)["Rank"]
+    place = arrays["R0"].copy()
+    np.testing.assert_array_equal(f(**arrays | {"R0": place}, out={"Rank": place})["Rank"], good)
+    arrays["In"][0] += 1
+    with pytest.raises(upl.UplError, match="UPL1601"):
+        f(**arrays | {"R0": place}, out={"Rank": place})
+
+
+def test_an_instance_that_is_not_there_may_overflow() -> None:
+    """Loops pass it all the same; it is no error of the program."""
+    text = """program late
+param n >= 1
+input X<i>: int in 0<=i<n { -> A.x }
+output Y<i>: int in 0<=i<n
+node A<i> { in x: int; if x > 0: x -> B.x; if x <= 0: x -> Y<i> }
+node B<i> { in x: int; (x + 9223372036854775800) - 9223372036854775800 -> Y<i> }
+"""
+    f = upl.compile(upl.load(text), engine="native")
+    x = np.array([-5, 3, 7, -1])
+    np.testing.assert_array_equal(f(X=x)["Y"], x)
+    assert by_loops(f)
+    y = np.array([-(2**63), 1])
+    np.testing.assert_array_equal(f(X=y)["Y"], y)
+    with pytest.raises(upl.UplError, match="UPL1604"):
+        f(X=np.array([100]))
+
+
+def test_what_is_met_by_data_alone() -> None:
+    """A field without bounds, two tokens that meet where data say, an order that data choose."""
+    text = """program walk
+param T >= 1
+input A: int { -> W.a<0,A> }
+output Y
+node W<t,x> in 0<=t<=T { in a: int; if t < T: 3*a + 1 -> W.a<t+1,a - 7*x>; if t == T: 1.0*x -> Y<> }
+"""
+    p = upl.load(text)
+    f = upl.compile(p, engine="native")
+    assert f(A=5, T=4)["Y"] == upl.compile(p)(A=5, T=4)["Y"]
+    meet = """program meet
+param n >= 1
+input A<i>: int in 0<=i<n { -> E.a }
+input B<i>: int in 0<=i<n { -> F.b }
+output Y<i> in 0<=i<n
+node E<i> { in a: int; 1.0*i -> M.x<a> }
+node F<i> { in b: int; 2.0*i -> M.y<b> }
+node M<j> { in x, y; x*y -> Y<j> }
+"""
+    with pytest.raises(upl.UplError, match="UPL1203"):  # as on every engine
+        upl.compile(upl.load(meet), engine="native")
+    g = upl.compile(upl.load(meet.replace("M<j> {", "M<j> in 0<=j<n {")), engine="native")
+    assert g(A=[2, 0, 1], B=[0, 1, 2])["Y"].tolist() == [0.0, 4.0, 0.0]
+    arrays, _ = sparse()
+    with pytest.warns(RuntimeWarning, match="one thread"):  # the order of summands goes by what data choose
+        h = upl.compile(upl.load(COO), engine="native", gather="ordered", threads=2)
+    assert isinstance(engine(h), TokensInCode)
+    np.testing.assert_array_equal(h(**arrays)["Y"], upl.compile(upl.load(COO), gather="ordered")(**arrays)["Y"])
+
+
+def shapes(p: upl.Program, params: dict[str, int]) -> dict[str, Any]:
+    return {n: (port.shape(**params), port.dtype) for n, port in p.inputs.items()}
+
+
+def agree(seed: int, gather: Any, runs: int) -> int:
+    """Native code and the interpreter on a random program; how many runs were right."""
+    p = upl.load(program(seed))
+    params = {n: SIZES[n] for n in p.params}
+    one = upl.compile(p, gather=gather)
+    try:
+        other = upl.compile(p, engine="native", gather=gather)
+    except upl.UplError as e:
+        assert {d.code[:5] for d in e.diagnostics} == {"UPL13"}, str(e)  # refuted, at any size
+        return 0
+    right = 0
+    for number in range(runs):
+        arrays = data(seed, number, shapes(p, params))
+        try:
+            expected = one(**arrays, **params)
+        except upl.UplError as e:
+            with pytest.raises(upl.UplError) as found:
+                other(**arrays, **params)
+            codes = [sorted((d.code, str(d.span)) for d in x.diagnostics) for x in (e, found.value)]
+            assert codes[0] == codes[1], (seed, number)
+            continue
+        right += 1
+        for port, values in other(**arrays, **params).items():
+            if gather == "ordered":
+                np.testing.assert_array_equal(values, expected[port], err_msg=f"{seed} {number} {port}")
+            else:
+                np.testing.assert_allclose(values, expected[port], rtol=1e-12, err_msg=f"{seed} {number} {port}")
+    return right
+
+
+@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
+def test_random_programs(gather: Any) -> None:
+    assert sum(agree(seed, gather, 8) for seed in (6, 28, 40, 1059)) > 4
+
+
+@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
+def test_many_random_programs(gather: Any) -> None:
+    assert sum(agree(seed, gather, 8) for seed in range(20000, 20040)) > 40
