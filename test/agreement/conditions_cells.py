@@ -290,8 +290,8 @@ _PARTS = re.compile(
 
 def named(program: Program, e: upl.UplError) -> bool:
     """Whether a message has the term, or a part of it that is not affine; True where all of it is affine, or where the
-    loop is at fault, whatever the condition (UPL1430: nothing waits along it)."""
-    if e.diagnostics[0].code == "UPL1430":
+    loop is at fault, whatever the condition (UPL1430: nothing waits along it), or an open gather of a derivative."""
+    if e.diagnostics[0].code == "UPL1430" or "[##]" in e.diagnostics[0].message:
         return True
     parts = [*_PARTS.findall(program.words), *_as_printed(program.words)]
     said = _tight(" ".join(

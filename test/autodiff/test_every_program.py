@@ -25,10 +25,7 @@ from upl_mlir.passes.analysis.small_sizes import small_programs
 ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = re.compile(r"\s*(//[^\n]*\n\s*)*program\s+\w+\s*\n")
 
-REFUSED = {
-    # data decide how many factors a product has
-    ("test/circuit/decided.py", "carried"): "UPL1404",
-}  # fmt: skip
+REFUSED: dict[tuple[str, str], str] = {}
 """Programs that have no derivative, with the error that says so."""
 
 
