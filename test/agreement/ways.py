@@ -39,12 +39,12 @@ class Stage:
 class Ways:
     """A program and its data; `value` takes the arrays of `wrt` and gives the output in JAX."""
 
-    seed: int
     text: str
-    arrays: dict[str, Any]
-    wrt: tuple[str, ...]
-    patterns: tuple[str, ...]
     value: Callable[..., Any]
+    seed: int
+    wrt: tuple[str, ...]
+    arrays: dict[str, Any]
+    patterns: tuple[str, ...]
 
 
 class _Maker:
@@ -312,4 +312,4 @@ def ways(seed: int, most: int = 4) -> Ways:
     def value(*arrays: Any) -> Any:
         return last.value(dict(zip(wrt, arrays, strict=True)))
 
-    return Ways(seed, text, m.arrays, wrt, tuple(used), value)
+    return Ways(text, value, seed, wrt, m.arrays, tuple(used))

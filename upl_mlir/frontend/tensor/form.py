@@ -189,10 +189,10 @@ class Scatter:
     the number `at`, which is data (None in `index`), the others are names.  0 where there is none."""
 
     target: str
-    names: tuple[str, ...]
     value: Read
-    index: tuple[str | None, ...]
     at: Read
+    index: tuple[str | None, ...]
+    names: tuple[str, ...]
     ranges: Mapping[str, tuple[int, int]]
     span: Span | None = field(default=None, compare=False)
 

@@ -15,6 +15,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.frontend.trace.node import (
+    Chosen,
     Compute,
     Fill,
     Gradient,
@@ -26,7 +27,6 @@ from upl_mlir.frontend.trace.node import (
     Operand,
     Pick,
     Request,
-    Scatter,
     Shape,
     Stacked,
     State,
@@ -73,7 +73,7 @@ class _Builder:
         self.arguments = arguments
         self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
         # what is referred to by name, however late: it keeps its tensor to itself
-        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Pick | Scatter)]
+        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Chosen)]
         self.named = {o.node for n in spoken for o in n.operands} | {*results}
         self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
         self.inlined = self._choose()
@@ -161,7 +161,7 @@ class _Builder:
                 self._assign(form.Statement(target, (*around, *places(node.shape)), value, ranges, node.span))
             case Update():
                 self._update(node)
-            case Pick() | Scatter():
+            case Chosen():
                 self._by_data(node)
             case Gradient(request=request):
                 self._derivatives(request)
@@ -194,9 +194,9 @@ class _Builder:
         context.ranges |= _ranges(node.extents)
         self._assign(form.Statement(self.names[node], (*around, *node.index), value, context.ranges, node.span))
 
-    def _by_data(self, node: Pick | Scatter) -> None:
+    def _by_data(self, node: Chosen) -> None:
         """What numbers choose, along one axis of the larger array (the source, or what is made)."""
-        large, small = (node.source, node) if isinstance(node, Pick) else (node, node.value)
+        large, small = (node.array, node) if isinstance(node, Pick) else (node, node.array)
         names = tuple(f"i{n}" for n in range(len(small.shape)))
         chosen = names[node.axis : node.axis + len(node.at.shape)]
         at = form.Read(self.names[node.at], tuple(map(IndexExpr.of, chosen)), node.span)
@@ -207,7 +207,7 @@ class _Builder:
             self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span))
         else:
             value = form.Read(self.names[small], places(small.shape), node.span)
-            self.statements.append(form.Scatter(target, names, value, index, at, ranges, node.span))
+            self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span))
 
     def _in_place(self, node: Update, old: Node) -> bool:
         """Whether the old elements are not needed after the write."""

@@ -92,29 +92,24 @@ class Compute(Node):
 
 
 @dataclass(eq=False)
-class Pick(Node):
-    """The elements of `source` that the numbers `at` choose along `axis`: their shape stands in place of that axis."""
+class Chosen(Node):
+    """What the numbers `at` choose along `axis` of the larger array."""
 
-    source: Node
+    array: Node
     at: Node
     axis: int
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        return (whole(self.source), whole(self.at))
+        return (whole(self.array), whole(self.at))
 
 
-@dataclass(eq=False)
-class Scatter(Node):
-    """The sums of the elements of `value` at the places that the numbers `at` choose along `axis`; 0 elsewhere."""
+class Pick(Chosen):
+    """The elements of `array` that are chosen: the numbers' shape stands in place of the axis."""
 
-    value: Node
-    at: Node
-    axis: int
 
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        return (whole(self.value), whole(self.at))
+class Scatter(Chosen):
+    """The sums of the elements of `array` at the places that are chosen; 0 elsewhere."""
 
 
 @dataclass(eq=False)
