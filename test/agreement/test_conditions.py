@@ -41,8 +41,7 @@ def test_conditions(site: str) -> None:
     "name",
     [
         "two nodes into a gather: i floordiv 2==j floordiv 2", "select in an index: (i+j) mod 3==1",
-        "with data: abs(i-j)<=1", "select in an index: i*j mod 3==0", "time loop: min(i*j,q)<2",
-        "output: 2**k<=i", "time loop: 2**k<=i",
+        "select in an index: i*j mod 3==0", "time loop: min(i*j,q)<2", "time loop: 2**k<=i",
     ],
 )  # fmt: skip
 def test_refusals_name_the_expression(name: str) -> None:

@@ -9,7 +9,7 @@ recurrences, sums that are used more than once, and costly values with several u
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -148,9 +148,9 @@ class Graph:
         """Decide what is stored: first what closes cycles, then by cost, users before what they use."""
         self.stored_ports |= {p for p in self.into if self._added_to(p) or KEPT in self.ends[p[0]].attributes}
         for component in self._cycles():
-            closing = [p for p in component if len(self.into.get(p, ())) > 1 or self._gathers(p)]
-            searched = [p for p in closing if not (self._gathers(p) and self._read_at_once(p))]
-            self.stored_ports |= set(searched or closing)
+            closing = {p for p in component if len(self.into.get(p, ())) > 1 or self._gathers(p)}
+            searched = {p for p in closing if not (self._gathers(p) and self._read_at_once(p))}
+            self.stored_ports |= searched if self._cut(component, searched) else closing
         order: list[Port] = []
         seen: set[Port] = set()
         for op in self.ends.values():
@@ -178,6 +178,8 @@ class Graph:
 
     def _read_at_once(self, p: Port) -> bool:
         """Whether each summand of a gather is found without a search, as data say where it comes from."""
+        if not self.compared:
+            return False
         for a in self.into[p]:
             index = {n for e in a.send.index.data if e is not None for n in e.names}
             if a.send.loops or set(a.source.fields) - index - self.compared.get(a.send, frozenset()):
@@ -214,6 +216,12 @@ class Graph:
         """Strongly connected components of inputs that lie on cycles."""
         edges = {p: list(dict.fromkeys(self.sources(p))) for p in self.into}
         return [c for c in components(list(edges), lambda p: edges.get(p, [])) if len(c) > 1 or c[0] in edges.get(c[0], [])]
+
+    def _cut(self, component: Sequence[Port], stored: Collection[Port]) -> bool:
+        """Whether no input of a component waits for itself but through a stored one."""
+        left = {p: [q for q in self.sources(p) if q not in stored] for p in component if p not in stored}
+        rings = components(list(left), lambda p: [q for q in left[p] if q in left])
+        return all(len(c) == 1 and c[0] not in left[c[0]] for c in rings)
 
     def _decide(self, p: Port) -> None:
         op = self.ends[p[0]]
