@@ -199,7 +199,8 @@ READERS: dict[str, Callable[[Program], object]] = {
     "quantize": lambda p: (upl.quantize(p, GIVEN).seen, upl.quantize(p, GIVEN).chosen),
 }
 NO_PROGRAM = {
-    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "scan", "segment_sum", "stop_gradient",
+    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "scan", "segment_sum",
+    "stop_gradient",
     "value_and_grad", "vmap",
 }  # fmt: skip
 """What makes programs, or takes functions only."""
