@@ -22,32 +22,31 @@ HERE = Path(__file__).resolve().parent
 ROUNDS, CALLS = 12, 4
 """Rounds of so many calls of each in turn."""
 COO = """program coo
-param m >= 1
-param n >= 1
-param z >= 1
-input V<e> in 0<=e<z { -> Elem.v }
-input Row<e>: int in 0<=e<z { -> Elem.row }
-input Col<e>: int in 0<=e<z { -> Elem.col }
-input X<j> in 0<=j<n { ## -> Mul.x<j,*> }
 output Y<i> in 0<=i<m
 node Elem<e> { in v, row: int, col: int; v -> Mul.v<col,e>; row -> Mul.row<col,e> }
 node Mul<j,e> { in x, v, row: int; x*v -> Sum.s<row> }
 node Sum<i> in 0<=i<m { in @(+) s[##]; s -> Y }
-"""
-RANK = """program pagerank
+input X<j> in 0<=j<n { ## -> Mul.x<j,*> }
+input Col<e>: int in 0<=e<z { -> Elem.col }
+input Row<e>: int in 0<=e<z { -> Elem.row }
+input V<e> in 0<=e<z { -> Elem.v }
+param z >= 1
 param n >= 1
 param m >= 1
-param T >= 1
-input From<e>: int in 0<=e<m { -> Edge.src }
-input To<e>: int in 0<=e<m { -> Edge.dst }
-input In<v>: int in 0<=v<n { -> Sum.indeg<t,v> for t in 0..T-1 }
-input Out<v> in 0<=v<n { #T+1 -> R.out<*,v> }
-input R0<v> in 0<=v<n { -> R.r<0,v> }
+"""
+RANK = """program pagerank
 output Rank<v>
 node Edge<e> { in src: int, dst: int; dst -> Msg.dst<t,src,e> for t in 0..T-1 }
 node R<t,v> in 0<=t<=T, 0<=v<n { in r, out; if t<T: r/out ## -> Msg.r<t,v,*>; if t==T: r -> Rank<v> }
 node Msg<t,v,e> { in r, dst: int; r -> Sum.s<t,dst> }
-node Sum<t,v> in 0<=t<T, 0<=v<n { in indeg: int, @(+) s[indeg]; 0.15/n + 0.85*s -> R.r<t+1,v> }
+node Sum<t,v> in 0<=t<T, 0<=v<n { in @(+) s[##]; 0.15/n + 0.85*s -> R.r<t+1,v> }
+input R0<v> in 0<=v<n { -> R.r<0,v> }
+input Out<v> in 0<=v<n { #T+1 -> R.out<*,v> }
+input To<e>: int in 0<=e<m { -> Edge.dst }
+input From<e>: int in 0<=e<m { -> Edge.src }
+param T >= 1
+param m >= 1
+param n >= 1
 """
 ROWS = """program rows
 param b >= 1
@@ -60,17 +59,17 @@ node Row<i> in 0<=i<b { in id: int; 1 -> Get.one<id,i,c> for c in 0..k-1 }
 node Get<j,i,c> { in w, one: int; w*one -> Y<i,c> }
 """
 MESSAGES = """program messages
-param n >= 1
-param m >= 1
-param f >= 1
-input From<e>: int in 0<=e<m { -> E.s<e> }
-input To<e>: int in 0<=e<m { -> E.d<e> }
-input G<e> in 0<=e<m { -> E.g<e> }
-input H<v,c> in 0<=v<n, 0<=c<f { ## -> M.h<v,*,c> }
 output Y<v,c>
 node E<e> { in s: int, d: int, g; g -> M.g<s,e,c> for c in 0..f-1; d -> M.d<s,e,c> for c in 0..f-1 }
 node M<v,e,c> { in h, g, d: int; g*h -> Sum.x<d,c> }
 node Sum<v,c> in 0<=v<n, 0<=c<f { in @(+) x[##]; x -> Y }
+input H<v,c> in 0<=v<n, 0<=c<f { ## -> M.h<v,*,c> }
+input G<e> in 0<=e<m { -> E.g<e> }
+input To<e>: int in 0<=e<m { -> E.d<e> }
+input From<e>: int in 0<=e<m { -> E.s<e> }
+param f >= 1
+param m >= 1
+param n >= 1
 """
 
 
@@ -156,12 +155,12 @@ def main() -> None:
         jax=jitted(lambda s, d, w, h: _zeros((n, k)).at[d].add(w[:, None] * h[s]), src, dst, weight, hidden))  # fmt: skip
     n, e, steps = 100_000, 1_000_000, 20
     src, dst = rng.integers(0, n, e), rng.integers(0, n, e)
-    out, into, r0 = np.bincount(src, minlength=n) + 1.0, np.bincount(dst, minlength=n), rng.random(n)
+    out, r0 = np.bincount(src, minlength=n) + 1.0, rng.random(n)
     y, z, s1, s2 = (np.zeros(n) for _ in range(4))
     p = upl.compile(upl.load(RANK), engine="native")
     link = sp.csr_matrix((np.ones(e), (dst, src)), shape=(n, n))
     row("PageRank, 10⁵ pages, 10⁶ links, 20 steps",
-        lambda: p(From=src, To=dst, In=into, Out=out, R0=r0, T=steps, out={"Rank": z}), z,
+        lambda: p(From=src, To=dst, Out=out, R0=r0, T=steps, out={"Rank": z}), z,
         lambda: c.pagerank(n, e, steps, at(src), at(dst), at(out), at(r0), at(y), at(s1), at(s2)), y,
         scipy=lambda: _ranks(lambda given: link @ given, r0, out, steps))  # fmt: skip
 
