@@ -174,6 +174,17 @@ def test_errors_are_the_interpreters(change: dict[str, tuple[int, int]], code: s
     np.testing.assert_allclose(f(**arrays)["Y"], good()["Y"], rtol=1e-12)  # the next run is right again
 
 
+def test_what_loops_ran_is_not_counted() -> None:
+    """To say so takes no C++ compiler: nothing is made in which tokens move."""
+    arrays, _ = sparse()
+    f = upl.compile(upl.load(COO), engine="native")
+    f(**arrays)
+    assert by_loops(f) and set(f.stats["firings"].values()) == {None} and f.stats["tokens"] == {
+        "Y": None, "Elem": None, "Mul": None, "Sum": None
+    }
+    assert not engine(f)._tokens.cache_info().currsize
+
+
 def test_results_in_the_place_of_inputs() -> None:
     """An input that a result is written over is still there when the tokens say what went wrong."""
     arrays, _ = rank()

@@ -117,7 +117,7 @@ def _native(program: Program, given: Mapping[str, int], s: Setting) -> AllSizes:
     except UplError:  # whatever stands in the way of loops, the tokens move
         return tokens()
     (fault,) = bits.facts.outputs.keys() - program.facts.outputs.keys()
-    return LoopsOrTokens(loops, fault, tokens)
+    return LoopsOrTokens(_Ready(program), loops, fault, tokens)
 
 
 @dataclass(frozen=True)

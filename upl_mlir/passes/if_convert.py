@@ -20,9 +20,9 @@ class IfConvertPass(ModulePass):
     Requires: all domains known, `adjoint of` expanded (each is seen to); bounds of the fields that data choose.
     Establishes: conditions, indices and numbers of summands follow from indices; each instance that there could be fires,
     and outputs that the program did not have (attribute `upl.check`) say whether a run was one without an error.
-    Integers are those of `integers` bits.  With `compared`, for loops over arrays, a node loses the fields that data choose
-    where its other fields say who sent its tokens, an index from data is compared with each that there could be, and one
-    output says whether anything went wrong; with `ordered` as well, no order of summands that round changes.
+    Integers are those of `integers` bits.  `compared` is for loops over arrays.  A node then loses the fields that data
+    choose, if its other fields say who sent its tokens.  An index from data is compared with each that there could be.
+    One output says whether anything went wrong.  With `ordered` as well, no order of summands that round changes.
     Source: Allen, Kennedy, Porterfield and Warren 1983 (control dependence to data dependence).
 
         upl.send %x -> @J::@x <"i"> if %more : f64

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
+from upl_mlir.dialects.upl import InputOp, NodeOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, require_determined, span_of
 from upl_mlir.engines.interp.engine import Engine
@@ -112,13 +112,14 @@ class LoopsOrTokens:
     """A program that data decide as loops over arrays that every instance passes, there or not, with a bit that says
     whether something went wrong; what went wrong, and what came out if it was nothing, the tokens say.
 
-    `loops` is the program after `if-convert` with `compared`: its output `fault` is that bit.
+    `loops` is the program after `if-convert` with `compared`: its output `fault` is that bit.  `source` is the program
+    itself; what runs its `tokens` is made when it is needed.
     """
 
     last: None = None
 
-    def __init__(self, loops: NativeEngine, fault: str, tokens: Callable[[], TokensInCode]):
-        self._loops, self._fault = loops, fault
+    def __init__(self, source: Source, loops: NativeEngine, fault: str, tokens: Callable[[], TokensInCode]):
+        self._source, self._loops, self._fault = source, loops, fault
         self._tokens = cache(tokens)
         self._by_tokens = False
 
@@ -150,13 +151,10 @@ class LoopsOrTokens:
         if self._by_tokens:
             return self._tokens().stats()
         found = self._loops.stats()
-        ends = endpoints(self._tokens_program())
+        ends = endpoints(self._source.read())
         firings = {n: None for n, op in ends.items() if isinstance(op, NodeOp)}
         tokens = {n: None for n, op in ends.items() if not isinstance(op, InputOp)}
         return replace(found, firings=firings, tokens=tokens)
-
-    def _tokens_program(self) -> ProgramOp:
-        return self._tokens().program
 
 
 _AGAIN = frozenset(("UPL1604", "UPL1605", "UPL1825", "UPL1827"))
