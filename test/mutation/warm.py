@@ -90,6 +90,7 @@ class Warm:
         sys.setprofile(None)
         self.items = {i.nodeid: i for i in session.items}
         inside = str(ROOT / PACKAGE)
+        gc.unfreeze()  # test/conftest.py has frozen what was loaded, and the collector does not list frozen objects
         for f in gc.get_objects():
             if isinstance(f, FunctionType) and f.__code__.co_filename.startswith(inside):
                 self.live.setdefault(_key(f.__code__), []).append(f)
