@@ -115,7 +115,7 @@ class Table:
             f"{case.ways} ways, `cam` {entries}, `direct` {places} on 1 / 2 / 4 / 16 cores;",
             f"{case.queue:,} tokens and records in each backing memory. Crossbar, a port of the host for each core.", "",
         ]  # fmt: skip
-        lines += _markdown([
+        lines += markdown([
             ["reference lines, cycles", *(f"{n} cores" if n > 1 else "1 core" for n in (1, 2, 4, 16))],
             ["ideal dataflow", *([str(graph.ideal)] * 4)],
             ["list schedule on the same units, without matching",
@@ -138,10 +138,10 @@ class Table:
                 stats = outcome.stats
                 alone = stats["cycles"] if cores == 1 else alone
                 rows.append([*label, *_cells(stats, wanted, graph, alone)])
-                causes += [[*label, *line] for line in _causes(stats)]
-        lines += ["", *_markdown(rows)]
+                causes += [[*label, *line] for line in causes(stats)]
+        lines += ["", *markdown(rows)]
         if len(causes) > 1:
-            lines += ["", "Where the core-cycles of the two units went:", "", *_markdown(causes)]
+            lines += ["", "Where the core-cycles of the two units went:", "", *markdown(causes)]
         return [*lines, "", "No figure, and why:", "", *missing] if missing else lines
 
     def run(self, job: Job, case: Case, wanted: Machine) -> Outcome:
@@ -195,7 +195,7 @@ class Table:
                 a = part.area
                 mhz = f"{part.timing.fmax_mhz:.1f}" if part.timing is not None else "–"
                 rows.append([name, *map(str, (a.luts, a.lut4, a.ff, a.block_ram, a.dsp)), mhz])
-        lines += _markdown(rows)
+        lines += markdown(rows)
         return [*lines, "", "No figure, and why:", "", *missing] if missing else lines
 
     def figures(self, wanted: Machine) -> Figures | str:
@@ -220,7 +220,7 @@ def _cells(stats: dict[str, Any], wanted: Machine, graph: Dependences, alone: in
     ]  # fmt: skip
 
 
-def _causes(stats: dict[str, Any]) -> list[list[str]]:
+def causes(stats: dict[str, Any]) -> list[list[str]]:
     total = stats["cycles"] * max(1, len(stats["cores"]))
     out: list[list[str]] = []
     for unit, causes in stats["attribution"].items():
@@ -231,7 +231,7 @@ def _causes(stats: dict[str, Any]) -> list[list[str]]:
     return out or [["both", "not counted", ""]]
 
 
-def _markdown(rows: list[list[str]]) -> list[str]:
+def markdown(rows: list[list[str]]) -> list[str]:
     head, *rest = rows
     return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rest)]
 

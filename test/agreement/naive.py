@@ -142,18 +142,28 @@ class Naive:
         return lo, hi
 
     def widen(self) -> None:
-        """Choose the span of field values so that every declared domain lies inside, if it is bounded."""
+        """Choose the span of field values so that every declared domain lies inside, if it is bounded.
+
+        A domain may lie beyond a span as a whole, so the span of twice the width must have no more.
+        """
         wide = 10 + 4 * max((abs(v) for v in self.constants.values()), default=0)
         while True:
-            self.span = (-wide, wide)
-            lo, hi = 0, 0
-            for e in self.program.ends:
-                if e.domain is not None:
-                    for p in self.points(e.fields, e.domain):
-                        lo, hi = min([lo, *p]), max([hi, *p])
-            if (-wide <= lo - MARGIN and wide >= hi + MARGIN) or wide > MAX_SPAN:
+            lo, hi = self._extent(wide)
+            inside = -wide <= lo - MARGIN and wide >= hi + MARGIN
+            if wide > MAX_SPAN or (inside and self._extent(2 * wide) == (lo, hi)):
+                self.span = (-wide, wide)
                 return
             wide *= 2
+
+    def _extent(self, wide: int) -> tuple[int, int]:
+        """The least and the greatest value of a field in declared domains, in a span."""
+        self.span = (-wide, wide)
+        lo, hi = 0, 0
+        for e in self.program.ends:
+            if e.domain is not None:
+                for p in self.points(e.fields, e.domain):
+                    lo, hi = min([lo, *p]), max([hi, *p])
+        return lo, hi
 
     def tokens_of(self, e: End, at: Point) -> Iterator[tuple[Arrow, Token]]:
         """What an instance sends."""

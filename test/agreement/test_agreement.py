@@ -86,6 +86,13 @@ def test_any_seed_gives_a_right_program_that_reads(seed: int) -> None:
     P.printing(P.Case(program.text(), True))
 
 
+def test_a_domain_beyond_the_first_span_is_enumerated() -> None:
+    """The only instance of a node of this program has the index 11, far from all others."""
+    program = generate(1012699)
+    assert "q floordiv 3<=3" in program.text()
+    assert naive.run(program, naive.small_params(program)[0]).ok
+
+
 def test_valid_programs_are_proved() -> None:
     tally = Tally()
     for s in seeds(60):

@@ -12,11 +12,14 @@ import pytest
 
 import upl_mlir as upl
 from agreement.ways import Ways, ways
+from upl_mlir.hw.machine import Machine, Matching, Organisation
 
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
 jax.config.update("jax_enable_x64", True)
 
 FEW, MANY = range(6), range(6, 76)
+BESIDE = Matching(organisation=Organisation.DIRECT, capacity=4096, beside=64)
+MACHINES = (Machine(), Machine(cores=2), Machine(matching=Matching(capacity=4, ways=2)), Machine(matching=BESIDE))
 
 
 def _stats(run: Any) -> dict[str, Any]:
@@ -80,6 +83,19 @@ def test_a_few(seed: int) -> None:
 @pytest.mark.parametrize("seed", MANY)
 def test_many(seed: int) -> None:
     examine(seed)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_gradients_on_the_machine(seed: int) -> None:
+    """In f32; by turns on machines of one core and of two, with a store in which records spill, and with a direct one."""
+    w = ways(seed)
+    g = upl.vjp(upl.load(w.text), of="Y", wrt=list(w.wrt))
+    y = np.asarray(w.value(*(w.arrays[n] for n in w.wrt)))
+    given = {**w.arrays, "d_Y": np.random.default_rng(seed).normal(size=y.shape)}
+    want = upl.compile(g, engine="interp")(**given)
+    got = upl.compile(g, engine="rtl", machine=MACHINES[seed % len(MACHINES)])(**given)
+    for name, x in want.items():
+        np.testing.assert_allclose(got[name], x, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 def test_results_do_not_depend_on_the_order_of_arrival() -> None:

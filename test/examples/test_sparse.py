@@ -1,4 +1,5 @@
-"""The programs of `examples/sparse` against JAX: values, gradients to 1e-10, second order to 1e-8, on token engines.
+"""The programs of `examples/sparse` against JAX: values, gradients to 1e-10, second order to 1e-8, on token engines, and
+gradients on the machine, in f32.
 
 Beside them SpMV by its matrix and by its vector, and a polynomial whose degree is data.  Each function below is written from
 the mathematics; the data decide the ways, so it may use them as plain numbers.
@@ -195,6 +196,17 @@ def test_values_and_gradients(name: str, engine: str, order: str) -> None:
     want = jax.grad(objective(name), argnums=tuple(range(len(c.wrt))))(*(c.arrays[n] for n in c.wrt))
     for n, x in zip(c.wrt, want, strict=True):
         np.testing.assert_allclose(out[f"d_{n}"], x, rtol=1e-10, atol=1e-12, err_msg=n)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_on_the_machine(name: str) -> None:
+    """The same, as far as f32 goes."""
+    c = CASES[name]
+    out = upl.compile(gradient(name), engine="rtl", **c.params)(**seeded(name))
+    np.testing.assert_allclose(out[c.of], c.function(c.arrays), rtol=1e-5, atol=1e-5)
+    want = jax.grad(objective(name), argnums=tuple(range(len(c.wrt))))(*(c.arrays[n] for n in c.wrt))
+    for n, x in zip(c.wrt, want, strict=True):
+        np.testing.assert_allclose(out[f"d_{n}"], x, rtol=1e-4, atol=1e-5, err_msg=n)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

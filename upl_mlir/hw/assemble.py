@@ -106,11 +106,12 @@ class _Assembler:
         index = tuple(cast("DenseArrayBase[IntegerType]", op.index).get_values())
         gather = ports[number].gather
         assert gather is not None  # says the verifier
-        return BootToken(node, number, index, _identity(gather, _value_type(ports[number].type)))
+        rank = None if op.rank is None else op.rank.value.data
+        return BootToken(node, number, index, _identity(gather, _value_type(ports[number].type)), rank)
 
     def _node(self, op: ttm.NodeOp) -> Node:
         fields = op.fields
-        inputs = tuple(Input(p.name, _value_type(p.type), p.gather) for p in op.ports)
+        inputs = tuple(Input(p.name, _value_type(p.type), p.gather, p.open) for p in op.ports)
         code = _Code(self)
         for n in range(len(fields)):
             code.register(op.body.block.args[n], Op.FIELD, n)
@@ -203,7 +204,7 @@ class _Code:
             times = microcode.Unbounded()
         elif op.multiplicity is not None:
             times = microcode.FromRegister(self.registers[op.multiplicity])
-        return microcode.Send(target, self.registers[op.value], index, times)
+        return microcode.Send(target, self.registers[op.value], index, times, present=op.present is not None)
 
     def _instruction(self, op: Operation) -> None:
         result = op.results[0]

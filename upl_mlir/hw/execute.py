@@ -33,12 +33,14 @@ _CANONICAL_NAN = 0x7FC00000
 
 @dataclass(frozen=True)
 class Sent:
-    """A token that the execution unit sends; `multiplicity` None is unbounded, None in `index` is `*`."""
+    """A token that the execution unit sends; `multiplicity` None is unbounded, None in `index` is `*`; `present`: as in
+    `microcode.Send`."""
 
     target: microcode.ToNode | microcode.ToHost
     index: tuple[int | None, ...]
     value: Scalar
     multiplicity: int | None
+    present: bool = False
 
 
 def to_bits(value: Scalar | float, kind: ValueType) -> int:
@@ -168,7 +170,8 @@ class _Run:
                 continue
             self.code(send.code, registers)
             index = tuple(None if r is None else int(registers[r]) for r in send.index)
-            yield Sent(send.target, index, registers[send.value], self.multiplicity(send.multiplicity, registers))
+            times = self.multiplicity(send.multiplicity, registers)
+            yield Sent(send.target, index, registers[send.value], times, send.present)
 
     def points(self, loops: Sequence[microcode.Loop], registers: dict[int, Scalar]) -> Iterator[dict[int, Scalar]]:
         """The registers at every point of a nest of loops."""

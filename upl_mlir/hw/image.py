@@ -14,10 +14,12 @@ from enum import Enum
 from functools import partial
 from typing import cast
 
+import msgspec
+
 from upl_mlir.diagnostics import Note, Span, error
 from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.hw.direct.domains import Domain
-from upl_mlir.hw.machine import Machine
+from upl_mlir.hw.machine import Machine, Organisation
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
 
@@ -41,12 +43,14 @@ class IndexField:
 class Input:
     """An input of a node; `gather` is its operator, or None for an ordinary input.
 
-    Every summand of a gathering input carries the number of summands in its multiplicity.
+    Every summand of a gathering input carries the number of summands in its multiplicity; if the gather is `open` (it ends
+    when no summand can come any more), the rank of the instance, plus 1.
     """
 
     name: str
     type: ValueType
     gather: Gather | None = None
+    open: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,16 @@ class Table:
 
 @dataclass(frozen=True)
 class BootToken:
-    """A gather that is complete before the start: no summands, `value` is the operator's identity."""
+    """A gather that is complete before the start: no summands, `value` is the operator's identity.
+
+    Of an open gather: it exists, and has this `rank`.
+    """
 
     node: int
     input: int
     index: tuple[int, ...]
     value: float | int | bool
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,11 @@ class ProgramImage:
     """The instances of nodes, by name, for whom it may concern; nodes that are not here may have any index."""
     streams: tuple[Mapping[str, int], ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Fields along which the program streams (see `passes/analysis/streams.py`), each as the number of the field by node."""
+
+    @property
+    def closes(self) -> bool:
+        """Whether the program has open gathers."""
+        return any(port.open for node in self.nodes for port in node.inputs)
 
     def node(self, name: str) -> int:
         """The number of the node of that name; KeyError if there is none."""
@@ -146,6 +159,15 @@ class ProgramImage:
         one of several kinds with its class as `kind`.
         """
         return cast("dict[str, object]", _plain(self))
+
+
+def with_open_gathers(machine: Machine, image: ProgramImage) -> Machine:
+    """The machine with open gathers if the program has some and the description does not say whether there are any."""
+    matching = machine.matching
+    built = matching.organisation is Organisation.HASHED or matching.store_beside[0]
+    if machine.matching.open_gathers is not msgspec.UNSET or not built or not image.closes:
+        return machine
+    return msgspec.structs.replace(machine, matching=msgspec.structs.replace(machine.matching, open_gathers=True))
 
 
 def input_mode(node: Node, port: Input) -> InputMode:

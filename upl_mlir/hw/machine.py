@@ -72,6 +72,8 @@ class Matching(_Section, frozen=True):
     """Tokens of backing memory behind the token queue, per core."""
     backing_latency_cycles: int = 20
     parity: bool = False
+    open_gathers: bool | UnsetType = UNSET
+    """Whether a gather may end when no summand can come any more; if it is not said, where the program has such gathers."""
 
     @property
     def entries(self) -> int:

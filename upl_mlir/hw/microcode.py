@@ -158,6 +158,7 @@ class Send:
        a register (i32), or None for `*`.
 
     Code of one step may use the registers of the earlier ones; the registers of a point are gone at the next point.
+    `present`: the token is no summand; it says that an open gather exists, and its value without summands.
     """
 
     target: ToNode | ToHost
@@ -169,3 +170,4 @@ class Send:
     condition_code: tuple[Instruction, ...] = ()
     predicate: Register | None = None
     code: tuple[Instruction, ...] = ()
+    present: bool = False

@@ -12,7 +12,8 @@ from upl_mlir.hw.execute import Scalar
 
 class HostToken(NamedTuple):
     """A token from the host: number of the node and the input, index (None = `*`), value, and multiplicity (None =
-    unbounded; for a gathering input the number of summands).
+    unbounded; for a gathering input the number of summands, for an open gather its rank, plus 1). `present`: no summand, but
+    the open gather exists.
     """
 
     node: int
@@ -20,6 +21,7 @@ class HostToken(NamedTuple):
     index: tuple[int | None, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
     value: float | int | bool | np.float32
     multiplicity: int | None = 1
+    present: bool = False
 
 
 class OutputElement(NamedTuple):

@@ -18,6 +18,7 @@ from upl_mlir.hw.assemble import assemble, ttm_program
 from upl_mlir.hw.core.code.encode import encode
 from upl_mlir.hw.core.core import Core
 from upl_mlir.hw.core.layouts import Dimensions
+from upl_mlir.hw.image import with_open_gathers
 from upl_mlir.hw.machine import Machine, Organisation, load_machine, require_built
 from upl_mlir.hw.matching_unit.cam import VERILOG, cam_verilog
 from upl_mlir.hw.system.board import Board
@@ -31,6 +32,7 @@ def verilog_of(module: ModuleOp) -> str:
     program = ttm_program(module)
     machine = load_machine(program.machine.data) if program.machine else Machine()
     image, hosts = assemble(program)
+    machine = with_open_gathers(machine, image)
     image.validate(machine)
     require_built(machine)
     if machine.matching.organisation is not Organisation.DIRECT:

@@ -39,19 +39,22 @@ class Field:
 
 @dataclass(frozen=True)
 class Input:
-    """An input: `type` is f32, i32 or i1; `gather` its operator, or None for an ordinary input."""
+    """An input: `type` is f32, i32 or i1; `gather` its operator, or None for an ordinary input; `open`: the gather ends when
+    no summand can come any more."""
 
     name: str
     type: Attribute
     gather: Gather | None = None
+    open: bool = False
 
     def __str__(self) -> str:
-        return (f"@({self.gather.value}) " if self.gather else "") + f"{self.name}: {self.type}"
+        operator = f"@({self.gather.value}) " if self.gather else ""
+        return f"{operator}{self.name}{'[##]' if self.open else ''}: {self.type}"
 
 
 _NAME = r"[^\W\d]\w*"
 _FIELD = re.compile(rf"({_NAME}) from (-?\d+) bits (\d{{1,9}})")
-_INPUT = re.compile(rf"(?:@\(([^()]*)\) *)?({_NAME}) *: *(\w+)")
+_INPUT = re.compile(rf"(?:@\(([^()]*)\) *)?({_NAME})(\[##\])? *: *(\w+)")
 
 
 @irdl_attr_definition
@@ -75,17 +78,20 @@ class FieldsAttr(ListAttr[Field]):
 class InputsAttr(ListAttr[Input]):
     """The inputs of a node, with their types: ``#ttm.inputs<"x: f32, n: i32, @(+) s: f32">``.
 
-    An operator in front makes an input gather: it folds its summands, each of which says how many there are.
+    An operator in front makes an input gather: it folds its summands, each of which says how many there are.  With `[##]`
+    behind the name it is an open gather, which ends when no summand can come any more: ``@(+) s[##]: f32``.
     """
 
     name = "ttm.inputs"
 
     @classmethod
     def _item(cls, text: str) -> Input:
-        operator, name, type_ = matched(_INPUT, text, "`NAME: TYPE` or `@(OPERATOR) NAME: TYPE`").groups()
+        operator, name, open_, type_ = matched(_INPUT, text, "`NAME: TYPE` or `@(OPERATOR) NAME: TYPE`").groups()
         if type_ not in TYPES:
             raise PolySyntaxError(f"unknown type `{type_}`: expected one of {', '.join(TYPES)}", 0)
         operators = {g.value: g for g in Gather}
         if operator is not None and operator not in operators:
             raise PolySyntaxError(f"unknown gather operator `{operator}`: expected one of {', '.join(operators)}", 0)
-        return Input(name, TYPES[type_], None if operator is None else operators[operator])
+        if open_ and operator is None:
+            raise PolySyntaxError(f"`{name}[##]` is an open gather and needs an operator: `@(+) {name}[##]`", 0)
+        return Input(name, TYPES[type_], None if operator is None else operators[operator], open_ is not None)

@@ -157,16 +157,24 @@ class NodeOp(_Indexed):
 
 @irdl_op_definition
 class BootOp(IRDLOperation):
-    """A gather that is complete before the start (no summands): its instance and the operator's identity."""
+    """A gather that is complete before the start (no summands): its instance and the operator's identity.
+
+    An open gather is not complete then: it is said that it exists, and its `rank`.
+    """
 
     name = "ttm.boot"
     target = prop_def(SymbolRefAttr)
     index = prop_def(AnyAttr())  # a DenseArrayBase of i64
+    rank = opt_prop_def(IntegerAttr)
     traits = traits_def(HasParent(ProgramOp))
-    assembly_format = "$target `at` $index attr-dict"
+    assembly_format = "$target `at` $index (`rank` $rank^)? attr-dict"
 
-    def __init__(self, target: SymbolRefAttr, index: Sequence[int]):
-        super().__init__(properties={"target": target, "index": DenseArrayBase.from_list(i64, list(index))})
+    def __init__(self, target: SymbolRefAttr, index: Sequence[int], rank: int | None = None):
+        props = {
+            "target": target, "index": DenseArrayBase.from_list(i64, list(index)),
+            "rank": None if rank is None else IntegerAttr(rank, i64),
+        }  # fmt: skip
+        super().__init__(properties=props)
 
 
 @irdl_op_definition
@@ -228,7 +236,8 @@ class SendOp(IRDLOperation):
     """A send descriptor: a token for an input of a node, or for a host output.
 
     `pattern` has an ``x`` for each field that comes from `tag`, a ``*`` for each open one; a missing multiplicity is 1,
-    `unbounded` is ``##``.
+    `unbounded` is ``##``.  For an open gather the multiplicity is 1 more than the rank of its instance; with `present` the
+    token is no summand: it says that the gather exists, and the value that it has without summands.
     """
 
     name = "ttm.send"
@@ -238,11 +247,12 @@ class SendOp(IRDLOperation):
     target = prop_def(SymbolRefAttr)
     pattern = prop_def(StringAttr)
     unbounded = opt_prop_def(UnitAttr)
+    present = opt_prop_def(UnitAttr)
     traits = traits_def(HasAncestor(NodeOp))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
-        "$value `->` $target (`tag` $tag^)? `as` $pattern (`times` $multiplicity^)? (`unbounded` $unbounded^)? attr-dict "
-        "`:` type($value)"
+        "$value `->` $target (`tag` $tag^)? `as` $pattern (`times` $multiplicity^)? (`unbounded` $unbounded^)? "
+        "(`present` $present^)? attr-dict `:` type($value)"
     )
 
     def __init__(
@@ -253,10 +263,11 @@ class SendOp(IRDLOperation):
         multiplicity: SSAValue | None,
         *,
         unbounded: bool = False,
+        present: bool = False,
     ):
         props = {
             "target": target, "pattern": StringAttr("".join("*" if t is None else "x" for t in tag)),
-            "unbounded": UnitAttr() if unbounded else None,
+            "unbounded": UnitAttr() if unbounded else None, "present": UnitAttr() if present else None,
         }  # fmt: skip
         super().__init__(operands=[value, [t for t in tag if t is not None], multiplicity], properties=props)
 

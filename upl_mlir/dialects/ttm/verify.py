@@ -158,6 +158,9 @@ class _Verifier:
             raise RuleError(f"`{node.symbol}.{port.name}` is no gather, and cannot be complete from the start", op)
         if not _is_array(op.index, i64):
             raise RuleError("an index is written as an array of i64", op)
+        if port.open != (op.rank is not None):
+            what = f"`{node.symbol}.{port.name}`"
+            raise RuleError(f"{what} is an open gather: expected `rank`" if port.open else f"{what} has no rank", op)
         index = _integers(op.index)
         if len(index) != len(node.fields):
             raise RuleError(f"`{node.symbol}` has {len(node.fields)} fields, found {len(index)}", op)
@@ -229,6 +232,8 @@ class _Body:
     def _send(self, op: ttm.SendOp) -> None:
         name, pattern = op.target.root_reference.data, op.pattern.data
         output = self.verifier.outputs.get(name)
+        if op.present is not None and (output is not None or not self.verifier.port(op.target, op)[1].open):
+            raise RuleError(f"`{name}` has no open gather here: `present` says that there is one", op)
         if output is not None:
             if self.node.host is not None:
                 raise RuleError(f"the host input `{self.node.symbol}` sends to nodes only, `{name}` is an output", op)
@@ -238,6 +243,9 @@ class _Body:
         else:
             node, port = self.verifier.port(op.target, op)
             fields, wanted, stars = node.fields, port.type, port.gather is None
+            if port.open and op.multiplicity is None:
+                message = f"`{name}.{port.name}` is an open gather: its tokens say its rank, plus 1, by `times`"
+                raise RuleError(message, op)
         if set(pattern) - {"x", "*"}:
             raise RuleError(f"the pattern `{pattern}` is of `x` and `*`, one for each field", op)
         if len(pattern) != len(fields):

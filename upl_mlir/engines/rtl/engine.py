@@ -17,7 +17,7 @@ from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.ttm import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.protocol import Simulator
-from upl_mlir.engines.rtl.host_order import field_order
+from upl_mlir.engines.rtl.host_order import field_order, inputs_in_order
 from upl_mlir.engines.rtl.host_ports import machine_ports
 from upl_mlir.engines.rtl.lowered import lowered, machine_of
 from upl_mlir.engines.rtl.observe.watch import Recorded
@@ -26,7 +26,7 @@ from upl_mlir.host.arrays import HostPort, dense_arrays
 from upl_mlir.hw.assemble import assemble
 from upl_mlir.hw.direct.domains import domains_of
 from upl_mlir.hw.execute import Scalar, run_activation
-from upl_mlir.hw.image import Node, ProgramImage
+from upl_mlir.hw.image import Node, ProgramImage, with_open_gathers
 from upl_mlir.hw.machine import Machine, Organisation, load_machine
 from upl_mlir.hw.microcode import ToNode
 from upl_mlir.hw.results import HostToken, OutputElement, Stats
@@ -84,8 +84,9 @@ class RtlEngine:
         return other
 
     def _fitting(self) -> ProgramImage:
-        """The image for this machine."""
+        """The image for this machine, which gets open gathers if the program has some."""
         loaded = self._loaded
+        self.machine = with_open_gathers(self.machine, loaded.image)
         loaded.image.validate(self.machine)
         instances = self.machine.matching.organisation is Organisation.DIRECT or self.machine.host.fit
         return loaded.with_domains if instances else loaded.image
@@ -116,7 +117,8 @@ class RtlEngine:
 
     def inject(self, inputs: Mapping[str, Array]) -> list[HostToken]:
         """The tokens that the host sends for dense arrays, in its order."""
-        return [t for name, node in self.hosts.items() for t in self._inject(self.ports[name], node, inputs[name])]
+        hosts = inputs_in_order(self.hosts.items())
+        return [t for name, node in hosts for t in self._inject(self.ports[name], node, inputs[name])]
 
     def _inject(self, port: HostPort, node: Node, values: Array) -> list[HostToken]:
         """The tokens that a host input sends: its code, run for every element of its domain."""
@@ -127,7 +129,8 @@ class RtlEngine:
             value: Scalar = element if values.dtype == np.float32 else element.item()
             for sent in run_activation(self.image, node, point, (value,)):
                 assert isinstance(sent.target, ToNode)  # `lower-hw` puts a node between
-                out.append(HostToken(sent.target.node, sent.target.input, sent.index, sent.value, sent.multiplicity))
+                goal = sent.target
+                out.append(HostToken(goal.node, goal.input, sent.index, sent.value, sent.multiplicity, sent.present))
         return out
 
     def collect(self, elements: list[OutputElement]) -> dict[str, Array]:

@@ -1,4 +1,7 @@
-"""The order of a host input's tokens: summands of one gather one after the other.
+"""The order of the host's tokens: `##` tokens first; of an input, summands of one gather one after the other.
+
+Tokens that are never used up (`##`) wait in any case.  Where they are there first, each partner looks for one record; where
+they come last, each of them tries all indices that it covers.
 
 The first gather that the tokens reach has some of their fields in its own index and sums over the others. If the others vary
 fastest, gathers are whole one by one, and what follows them is computed while more tokens come; else all of them would be
@@ -7,14 +10,19 @@ whole at the end only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from upl_mlir.hw.core.code.index_values import IndexValues
 from upl_mlir.hw.image import Node, ProgramImage
-from upl_mlir.hw.microcode import ToNode
+from upl_mlir.hw.microcode import ToNode, Unbounded
 
 _Fields = tuple[int | None, ...]
 """For each field of a node which field of the host input it is, plus a constant; None for others."""
+
+
+def inputs_in_order(hosts: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
+    """Host inputs by name: those whose tokens all go by `##` first, else as they are."""
+    return sorted(hosts, key=lambda host: not all(isinstance(s.multiplicity, Unbounded) for s in host[1].sends))
 
 
 def field_order(image: ProgramImage, host: Node) -> list[int]:

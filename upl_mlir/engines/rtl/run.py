@@ -22,14 +22,14 @@ from upl_mlir.engines.rtl.observe.stranded import Leftover, place, stranded_erro
 from upl_mlir.engines.rtl.observe.watch import Recorded, events
 from upl_mlir.engines.rtl.prepare import adjustable_system, setting_writes
 from upl_mlir.engines.rtl.trees import check_run
-from upl_mlir.hw.core.code.encode import Encoded, encode
+from upl_mlir.hw.core.code.encode import Encoded, encode, input_kind
 from upl_mlir.hw.core.core import Event
 from upl_mlir.hw.core.layouts import Dimensions, Failure, Mode, TokenKind
 from upl_mlir.hw.direct.home import ONE_CORE, Spread
 from upl_mlir.hw.direct.lanes import aligned
 from upl_mlir.hw.direct.late import LATE_FRONT
 from upl_mlir.hw.execute import from_bits, is_value, to_bits
-from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack
+from upl_mlir.hw.image import IndexField, ProgramImage, pack, unpack, with_open_gathers
 from upl_mlir.hw.machine import Machine, Organisation, require_built
 from upl_mlir.hw.records import fit
 from upl_mlir.hw.results import HostToken, OutputElement, SimulationResult
@@ -68,6 +68,7 @@ def run_machine(
     after `max_cycles`; UPL1710 to UPL1714 the program or a token does not fit the machine; UPL1716 parity; UPL1723 the
     machine is not built yet.
     """
+    machine = with_open_gathers(machine, image)
     require_built(machine)
     image.validate(machine)
     wanted = System.of(machine)
@@ -154,7 +155,11 @@ def _tokens(
         node = image.nodes[boot.node]
         tag, _ = pack(node.fields, boot.index, f"a gather of {place(node, boot.input, boot.index)}")
         value = to_bits(boot.value, node.inputs[boot.input].type)
-        out[n] = (tag, int(TokenKind.COMPLETE), boot.node, boot.input, 1, value, 0)
+        kind, times = (TokenKind.COMPLETE, 1) if boot.rank is None else (TokenKind.PRESENT, boot.rank + 1)
+        if times >= d.unbounded:
+            message = f"a gather of {place(node, boot.input, boot.index)} has rank {boot.rank}; at most {d.unbounded - 2}"
+            raise error("UPL1712", message, help="set token.multiplicity_bits higher in the machine description")
+        out[n] = (tag, int(kind), boot.node, boot.input, times, value, 0)
     for n, token in enumerate(tokens, len(image.boot)):
         node = image.nodes[token.node]
         what = f"a token to {place(node, token.input, token.index)}"
@@ -168,7 +173,8 @@ def _tokens(
         if d.organisation is Organisation.CAM:
             tag |= wild << d.index_bits
         times = d.unbounded if token.multiplicity is None else token.multiplicity
-        out[n] = (tag, int(TokenKind.DATA), token.node, token.input, times, to_bits(token.value, kind), 0)
+        what_kind = input_kind(node.inputs[token.input], present=token.present)
+        out[n] = (tag, int(what_kind), token.node, token.input, times, to_bits(token.value, kind), 0)
     stream = stream if program.ranks is None else program.ranks.stream
     return out[by_stage(image, stream, tokens)] if stream else out
 
@@ -307,6 +313,9 @@ def _failure(image: ProgramImage, machine: Machine, program: Encoded, report: Co
         case Failure.COUNT:
             message = f"{where}: a summand that states another number of summands than the first one, or is one"
             return error("UPL1705", f"{message} more than stated", node.span)
+        case Failure.LATE:
+            message = f"a summand for {where} came after that open gather had ended: its rank is wrong"
+            return error("UPL1705", message, node.span)
         case Failure.DUPLICATE:
             return error(
                 "UPL1714", f"two tokens wait at {where}, where the hashed store keeps one", node.span,

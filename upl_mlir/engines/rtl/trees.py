@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -61,11 +62,13 @@ def repeat(
         again.trees.setdefault((node, input_, tag), []).append((left, right))
     for boot in image.boot:
         node = image.nodes[boot.node]
-        again.whole[boot.node, boot.input, pack(node.fields, boot.index, "")[0]] = to_bits(
+        there = again.whole if boot.rank is None else again.empty
+        there[boot.node, boot.input, pack(node.fields, boot.index, "")[0]] = to_bits(
             boot.value, node.inputs[boot.input].type
         )
     for token in tokens:
-        again.take(ToNode(token.node, token.input), token.index, token.value, token.multiplicity)
+        value, times = cast("Scalar", token.value), token.multiplicity
+        again.take(Sent(ToNode(token.node, token.input), token.index, value, times, token.present))
     for n, (_, _, node, tag) in enumerate(seen["fired"].rows("node", "tag")):
         again.fire(n, node, tag)
     return again
@@ -101,17 +104,24 @@ class _Run:
     waiting: dict[tuple[int, int, int], list[_Token]] = field(default_factory=dict[tuple[int, int, int], list[_Token]])
     gathers: dict[tuple[int, int, int], _Gather] = field(default_factory=dict[tuple[int, int, int], _Gather])
     whole: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+    empty: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+    """Open gathers that are known to exist, and what they have without summands."""
     fired: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     outputs: dict[tuple[str, tuple[int | None, ...]], int] = field(
         default_factory=dict[tuple[str, tuple[int | None, ...]], int]
     )
 
-    def take(self, target: ToNode, index: tuple[int | None, ...], value: Scalar | float, times: int | None) -> None:
+    def take(self, sent: Sent) -> None:
         """A token comes to a node."""
+        target, index, value, times = sent.target, sent.index, sent.value, sent.multiplicity
+        assert isinstance(target, ToNode)
         node = self.image.nodes[target.node]
         tag, wild = pack(node.fields, index, "")
         key = (target.node, target.input, _open_key(tag, [n for n in range(len(index)) if wild >> n & 1]))
         bits = to_bits(value, node.inputs[target.input].type)
+        if sent.present:
+            self.empty[key] = bits
+            return
         token = self.observer.sent(target, index, value, times)
         if self.program.modes[target.node][target.input] >= FIRST_GATHER:
             gather = self.gathers.setdefault(key, _Gather())
@@ -119,7 +129,7 @@ class _Run:
             gather.numbers.append(token)
             if times is not None:
                 if gather.stated not in (None, times):
-                    raise _wrong(f"{place(node, target.input, index)} has two numbers of summands")
+                    raise _wrong(f"{place(node, target.input, index)} has two numbers of summands, or two ranks")
                 gather.stated = times
         else:
             self.waiting.setdefault(key, []).append(_Token(token, bits, times))
@@ -173,8 +183,10 @@ class _Run:
         if key in self.whole:
             return self.whole.pop(key)
         where = place(node, key[1], unpack(node.fields, key[2]))
-        gather = self.gathers.pop(key, None)
-        if gather is None or gather.stated != len(gather.summands):
+        gather, empty = self.gathers.pop(key, None), self.empty.pop(key, None)
+        if gather is None and empty is not None:
+            return empty
+        if gather is None or not (node.inputs[key[1]].open or gather.stated == len(gather.summands)):
             there, wanted = (0, "some") if gather is None else (len(gather.summands), gather.stated)
             raise _wrong(f"{where} was complete with {there} of {wanted} summands")
         operation = _OPERATIONS[mode]
@@ -198,7 +210,7 @@ class _Run:
     def _send(self, sent: Sent) -> None:
         match sent.target:
             case ToNode():
-                self.take(sent.target, sent.index, sent.value, sent.multiplicity)
+                self.take(sent)
             case ToHost(number):
                 output = self.image.outputs[number]
                 self.observer.sent(sent.target, sent.index, sent.value, 1)
@@ -220,7 +232,7 @@ class _Run:
             if any(t.left is not None for t in tokens):
                 node = self.image.nodes[number]
                 raise _wrong(f"a token at {place(node, input_, unpack(node.fields, tag))} was not used")
-        for number, input_, tag in (*self.gathers, *self.trees, *self.whole):
+        for number, input_, tag in (*self.gathers, *self.trees, *self.whole, *self.empty):
             node = self.image.nodes[number]
             raise _wrong(f"the gather at {place(node, input_, unpack(node.fields, tag))} was not used")
 

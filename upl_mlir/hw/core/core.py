@@ -34,6 +34,7 @@ from upl_mlir.hw.core.matching import Matching
 from upl_mlir.hw.core.place import Placer, place_layout
 from upl_mlir.hw.core.queue import TokenQueue
 from upl_mlir.hw.core.settings import settings, settings_layout
+from upl_mlir.hw.core.stores.open_gathers import OpenGathers
 from upl_mlir.hw.direct.matching import DirectMatching
 from upl_mlir.hw.direct.mixed import MixedMatching
 from upl_mlir.hw.machine import Organisation
@@ -87,9 +88,11 @@ class Event(enum.IntEnum):
     """Something was under way in the matching unit, sums among it."""
     QUEUED = 21
     """Tokens were in the queue."""
+    CLOSING = 22
+    """Open gathers were ended: the list of them was gone through."""
 
 
-STATES = (Event.EXECUTING, Event.MATCHING, Event.QUEUED)
+STATES = (Event.EXECUTING, Event.MATCHING, Event.QUEUED, Event.CLOSING)
 MOVES = sum(1 << e for e in Event if not e.name.startswith("WAIT") and e not in STATES)
 """The events that show that a machine goes on."""
 
@@ -115,6 +118,12 @@ def configuration_ports() -> dict[str, Any]:
     }
 
 
+def closing_ports(d: Dimensions) -> dict[str, Any]:
+    """The ports by which open gathers are ended: see `OpenGathers`."""
+    bits = d.multiplicity_bits
+    return {"close": In(1), "close_rank": In(bits), "run_over": In(1), "least": Out(bits)}
+
+
 def core_ports(d: Dimensions) -> dict[str, Any]:
     """The ports of a core."""
     token, flit = token_layout(d).size, flit_layout(d).size
@@ -133,6 +142,7 @@ def core_ports(d: Dimensions) -> dict[str, Any]:
         "output_data": Out(token),
         "number": In(CORE_BITS),
         **({"live": Out(d.stages)} if d.stages else {}),
+        **(closing_ports(d) if d.closes else {}),
         **configuration_ports(),
         "idle": Out(1),
         "failure": Out(Failure),
@@ -180,7 +190,7 @@ class Core(wiring.Component):
     host_*: tokens of the host, which are taken when nothing else waits; network_*: tokens from other cores, which are
     always taken in the end; sent_*: tokens for other cores; output_*: tokens to the host, whose node is the number of
     the output. number (in): of this core. config_*: see `configuration_ports`. live (out, if there is a throttle): see
-    `Throttle`.
+    `Throttle`. close, close_rank, run_over (in), least (out), if there are open gathers: see `OpenGathers`.
     idle: nothing is under way. failure, failing_*: why the core has stopped. events, fired_node, taken_node: see
     `Event`; watch: the same with tokens and indices. used: records in the store, spilled: those of them in backing memory.
     queued: tokens in the queue. checksum: a digest of all that went through the ports of the units, to compare simulators.
@@ -203,6 +213,7 @@ class Core(wiring.Component):
         m.submodules.hosts = hosts = SyncFIFO(width=token.size, depth=HOST_BURST if d.network else BUFFER)
         m.submodules.outputs = outputs = SyncFIFO(width=token.size, depth=BUFFER)
         placer = Placer(d) if d.network else None
+        opens = self._opens(m, matching, queue) if isinstance(matching, Matching | MixedMatching) and d.closes else None
         setting = self._load(m, matching, execution, placer)
         m.d.comb += [queue.used_words.eq(setting.queue_words), queue.cycles.eq(setting.limits.backing_cycles)]
         if isinstance(matching, Matching):
@@ -239,34 +250,25 @@ class Core(wiring.Component):
             m.submodules.placer = placer
             at_rest, network = self._connect(m, placer, queue, sent, inward, inward_ready)
 
-        # Tokens of the program go before those of the host: what is begun is finished before more is begun.
+        # Tokens of the program go before those that end open gathers, and these, as they come when the host has no more,
+        # before those of the host: what is begun is finished before more is begun.
+        ends, end = Const(0), Const(0, token.size)
+        if opens is not None:
+            ends, end = opens.token.valid, opens.token.payload.as_value()
         m.d.comb += [
             hosts.w_en.eq(self.host_valid),
             hosts.w_data.eq(self.host_data),
             self.host_ready.eq(hosts.w_rdy),
-            matching.token.payload.eq(Mux(queue.r_valid, queue.r_data, hosts.r_data)),
-            matching.token.valid.eq(queue.r_valid | (hosts.r_rdy & ~matching.crowded)),
+            matching.token.payload.eq(Mux(queue.r_valid, queue.r_data, Mux(ends, end, hosts.r_data))),
+            matching.token.valid.eq(queue.r_valid | ends | (hosts.r_rdy & ~matching.crowded)),
             queue.r_ready.eq(matching.token.ready),
-            hosts.r_en.eq(matching.token.ready & ~queue.r_valid & ~matching.crowded),
+            hosts.r_en.eq(matching.token.ready & ~queue.r_valid & ~ends & ~matching.crowded),
         ]
-        waiting = data.View(token, queue.w_data)
-        with m.If(matching.failure != Failure.NONE):
-            m.d.comb += [
-                self.failure.eq(matching.failure), self.failing_node.eq(matching.failing.node),
-                self.failing_input.eq(matching.failing.input), self.failing_tag.eq(matching.failing.tag),
-            ]  # fmt: skip
-        with m.Elif(execution.failure != Failure.NONE):
-            m.d.comb += [
-                self.failure.eq(execution.failure), self.failing_node.eq(execution.failing_node),
-                self.failing_tag.eq(execution.failing_tag),
-            ]  # fmt: skip
-        with m.Elif(queue.full):
-            m.d.comb += [self.failure.eq(Failure.QUEUE), self.failing_node.eq(waiting.node),
-                         self.failing_input.eq(waiting.input), self.failing_tag.eq(waiting.tag)]  # fmt: skip
+        self._fail(m, matching, execution, queue, opens)
         m.d.comb += [
             self.idle.eq(
                 matching.idle & execution.idle & (queue.level == 0) & (activations.level == 0) & (hosts.level == 0)
-                & (outputs.level == 0) & at_rest
+                & (outputs.level == 0) & at_rest & (Const(1) if opens is None else ~opens.busy)
             ),
             self.used.eq(matching.used),
             self.spilled.eq(matching.spilled),
@@ -305,12 +307,46 @@ class Core(wiring.Component):
             Event.EXECUTING: ~execution.idle | (activations.level != 0),
             Event.MATCHING: ~matching.idle,
             Event.QUEUED: queue.level != 0,
+            **({} if opens is None else {Event.CLOSING: opens.busy}),
             **network,
         }
         m.d.comb += self.events.eq(Cat(*(events.get(e, Const(0, 1)) for e in Event)))
         self._watch(m, matching, execution)
         self._digest(m, matching, execution)
         return m
+
+    def _fail(
+        self, m: Module, matching: Unit, execution: Execution, queue: TokenQueue, opens: OpenGathers | None
+    ) -> None:
+        """Why the core has stopped, if it has."""
+        waiting = data.View(token_layout(self.d), queue.w_data)
+        with m.If(matching.failure != Failure.NONE):
+            m.d.comb += [
+                self.failure.eq(matching.failure), self.failing_node.eq(matching.failing.node),
+                self.failing_input.eq(matching.failing.input), self.failing_tag.eq(matching.failing.tag),
+            ]  # fmt: skip
+        with m.Elif(execution.failure != Failure.NONE):
+            m.d.comb += [
+                self.failure.eq(execution.failure), self.failing_node.eq(execution.failing_node),
+                self.failing_tag.eq(execution.failing_tag),
+            ]  # fmt: skip
+        with m.Elif(queue.full):
+            m.d.comb += [self.failure.eq(Failure.QUEUE), self.failing_node.eq(waiting.node),
+                         self.failing_input.eq(waiting.input), self.failing_tag.eq(waiting.tag)]  # fmt: skip
+        if opens is not None:
+            with m.Elif(opens.late):
+                m.d.comb += [self.failure.eq(Failure.LATE), self.failing_node.eq(opens.which.node),
+                             self.failing_input.eq(opens.which.input), self.failing_tag.eq(opens.which.tag)]  # fmt: skip
+
+    def _opens(self, m: Module, matching: Matching | MixedMatching, queue: TokenQueue) -> OpenGathers:
+        """The list of open gathers; its tokens go to the matching unit when the queue is empty."""
+        m.submodules.opens = opens = OpenGathers(self.d)
+        m.d.comb += [
+            opens.opened.eq(matching.opened), opens.close.eq(self.close), opens.rank.eq(self.close_rank),
+            opens.over.eq(self.run_over), self.least.eq(opens.least),
+            opens.token.ready.eq(matching.token.ready & ~queue.r_valid),
+        ]  # fmt: skip
+        return opens
 
     def _connect(
         self, m: Module, placer: Placer, queue: TokenQueue, sent: Value, inward: Value, inward_ready: Value

@@ -17,14 +17,14 @@ CHAINS = 4096
 
 @dataclass(frozen=True)
 class Dimensions:
-    """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read
-    latency of its backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has
-    `gather_sets` sets (0: as many as the other one); `joining` plain and `walkers` counted tokens can wait for the
-    join pipe, `activations` for a context. The token queue has
-    `queue_front` tokens, and `queue_words` in a backing memory of its own. `stages`: so many are told apart for the
-    throttle of the host, 0 if there is none; `drains`: that waits until nothing is under way. `network`: tokens may be for
-    another core. `beside_sets`, `beside_ways`: the hashed store beside a direct one, if there is one. `adjustable`: less
-    than all of it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
+    """The parameters of one core: widths in bits; `sets` and `ways` of its store, records and read latency of its
+    backing memory, latencies of its arithmetic, depths of its memories. The store of open gathers has `gather_sets` sets
+    (0: as many as the other one); `joining` plain and `walkers` counted tokens can wait for the join pipe, `activations`
+    for a context. The token queue has `queue_front` tokens, and `queue_words` in a backing memory of its own. `stages`:
+    so many are told apart for the throttle of the host, 0 if there is none; `drains`: that waits until nothing is under
+    way. `network`: tokens may be for another core. `closes`: a gather may end when no summand can come any more.
+    `beside_sets`, `beside_ways`: the hashed store beside a direct one, if there is one. `adjustable`: less than all of
+    it can be used, see `settings.py`. `parity`: words of the stores have a bit that makes their parity even."""
 
     tag_bits: int = 40
     max_fields: int = 6
@@ -58,6 +58,7 @@ class Dimensions:
     beside_ways: int = 1
     organisation: Organisation = Organisation.HASHED
     network: bool = False
+    closes: bool = False
     adjustable: bool = False
     parity: bool = False
 
@@ -92,6 +93,7 @@ class Dimensions:
             drains=machine.host.fit,
             organisation=machine.matching.organisation,
             network=machine.cores > 1,
+            closes=machine.matching.open_gathers is True,
             parity=matching.parity,
         )
 
@@ -191,6 +193,13 @@ class Dimensions:
     def most_records(self) -> int:
         """Records that there may be."""
         return self.look_sets * self.ways + self.look_spilled
+
+    @property
+    def gathers(self) -> int:
+        """Gathers that there is room for, in the store and in backing memory; with a direct store, in the one beside it."""
+        if self.beside is not None:
+            return self.beside.gathers
+        return (self.gather_sets or self.sets) * self.ways + self.spill_words
 
     @property
     def limits(self) -> dict[str, int]:

@@ -122,6 +122,9 @@ class Front(wiring.Component):
             joining.w_en.eq(waiting_valid & ~summand & ~walker & ~alone), joining.w_data.eq(waiting),
             walkers.w_en.eq(waiting_valid & walker), walkers.w_data.eq(waiting),
         ]  # fmt: skip
+        if d.closes:  # what says that open gathers exist, or ends them, is no token of the program
+            with m.If((self.token.payload.kind == TokenKind.PRESENT) | (self.token.payload.kind == TokenKind.CLOSE)):
+                m.d.comb += self.taken.eq(0)
         with m.If(self.token.ready):
             m.d.sync += [waiting.eq(self.token.payload), waiting_valid.eq(self.token.valid)]
 

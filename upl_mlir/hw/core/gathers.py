@@ -39,8 +39,11 @@ from upl_mlir.hw.core.layouts import (
 )
 from upl_mlir.hw.core.reducer import Reducer
 from upl_mlir.hw.core.stages import change_layout
+from upl_mlir.hw.core.stores.open_gathers import opened_layout
 from upl_mlir.hw.core.stores.records import RecordStore, handed_on
 
+EMPTY, FILLED = 1, 2
+"""What the record of an open gather has in place of the summands to come: none has come, some have."""
 QUEUED = 4
 """Pairs of a result and a held value that can wait for the reducer while summands use it."""
 
@@ -83,6 +86,9 @@ class _Stages:
         self.unknown, self.done = self.current.multiplicity == d.unbounded, Signal(name="done")
         self.stated = records.state.total  # 0 without a record
         self.left, self.total = Signal(d.multiplicity_bits), Signal(d.multiplicity_bits, name="total")
+        # of an open gather: the token is a summand, says that the gather exists, or ends it; no summand has come yet
+        self.summand, self.present, self.closing, self.empty = Signal(), Signal(), Signal(), Signal(name="empty")
+        self.fills = Signal()  # the summand is the first one
         # the oldest result of the reducer
         self.rides, self.meets = Signal(), Signal(name="meets")  # it meets the summand; the value that is held
         self.at_end = Signal()  # it is its gather's, for which no summand comes any more
@@ -140,6 +146,7 @@ class Gathers(wiring.Component):
                 "early": Out(1),
                 **records.service,
                 **({"change": Out(change_layout(d))} if d.stages else {}),
+                **({"opened": Out(opened_layout(d))} if d.closes else {}),
             }
         )
 
@@ -212,6 +219,15 @@ class Gathers(wiring.Component):
             s.total.eq(Mux(s.unknown, s.stated, s.current.multiplicity)),
             s.done.eq(Mux(known, before == 1, before == awaited) & (~s.unknown | (s.stated != 0))),
         ]  # fmt: skip
+        if d.closes:
+            kind = s.current.kind
+            m.d.comb += [
+                s.summand.eq(kind == TokenKind.SUMMAND), s.present.eq(kind == TokenKind.PRESENT),
+                s.closing.eq(kind == TokenKind.CLOSE), s.empty.eq(before == EMPTY), s.fills.eq(s.summand & s.empty),
+            ]  # fmt: skip
+            with m.If(s.summand | s.present | s.closing):
+                m.d.comb += [s.left.eq(Mux(s.present, EMPTY, FILLED)), s.total.eq(s.current.multiplicity),
+                             s.done.eq(s.closing)]  # fmt: skip
 
     def _meet(self, m: Module, s: _Stages, parts: _Parts) -> None:
         """What the oldest result of the reducer meets in this cycle."""
@@ -268,13 +284,14 @@ class Gathers(wiring.Component):
             inplace.mode.eq(s.mode), inplace.left.eq(records.values[0]), inplace.right.eq(value),
             records.write_way.eq(Mux(hit, records.way, records.free_way)), records.write_key.eq(s.key),
             records.write_state.left.eq(s.left), records.write_state.total.eq(s.total),
-            s.finished.eq(Mux(hit, inplace.result, value)), self.summing.eq(s.acts),
+            s.finished.eq(Mux(s.closing, records.values[0], Mux(hit & ~s.fills, inplace.result, value))),
+            self.summing.eq(s.acts & ~s.closing),
         ]  # fmt: skip
         crowded = (parts.reducer.active + parts.queue.level) >= self.d.pending - 2
         with m.If(s.working & ~records.ready):
             m.d.comb += s.hold.eq(1)
         with m.Elif(s.working & ~s.stopped):
-            with m.If((s.mode < FIRST_GATHER) | (s.current.multiplicity == 0)):
+            with m.If((s.mode < FIRST_GATHER) | ((s.current.multiplicity == 0) & ~s.closing) | (s.closing & ~hit)):
                 m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
             with m.Elif(records.early):
                 m.d.comb += self.early.eq(1)
@@ -282,7 +299,11 @@ class Gathers(wiring.Component):
                 m.d.comb += [s.hold.eq(1), records.evict.eq(1)]
                 with m.If(records.full):
                     m.d.comb += s.failing.eq(Failure.FULL)
-            with m.Elif(hit & s.pipelined):
+            with m.Elif(s.closing & s.opened):  # until its accumulator has given its value back
+                m.d.comb += s.hold.eq(1)
+            with m.Elif(hit & s.present):
+                pass  # that it exists is known
+            with m.Elif(hit & s.pipelined & ~s.fills & ~s.closing):
                 with m.If(crowded | (~s.opened & s.live.all())):
                     m.d.comb += [s.hold.eq(1), self.waiting.eq(1)]
                 with m.Else():
@@ -293,9 +314,9 @@ class Gathers(wiring.Component):
             with m.Else():
                 m.d.comb += [s.acts.eq(1), s.writes.eq(1)]
             # What is wrong with its number or with the sum stops the unit, but too late to keep it from this step.
-            with m.If(s.acts & hit & ~s.unknown & (s.stated != 0) & (s.stated != s.current.multiplicity)):
+            with m.If(s.acts & hit & ~s.unknown & ~s.closing & (s.stated != 0) & (s.stated != s.current.multiplicity)):
                 m.d.comb += s.failing.eq(Failure.COUNT)
-            with m.Elif(s.acts & hit & ~s.pipelined & inplace.overflow):
+            with m.Elif(s.acts & hit & ~s.pipelined & ~s.fills & ~s.closing & inplace.overflow):
                 m.d.comb += s.failing.eq(Failure.OVERFLOW)
         m.d.comb += [
             records.write_state_en.eq(s.acts & ~s.done), records.write_key.valid.eq(~s.done),
@@ -308,7 +329,7 @@ class Gathers(wiring.Component):
         evicted_home = parts.homed.read_port(domain="comb")
         home_write = parts.homed.write_port()
         name_write = parts.named.write_port()
-        sums = s.acts & hit & s.pipelined
+        sums = s.acts & hit & s.pipelined & ~s.fills & ~s.closing
         one, other = Signal(size), Signal(size)  # those of the summand and of the result
         ends = Signal(size)
         m.d.comb += [one.eq(Mux(sums, Mux(s.opened, s.mine, ~s.live & (s.live + 1)), 0)),
@@ -319,9 +340,9 @@ class Gathers(wiring.Component):
                      name_write.data.tag.eq(s.current.tag), name_write.data.mode.eq(s.mode)]  # fmt: skip
         # The value of an accumulator without work goes back to the store when no other one may be written there.
         evicts, evicted, may_write = Signal(), Signal(d.accumulator_bits), Signal()
-        m.d.comb += may_write.eq(s.working & records.ready & Mux(hit, ~s.pipelined, records.free))
+        m.d.comb += may_write.eq(s.working & records.ready & Mux(hit, ~s.pipelined | s.fills, records.free) & ~s.closing)
         for n in reversed(range(size)):
-            with m.If(idle_ones[n] & ~(s.working & s.mine[n])):
+            with m.If(idle_ones[n] & ~(s.working & s.mine[n] & ~s.closing)):
                 m.d.comb += [evicts.eq(~records.bringing & ~may_write & ~s.stopped), evicted.eq(n)]
         m.d.comb += [
             evicted_home.addr.eq(evicted), records.write_value.eq(s.writes | evicts),
@@ -374,3 +395,8 @@ class Gathers(wiring.Component):
         if self.d.stages:
             m.d.comb += [self.change.any.eq(records.write_key_en), self.change.comes.eq(records.write_key.valid),
                          self.change.key.eq(s.key)]  # fmt: skip
+        if self.d.closes:
+            begins = s.acts & ~records.hit & (s.summand | s.present)
+            m.d.comb += [self.opened.valid.eq(begins), self.opened.rank.eq(s.current.multiplicity),
+                         self.opened.node.eq(s.current.node), self.opened.input.eq(s.current.input),
+                         self.opened.tag.eq(s.current.tag)]  # fmt: skip

@@ -87,16 +87,29 @@ class Failure(enum.IntEnum):
     """A record of the store is not as it was written."""
     OPEN = 13
     """An activation whose tokens leave a field of its index open."""
+    LATE = 14
+    """A summand of an open gather that has ended."""
 
 
 class TokenKind(enum.IntEnum):
-    """What a token is: 2 bits."""
+    """What a token is: 2 bits, or 3 where there are open gathers."""
 
     DATA = 0
     COMPLETE = 1
     """A completed gather, which goes to matching at once."""
     HOST = 2
     """On its way to the host: `node` is the number of the output."""
+    SUMMAND = 3
+    """Of an open gather: the multiplicity is its rank, plus 1."""
+    PRESENT = 4
+    """No summand: an open gather exists, with the value that it has without summands; the multiplicity is as of one."""
+    CLOSE = 5
+    """An open gather ends."""
+
+
+def kind_bits(d: Dimensions) -> int:
+    """Width of the kind of a token."""
+    return 3 if d.closes else 2
 
 
 def token_layout(d: Dimensions) -> data.StructLayout:
@@ -104,7 +117,7 @@ def token_layout(d: Dimensions) -> data.StructLayout:
     above the index (`Dimensions.index_bits`)."""
     return data.StructLayout(
         {
-            "kind": 2,
+            "kind": kind_bits(d),
             "node": d.node_bits,
             "input": d.input_bits,
             "tag": d.tag_bits,
@@ -288,7 +301,7 @@ def send_layout(d: Dimensions) -> data.StructLayout:
     array's length), index."""
     return data.StructLayout(
         {
-            "kind": 2,
+            "kind": kind_bits(d),
             "node": d.node_bits,
             "input": d.input_bits,
             "value": OPERAND_BITS,

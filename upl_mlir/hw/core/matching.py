@@ -38,6 +38,7 @@ from upl_mlir.hw.core.layouts import (
 from upl_mlir.hw.core.slices import Skid
 from upl_mlir.hw.core.stages import Stages, stage_ports
 from upl_mlir.hw.core.stores.hash import home_of
+from upl_mlir.hw.core.stores.open_gathers import opened_layout
 from upl_mlir.hw.core.stores.records import Records
 from upl_mlir.hw.core.stores.store import Shape, gather_shape
 from upl_mlir.hw.ports import writes
@@ -96,7 +97,7 @@ class Matching(wiring.Component):
     or look_spilled (in) the record of a backing memory, if it is not 0; looked_key, looked_state (out): the record, two
     cycles later. spilling, waiting_backing (out): a record goes to the backing memory; a token waits for it.
     added (out): the operation on summands that begins in this cycle.
-    stage_*, live (out), if stages are told apart: see `Stages`.
+    stage_*, live (out), if stages are told apart: see `Stages`. opened (out), if there are open gathers: one that begins.
     """
 
     def __init__(self, d: Dimensions):
@@ -104,6 +105,7 @@ class Matching(wiring.Component):
         others = {
             **writes("walk", d.node_bits + d.input_bits, walk_layout(d)),
             "limits": In(limits_layout(d), init=d.limits),
+            **({"opened": Out(opened_layout(d))} if d.closes else {}),
         }
         super().__init__({**matching_ports(d, node_layout(d)), **stage_ports(d), **others})
 
@@ -170,6 +172,8 @@ class Matching(wiring.Component):
             self.waiting_backing.eq(joins.detouring | gathers.detouring),
             self.used.eq(joins.used + gathers.used), self.spilled.eq(joins.spilled + gathers.spilled),
         ]  # fmt: skip
+        if d.closes:
+            m.d.comb += self.opened.eq(gathers.opened)
         idle = joins.idle & gathers.idle & front.idle & ~joined.target.valid & ~summands.target.valid
         if d.stages:
             m.submodules.stages = stages = Stages(d)

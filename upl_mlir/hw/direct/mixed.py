@@ -21,6 +21,7 @@ from amaranth.lib.wiring import Out
 
 from upl_mlir.hw.core.layouts import Dimensions, Failure, added_layout, node_layout, walk_layout
 from upl_mlir.hw.core.matching import Matching, matching_ports
+from upl_mlir.hw.core.stores.open_gathers import opened_layout
 from upl_mlir.hw.direct.layouts import direct_node_layout, rank_layout, row_bits
 from upl_mlir.hw.direct.matching import DirectMatching
 from upl_mlir.hw.ports import writes
@@ -48,6 +49,7 @@ class MixedMatching(wiring.Component):
             **writes("rank", row_bits(d), rank_layout(self.direct)),
             **writes("walk", d.node_bits + d.input_bits, walk_layout(self.beside)),
             "added_beside": Out(added_layout(d)),
+            **({"opened": Out(opened_layout(d))} if d.closes else {}),
         }
         super().__init__({**matching_ports(d, mixed_node_layout(d)), **others})
 
@@ -93,6 +95,8 @@ class MixedMatching(wiring.Component):
               for name in ("walking", "probing", "summing", "waiting_reducer", "spilling", "waiting_backing")),
         ]  # fmt: skip
         self._look(m, direct, hashed)
+        if d.closes:
+            m.d.comb += [self.opened.eq(hashed.opened), self.taken.eq(direct.taken | hashed.taken)]
         return m
 
     def _fire(self, m: Module, direct: DirectMatching, hashed: Matching, stopped: Value) -> None:

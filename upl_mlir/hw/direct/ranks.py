@@ -133,7 +133,8 @@ def rank_program(
     any saves enough.  Raises `UplError` UPL1710 if there is no room for the rows or the places.
     """
     best = ranks_along({}, image, roles, d, spread)
-    for stream in image.streams:
+    # A token that is put off waits for one before it to go. An open gather ends when nothing waits: it could be that one.
+    for stream in () if image.closes else image.streams:
         found = ranks_along(stream, image, roles, d, spread)
         if sum(found.places) < WORTH * sum(best.places):
             best = found
@@ -161,6 +162,8 @@ def ranks_along(
     for number, (node, of) in enumerate(zip(image.nodes, roles, strict=True)):
         along = None if node.name in booted or node.name in spread.chosen else stream.get(node.name)
         try:
+            if any(port.open for port in node.inputs):
+                raise NotRanked("its open gathers end by their ranks, which the hashed store knows")
             domain = _domain_of(node, image.domains)
             shapes.append(list(_shapes(node, of, domain, along, d, spread, number)))
         except NotRanked as why:
@@ -177,15 +180,34 @@ def ranks_along(
         if best is not None:
             chosen[n] = best
             room -= best.rows() - 1
-    # First those that need as many places on every core.
-    placed: dict[int, NodeRanks] = {}
-    for n, shape in sorted(enumerate(chosen), key=lambda item: item[1] is not None and item[1].one_sided):
-        if shape is not None:
-            placed[n] = shape.placed(out.cores)
-    out.nodes = [placed.get(n) for n in range(len(chosen))]
+    _place(out, chosen, d)
     if any(of is not None and of.window is not None for of in out.nodes):
         out.stream = stream
     return out
+
+
+def _place(out: Ranks, chosen: list[_Shape | None], d: Dimensions) -> None:
+    """Give the nodes their places.  Where there are not enough, the node that needs most is left to the store beside, if
+    there is one, until there are."""
+    while True:
+        cores = [[0] * (d.max_inputs + 1) for _ in out.cores]
+        placed: dict[int, NodeRanks] = {}
+        # First those that need as many places on every core.
+        for n, shape in sorted(enumerate(chosen), key=lambda item: item[1] is not None and item[1].one_sided):
+            if shape is not None:
+                placed[n] = shape.placed(cores)
+        most = max((n for n in placed), key=lambda n: _places(chosen[n]), default=None)
+        if most is None or d.beside is None or max(max(core) for core in cores) <= d.sets:
+            break
+        shape, chosen[most] = chosen[most], None
+        assert shape is not None
+        out.reasons[shape.node.name] = f"it needs {shape.places} places, more than there are"
+    out.cores = cores
+    out.nodes = [placed.get(n) for n in range(len(chosen))]
+
+
+def _places(shape: _Shape | None) -> int:
+    return 0 if shape is None else shape.places
 
 
 def _require(need: int, limit: int, what: str, has: int) -> None:

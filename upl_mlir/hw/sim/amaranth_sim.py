@@ -178,6 +178,9 @@ class _Run:
                 self.context.set(getattr(self.machine, f"port_data_{p}"), raw)
                 self.offered[p] = True
             self.context.set(getattr(self.machine, f"port_valid_{p}"), self.offered[p])
+        if self.s.core.closes:
+            over = self.report.injected >= len(self.rows) and not any(self.offered)
+            self.context.set(self.machine.host_over, over)
 
     def _count(self, n: int, state: dict[str, int]) -> None:
         core = self.report.cores[n]

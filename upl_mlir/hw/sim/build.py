@@ -247,6 +247,7 @@ def wires(s: System) -> str:
     ]
     inputs = ["sent_valid", "sent_data", "network_ready"] if s.cores > 1 else []
     inputs += ["live"] if d.stages else []
+    inputs += ["least"] if d.closes else []
     for n in range(s.cores):
         lines += [
             f"    f.{i}_{n} = core[{n}]->{i};" for i in ("idle", "host_ready", "output_valid", "output_data", *inputs)
@@ -254,11 +255,15 @@ def wires(s: System) -> str:
     lines.append("}")
     lines.append("inline bool from_fabric(const Fabric& f, Lane& core, int n) {\n    switch (n) {")
     outputs = ["network_valid", "network_data", "sent_ready"] if s.cores > 1 else []
+    outputs += ["close", "close_rank", "run_over"] if d.closes else []
+    wakes = [name for name in ("host_valid", "network_valid", "close", "run_over") if name in ("host_valid", *outputs)]
     for n in range(s.cores):
         moves = "".join(f" core.{i} = f.{i}_{n};" for i in ("host_valid", "host_data", "output_ready", *outputs))
-        comes = f"f.host_valid_{n}" + (f" || f.network_valid_{n}" if outputs else "")
+        comes = " || ".join(f"f.{name}_{n}" for name in wakes)
         lines.append(f"    case {n}:{moves} return {comes};")
     lines.append("    default: return false;\n    }\n}")
+    over = "f.host_over = over;" if d.closes else "(void)f, (void)over;"
+    lines.append(f"inline void host_over(Fabric& f, bool over) {{ {over} }}")
     names = ("port_valid", "port_ready", "port_data", "result_valid", "result_ready", "result_data")
     lines.append("struct Ports {")
     for name in names:

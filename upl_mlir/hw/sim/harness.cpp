@@ -359,6 +359,9 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
             }
             *ports.port_valid[p] = s.offered[p];
         }
+        bool over = next >= count;
+        for (int p = 0; p < PORTS; p++) over = over && !s.offered[p];
+        host_over(f, over);
         to_fabric(f, core);
         f.settle();
         if (cycle < checks) {

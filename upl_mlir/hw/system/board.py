@@ -106,6 +106,8 @@ class Board(wiring.Component):
             machine.port_data_0.eq(command[8 : 8 + token_layout(s.core).size]),
             ending.eq(held & (kind == Command.END)),
         ]
+        if s.core.closes:
+            m.d.comb += machine.host_over.eq(ending)
 
         failures: list[Value] = [getattr(machine, f"failure_{n}") for n in range(s.cores)]
         failed, why = Signal(), Signal(failed_layout(s))

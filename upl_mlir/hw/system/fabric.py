@@ -18,6 +18,7 @@ from amaranth.utils import bits_for
 from upl_mlir.hw.core.core import configuration_ports, configuration_row
 from upl_mlir.hw.core.layouts import CORE_BITS, Memory, flit_layout, token_layout
 from upl_mlir.hw.core.place import Placer, place_layout
+from upl_mlir.hw.core.stores.open_gathers import least_of
 from upl_mlir.hw.network.network import Network
 from upl_mlir.hw.network.parts import count_bits, turns
 from upl_mlir.hw.system.layouts import System
@@ -40,10 +41,18 @@ def fabric_ports(s: System) -> dict[str, Any]:
         ports |= {f"idle_{n}": In(1)}
         if s.core.stages:
             ports |= {f"live_{n}": In(s.core.stages)}
+        if s.core.closes:
+            bits = s.core.multiplicity_bits
+            ports |= {f"least_{n}": In(bits), f"close_{n}": Out(1), f"close_rank_{n}": Out(bits), f"run_over_{n}": Out(1)}
         if s.cores > 1:
             ports |= {f"sent_valid_{n}": In(1), f"sent_ready_{n}": Out(1), f"sent_data_{n}": In(flit)}
             ports |= {f"network_valid_{n}": Out(1), f"network_ready_{n}": In(1), f"network_data_{n}": Out(token)}
     return ports
+
+
+def host_ports(s: System) -> dict[str, Any]:
+    """Where there are open gathers: the host has no more tokens, so that they may end."""
+    return {"host_over": In(1)} if s.core.closes else {}
 
 
 def watch_ports(s: System) -> dict[str, Any]:
@@ -54,13 +63,14 @@ def watch_ports(s: System) -> dict[str, Any]:
 
 def fabric_members(s: System) -> dict[str, Any]:
     """All ports of a fabric."""
-    return {**fabric_ports(s), **configuration_ports(), **watch_ports(s)}
+    return {**fabric_ports(s), **configuration_ports(), **host_ports(s), **watch_ports(s)}
 
 
 class Fabric(wiring.Component):
     """port_*: tokens of the host, one a cycle each; result_*: tokens to the host. For each core, by its number: host_*
     tokens of the host to it, network_* tokens of other cores to it, sent_* and output_* from it to cores and host; idle_*;
-    live_*, if there is a throttle (see `Throttle`).
+    live_*, if there is a throttle (see `Throttle`). If there are open gathers, least_*, close_*, close_rank_*, run_over_*
+    (see `OpenGathers`), and host_over (in): the host has no more tokens.
 
     idle (out): nothing is under way anywhere. moved, waits (out): what links do (see `Network`); under_way (out): tokens
     between cores.
@@ -201,9 +211,60 @@ class Fabric(wiring.Component):
         with m.Elif(held != depth):
             m.d.sync += held.eq(held + 1)
         rest = level[0] & (held == depth) & ~begun
-        if throttle is None:
-            m.d.comb += self.idle.eq(rest)
-        else:
-            m.d.comb += [
-                throttle.rest.eq(rest), throttle.over.eq(self.idle), self.idle.eq(rest & ~offered & throttle.empty)
-            ]
+        idle: Value = rest
+        if throttle is not None:
+            m.d.comb += [throttle.rest.eq(rest), throttle.over.eq(self.idle)]
+            idle = rest & ~offered & throttle.empty
+        if s.core.closes:
+            m.submodules.closing = closing = Closing(s)
+            m.d.comb += [closing.rest.eq(idle), closing.host_over.eq(self.host_over)]
+            for n in range(s.cores):
+                m.d.comb += [
+                    closing.least[n].eq(getattr(self, f"least_{n}")), getattr(self, f"close_{n}").eq(closing.close),
+                    getattr(self, f"close_rank_{n}").eq(closing.rank), getattr(self, f"run_over_{n}").eq(self.idle),
+                ]  # fmt: skip
+            idle = idle & closing.none
+        m.d.comb += self.idle.eq(idle)
+
+
+class Closing(wiring.Component):
+    """When nothing is under way any more, the open gathers of least rank end.
+
+    rest (in): nothing is under way, and has not been for as long as `least` takes through the tree. host_over (in): no token
+    of the host comes. least (in): of each core, see `OpenGathers`. close (out, 1), rank (out): they end. none (out): there
+    are none.
+    """
+
+    def __init__(self, s: System):
+        self.s = s
+        bits = s.core.multiplicity_bits
+        super().__init__(
+            {
+                "rest": In(1),
+                "host_over": In(1),
+                "least": In(bits).array(s.cores),
+                "close": Out(1),
+                "rank": Out(bits),
+                "none": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """The least one of all cores, by a tree of registers as deep as that of `Fabric._end`; one pulse for each rest."""
+        m = Module()
+        level: list[Value] = [self.least[n] for n in range(self.s.cores)]
+        depth = 0
+        while len(level) > 1:
+            above: list[Value] = []
+            for k in range(0, len(level), TREE):
+                node = Signal(self.s.core.multiplicity_bits, name=f"least_{depth}_{k // TREE}")
+                m.d.sync += node.eq(least_of(level[k : k + TREE]))
+                above.append(node)
+            level, depth = above, depth + 1
+        told = Signal()  # in this rest it has been said
+        m.d.comb += [
+            self.rank.eq(level[0]), self.none.eq(level[0].all()),
+            self.close.eq(self.rest & self.host_over & ~self.none & ~told),
+        ]  # fmt: skip
+        m.d.sync += told.eq(self.rest & (told | self.close))
+        return m

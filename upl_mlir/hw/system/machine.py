@@ -16,20 +16,22 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.core.core import Core, configuration_ports, core_ports
-from upl_mlir.hw.system.fabric import Fabric, fabric_members, fabric_ports, watch_ports
+from upl_mlir.hw.system.fabric import Fabric, fabric_members, fabric_ports, host_ports, watch_ports
 from upl_mlir.hw.system.layouts import System
 
 SHARED = ("config_en", "config_select", "config_address", "config_data", "look_set", "look_way", "look_spilled")
 """Inputs of the machine that go to every core."""
 JOINED = ("host", "network", "sent", "output")
 """Streams between a core and the fabric."""
+CLOSED = ("close", "close_rank", "run_over", "least")
+"""Other signals between them, where there are open gathers."""
 
 
 def core_outputs(s: System) -> dict[str, Any]:
     """The outputs of a core that are outputs of the machine, once for each core."""
     streams = tuple(f"{name}_" for name in JOINED)
     ports = core_ports(s.core).items()
-    return {name: port for name, port in ports if port.flow is Out and not name.startswith(streams)}
+    return {name: port for name, port in ports if port.flow is Out and not name.startswith((*streams, *CLOSED))}
 
 
 def machine_ports(s: System) -> dict[str, Any]:
@@ -37,12 +39,13 @@ def machine_ports(s: System) -> dict[str, Any]:
     outside = {k: v for k, v in fabric_ports(s).items() if k.startswith(("port_", "result_"))}
     looks = {name: port for name, port in core_ports(s.core).items() if name in SHARED and name.startswith("look")}
     each = {f"{name}_{n}": port for n in range(s.cores) for name, port in core_outputs(s).items()}
-    return {**outside, **configuration_ports(), **looks, **watch_ports(s), **each}
+    return {**outside, **configuration_ports(), **looks, **host_ports(s), **watch_ports(s), **each}
 
 
 class Machine(wiring.Component):
-    """port_*, result_*: tokens of the host and to it, at each of its ports. config_*: see `configuration_ports`; one write
-    reaches every core. look_*: as of a core, for all of them. moved, waits, under_way: see `Fabric`.
+    """port_*, result_*: tokens of the host and to it, at each of its ports; host_over: see `Fabric`. config_*: see
+    `configuration_ports`; one write reaches every core. look_*: as of a core, for all of them. moved, waits, under_way: see
+    `Fabric`.
 
     idle: nothing is under way anywhere. Each core's outputs (see `Core`) have its number behind their names: failure_0.
     """
@@ -72,6 +75,9 @@ class Machine(wiring.Component):
                     theirs = fabric.get(f"{name}_{suffix}_{n}")
                     if theirs is not None:
                         m.d.comb += ours.eq(theirs[0]) if inward else theirs[0].eq(ours)
+            for name in CLOSED if s.core.closes else ():
+                (ours, inward), (theirs, _) = core[name], fabric[f"{name}_{n}"]
+                m.d.comb += ours.eq(theirs) if inward else theirs.eq(ours)
         return m
 
 

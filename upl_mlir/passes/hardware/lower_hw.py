@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    AnyFloat,
     DenseArrayBase,
-    Float64Type,
-    FloatAttr,
-    IntegerAttr,
     ModuleOp,
     f32,
     i1,
     i32,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -38,21 +33,23 @@ from upl_mlir.dialects.upl.query import (
     program_of,
     real_constants,
     require_determined,
+    source_of,
     span_of,
     symbols,
     target_port,
 )
-from upl_mlir.dialects.upl.values import hint
-from upl_mlir.ops import BY_OP, Body, expansion
+from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.analysis.streams import streams
 from upl_mlir.passes.arrows import connect, here, new_node
-from upl_mlir.passes.build import Lazy, condition, index_value, unused
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.expand import expand
+from upl_mlir.passes.hardware.code import Code, constant_of, narrow
 from upl_mlir.passes.hardware.limit_inputs import counting_only, limit_inputs, tokens_for
+from upl_mlir.passes.hardware.strata import announcer, ends_on_domain, rank_numbers
 from upl_mlir.poly.counts.dense import points_where
-from upl_mlir.poly.expr import TRUE, Atom, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp
 
 MAX_BOOT_TOKENS = 1 << 20
@@ -139,13 +136,6 @@ def _element(t: UplType, at: Operation, what: str) -> Attribute:
                         help="declare it real or f32")  # fmt: skip
 
 
-def _narrow(t: Attribute) -> Attribute:
-    """The machine's type for a type of the body."""
-    if isinstance(t, Float64Type):
-        return f32
-    return i32 if t == i64 else t
-
-
 class _Lowering:
     """One program."""
 
@@ -159,6 +149,7 @@ class _Lowering:
                 "UPL1730", f"the parameter {names} is open: the widths of index fields depend on it", span_of(program),
                 help=f"bind it, for instance with -D {self.sets.ctx.params[0]}=2",
             )  # fmt: skip
+        self.ranks = rank_numbers(program, self.sets)
 
     def run(self, machine: str | None) -> ttm.ProgramOp:
         for op in self.program.body.block.ops:
@@ -196,12 +187,7 @@ class _Lowering:
 
     def _domain(self, domain: Formula | None) -> Formula | None:
         """A domain over fields and tables alone; None where there is nothing to say of it."""
-        return None if domain is None or domain.is_true else domain.rewrite(self.constant_of)
-
-    def constant_of(self, atom: Atom) -> IndexExpr | None:
-        """A constant, or the entry of a table at a constant index, as a number; None for another atom."""
-        value = self.sets.ctx.constant(atom)
-        return None if value is None else IndexExpr.of(value)
+        return None if domain is None or domain.is_true else domain.rewrite(partial(constant_of, self.sets.ctx))
 
     def _fields(self, op: Endpoint) -> list[ttm.Field]:
         domain = self.sets.domain(op.symbol)
@@ -212,7 +198,9 @@ class _Lowering:
                 if domain.is_empty():
                     lo = hi = 0
                 else:
-                    raise error("UPL1732", f"the field `{f}` of `{op.symbol}` has no bound{because(domain)}", span_of(op))
+                    raise error(
+                        "UPL1732", f"the field `{f}` of `{op.symbol}` has no bound{because(domain)}", span_of(op)
+                    )
             out.append(ttm.Field(f, lo, max(0, hi - lo).bit_length()))
         return out
 
@@ -220,24 +208,26 @@ class _Lowering:
         out: list[ttm.Input] = []
         for p in tokens_for(op):
             what = f"`{op.symbol}.{p.name}`"
-            out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather))
+            out.append(ttm.Input(p.name, _element(p.type, op, what), p.gather, p.open))
         return out
 
     def _boot(self, op: upl.NodeOp) -> list[Operation]:
-        """Gathers without summands are complete from the start (LANGUAGE 3.3)."""
+        """Gathers without summands are complete from the start, open ones exist where the domain says so (LANGUAGE 3.3)."""
         out: list[Operation] = []
+        ends = ends_on_domain(op)
         for p in op.ports:
-            if p.open:
-                message = f"the machine has no gathers that end when nothing can come: `{op.symbol}.{p.name}[##]`"
-                raise error("UPL1732", message, span_of(op), help="use the interpreter or the token engine")
-            if p.gather is None or not isinstance(p.count, IndexExpr) or _counted_by_input(op, p):
+            if p.open and ends:
+                where = TRUE
+            elif p.gather is None or not isinstance(p.count, IndexExpr) or _counted_by_input(op, p):
                 continue
-            domain = domain_of(op) or TRUE
-            none = points_where(self.sets.ctx, op.fields, domain, Formula.compare(p.count, CmpOp.LE, 0))
-            for n, point in enumerate(none):
+            else:
+                where = Formula.compare(p.count, CmpOp.LE, 0)
+            for n, point in enumerate(points_where(self.sets.ctx, op.fields, domain_of(op) or TRUE, where)):
                 if n >= MAX_BOOT_TOKENS:
                     raise error("UPL1732", f"`{op.symbol}.{p.name}` has too many gathers without summands", span_of(op))
-                out.append(ttm.BootOp(upl.port_ref(op.symbol, p.name), point))
+                at = dict(zip(op.fields, point, strict=True))
+                rank = self.ranks[op.symbol].evaluate(at, self.sets.ctx.read) if p.open else None
+                out.append(ttm.BootOp(upl.port_ref(op.symbol, p.name), point, rank))
         return out
 
     # -- code --------------------------------------------------------------------------------------------------------
@@ -248,13 +238,13 @@ class _Lowering:
             ports = [p.name for p in tokens_for(op)]
             names_ = [*op.fields, *ports]
             args = [*args[: len(op.fields)], *map(op.arg, ports)]
-        block = Block(arg_types=[_narrow(a.type) for a in args])
+        block = Block(arg_types=[narrow(a.type) for a in args])
         env: dict[SSAValue, SSAValue] = {}
         for old, new in zip(args, block.args, strict=True):
             new.name_hint = old.name_hint
             env[old] = new
         names: dict[str, SSAValue] = dict(zip(names_, block.args, strict=True))
-        code = _Code(self, Body(block), names)
+        code = Code(self.sets.ctx, self.reals, Body(block), names)
         for o in op.block.ops:
             code.body.location = o.location
             if isinstance(o, upl.SendOp):
@@ -263,8 +253,10 @@ class _Lowering:
                 env[o.results[0]] = code.operation(o, env)
         return Region(block)
 
-    def _send(self, code: _Code, send: upl.SendOp, env: Mapping[SSAValue, SSAValue]) -> None:
-        guard: SSAValue | None = code.condition(send.when) if not send.when.is_true else None
+    def _send(self, code: Code, send: upl.SendOp, env: Mapping[SSAValue, SSAValue]) -> None:
+        fits, inside = self._fits(send), bool(send.loops)
+        when = send.when if inside else send.when & fits
+        guard: SSAValue | None = code.condition(when) if not when.is_true else None
         if send.predicate is not None:
             data = env[send.predicate]
             guard = data if guard is None else code.body.add(arith.AndIOp(guard, data))
@@ -274,10 +266,10 @@ class _Lowering:
         for it in send.loops:
             lo, hi = inner.index(it.lo), inner.index(it.hi)
             inner = inner.nested(partial(ttm.ForOp, lo, hi), (it.name,))
-        point, index, count = send.when_point, send.index.data, self._count(send)
+        point, index, count = send.when_point & fits if inside else send.when_point, send.index.data, self._count(send)
         if self._expands(send):
-            inner, index, inside = self._each(inner, send)
-            point = point & inside
+            inner, index, there = self._each(inner, send)
+            point = point & there
             count = count if isinstance(count, Special) else IndexExpr.of(1)
         if not point.is_true:
             inner = inner.nested(partial(ttm.WhenOp, inner.condition(point)), ())
@@ -290,10 +282,11 @@ class _Lowering:
                     self._tell(inner, send, node, p, tag, env[send.value])
             if name in counting_only(node):
                 return
+            times = self._announce(inner, send, node, tag) or times
         inner.body.emit(ttm.SendOp(env[send.value], send.target, tag, times, unbounded=count is Special.UNBOUNDED))
 
     def _tell(
-        self, code: _Code, send: upl.SendOp, node: upl.NodeOp, port: Port, tag: Sequence[SSAValue | None], n: SSAValue
+        self, code: Code, send: upl.SendOp, node: upl.NodeOp, port: Port, tag: Sequence[SSAValue | None], n: SSAValue
     ) -> None:
         """Tell a gather the number of its summands by one more of them, which changes nothing."""
         if send.multiplicity is Special.UNBOUNDED or None in tag:
@@ -302,7 +295,7 @@ class _Lowering:
             raise error("UPL1732", message, span_of(send))
         add, constant = code.body.add, code.body.constant
         assert port.gather is not None
-        type_ = _narrow(port.type.mlir())
+        type_ = narrow(port.type.mlir())
         least, greatest = -(2**31), 2**31 - 1
         neutral = constant(port.gather.neutral if type_ == f32 else port.gather.empty_integer(least, greatest), type_)
         if port.gather.value == "+" and type_ == f32:
@@ -311,6 +304,49 @@ class _Lowering:
             neutral = add(arith.SelectOp(none, constant(0.0, f32), neutral))
         total = add(arith.AddiOp(n, constant(1, i32)))
         code.body.emit(ttm.SendOp(neutral, upl.port_ref(node.symbol, port.name), tag, total, unbounded=False))
+
+    def _fits(self, send: upl.SendOp) -> Formula:
+        """The condition that the index of a `##` token has room in the fields of its target: such a token may be for
+        instances that there are not, and then does nothing."""
+        out = TRUE
+        if send.multiplicity is not Special.UNBOUNDED:
+            return out
+        target, source = endpoints(self.program)[send.target_name], source_of(send)
+        from_, to = self.sets.domain(source.symbol), self.sets.domain(send.target_name)
+        for f, e in zip(target.fields, send.index.data, strict=True):
+            if e is None or (
+                e.name is not None and e.name in source.fields and _within(from_.extent(e.name), to.extent(f))
+            ):
+                continue
+            lo, hi = to.extent(f)
+            if lo is None or hi is None:  # there is no instance: the field has no bits
+                lo = hi = 0
+            out = out & Formula.compare(e, CmpOp.GE, lo) & Formula.compare(e, CmpOp.LE, hi)
+        return out
+
+    def _announce(
+        self, code: Code, send: upl.SendOp, node: upl.NodeOp, tag: Sequence[SSAValue | None]
+    ) -> SSAValue | None:
+        """Say that the open gathers of an instance exist, where a token for another input of it tells that.
+
+        The value is what the token carries as multiplicity if it is a summand of an open gather: its rank, plus 1.
+        """
+        open_ = [p for p in node.ports if p.open]
+        to = node.port(send.target_port or "")
+        summand = to is not None and to.open
+        tells = not ends_on_domain(node) and (summand or announcer(node, self.sets) == send.target_port)
+        if not open_ or None in tag or not (summand or tells):
+            return None
+        index = {f: e for f, e in zip(node.fields, send.index.data, strict=True) if e is not None}
+        rank = code.index(self.ranks[node.symbol].substitute(index) + IndexExpr.of(1))
+        for p in open_:
+            if tells and p.name != send.target_port:
+                assert p.gather is not None
+                type_ = narrow(p.type.mlir())
+                empty = p.gather.empty if type_ == f32 else p.gather.empty_integer(-(2**31), 2**31 - 1)
+                none = code.body.constant(empty, type_)
+                code.body.emit(ttm.SendOp(none, upl.port_ref(node.symbol, p.name), tag, rank, present=True))
+        return rank if summand else None
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
         """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"); it is
@@ -359,7 +395,7 @@ class _Lowering:
             for key, n in found.items()
         )
 
-    def _each(self, code: _Code, send: upl.SendOp) -> tuple[_Code, tuple[IndexExpr, ...], Formula]:
+    def _each(self, code: Code, send: upl.SendOp) -> tuple[Code, tuple[IndexExpr, ...], Formula]:
         """Loops over the `*` fields of an arrow's target; the index then, and the condition that it is in the domain."""
         target = endpoints(self.program)[send.target_name]
         domain = self.sets.domain(send.target_name)
@@ -376,6 +412,11 @@ class _Lowering:
         return code, tuple(index), inside.substitute(dict(zip(target.fields, index, strict=True)))
 
 
+def _within(inner: tuple[int | None, int | None], outer: tuple[int | None, int | None]) -> bool:
+    (a, b), (lo, hi) = inner, outer
+    return a is not None and b is not None and lo is not None and hi is not None and lo <= a and b <= hi
+
+
 def _counts(port: Port) -> str | None:
     """The input that counts a gather's summands, if one does."""
     return port.count.name if port.gather is not None and isinstance(port.count, IndexExpr) else None
@@ -384,116 +425,3 @@ def _counts(port: Port) -> str | None:
 def _counted_by_input(op: Endpoint, port: Port) -> bool:
     name = _counts(port)
     return isinstance(op, upl.NodeOp) and name is not None and op.port(name) is not None
-
-
-MAX_PRODUCTS = {"math.ipowi": 31, "math.powf": 4}
-"""Up to which constant exponent a power becomes products. Of reals: each product may be off by half an ulp."""
-
-
-def _small_power(op: Operation) -> int | None:
-    """The exponent of a power that becomes products: a whole constant, at least 1 and not large."""
-    exponent = op.operands[1].owner
-    if not isinstance(exponent, arith.ConstantOp) or not isinstance(exponent.value, FloatAttr | IntegerAttr):
-        return None
-    number = exponent.value.value.data
-    return int(number) if float(number).is_integer() and 1 <= number <= MAX_PRODUCTS[op.name] else None
-
-
-class _Code:
-    """Writes one block; names of fields, iterators and inputs are values, constants are numbers."""
-
-    def __init__(self, lowering: _Lowering, body: Body, names: Mapping[str, SSAValue]):
-        self.lowering = lowering
-        self.body = body
-        self.names = dict(names)
-
-    def nested(self, make: Callable[[Region], Operation], iterators: tuple[str, ...]) -> _Code:
-        """A block inside this one."""
-        block = Block(arg_types=[i32] * len(iterators))
-        for arg, name in zip(block.args, iterators, strict=True):
-            arg.name_hint = hint(name)
-        self.body.emit(make(Region(block)))
-        names = self.names | dict(zip(iterators, block.args, strict=True))
-        return _Code(self.lowering, Body(block, self.body.location), names)
-
-    def index(self, e: IndexExpr) -> SSAValue:
-        """An index expression as i32 code."""
-        folded = self._folded(e)
-        return self._written(folded.names, lambda body, env: index_value(body, folded, env, self._lazy()))
-
-    def condition(self, f: Formula) -> SSAValue:
-        """A formula as i1 code."""
-        return self._written(f.names, lambda body, env: condition(body, f, env, self._lazy()))
-
-    def _lazy(self) -> Lazy:
-        """The machine computes all branches: what a branch reads must not stop it where the branch is not taken."""
-        arrays = self.lowering.sets.ctx.arrays
-        return Lazy(lambda name: arrays[name].lower)
-
-    def _folded(self, e: IndexExpr) -> IndexExpr:
-        return e.rewrite(self.lowering.constant_of)
-
-    def _written(self, names: Iterable[str], write: Callable[[Body, Mapping[str, SSAValue]], SSAValue]) -> SSAValue:
-        """Write code over i64 stand-ins for the names, then copy it into the body in the machine's types."""
-        used = sorted(n for n in names if n in self.names)
-        block = Block(arg_types=[i64] * len(used))
-        value = write(Body(block), dict(zip(used, block.args, strict=True)))
-        env: dict[SSAValue, SSAValue] = {a: self.names[n] for a, n in zip(block.args, used, strict=True)}
-        for op in block.ops:
-            env[op.results[0]] = self.operation(op, env)
-        return env[value]
-
-    def operation(self, op: Operation, env: Mapping[SSAValue, SSAValue]) -> SSAValue:
-        """One operation of a UPL body in the machine's types."""
-        args = [env.get(o, o) for o in op.operands]
-        add = self.body.add
-        match op:
-            case upl.LetOp() | upl.StopGradientOp():
-                args[0].name_hint = op.results[0].name_hint or args[0].name_hint
-                return args[0]
-            case arith.ExtFOp() | arith.TruncFOp():
-                return args[0]
-            case upl.AlongOp():
-                return args[2]
-            case upl.RefOp():
-                return self._constant(op)
-            case upl.LookupOp():
-                return add(ttm.LoadOp(op.symbol.root_reference.data, args[0], _narrow(op.results[0].type)))
-            case upl.ModOp():
-                return add(ttm.ModOp(args[0], args[1]))
-            case upl.SigmoidOp():
-                return add(ttm.SigmoidOp(args[0]))
-            case arith.ConstantOp():
-                return self._literal(op)
-            case math.IPowIOp() | math.PowFOp() if (times := _small_power(op)) is not None:
-                make = arith.MuliOp if isinstance(op, math.IPowIOp) else arith.MulfOp
-                return reduce(lambda total, _: add(make(total, args[0])), range(times - 1), args[0])
-            case _ if (function := BY_OP.get(type(op))) is not None and function.machine is not None:
-                block, result = expansion(function, op.results[0].type)
-                inner: dict[SSAValue, SSAValue] = {block.args[0]: args[0]}
-                for step in block.ops:
-                    inner[step.results[0]] = self.operation(step, inner)
-                return inner[result]
-            case _:
-                types = [_narrow(r.type) for r in op.results]
-                copy = type(op).create(operands=args, result_types=types, properties=dict(op.properties))
-                copy.results[0].name_hint = op.results[0].name_hint
-                return add(copy)
-
-    def _literal(self, op: arith.ConstantOp) -> SSAValue:
-        value = op.value
-        if isinstance(value, FloatAttr):
-            return self.body.constant(value.value.data, f32)
-        assert isinstance(value, IntegerAttr)
-        return self._integer(value.value.data, _narrow(value.type), op)
-
-    def _integer(self, value: int, type_: Attribute, at: Operation) -> SSAValue:
-        if type_ == i32 and not -(2**31) <= value < 2**31:
-            raise error("UPL1731", f"the constant {value} does not fit the machine's 32-bit integers", span_of(at))
-        return self.body.constant(value, type_)
-
-    def _constant(self, op: upl.RefOp) -> SSAValue:
-        name = op.symbol.root_reference.data
-        if isinstance(op.results[0].type, AnyFloat):
-            return self.body.constant(self.lowering.reals[name], f32)
-        return self._integer(self.lowering.sets.ctx.constants[name], i32, op)

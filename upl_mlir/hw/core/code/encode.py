@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.hw.assemble import OPERATIONS
 from upl_mlir.hw.core.code.encode_node import (
@@ -122,6 +122,8 @@ def encode(
     Raises `UplError`: UPL1710 a memory is too small; UPL1711 a gather that cannot be done; UPL1704 a field that no input
     of a node gives; UPL1713 tokens of one input with different `*` fields.
     """
+    if image.closes and not d.closes:
+        raise _no_open_gathers(image, d)
     encoder = _Encoder(image, d, spread)
     encoder.patterns(host, host_inputs)
     return encoder.run()
@@ -137,12 +139,34 @@ def gather_mode(node: Node, port: Input) -> Mode:
     return mode
 
 
+def input_kind(port: Input, *, present: bool) -> TokenKind:
+    """What tokens of the program for an input are; `present`: see `microcode.Send`."""
+    if not port.open:
+        return TokenKind.DATA
+    return TokenKind.PRESENT if present else TokenKind.SUMMAND
+
+
 def output_fields(output: HostOutput, d: Dimensions) -> tuple[IndexField, ...]:
     """The layout of an output's index: the image's, or equal parts of the tag, negative values included."""
     if output.layout or not output.fields:
         return output.layout
     bits = min(31, d.index_bits // len(output.fields))
     return tuple(IndexField(n, -(1 << (bits - 1)), bits, bits * k) for k, n in enumerate(output.fields))
+
+
+def _no_open_gathers(image: ProgramImage, d: Dimensions) -> UplError:
+    node, port = next((node, port) for node in image.nodes for port in node.inputs if port.open)
+    what = f"`{node.name}.{port.name}[##]` ends when no summand can come any more"
+    match d.organisation:
+        case Organisation.CAM:
+            message, help_ = f'{what}: organisation "cam" cannot tell', 'use [matching] organisation = "hashed"'
+        case Organisation.DIRECT if d.beside is None:
+            message = f'{what}: organisation "direct" needs a hashed store beside it for that'
+            help_ = "set matching.beside = 64, or more, in the machine description"
+        case _:
+            message = f"{what}, and the machine description has matching.open_gathers = false"
+            help_ = "leave it out, or set it to true"
+    return error("UPL1732", message, node.span, help=help_)
 
 
 class _Encoder:
@@ -413,7 +437,8 @@ class _Encoder:
             goal, place = self.out.outputs[target.output], {"kind": int(TokenKind.HOST), "node": target.output}
         else:
             goal = self.image.nodes[target.node].fields
-            place = {"kind": int(TokenKind.DATA), "node": target.node, "input": target.input}
+            kind = input_kind(self.image.nodes[target.node].inputs[target.input], present=send.present)
+            place = {"kind": int(kind), "node": target.node, "input": target.input}
         fields = list(self._fields(step, goal, registers, node))
         unused = FieldKind.CONSTANT if d.organisation is Organisation.CAM else FieldKind.NONE  # which there means `*`
         fields += [{"kind": int(unused)}] * (d.max_fields - len(fields))
