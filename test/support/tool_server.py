@@ -32,7 +32,7 @@ import upl_mlir
 
 TOOLS = ("upl", "upl-opt", "filecheck")
 CLIENT = Path(__file__).with_name("tool_client.py")
-OPTIONAL = ("upl_mlir.interop", "upl_mlir.nn", "upl_mlir.explore", "upl_mlir.picture")
+OPTIONAL = ("upl_mlir.interop", "upl_mlir.frontend.jaxpr", "upl_mlir.nn", "upl_mlir.explore", "upl_mlir.picture")
 """What needs packages that may be missing, or that start threads: imported by the tool that uses it."""
 
 

@@ -209,7 +209,7 @@ UFUNCS: dict[str, Callable[..., Array]] = {
     "bitwise_xor": _bitwise(_xor, "^"), "invert": _bitwise(_not, "~"), "heaviside": lambda x, h: where(
         as_array(x) > 0, 1, where(as_array(x) < 0, 0, h)),
     "matmul": matmul,
-    "vecdot": lambda a, b: _sum(_mul(a, b), -1),
+    "vecdot": lambda a, b: fold_sum(_mul(a, b), -1),
 }  # fmt: skip
 """numpy's (and scipy.special's) ufuncs, by their names."""
 
@@ -250,23 +250,23 @@ def _plain(word: str, **options: Any) -> None:
             raise fail("UPL1932", f"{word}: the option `{name}` cannot be traced", help="leave it out")
 
 
-_sum = _fold(Gather.SUM, "sum")
-_max = _fold(Gather.MAX, "max")
-_min = _fold(Gather.MIN, "min")
-_prod = _fold(Gather.PRODUCT, "prod")
+fold_sum = _fold(Gather.SUM, "sum")
+fold_max = _fold(Gather.MAX, "max")
+fold_min = _fold(Gather.MIN, "min")
+fold_prod = _fold(Gather.PRODUCT, "prod")
 
 
 def _all(a: Any, axis: Any = None, **rest: Any) -> Array:
-    return _min(numbers(truths(as_array(a))), axis, **rest) > 0
+    return fold_min(numbers(truths(as_array(a))), axis, **rest) > 0
 
 
 def _any(a: Any, axis: Any = None, **rest: Any) -> Array:
-    return _max(numbers(truths(as_array(a))), axis, **rest) > 0
+    return fold_max(numbers(truths(as_array(a))), axis, **rest) > 0
 
 
 def _mean(a: Any, axis: Any = None, **rest: Any) -> Array:
     x = as_array(a)
-    total = _sum(x, axis, **rest)
+    total = fold_sum(x, axis, **rest)
     count = x.size if axis is None else math.prod(x.shape[axis_of(x, n)] for n in np.atleast_1d(axis))
     return total / count
 
@@ -275,7 +275,7 @@ def _var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int
     x = numbers(as_array(a))
     count = x.size if axis is None else math.prod(x.shape[axis_of(x, n)] for n in np.atleast_1d(axis))
     d = x - _mean(x, axis, keepdims=True)
-    return _sum(d * d, axis, dtype, out, keepdims) / (count - ddof)
+    return fold_sum(d * d, axis, dtype, out, keepdims) / (count - ddof)
 
 
 def _std(a: Any, *args: Any, **rest: Any) -> Array:
@@ -303,16 +303,16 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     x = as_array(x)
     vector = isinstance(axis, int) or (axis is None and x.ndim == 1)
     if ord in (None, "fro") or (ord == 2 and vector):
-        return _sqrt(_sum(_power(x, 2), axis, keepdims=keepdims))
+        return _sqrt(fold_sum(_power(x, 2), axis, keepdims=keepdims))
     if ord == 1 and vector:
-        return _sum(_abs(x), axis, keepdims=keepdims)
+        return fold_sum(_abs(x), axis, keepdims=keepdims)
     raise fail("UPL1932", f"norm: ord={ord!r} cannot be traced", help="the 2-norm of vectors and the Frobenius norm can")
 
 
 def _average(a: Any, axis: Any = None, weights: Any = None) -> Array:
     if weights is None:
         return _mean(a, axis)
-    return _sum(as_array(a) * weights, axis) / _sum(broadcast(as_array(weights), as_array(a).shape), axis)
+    return fold_sum(as_array(a) * weights, axis) / fold_sum(broadcast(as_array(weights), as_array(a).shape), axis)
 
 
 def _like(value: float | None) -> Callable[..., Array]:
@@ -343,7 +343,7 @@ def _full(shape: Any, value: Any) -> Array:
 
 
 def _trace(a: Any, *_: Any, **__: Any) -> Array:
-    return _sum(diagonal(a), -1)
+    return fold_sum(diagonal(a), -1)
 
 
 def _array(x: Any, *_: Any, **__: Any) -> Array:
@@ -352,8 +352,8 @@ def _array(x: Any, *_: Any, **__: Any) -> Array:
 
 def _softmax(x: Any, axis: Any = None) -> Array:
     """scipy.special.softmax, and the name that people look for."""
-    e = _exp(x - _max(x, axis, keepdims=True))
-    return e / _sum(e, axis, keepdims=True)
+    e = _exp(x - fold_max(x, axis, keepdims=True))
+    return e / fold_sum(e, axis, keepdims=True)
 
 
 def broadcast_to(a: Any, shape: Any, **_: Any) -> Array:
@@ -367,8 +367,9 @@ def broadcast_to(a: Any, shape: Any, **_: Any) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sum": _sum, "prod": _prod, "max": _max, "min": _min, "amax": _max, "amin": _min, "mean": _mean, "var": _var,
-    "std": _std, "all": _all, "any": _any, "cumsum": _cumsum, "diff": _diff, "norm": _norm, "average": _average,
+    "sum": fold_sum, "prod": fold_prod, "max": fold_max, "min": fold_min, "amax": fold_max, "amin": fold_min,
+    "mean": _mean, "var": _var, "std": _std, "all": _all, "any": _any, "cumsum": _cumsum, "diff": _diff, "norm": _norm,
+    "average": _average,
     "where": where, "clip": _clip, "dot": dot, "vdot": lambda a, b: dot(reshape(a, -1), reshape(b, -1)),
     "inner": lambda a, b: tensordot(a, b, (-1, -1)) if as_array(a).ndim and as_array(b).ndim else _mul(a, b),
     "outer": outer, "take": take, "einsum": einsum, "tensordot": tensordot, "matmul": matmul, "trace": _trace,
@@ -390,8 +391,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 METHODS.update({
-    "sum": _sum, "prod": _prod, "max": _max, "min": _min, "mean": _mean, "var": _var, "std": _std, "all": _all,
-    "any": _any, "cumsum": _cumsum, "clip": _clip, "dot": dot, "trace": _trace, "diagonal": diagonal,
+    "sum": fold_sum, "prod": fold_prod, "max": fold_max, "min": fold_min, "mean": _mean, "var": _var, "std": _std,
+    "all": _all, "any": _any, "cumsum": _cumsum, "clip": _clip, "dot": dot, "trace": _trace, "diagonal": diagonal,
     "swapaxes": swapaxes, "squeeze": squeeze, "repeat": repeat, "ravel": lambda a, *_: reshape(a, -1),
     "flatten": lambda a, *_: reshape(a, -1).copy(),
     "transpose": lambda a, *axes: transpose(a, (axes[0] if len(axes) == 1 else axes) or None),
@@ -417,7 +418,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: dict[str
     """A ufunc on traced arrays.  Raises UplError (UPL1932) for what cannot be traced."""
     name: str = ufunc.__name__
     if method == "reduce":
-        folds = {"add": _sum, "multiply": _prod, "maximum": _max, "minimum": _min, "logical_and": _all}
+        folds = {"add": fold_sum, "multiply": fold_prod, "maximum": fold_max, "minimum": fold_min, "logical_and": _all}
         if name in folds:
             axis = options.pop("axis", 0)
             return folds[name](*inputs, axis=axis, **options)

@@ -123,10 +123,30 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, le
     rounds = extents.pop()
     if trace is None or rounds == 1:
         return _in_turn(f, init, arrays, rounds)
+    return _traced_scan(lambda carry, k, xs: f(carry, xs), init, arrays, rounds)
+
+
+def counted_scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, rounds: int
+) -> tuple[Any, Any]:  # fmt: skip
+    """As `scan`, in a traced function, but `f` gets pairs: the round, from 0, which may be an index, and x."""
+    if rounds > 1:
+        return _traced_scan(lambda carry, k, x: f(carry, (k, x)), init, xs, rounds)
+    results: list[Any] = []
+    for k in builtins.range(rounds):
+        init, y = _pair(f(init, (k, tree.map_tree(lambda a, k=k: a[k], xs))))
+        results.append(y)
+    return init, tree.map_tree(lambda *ys: np.stack(ys), *results) if results else None
+
+
+def _traced_scan(
+    f: Callable[[Any, Any, Any], tuple[Any, Any]], init: Any, arrays: Any, rounds: int
+) -> tuple[Any, Any]:  # fmt: skip
+    """The body once, for all rounds."""
     carried, ys = _carried(init), None
     for k in range(rounds):
-        new, ys = _pair(f(tree.map_tree(lambda a: a.copy(), carried), tree.map_tree(lambda a, k=k: a[k], arrays)))
-        ys = tree.map_tree(lambda y: _standing(trace, numbers(as_array(y)).own().operand().node), ys)
+        new, ys = _pair(f(tree.map_tree(lambda a: a.copy(), carried), k, tree.map_tree(lambda a, k=k: a[k], arrays)))
+        ys = tree.map_tree(lambda y: _standing(current(), numbers(as_array(y)).own().operand().node), ys)
         _carry(carried, new, "upl.scan")
     return carried, tree.map_tree(lambda y: _stacked(y, rounds), ys)
 

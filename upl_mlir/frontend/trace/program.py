@@ -95,7 +95,7 @@ class Function:
         )
         shapes = tuple(v.shape for v in values)
         try:
-            key = (tree.structure(free), shapes, single, tuple(sorted(fixed.items())))
+            key = (tree.structure(free), shapes, self._kinds(values), single, tuple(sorted(fixed.items())))
             hash(key)
         except TypeError:
             raise fail("UPL1934", "a static argument must be hashable", help="pass tuples in place of lists") from None
@@ -119,6 +119,10 @@ class Function:
         if key not in self._compiled:
             self._compiled[key] = fastest(make(call.traced), self.engine or ENGINE)
         return self._compiled[key]
+
+    def _kinds(self, values: Sequence[NDArray[Any]]) -> Any:
+        """What tells traces apart besides the shapes: nothing here, as all numbers are floats."""
+        del values
 
     def _leaves(self, free: Any) -> tuple[list[str], list[NDArray[Any]]]:
         """The arrays among the arguments, and names for them."""

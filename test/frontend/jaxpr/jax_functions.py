@@ -1,0 +1,111 @@
+"""Functions for the import of JAX functions: small ones, each about one primitive or two, and their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+RNG: Any = np.random.default_rng(0)
+
+
+def _n(*shape: int) -> Any:
+    return RNG.normal(size=shape)
+
+
+def _functions(a: Any) -> Any:
+    one = jnp.arcsin(jnp.tanh(a)) + jnp.arctan2(a, 2.0) + jnp.sinh(a) + jnp.cosh(a) + jnp.arcsinh(a)
+    two = jax.scipy.special.erf(a) + jax.nn.softplus(a) + jax.nn.silu(a) + jnp.exp2(a) + jnp.cbrt(a)
+    return one + two + lax.rsqrt(a * a + 1)
+
+
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "solve": (jnp.linalg.solve, (_n(4, 4), _n(4))),
+    "solve, two right sides": (jnp.linalg.solve, (_n(4, 4), _n(4, 2))),
+    "inv": (jnp.linalg.inv, (_n(5, 5),)),
+    "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + jnp.eye(4)), (_n(4, 4),)),
+    "triangular solve": (
+        lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True),
+        (np.tril(_n(4, 4)) + 3 * np.eye(4), _n(4)),
+    ),
+    "triangular solve, transposed": (
+        lambda a, b: jax.scipy.linalg.solve_triangular(a, b, trans=1),
+        (np.triu(_n(4, 4)) + 3 * np.eye(4), _n(4)),
+    ),
+    "det": (jnp.linalg.det, (_n(3, 3),)),
+    "slogdet": (lambda a: jnp.linalg.slogdet(a)[1], (_n(3, 3),)),
+    "argmax": (lambda a: jnp.argmax(a, axis=1), (_n(3, 5),)),
+    "argmin": (jnp.argmin, (_n(7),)),
+    "cumsum": (lambda a: jnp.cumsum(a, axis=1), (_n(3, 5),)),
+    "cumprod": (jnp.cumprod, (_n(5),)),
+    "cummax": (lax.cummax, (_n(6),)),
+    "cumlogsumexp": (lax.cumlogsumexp, (_n(6),)),
+    "cumsum, from the end": (lambda a: lax.cumsum(a, reverse=True), (_n(6),)),
+    "pad": (lambda a: lax.pad(a, 1.5, ((1, 2, 1), (-1, 0, 2))), (_n(3, 4),)),
+    "pad, cut off": (lambda a: lax.pad(a, 0.0, ((-2, 1, 2),)), (_n(5),)),
+    "rev": (lambda a: a[::-1, ::2], (_n(3, 5),)),
+    "convolution, strides and dilation": (
+        lambda x, k: lax.conv_general_dilated(x, k, (2,), ((1, 2),), rhs_dilation=(2,)),
+        (_n(2, 3, 11), _n(4, 3, 3)),
+    ),
+    "convolution, transposed": (
+        lambda x, k: lax.conv_general_dilated(x, k, (1, 1), ((2, 2), (1, 1)), lhs_dilation=(2, 3)),
+        (_n(1, 2, 4, 3), _n(3, 2, 2, 2)),
+    ),
+    "convolution, groups": (
+        lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=2),
+        (_n(1, 4, 5, 5), _n(6, 2, 3, 3)),
+    ),
+    "convolution, channels last": (
+        lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+        (_n(1, 5, 5, 2), _n(3, 3, 2, 3)),
+    ),
+    "reduce_window, max": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3), (1, 2), "SAME"), (_n(3, 7),)),
+    "reduce_window, sum": (lambda x: lax.reduce_window(x, 0.0, lax.add, (2, 2), (1, 1), "VALID"), (_n(3, 7),)),
+    "take": (lambda x: x[jnp.array([2, 0, 2])], (_n(4, 3),)),
+    "take, columns": (lambda x, k: x[:, k], (_n(4, 3), np.array([2, 0, 1, 1]))),
+    "take, from the end": (lambda x, k: jnp.take(x, k, axis=0), (_n(4, 3), np.array([-1, 0]))),
+    "segment_sum": (lambda v, k: jax.ops.segment_sum(v, k, 4), (_n(6, 2), np.array([0, 1, 1, 3, 0, 0]))),
+    "set": (lambda x: x.at[1].set(7.0).at[:, 2].set(0.0), (_n(4, 3),)),
+    "set, a list of rows": (lambda x: x.at[jnp.array([0, 2])].set(1.0), (_n(4, 3),)),
+    "dynamic_slice": (lambda x: lax.dynamic_slice(x, (1,), (3,)), (_n(6),)),
+    "dynamic_slice by data": (lambda x, i: lax.dynamic_slice(x, (i,), (3,)), (_n(6), np.array(2))),
+    "dynamic_update_slice": (lambda x: lax.dynamic_update_slice(x, jnp.ones(2), (3,)), (_n(6),)),
+    "cond": (lambda x: lax.cond(x.sum() > 0, lambda x: x * 2, jnp.sin, x), (_n(4),)),
+    "switch": (lambda x, i: lax.switch(i, [lambda x: x, lambda x: x * x, lambda x: -x], x), (_n(4), np.array(1))),
+    "fori_loop": (lambda x: lax.fori_loop(0, 5, lambda i, c: c * 0.5 + x[i] * i, 0.0), (_n(5),)),
+    "fori_loop that writes": (lambda x: lax.fori_loop(1, 5, lambda i, c: c.at[i].set(c[i - 1] + c[i]), x), (_n(5),)),
+    "scan, from the end": (lambda x: lax.scan(lambda c, a: (c * a + 1, c), 1.0, x, reverse=True)[1], (_n(5),)),
+    "whole division": (lambda a, b: a // b, (np.array([7, -7, 7]), np.array([2, 2, -2]))),
+    "remainder of whole numbers": (lambda a, b: a % b, (np.array([7, -7, 7]), np.array([2, 2, -2]))),
+    "fmod": (jnp.fmod, (_n(3), _n(3))),
+    "round": (jnp.round, (np.array([0.5, 1.5, -0.5, 2.4, -2.6]),)),
+    "clip": (lambda a: jnp.clip(a, -0.5, 0.5), (_n(5),)),
+    "where": (lambda a: jnp.where(a > 0, jnp.log1p(jnp.abs(a)), -a), (_n(5),)),
+    "logic": (lambda a, b: (a > 0) & ~(b > 0) | (a < b), (_n(5), _n(5))),
+    "power": (lambda a, b: jnp.abs(a) ** b + a**3 + a ** (-2) + a**5, (_n(5), _n(5))),
+    "functions of one number": (_functions, (_n(5),)),
+    "einsum": (lambda a, b: jnp.einsum("bij,bjk->bik", a, b), (_n(2, 3, 4), _n(2, 4, 5))),
+    "tensordot": (lambda a, b: jnp.tensordot(a, b, axes=([0], [2])), (_n(3, 4), _n(2, 5, 3))),
+    "kron": (jnp.kron, (_n(2, 3), _n(2, 2))),
+    "roll": (lambda a: jnp.roll(a, 2) - jnp.roll(a, -1), (_n(6),)),
+    "concat": (lambda a, b: jnp.concatenate([a, b], 1), (_n(2, 3), _n(2, 2))),
+    "tile": (lambda a: jnp.tile(a, (2, 3)), (_n(2, 2),)),
+    "repeat": (lambda a: jnp.repeat(a, 2, axis=0), (_n(2, 2),)),
+    "tril and triu": (lambda a: jnp.tril(a) + jnp.triu(a, 1) * 2, (_n(3, 3),)),
+    "diag": (lambda a: jnp.diag(a) + jnp.diag(jnp.diag(jnp.ones((3, 3)) * a)), (_n(3),)),
+    "norm": (jnp.linalg.norm, (_n(3, 3),)),
+    "std": (lambda a: jnp.std(a, axis=0) + jnp.median(jnp.ones(3)), (_n(4, 3),)),
+    "all": (lambda a: jnp.all(a > -9, axis=0) & jnp.any(a > 0), (_n(4, 3),)),
+    "vmap": (lambda a, b: jax.vmap(lambda x: jnp.dot(x, b))(a), (_n(4, 3), _n(3))),
+    "jit and checkpoint inside": (lambda a: jax.jit(lambda x: x * 2)(a) + jax.checkpoint(jnp.sin)(a), (_n(3),)),
+    "polyval": (jnp.polyval, (_n(4), _n(3))),
+    "one_hot": (lambda k: jax.nn.one_hot(k, 4), (np.array([1, 3, 0]),)),
+    "isfinite": (lambda a: jnp.isfinite(a) | jnp.isnan(a), (_n(3),)),
+    "sign": (lambda a: jnp.sign(a) * jnp.floor(a) + jnp.ceil(a) + jnp.trunc(a), (_n(6),)),
+    "logsumexp": (lambda a: jax.nn.logsumexp(a, axis=1), (_n(3, 4),)),
+    "mean and var": (lambda a: a.mean(0) * a.var(0), (_n(3, 4),)),
+}

@@ -1,0 +1,142 @@
+"""JAX functions as UPL programs: models and single primitives against JAX, positions, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+
+jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
+jax.config.update("jax_enable_x64", True)
+jnp = jax.numpy
+sys.path.insert(0, str(Path(__file__).parent))
+FUNCTIONS = importlib.import_module("jax_functions").FUNCTIONS
+MODELS = importlib.import_module("jax_models").MODELS
+sys.path.pop(0)
+
+
+def near(got: Any, want: Any, part: float) -> None:
+    """Up to a part of the greatest element."""
+    got, want = np.asarray(got, float), np.asarray(want, float)
+    assert got.shape == want.shape
+    assert np.max(np.abs(got - want), initial=0) <= part * max(1e-3, np.max(np.abs(want), initial=0))
+
+
+def gradient(name: str) -> None:
+    f, args, wrt = MODELS[name]
+    value, found = upl.value_and_grad(upl.from_jax(f), wrt)(*args)
+    want, derivative = jax.value_and_grad(f, wrt)(*map(jnp.asarray, args))
+    near(value, want, 1e-14)
+    for a, b in zip(found, derivative, strict=True):
+        near(a, b, 1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name: str) -> None:
+    """Value and gradient, as one proved program."""
+    gradient(name)
+    f, args, _ = MODELS[name]
+    assert upl.from_jax(f).program(*args).check().ok
+
+
+@pytest.mark.parametrize("name", ["mlp", "physics", "autoencoder"])
+def test_second_derivatives(name: str) -> None:
+    """The Hessian by the first argument times a vector."""
+    f, args, _ = MODELS[name]
+    v = np.random.default_rng(1).normal(size=args[0].shape)
+    g = upl.from_jax(f)
+    got = upl.jvp(upl.grad(g, 0), args, (v, *(np.zeros_like(a) for a in args[1:])))[1]
+    want = jax.jvp(lambda x: jax.grad(f)(x, *map(jnp.asarray, args[1:])), (jnp.asarray(args[0]),), (jnp.asarray(v),))[1]
+    near(got, want, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["mlp", "jacobi", "attention"])
+def test_models_on_the_machine(name: str) -> None:
+    """In simulated hardware, in f32."""
+    f, args, _ = MODELS[name]
+    got = upl.from_jax(f, engine="rtl")(*args)
+    near(got, f(*map(jnp.asarray, args)), 1e-4)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    """Value, and where it is real the derivative of a number made of it by all real arguments."""
+    f, args = FUNCTIONS[name]
+    given = [jnp.asarray(a) for a in args]
+    want = np.asarray(f(*given))
+    wrt = tuple(n for n, a in enumerate(given) if a.dtype.kind == "f")
+    if not wrt or want.dtype.kind != "f":
+        near(upl.from_jax(f)(*args), want, 1e-13)
+        return
+
+    def number(*a: Any) -> Any:
+        y = f(*a)
+        return jnp.sum(jnp.sin(y)), y
+
+    (_, got), found = upl.value_and_grad(upl.from_jax(number), wrt, has_aux=True)(*args)
+    near(got, want, 1e-13)
+    for a, b in zip(found, jax.grad(number, wrt, has_aux=True)(*given)[0], strict=True):
+        near(a, b, 1e-11)
+
+
+def test_trees_static_arguments_and_single_precision() -> None:
+    def f(p: Any, n: int, x: Any) -> Any:
+        return {"y": x @ p["w"] + p["b"], "n": (x**n).sum()}
+
+    p, x = {"w": np.ones((3, 2)), "b": np.zeros(2)}, np.arange(6.0).reshape(2, 3)
+    got = upl.from_jax(f, static_argnums=1)(p, 2, x)
+    want = f({k: jnp.asarray(v) for k, v in p.items()}, 2, jnp.asarray(x))
+    assert set(got) == {"y", "n"}
+    near(got["y"], want["y"], 1e-15)
+    near(got["n"], want["n"], 1e-15)
+    single = upl.from_jax(lambda x: jnp.sin(x).sum())(x.astype(np.float32))
+    assert single.dtype == np.float32
+    near(single, np.sin(x).sum(), 1e-6)
+
+
+def test_whole_numbers_are_told_from_real_ones() -> None:
+    """The same function with an index and with a number."""
+    f = upl.from_jax(lambda x, k: x // k)
+    assert f(np.array(7), np.array(2)) == 3
+    assert f(np.array(7.5), np.array(2.5)) == 3.0
+    assert f(np.array(-7), np.array(2)) == -4
+
+
+def test_numbers_that_are_drawn_in_the_function_are_constants() -> None:
+    """Where the key is no argument."""
+
+    def f(x: Any) -> Any:
+        return x + jax.random.normal(jax.random.key(3), (4,))
+
+    near(upl.from_jax(f)(np.ones(4)), f(jnp.ones(4)), 1e-15)
+
+
+def test_positions_are_those_of_the_function() -> None:
+    program = upl.from_jax(MODELS["mlp"][0]).program(*MODELS["mlp"][1])
+    assert Path(program.check().obligations[0].span.file).name == "jax_models.py"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "told"),
+    [
+        (lambda x: jnp.sort(x) + 1, (np.ones(3),), r"sorting \(the JAX primitive `sort`\)"),
+        (lambda x: jnp.abs(jnp.fft.fft(x)), (np.ones(4),), "complex128"),
+        (lambda x: jnp.linalg.svd(x)[1], (np.ones((2, 2)),), "svd"),
+        (lambda x: jax.lax.erf_inv(x) + 1, (np.ones(2),), "`erf_inv` has no meaning"),
+        (lambda k: jax.random.normal(jax.random.wrap_key_data(k), (3,)), (np.array([1, 2], np.uint32),), "random"),
+        (lambda k: k ^ 3, (np.array([1, 2]),), "bits"),
+    ],
+)
+def test_what_is_refused(f: Any, args: Any, told: str) -> None:
+    """With the line."""
+    with pytest.raises(upl.UplError, match=told) as caught:
+        upl.from_jax(f)(*args)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "UPL1936" and diagnostic.span is not None
+    assert Path(diagnostic.span.file).name == "test_from_jax.py"

@@ -1,0 +1,110 @@
+# pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownParameterType=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownLambdaType=false
+# (an extra, which need not be there; JAX is typed in part)
+"""The walk over the equations of a jaxpr, and what may stand in them: traced arrays, numbers, indices of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from upl_mlir.diagnostics import Span, did_you_mean, error
+from upl_mlir.frontend.trace.array import Array, as_array, computed
+from upl_mlir.frontend.trace.indexing import LoopIndex
+from upl_mlir.frontend.trace.position import fail, placed
+from upl_mlir.frontend.trace.reshape import stack
+
+try:
+    import jax
+except ModuleNotFoundError as e:
+    raise error("UPL1804", "JAX is not installed", help="pip install 'upl-mlir[jax]'") from e
+
+_LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, np))
+_HERE = str(Path(__file__).parents[2])
+RULES: dict[str, Callable[..., Any]] = {}
+"""What primitives mean, by their names: `rules.py` fills it."""
+
+
+def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr for traced arrays, numpy arrays and indices of traced loops.
+
+    Equations on numpy arrays alone are computed by JAX itself.  Raises UplError (UPL1936) at the first primitive without a
+    rule.
+    """
+    env: dict[Any, Any] = {}
+
+    def read(v: Any) -> Any:
+        return np.asarray(v.val) if hasattr(v, "val") else env[v]
+
+    env.update(zip(jaxpr.constvars, [c if isinstance(c, Array | LoopIndex) else _known(c) for c in consts], strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        given = [read(v) for v in eqn.invars]
+        name = eqn.primitive.name
+        with placed(_place(eqn)):
+            rule = RULES.get(name)
+            if all(isinstance(a, np.ndarray | np.generic | jax.Array) for a in given) and not _has_inner(eqn):
+                found = eqn.primitive.bind(*map(jax.numpy.asarray, given), **eqn.params)
+                found = [_known(x) for x in (found if eqn.primitive.multiple_results else [found])]
+            elif rule is None:
+                raise _unknown(name, RULES)
+            else:
+                found = rule(eqn, *given)
+                found = found if isinstance(found, list) else [found]
+        for v, x in zip(eqn.outvars, found, strict=True):
+            env[v] = x
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _known(x: Any) -> Any:
+    """A value of JAX as an array of numpy; a key of random numbers stays what it is."""
+    return x if isinstance(x, jax.Array) and str(x.dtype).startswith("key<") else np.asarray(x)
+
+
+def _has_inner(eqn: Any) -> bool:
+    """Whether an equation calls other jaxprs: those are walked through, so that positions and folding go on inside."""
+    return any(hasattr(p, "eqns") or hasattr(p, "jaxpr") for p in eqn.params.values())
+
+
+def _unknown(name: str, known: Any) -> Exception:
+    help_ = did_you_mean(name, known) or "compute it before the call and pass the result"
+    return fail("UPL1936", f"the JAX primitive `{name}` has no meaning in UPL yet", help=help_)
+
+
+def _place(eqn: Any) -> Span | None:
+    """The line of the user's text that an equation comes from."""
+    traceback = eqn.source_info.traceback
+    for frame in () if traceback is None else traceback.frames:
+        if not frame.file_name.startswith((*_LIBRARIES, _HERE, "<")):
+            return Span(frame.file_name, frame.line_num, 1)
+    return None
+
+
+class Places(tuple[Any, ...]):
+    """The indices of one place, as JAX writes them: a vector, with indices of traced loops among them."""
+
+    __slots__ = ()
+
+
+def traced(x: Any) -> Array:
+    """A traced array of whatever stands in an equation; an index of a loop becomes its value."""
+    return stack([as_array(part) for part in x]) if isinstance(x, Places) else as_array(x)
+
+
+def is_concrete(x: Any) -> bool:
+    """Whether a value is known while tracing."""
+    return isinstance(x, np.ndarray | np.generic | int | float)
+
+
+def is_index(x: Any) -> bool:
+    """Whether a value is the index of a loop that is traced once, or linear in such indices."""
+    return isinstance(x, LoopIndex)
+
+
+def copied(x: Any) -> Array:
+    """An array of its own, which may be written."""
+    return computed(lambda a: a, traced(x), boolean=traced(x).boolean, word="copy")

@@ -1,0 +1,352 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownLambdaType=false
+"""What each primitive of JAX means on traced arrays: one rule a primitive.
+
+A rule gets the equation and its operands: traced arrays, numpy arrays, or indices of traced loops.  It returns the
+result, or a list of results.  Rules say what a primitive's documentation in `jax.lax` says; numbers are floats here,
+whole ones, too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.frontend.jaxpr import matrices, shapes, windows
+from upl_mlir.frontend.jaxpr.evaluate import RULES, copied, evaluate, is_concrete, is_index, traced
+from upl_mlir.frontend.tensor import Apply
+from upl_mlir.frontend.trace import functions, loops
+from upl_mlir.frontend.trace.array import Array, computed, filled, numbers, truths
+from upl_mlir.frontend.trace.functions import UFUNCS, where
+from upl_mlir.frontend.trace.position import fail
+
+Rule = Callable[..., Any]
+
+
+# -- elements -----------------------------------------------------------------------------------------------------------
+def _ufunc(name: str) -> Rule:
+    """A primitive that is a numpy function of elements."""
+    f = UFUNCS[name]
+    return lambda eqn, *args: f(*map(traced, args))
+
+
+def _linear(name: str, op: Callable[[Any, Any], Any]) -> Rule:
+    """The same for sums and products, which keep the index of a traced loop an index."""
+    plain = _ufunc(name)
+
+    def rule(eqn: Any, a: Any, b: Any) -> Any:
+        parts = [x if is_index(x) else int(x) for x in (a, b) if is_index(x) or _whole(x)]
+        return op(*parts) if len(parts) == 2 and any(map(is_index, parts)) else plain(eqn, a, b)
+
+    return rule
+
+
+def _whole(x: Any) -> bool:
+    return is_concrete(x) and np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iu"
+
+
+def _compare(name: str, op: Callable[[Any, Any], bool]) -> Rule:
+    """A comparison; of a loop's index with a number it is known if all rounds agree."""
+    plain = _ufunc(name)
+
+    def rule(eqn: Any, a: Any, b: Any) -> Any:
+        if (is_index(a) and _whole(b)) or (is_index(b) and _whole(a)):
+            low, high = ([x.bounds[k] if is_index(x) else int(x) for x in (a, b)] for k in (0, 1))
+            answers = {op(low[0], low[1]), op(high[0], high[1])}
+            if len(answers) == 1 and name not in ("equal", "not_equal"):
+                return np.bool_(answers.pop())
+        return plain(eqn, a, b)
+
+    return rule
+
+
+def _logic(of_truths: str) -> Rule:
+    """`and`, `or`, `xor`, `not`: on truth values.  Bits of numbers are not built."""
+
+    def rule(eqn: Any, *args: Any) -> Array:
+        if any(v.aval.dtype != np.bool_ for v in eqn.invars):
+            raise fail("UPL1936", f"`{eqn.primitive.name}` of whole numbers works on their bits, which UPL has not",
+                       help="use it on truth values, or compute it before the call")  # fmt: skip
+        return UFUNCS[of_truths](*map(traced, args))
+
+    return rule
+
+
+def _truncated(x: Array) -> Array:
+    return where(x < 0, UFUNCS["ceil"](x), UFUNCS["floor"](x))
+
+
+def _is_whole(eqn: Any) -> bool:
+    return np.dtype(eqn.invars[0].aval.dtype).kind in "iu"
+
+
+def _div(eqn: Any, a: Any, b: Any) -> Array:
+    q = UFUNCS["divide"](traced(a), traced(b))
+    return _truncated(q) if _is_whole(eqn) else q
+
+
+def _rem(eqn: Any, a: Any, b: Any) -> Array:
+    x, y = traced(a), traced(b)
+    return x - _truncated(x / y) * y
+
+
+def _convert(eqn: Any, x: Any) -> Any:
+    kind, was = np.dtype(eqn.params["new_dtype"]).kind, np.dtype(eqn.invars[0].aval.dtype).kind
+    if kind in "iu" and (is_index(x) or was in "iu"):
+        return x
+    if kind == "b":
+        return truths(traced(x))
+    if kind not in "fiu":
+        raise fail("UPL1936", f"numbers of type {eqn.params['new_dtype']} are not built", help="use real numbers")
+    return _truncated(traced(x)) if kind in "iu" and was == "f" else numbers(traced(x))
+
+
+def _select(eqn: Any, which: Any, *cases: Any) -> Any:
+    if is_concrete(which) and np.ndim(which) == 0:
+        return cases[int(which)]
+    w = traced(which)
+    if w.boolean or eqn.invars[0].aval.dtype == np.bool_:
+        return _chosen(w, cases[1], cases[0])
+    out = traced(cases[-1])
+    for n in reversed(range(len(cases) - 1)):
+        out = _chosen(w == n if isinstance(w == n, Array) else w <= n, cases[n], out)
+    return out
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> Array:
+    a, b = traced(yes), traced(no)
+    if a.boolean and b.boolean:
+        c = UFUNCS["logical_and"](condition, a)
+        return UFUNCS["logical_or"](c, UFUNCS["logical_and"](UFUNCS["logical_not"](condition), b))
+    return where(condition, a, b)
+
+
+def _clamp(eqn: Any, low: Any, x: Any, high: Any) -> Array:
+    return UFUNCS["minimum"](UFUNCS["maximum"](traced(x), traced(low)), traced(high))
+
+
+def _integer_pow(eqn: Any, x: Any) -> Array:
+    y = int(eqn.params["y"])
+    base = traced(x)
+    if y == 0:
+        return filled(base.shape, 1.0)
+    power, square, n = None, base, abs(y)
+    while n:  # by squares, so that the power has a derivative everywhere
+        if n & 1:
+            power = square if power is None else power * square
+        n >>= 1
+        square = square * square if n else square
+    assert power is not None
+    return power if y > 0 else 1 / power
+
+
+def _round(eqn: Any, x: Any) -> Array:
+    a = traced(x)
+    half = UFUNCS["floor"](UFUNCS["absolute"](a) + 0.5)
+    if int(eqn.params["rounding_method"]) == 1:  # to even
+        even = 2 * UFUNCS["floor"](half / 2)
+        tie = UFUNCS["equal"](UFUNCS["absolute"](a) + 0.5, half)
+        half = where(tie, even, half)
+    return where(a < 0, -half, half)
+
+
+_SIGNS = {"sign": lambda eqn, x: UFUNCS["sign"](traced(x)), "abs": lambda eqn, x: UFUNCS["absolute"](traced(x))}
+
+
+# -- folds --------------------------------------------------------------------------------------------------------------
+def _reduce(gather: Gather) -> Rule:
+    fold = {
+        Gather.SUM: functions.fold_sum, Gather.MAX: functions.fold_max, Gather.MIN: functions.fold_min,
+        Gather.PRODUCT: functions.fold_prod,
+    }[gather]  # fmt: skip
+
+    def rule(eqn: Any, x: Any) -> Array:
+        return fold(numbers(traced(x)), tuple(eqn.params["axes"]))
+
+    return rule
+
+
+def _reduce_logic(least: bool) -> Rule:
+    inner = _reduce(Gather.MIN if least else Gather.MAX)
+    return lambda eqn, x: inner(eqn, numbers(truths(traced(x)))) > 0
+
+
+def _arg(gather: Gather) -> Rule:
+    """The first place of the greatest or least element."""
+    best = _reduce(gather)
+    first = _reduce(Gather.MIN)
+
+    def rule(eqn: Any, x: Any) -> Array:
+        a = numbers(traced(x))
+        (axis,) = eqn.params["axes"]
+        n = a.shape[axis]
+        here = shapes.broadcast_in_dim(np.arange(n, dtype=float), a.shape, (axis,))
+        top = shapes.broadcast_in_dim(best(eqn, a), a.shape, tuple(k for k in range(a.ndim) if k != axis))
+        return first(eqn, where(UFUNCS["equal"](a, top), here, float(n)))
+
+    return rule
+
+
+def _cumulative(op: str) -> Rule:
+    """A fold of all elements up to each: a recurrence along the axis."""
+    f = UFUNCS[op]
+
+    def rule(eqn: Any, x: Any) -> Array:
+        axis, backward = eqn.params["axis"], eqn.params["reverse"]
+        a = shapes.moved(numbers(traced(x)), axis, 0)
+        a = shapes.flipped(a, (0,)) if backward else a
+        start = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}.get(op, -np.inf)
+
+        def step(carry: Any, row: Any) -> tuple[Any, Any]:
+            new = f(carry, row)
+            return new, new
+
+        _, out = loops.scan(step, copied(filled(a.shape[1:], start)), a)
+        out = traced(out)
+        out = shapes.flipped(out, (0,)) if backward else out
+        return shapes.moved(out, 0, axis)
+
+    return rule
+
+
+# -- calls and loops ----------------------------------------------------------------------------------------------------
+def _inlined(name: str) -> Rule:
+    """A call of another jaxpr: its equations in its place."""
+
+    def rule(eqn: Any, *args: Any) -> list[Any]:
+        inner = eqn.params[name]
+        jaxpr, consts = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
+        return evaluate(jaxpr, consts, args)
+
+    return rule
+
+
+def _counters(body: Any, consts: int, init: list[Any]) -> dict[int, int]:
+    """The carried values that count rounds, by place, and where they begin: 1 is added to a number in each round."""
+    made = {v: e for e in body.jaxpr.eqns for v in e.outvars}
+    out: dict[int, int] = {}
+    for n, start in enumerate(init):
+        carried, new = body.jaxpr.invars[consts + n], made.get(body.jaxpr.outvars[n])
+        if new is not None and new.primitive.name == "add" and _whole(start):
+            values = [v.val if hasattr(v, "val") else v for v in new.invars]
+            if carried in [v for v in values if not isinstance(v, int | np.generic | np.ndarray)]:
+                others = [v for v in values if v is not carried]
+                if len(others) == 1 and isinstance(others[0], int | np.generic | np.ndarray) and int(others[0]) == 1:
+                    out[n] = int(start)
+    return out
+
+
+def _scan(eqn: Any, *args: Any) -> list[Any]:
+    p = eqn.params
+    body, rounds, nc, nk = p["jaxpr"], p["length"], p["num_consts"], p["num_carry"]
+    consts, init, xs = list(args[:nc]), list(args[nc : nc + nk]), list(args[nc + nk :])
+    counters = {} if p["reverse"] else _counters(body, nc, init)
+    kept = [n for n in range(nk) if n not in counters]
+    xs = [shapes.flipped(traced(x), (0,)) if p["reverse"] else traced(x) for x in xs]
+    consts = [c if is_concrete(c) or is_index(c) else traced(c) for c in consts]
+
+    def step(carry: Any, row: Any) -> tuple[Any, Any]:
+        k, rows = row
+        carried = dict(zip(kept, carry, strict=True)) | {n: k + start for n, start in counters.items()}
+        found = evaluate(body.jaxpr, body.consts, [*consts, *(carried[n] for n in range(nk)), *rows])
+        return [traced(found[n]) for n in kept], [traced(y) for y in found[nk:]]
+
+    carry, ys = loops.counted_scan(step, [traced(init[n]) for n in kept], xs, rounds)
+    last = dict(zip(kept, carry, strict=True)) | {n: np.asarray(start + rounds) for n, start in counters.items()}
+    ys = [shapes.flipped(traced(y), (0,)) if p["reverse"] else y for y in ys]
+    return [*(last[n] for n in range(nk)), *ys]
+
+
+def _cond(eqn: Any, index: Any, *args: Any) -> list[Any]:
+    """All branches, of which one is chosen: none has effects."""
+    branches = eqn.params["branches"]
+    if is_concrete(index):
+        chosen = branches[int(np.clip(int(index), 0, len(branches) - 1))]
+        return evaluate(chosen.jaxpr, chosen.consts, args)
+    results = [evaluate(b.jaxpr, b.consts, args) for b in branches]
+    at = numbers(traced(index))
+    out = list(results[-1])
+    for n in reversed(range(len(branches) - 1)):
+        out = [_chosen(at <= n, a, b) for a, b in zip(results[n], out, strict=True)]
+    return out
+
+
+def _while(eqn: Any, *args: Any) -> list[Any]:
+    raise fail("UPL1936", "how often this loop goes round is decided by data, which is not built for JAX functions",
+               help="use jax.lax.fori_loop or scan with a fixed number of rounds")  # fmt: skip
+
+
+# -- linear algebra -----------------------------------------------------------------------------------------------------
+def _not_built(what: str, help: str) -> Rule:
+    def rule(eqn: Any, *args: Any) -> Any:
+        raise fail("UPL1936", f"{what} (the JAX primitive `{eqn.primitive.name}`) is not built", help=help)
+
+    return rule
+
+
+def _same(eqn: Any, x: Any) -> Any:
+    return x
+
+
+def _is_finite(eqn: Any, x: Any) -> Array:
+    a = traced(x)
+    return UFUNCS["equal"](a - a, 0)
+
+
+RULES.update({
+    "add": _linear("add", operator.add), "add_any": _ufunc("add"), "sub": _linear("subtract", operator.sub),
+    "mul": _linear("multiply", operator.mul), "div": _div, "rem": _rem, "max": _ufunc("maximum"), "min": _ufunc("minimum"),
+    "neg": _ufunc("negative"), **_SIGNS, "floor": _ufunc("floor"), "ceil": _ufunc("ceil"), "round": _round,
+    "exp": _ufunc("exp"), "exp2": _ufunc("exp2"), "log": _ufunc("log"), "log1p": _ufunc("log1p"), "expm1": _ufunc("expm1"),
+    "tanh": _ufunc("tanh"), "sin": _ufunc("sin"), "cos": _ufunc("cos"), "tan": _ufunc("tan"), "asin": _ufunc("arcsin"),
+    "acos": _ufunc("arccos"), "atan": _ufunc("arctan"), "atan2": _ufunc("arctan2"), "sinh": _ufunc("sinh"),
+    "cosh": _ufunc("cosh"), "asinh": _ufunc("arcsinh"), "sqrt": _ufunc("sqrt"), "cbrt": _ufunc("cbrt"),
+    "rsqrt": lambda eqn, x: 1 / UFUNCS["sqrt"](traced(x)), "square": lambda eqn, x: traced(x) * traced(x),
+    "logistic": lambda eqn, x: computed(lambda a: Apply("sigmoid", (a,)), numbers(traced(x)), word="logistic"),
+    "erf": lambda eqn, x: computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
+    "erfc": lambda eqn, x: 1 - computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
+    "pow": _ufunc("power"), "integer_pow": _integer_pow,
+    "is_finite": _is_finite, "clamp": _clamp, "select_n": _select, "convert_element_type": _convert,
+    "eq": _compare("equal", operator.eq), "ne": _compare("not_equal", operator.ne), "lt": _compare("less", operator.lt),
+    "le": _compare("less_equal", operator.le), "gt": _compare("greater", operator.gt),
+    "ge": _compare("greater_equal", operator.ge), "and": _logic("logical_and"), "or": _logic("logical_or"),
+    "xor": _logic("logical_xor"), "not": _logic("logical_not"),
+    "stop_gradient": lambda eqn, x: computed(lambda a: Apply("stop_gradient", (a,)), traced(x), word="stop_gradient"),
+    "copy": _same, "copy_p": _same, "real": _same, "reduce_precision": _same, "optimization_barrier": lambda eqn, *a: [*a],
+    "sharding_constraint": _same, "device_put": lambda eqn, *a: [*a], "name": _same,
+    # places
+    "broadcast_in_dim": shapes.broadcast,
+    "reshape": shapes.reshape, "transpose": shapes.transpose, "squeeze": shapes.squeeze, "expand_dims": shapes.expand_dims,
+    "rev": shapes.rev, "slice": shapes.slice_, "concatenate": shapes.concatenate,
+    "tile": shapes.tile, "stack": shapes.stack, "unstack": shapes.unstack, "pad": shapes.pad, "split": shapes.split,
+    "dynamic_slice": shapes.dynamic_slice, "dynamic_update_slice": shapes.dynamic_update_slice, "gather": shapes.gather,
+    "scatter-add": shapes.scatter_add, "scatter": shapes.scatter, "iota": shapes.iota,
+    # folds
+    "reduce_sum": _reduce(Gather.SUM), "reduce_max": _reduce(Gather.MAX), "reduce_min": _reduce(Gather.MIN),
+    "reduce_prod": _reduce(Gather.PRODUCT), "reduce_and": _reduce_logic(least=True), "reduce_or": _reduce_logic(least=False),
+    "argmax": _arg(Gather.MAX), "argmin": _arg(Gather.MIN), "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"),
+    "cummax": _cumulative("maximum"), "cummin": _cumulative("minimum"), "cumlogsumexp": _cumulative("logaddexp"),
+    "dot_general": windows.dot_general, "conv_general_dilated": windows.convolution,
+    "reduce_window_sum": windows.reduce_window(Gather.SUM), "reduce_window_max": windows.reduce_window(Gather.MAX),
+    "reduce_window_min": windows.reduce_window(Gather.MIN),
+    # calls and loops
+    "jit": _inlined("jaxpr"), "pjit": _inlined("jaxpr"), "closed_call": _inlined("call_jaxpr"),
+    "core_call": _inlined("call_jaxpr"), "remat": _inlined("jaxpr"), "checkpoint": _inlined("jaxpr"),
+    "remat2": _inlined("jaxpr"),
+    "custom_jvp_call": _inlined("call_jaxpr"), "custom_vjp_call": _inlined("call_jaxpr"),
+    "custom_vjp_call_jaxpr": _inlined("fun_jaxpr"),
+    "scan": _scan, "cond": _cond, "while": _while,
+    # matrices
+    "triangular_solve": matrices.each(matrices.triangular_solve), "cholesky": matrices.each(matrices.cholesky),
+    "lu": matrices.each(matrices.lu),
+    "custom_linear_solve": matrices.linear_solve,
+    **{name: _not_built("this factorisation", "compute it before the call") for name in (
+        "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "tridiagonal", "hessenberg", "fft")},
+    **{name: _not_built("sorting", "sort before the call") for name in ("sort", "top_k", "approx_top_k")},
+    **{name: _not_built("drawing random numbers", "draw them before the call and pass them") for name in (
+        "threefry2x32", "random_bits", "random_seed", "random_wrap", "random_unwrap", "random_fold_in", "random_split")},
+})  # fmt: skip

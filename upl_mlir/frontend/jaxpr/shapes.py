@@ -1,0 +1,342 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+"""Rules for primitives that move elements: they become index expressions of arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_index, traced
+from upl_mlir.frontend.trace import functions
+from upl_mlir.frontend.trace import reshape as places_of
+from upl_mlir.frontend.trace.array import Array, filled, numbers
+from upl_mlir.frontend.trace.chosen import take
+from upl_mlir.frontend.trace.node import current
+from upl_mlir.frontend.trace.position import fail
+from upl_mlir.poly.expr import IndexExpr
+
+Shape = tuple[int, ...]
+
+
+def _i(n: int) -> IndexExpr:
+    return IndexExpr.of(f"i{n}")
+
+
+def broadcast_in_dim(x: Any, shape: Sequence[int], dimensions: Sequence[int]) -> Array:
+    """Dimension n of `x` becomes `dimensions[n]` of the result; those of extent 1 are repeated."""
+    a = traced(x)
+    index = tuple(IndexExpr.of(0) if m == 1 else _i(d) for m, d in zip(a.shape, dimensions, strict=True))
+    return a.view(tuple(shape), index, writable=False)
+
+
+def broadcast(eqn: Any, x: Any, *_: Any) -> Any:
+    """See `broadcast_in_dim`; an index of a loop as a vector of one is a place still."""
+    shape = tuple(eqn.params["shape"])
+    return Places((x,)) if is_index(x) and shape == (1,) else broadcast_in_dim(x, shape, eqn.params["broadcast_dimensions"])
+
+
+def flipped(x: Array, dimensions: Sequence[int]) -> Array:
+    """The order of elements turned round along some dimensions."""
+    index = tuple(IndexExpr.of(n - 1) - _i(d) if d in dimensions else _i(d) for d, n in enumerate(x.shape))
+    return x.view(x.shape, index, writable=False)
+
+
+def moved(x: Array, source: int, target: int) -> Array:
+    """One dimension moved to another place."""
+    return places_of.moveaxis(x, source, target)
+
+
+def reshape(eqn: Any, x: Any, *_: Any) -> Array:
+    """In C order."""
+    if eqn.params.get("dimensions") is not None:
+        raise fail("UPL1936", "reshape in another order of dimensions is not built", help="transpose first")
+    return places_of.reshape(traced(x), tuple(eqn.params["new_sizes"]))
+
+
+def transpose(eqn: Any, x: Any) -> Array:
+    """By a permutation."""
+    return places_of.transpose(traced(x), eqn.params["permutation"])
+
+
+def squeeze(eqn: Any, x: Any) -> Any:
+    """Without some dimensions of extent 1."""
+    return places_of.squeeze(traced(x), tuple(eqn.params["dimensions"]))
+
+
+def expand_dims(eqn: Any, x: Any) -> Array:
+    """With more dimensions of extent 1."""
+    return places_of.expand_dims(traced(x), tuple(eqn.params["dimensions"]))
+
+
+def rev(eqn: Any, x: Any) -> Array:
+    """Turned round."""
+    return flipped(traced(x), eqn.params["dimensions"])
+
+
+def slice_(eqn: Any, x: Any) -> Array:
+    """From start to limit by strides."""
+    a, p = traced(x), eqn.params
+    steps = p["strides"] or (1,) * a.ndim
+    return a[tuple(slice(b, e, s) for b, e, s in zip(p["start_indices"], p["limit_indices"], steps, strict=True))]
+
+
+def concatenate(eqn: Any, *xs: Any) -> Any:
+    """Along a dimension."""
+    known = [isinstance(x, Places) or (is_concrete(x) and np.ndim(x) == 1) for x in xs]
+    if all(known) and any(isinstance(x, Places) for x in xs):
+        return Places(part for x in xs for part in x)
+    return places_of.concatenate([numbers(traced(x)) for x in xs], eqn.params["dimension"])
+
+
+def stack(eqn: Any, *xs: Any) -> Array:
+    """Along a new dimension."""
+    return places_of.stack([numbers(traced(x)) for x in xs], eqn.params.get("axis", eqn.params.get("dimension", 0)))
+
+
+def unstack(eqn: Any, x: Any) -> list[Array]:
+    """The parts along a dimension."""
+    a, axis = traced(x), eqn.params.get("axis", eqn.params.get("dimension", 0))
+    return [a[(*[slice(None)] * axis, n)] for n in range(a.shape[axis])]
+
+
+def tile(eqn: Any, x: Any) -> Array:
+    """Repeated along each dimension."""
+    return places_of.tile(traced(x), tuple(eqn.params["reps"]))
+
+
+def split(eqn: Any, x: Any) -> list[Array]:
+    """Parts of given sizes along an axis."""
+    a, axis, start, out = traced(x), eqn.params["axis"], 0, list[Array]()
+    for size in eqn.params["sizes"]:
+        out.append(a[(*[slice(None)] * axis, slice(start, start + size))])
+        start += size
+    return out
+
+
+def padded(x: Array, value: Any, config: Sequence[tuple[int, int, int]]) -> Array:
+    """With `value` before, behind and between elements; negative widths cut off."""
+    widths = zip(x.shape, config, strict=True)
+    shape = tuple(max(0, low + n + high + inner * max(0, n - 1)) for n, (low, high, inner) in widths)
+    out = filled(shape, float(value)) if is_concrete(value) else copied(broadcast_in_dim(value, shape, ()))
+    out = copied(out)
+    here: list[slice] = []
+    there: list[slice] = []
+    for n, m, (low, _, inner) in zip(x.shape, shape, config, strict=True):
+        step = inner + 1
+        first = max(0, -(low // step)) if low < 0 else 0  # elements that are cut off in front
+        begin = low + first * step
+        count = max(0, min(n - first, -(-(m - begin) // step)))
+        here.append(slice(first, first + count))
+        there.append(slice(begin, begin + step * (count - 1) + 1 if count else begin, step))
+    out[tuple(there)] = x[tuple(here)]
+    return out
+
+
+def pad(eqn: Any, x: Any, value: Any) -> Array:
+    """See `padded`."""
+    return padded(numbers(traced(x)), value, eqn.params["padding_config"])
+
+
+def iota(eqn: Any, *_: Any) -> Any:
+    """Counts along a dimension."""
+    p = eqn.params
+    n = p["shape"][p["dimension"]]
+    return broadcast_in_dim(np.arange(n, dtype=float), p["shape"], (p["dimension"],))
+
+
+# -- places that are computed --------------------------------------------------------------------------------------------
+def _start(x: Any, most: int) -> Any:
+    """The beginning of a slice, kept inside: a number or an index of a loop; None if data decide it."""
+    if is_concrete(x):
+        return int(np.clip(int(x), 0, most))
+    if is_index(x):
+        low, high = x.bounds
+        return x if low >= 0 and high <= most else None
+    return None
+
+
+def dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Array:
+    """A part whose beginning is computed; where data decide it, along one dimension after the other."""
+    a, sizes = traced(x), eqn.params["slice_sizes"]
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        most = a.shape[axis] - size
+        first = 0 if most == 0 else _start(start, most)
+        before = (slice(None),) * axis
+        if first is None:
+            at = _clipped(start, most)
+            a = _taken(numbers(a), at + np.arange(size, dtype=float), axis)
+        elif is_index(first) or first != 0 or size != a.shape[axis]:
+            a = a[(*before, slice(first, first + size))]
+    return a
+
+
+def _taken(a: Array, at: Any, axis: int) -> Array:
+    """As numpy.take.  Inside a loop that is traced once, where data choose no index: all elements, of which one counts."""
+    if is_concrete(at) or not current().loops:
+        return take(a, at, axis)
+    k = traced(at)
+    front, behind = a.shape[:axis], a.shape[axis + 1 :]
+    places = (*front, *k.shape, *behind)
+    n, m = len(front), len(front) + k.ndim
+    wide = broadcast_in_dim(k, (*places, a.shape[axis]), range(n, m))
+    here = broadcast_in_dim(np.arange(a.shape[axis], dtype=float), wide.shape, (len(places),))
+    values = broadcast_in_dim(moved(a, axis, a.ndim - 1), wide.shape, (*range(n), *range(m, len(places)), len(places)))
+    return functions.fold_sum(functions.where(functions.UFUNCS["equal"](wide, here), values, 0), len(places))
+
+
+def _clipped(x: Any, most: int) -> Array:
+    return functions.UFUNCS["minimum"](functions.UFUNCS["maximum"](traced(x), 0), most)
+
+
+def dynamic_update_slice(eqn: Any, x: Any, update: Any, *starts: Any) -> Array:
+    """A copy in which a part is another one."""
+    a, new = copied(numbers(traced(x))), numbers(traced(update))
+    key: list[slice] = []
+    for n, size, start in zip(a.shape, new.shape, starts, strict=True):
+        first = 0 if n == size else _start(start, n - size)
+        if first is None:
+            raise fail("UPL1936", "data decide which part is written, which is not built",
+                       help="add to it: x.at[k].add(v); or write at an index of the loop")  # fmt: skip
+        key.append(slice(first, first + size))
+    a[tuple(key)] = new
+    return a
+
+
+def _one_axis(name: str, operand: Shape, mapped: Sequence[int], collapsed: Sequence[int], batching: Sequence[int]) -> int:
+    if len(mapped) != 1 or list(collapsed) != list(mapped) or batching:
+        raise fail(
+            "UPL1936", f"`{name}` by several indices at once is not built",
+            help="index one axis after the other: x[i][:, j]; or write the elements out",
+        )  # fmt: skip
+    return mapped[0]
+
+
+def gather(eqn: Any, x: Any, indices: Any) -> Array:
+    """Elements along one axis that an array of whole numbers chooses, as `x[k]` and `jnp.take` make it."""
+    p = eqn.params
+    d = p["dimension_numbers"]
+    a = numbers(traced(x))
+    if (key := _part(a.shape, d.start_index_map, d.collapsed_slice_dims, indices, p["slice_sizes"])) is not None:
+        return a[key]
+    together = list(d.collapsed_slice_dims) == sorted(d.start_index_map) and not d.operand_batching_dims
+    if len(d.start_index_map) > 1 and together:
+        return _elements(eqn, a, indices)
+    axis = _one_axis("gather", a.shape, d.start_index_map, d.collapsed_slice_dims, d.operand_batching_dims)
+    if any(s != n for m, (s, n) in enumerate(zip(p["slice_sizes"], a.shape, strict=True)) if m != axis):
+        raise fail("UPL1936", "`gather` of parts of rows is not built", help="take whole rows, then slice them")
+    at = (indices if is_concrete(indices) else traced(indices))[..., 0]
+    return _ordered(_taken(a, np.asarray(at) if is_concrete(at) else at, axis), axis, np.ndim(at), d.offset_dims)
+
+
+def _ordered(out: Array, axis: int, count: int, offsets: Sequence[int]) -> Array:
+    """`take` puts the dimensions of the indices at an axis, JAX those of the operand at `offsets`."""
+    batch = list(range(axis, axis + count))
+    order, rest, batches = list[int](), iter([n for n in range(out.ndim) if n not in batch]), iter(batch)
+    for n in range(out.ndim):
+        order.append(next(rest) if n in offsets else next(batches))
+    return places_of.transpose(out, order) if order != list(range(out.ndim)) else out
+
+
+def _elements(eqn: Any, a: Array, indices: Any) -> Array:
+    """Elements that several indices choose together: their axes become one."""
+    p = eqn.params
+    mapped, offsets = list(p["dimension_numbers"].start_index_map), p["dimension_numbers"].offset_dims
+    rest = [n for n in range(a.ndim) if n not in mapped]
+    if any(p["slice_sizes"][n] != a.shape[n] for n in rest):
+        raise fail("UPL1936", "`gather` of parts of rows is not built", help="take whole rows, then slice them")
+    if is_concrete(indices) and (found := _linear(np.asarray(indices))) is not None:
+        first, steps = found
+        count = len(steps)
+        index: list[IndexExpr] = [_i(0)] * a.ndim
+        for k, axis in enumerate(mapped):
+            index[axis] = IndexExpr.of(int(first[k]))
+            for n in range(count):
+                index[axis] = index[axis] + _i(n) * int(steps[n][k])
+        for k, axis in enumerate(rest):
+            index[axis] = _i(count + k)
+        shape = (*np.asarray(indices).shape[:-1], *(a.shape[n] for n in rest))
+        return _ordered(a.view(shape, tuple(index), writable=False), 0, count, offsets)
+    extents = [a.shape[n] for n in mapped]
+    strides = [int(np.prod(extents[k + 1 :])) for k in range(len(extents))]
+    flat = places_of.reshape(places_of.transpose(a, [*mapped, *rest]), (-1, *(a.shape[n] for n in rest)))
+    at = sum(indices[..., k] * stride for k, stride in enumerate(strides))
+    return _ordered(_taken(flat, np.asarray(at) if is_concrete(at) else at, 0), 0, np.ndim(at), offsets)
+
+
+def _linear(indices: Any) -> tuple[Any, list[Any]] | None:
+    """Where known indices are linear in their places: the first ones, and the step along each dimension."""
+    first, steps = indices.reshape(-1, indices.shape[-1])[0], list[Any]()
+    out = np.broadcast_to(first, indices.shape).copy()
+    for n, extent in enumerate(indices.shape[:-1]):
+        at = [0] * (indices.ndim - 1)
+        at[n] = min(1, extent - 1)
+        steps.append(indices[tuple(at)] - first)
+        counts = np.arange(extent).reshape([-1 if m == n else 1 for m in range(indices.ndim)])
+        out = out + counts * steps[-1]
+    return (first, steps) if (out == indices).all() else None
+
+
+def _part(
+    shape: Shape, mapped: Sequence[int], collapsed: Sequence[int], start: Any, sizes: Sequence[int]
+) -> tuple[Any, ...] | None:  # fmt: skip
+    """The key of one part of an array, at a place that is known or goes by loops; None for other indices."""
+    if not isinstance(start, Places) and not (is_concrete(start) and np.ndim(start) == 1):
+        return None
+    key: list[Any] = [slice(None)] * len(shape)
+    for first, axis in zip(start, mapped, strict=True):
+        at = _start(first, shape[axis] - sizes[axis])
+        if at is None:
+            return None
+        key[axis] = at if axis in collapsed else slice(at, at + sizes[axis])
+    return tuple(key)
+
+
+def _rows(eqn: Any, name: str, x: Array, indices: Any, updates: Any) -> tuple[int, Any, Array]:
+    """The axis of a scatter, its indices, and the updates with the dimensions of the indices at that axis."""
+    d = eqn.params["dimension_numbers"]
+    axis = _one_axis(name, x.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, d.operand_batching_dims)
+    u = numbers(traced(updates))
+    windows = list(d.update_window_dims)
+    batch = [n for n in range(u.ndim) if n not in windows]
+    u = places_of.transpose(u, [*windows[:axis], *batch, *windows[axis:]])
+    at = indices[..., 0] if is_concrete(indices) else traced(indices)[..., 0]
+    return axis, at, u
+
+
+def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | None:
+    """The key of the one part that a scatter writes; None if it writes several."""
+    d = eqn.params["dimension_numbers"]
+    sizes = [1] * a.ndim
+    for n, extent in zip([n for n in range(a.ndim) if n not in d.inserted_window_dims], u.shape, strict=False):
+        sizes[n] = extent
+    return _part(a.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, indices, sizes)
+
+
+def scatter_add(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
+    """Sums into elements along one axis that an array of whole numbers chooses, as `x.at[k].add(v)` makes it."""
+    a = numbers(traced(x))
+    new = numbers(traced(updates))
+    if (key := _written(eqn, a, indices, new)) is not None:
+        out = copied(a)
+        out[key] = out[key] + new
+        return out
+    axis, at, u = _rows(eqn, "scatter-add", a, indices, updates)
+    return a.at[(*[slice(None)] * axis, np.asarray(at) if is_concrete(at) else at)].add(u)
+
+
+def scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
+    """Elements in the place of others, at places that are known, as `x.at[2].set(v)` makes it."""
+    a = copied(numbers(traced(x)))
+    u = numbers(traced(updates))
+    if (key := _written(eqn, a, indices, u)) is not None:
+        a[key] = u
+        return a
+    if not is_concrete(indices):
+        raise fail("UPL1936", "data decide which elements are written, which is not built",
+                   help="add to them: x.at[k].add(v)")  # fmt: skip
+    axis, at, u = _rows(eqn, "scatter", a, indices, updates)
+    for place in np.ndindex(np.shape(at)):
+        a[(*[slice(None)] * axis, int(np.asarray(at)[place]))] = u[(*[slice(None)] * axis, *place)]
+    return a
