@@ -18,6 +18,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.emit.function import FunctionWriter
+from upl_mlir.passes.loops.emit.standard import to_standard
 from upl_mlir.passes.loops.ir import contraction_text, read
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
@@ -142,6 +143,7 @@ class LowerLoopsPass(ModulePass):
         else:
             program = prepared(op, self.real, self.gather)
             lowered = lower_to_loops(program, real=self.real, gather=self.gather)
+        to_standard(lowered.module)
         program.detach()
         for new in list(lowered.module.body.block.ops):
             new.detach()

@@ -217,9 +217,19 @@ class Writer:
     def part(self, source: SSAValue, offsets: Sequence[SSAValue], extents: Sequence[SSAValue]) -> SSAValue:
         """A box of an array."""
         rank = len(offsets)
-        layout = StridedLayoutAttr([NoneAttr()] * (rank - 1) + [1], NoneAttr())
+        layout = StridedLayoutAttr(_strides(source), NoneAttr())
         type_ = MemRefType(self.found.fold.kind.mlir, [DYNAMIC_INDEX] * rank, layout)
         return self.code.add(memref.SubviewOp.get(source, offsets, extents, [1] * rank, type_))
+
+
+def _strides(source: SSAValue) -> list[int | NoneAttr]:
+    """The strides of an array's type, as MLIR infers them: those behind its last open extent are numbers."""
+    assert isinstance(source.type, MemRefType)
+    out: list[int | NoneAttr] = [1]
+    for extent in reversed(source.type.get_shape()[1:]):
+        last = out[0]
+        out.insert(0, NoneAttr() if isinstance(last, NoneAttr) or extent == DYNAMIC_INDEX else last * extent)
+    return out
 
 
 def _affine(a: Place) -> AffineExpr:
