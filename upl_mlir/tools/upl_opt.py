@@ -31,6 +31,7 @@ from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches
+from upl_mlir.tools.nesting import Step, reproducer, steps, without_resources
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
 
 if TYPE_CHECKING:
@@ -97,7 +98,12 @@ class UplOptMain(xDSLOptMain):
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
         name = self.get_input_name()
         implicit = not self.args.no_implicit_module
-        module = read_module(decode(stream.read(), name), name, self.ctx, implicit_module=implicit)
+        text, kept = without_resources(decode(stream.read(), name))
+        if self.args.run_reproducer:
+            if kept is None:
+                raise UsageError(f"--run-reproducer: {name} keeps no pipeline")
+            self._set_pipeline(kept)
+        module = read_module(text, name, self.ctx, implicit_module=implicit)
         if self.args.define:
             from upl_mlir.passes.bind_parameters import bind_definitions
 
@@ -108,6 +114,8 @@ class UplOptMain(xDSLOptMain):
     def _parse_upl(self, stream: IO[bytes]) -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text
 
+        if self.args.run_reproducer:
+            raise UsageError(f"--run-reproducer: {self.get_input_name()} keeps no pipeline")
         text = decode(stream.read(), self.get_input_name())
         return load_text(text, self.get_input_name(), definitions(self.args.define))
 
@@ -138,11 +146,19 @@ class UplOptMain(xDSLOptMain):
         arg_parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                                 help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
         arg_parser.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
-        arg_parser.add_argument("--pass-pipeline", metavar="PIPELINE", help="as -p; may be wrapped in builtin.module(...)")
+        arg_parser.add_argument("--pass-pipeline", metavar="PIPELINE",
+                                help="as -p; may be nested: builtin.module(a,upl.program(b))")  # fmt: skip
         arg_parser.add_argument("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass")
+        arg_parser.add_argument("--mlir-print-ir-before-all", action="store_true", help="print the IR before passes")
+        arg_parser.add_argument("--mlir-pass-statistics", "--pass-statistics", action="store_true",
+                                help="print how many operations there were before and after each pass")  # fmt: skip
+        arg_parser.add_argument("--verify-each", choices=["true", "false"], const="true", default="true", nargs="?",
+                                help="verify after each pass (the default), or at the end only")  # fmt: skip
+        arg_parser.add_argument("--show-dialects", action="store_true", help="print the dialects that can be read")
+        arg_parser.add_argument("--run-reproducer", action="store_true", help="run the pipeline that the input keeps")
         arg_parser.add_argument("--mlir-timing", action="store_true", help="print the time that each pass took")
         arg_parser.add_argument("--mlir-pass-pipeline-crash-reproducer", metavar="FILE",
-                                help="when a pass fails, write its input and the pipeline to FILE")  # fmt: skip
+                                help="when a pass fails, write its input and the rest of the pipeline to FILE")  # fmt: skip
         passes = arg_parser.add_argument_group("passes, run in the order given")
         for name in PASSES:
             passes.add_argument(f"--{name}", action=_AddPass, nargs="?", const="", metavar="OPTIONS")
@@ -152,15 +168,21 @@ class UplOptMain(xDSLOptMain):
         flags: list[str] = getattr(self.args, "flag_passes", [])
         if bool(self.args.passes) + bool(self.args.pass_pipeline) + bool(flags) > 1:
             raise UsageError("give passes either as flags, or by -p, or by --pass-pipeline")
-        spec = (self.args.passes or self.args.pass_pipeline or ",".join(flags)).strip()
-        if spec.startswith("builtin.module(") and spec.endswith(")"):
-            spec = spec[len("builtin.module(") : -1]
+        self._set_pipeline((self.args.passes or self.args.pass_pipeline or ",".join(flags)).strip())
+
+    def _set_pipeline(self, spec: str) -> None:
+        """The passes of a text."""
         try:
-            for p in parse_pipeline(spec):
+            self.steps = steps(spec)
+            for anchor in dict.fromkeys(s.anchor for s in self.steps if s.anchor):
+                if self.ctx.get_optional_op(anchor) is None:
+                    raise ValueError(f"there is no operation `{anchor}`")
+            flat = ",".join(s.text for s in self.steps)
+            for p in parse_pipeline(flat):
                 if p.name not in self.available_passes:
                     hint = did_you_mean(p.name, self.available_passes)
                     raise ValueError(f"there is no pass `{p.name}`" + (f"; {hint}" if hint else ""))
-            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec)
+            self.pipeline = PassPipeline.parse_spec(self.available_passes, flat)
         except (ArgSpecParseError, DiagnosticException, ParseError, ValueError, TypeError) as e:
             raise UsageError(f"pass pipeline `{spec}`: {_spec_fault(e)}") from e
 
@@ -203,22 +225,35 @@ class UplOptMain(xDSLOptMain):
     def apply_passes(self, prog: ModuleOp) -> None:
         """Run the pipeline, verifying between passes."""
         self._verify(prog)
-        for p in self.pipeline.passes:
+        each = self.args.verify_each == "true"
+        for n, (p, step) in enumerate(zip(self.pipeline.passes, self.steps, strict=True)):
+            if step.anchor and not any(op.name == step.anchor for op in prog.walk()):
+                continue  # as mlir-opt: nested passes run on the operations that there are
             before = str(prog) if self.args.mlir_pass_pipeline_crash_reproducer else ""
+            if self.args.mlir_print_ir_before_all:
+                self._print("before", p, prog)
+            count = sum(1 for _ in prog.walk()) if self.args.mlir_pass_statistics else 0
             start = time.perf_counter()
             try:
                 self._apply(p, prog)
-                self._verify(prog)
+                if each or n + 1 == len(self.steps):
+                    self._verify(prog)
             except Exception:
                 if before:
-                    self._write_reproducer(before, p)
+                    self._write_reproducer(before, self.steps[n:], p, each=each)
                 raise
+            if self.args.mlir_pass_statistics:
+                print(f"{p.name}: {count} operations before, {sum(1 for _ in prog.walk())} after", file=sys.stderr)
             if self.args.time_passes or self.args.mlir_timing:
                 print(f"{p.name}: {time.perf_counter() - start:.3f} s", file=sys.stderr)
             if self.args.print_between_passes or self.args.mlir_print_ir_after_all:
-                print(f"// -----// IR after {p.name} //----- //", file=sys.stderr)
-                Printer(stream=sys.stderr).print_op(prog)
-                print(file=sys.stderr)
+                self._print("after", p, prog)
+
+    def _print(self, when: str, p: ModulePass, prog: ModuleOp) -> None:
+        """The IR before or after a pass, to the error stream."""
+        print(f"// -----// IR {when} {p.name} //----- //", file=sys.stderr)
+        Printer(stream=sys.stderr).print_op(prog)
+        print(file=sys.stderr)
 
     def _apply(self, p: ModulePass, prog: ModuleOp) -> None:
         """Apply a pass.  A fault of one that is not ours is a fault of the request."""
@@ -235,13 +270,16 @@ class UplOptMain(xDSLOptMain):
         if not self.args.disable_verify:
             verify(prog)
 
-    def _write_reproducer(self, before: str, failed: ModulePass) -> None:
+    def _write_reproducer(self, before: str, rest: Sequence[Step], failed: ModulePass, *, each: bool) -> None:
         path = self.args.mlir_pass_pipeline_crash_reproducer
-        write_whole(path, f"// upl-opt -p '{failed.pipeline_pass_spec()}'\n{before}\n")
-        print(f"wrote {path}, which reproduces the failure of {failed.name}", file=sys.stderr)
+        write_whole(path, reproducer(before, rest, verify_each=each))
+        print(f"wrote {path}, which reproduces the failure of {failed.name}: upl-opt --run-reproducer", file=sys.stderr)
 
     def process(self) -> int:
         """Process every chunk; returns the exit status.  Output is written whole at the end, or not at all."""
+        if self.args.show_dialects:
+            print("\n".join(sorted(self.ctx.registered_dialect_names)))
+            return 0
         chunks, kind = self.prepare_input()
         out: list[str] = []
         failed = 0
