@@ -19,7 +19,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [f"docs/{p}.md" for p in ("tutorial", "drawing", "extending", "native", "explore", "debugging", "circuits", "nn")]
+PAGES = [
+    f"docs/{p}.md"
+    for p in ("tutorial", "drawing", "extending", "native", "explore", "debugging", "circuits", "nn", "checked")
+]
 BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python)\n(?P<text>.*?)^```$", re.S | re.M)
 
 
