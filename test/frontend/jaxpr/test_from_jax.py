@@ -117,6 +117,27 @@ def test_numbers_that_are_drawn_in_the_function_are_constants() -> None:
     near(upl.from_jax(f)(np.ones(4)), f(jnp.ones(4)), 1e-15)
 
 
+@jax.custom_vjp
+def straight_through(x: Any) -> Any:
+    return jnp.floor(x)
+
+
+straight_through.defvjp(lambda x: (straight_through(x), None), lambda _, g: (g,))
+
+
+def test_derivative_rules_of_the_users_own() -> None:
+    """They are not passed over in silence.  At 0, relu has the derivative that JAX says."""
+    x = np.array([-1.5, 0.0, 2.5])
+
+    def f(x: Any) -> Any:
+        return straight_through(x).sum()
+
+    with pytest.raises(upl.UplError, match=r"`straight_through` has a derivative rule of its own"):
+        upl.from_jax(f)(x)
+    assert upl.from_jax(f, inline_custom=True)(x) == f(x)
+    near(upl.grad(upl.from_jax(lambda x: jax.nn.relu(x).sum()))(x), [0, 0, 1], 0)
+
+
 def test_positions_are_those_of_the_function() -> None:
     program = upl.from_jax(MODELS["mlp"][0]).program(*MODELS["mlp"][1])
     assert Path(program.check().obligations[0].span.file).name == "jax_models.py"  # pyright: ignore[reportOptionalMemberAccess]
@@ -130,6 +151,8 @@ def test_positions_are_those_of_the_function() -> None:
         (lambda x: jnp.linalg.svd(x)[1], (np.ones((2, 2)),), "svd"),
         (lambda x: jax.lax.erf_inv(x) + 1, (np.ones(2),), "`erf_inv` has no meaning"),
         (lambda k: jax.random.normal(jax.random.wrap_key_data(k), (3,)), (np.array([1, 2], np.uint32),), "random"),
+        (lambda x: x.astype(jnp.bfloat16) + 1, (np.ones(2),), "bfloat16"),
+        (lambda x: jax.lax.reduce_precision(x, 5, 10), (np.ones(2),), "fewer bits"),
         (lambda k: k ^ 3, (np.array([1, 2]),), "bits"),
     ],
 )

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,22 @@ _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, np
 _HERE = str(Path(__file__).parents[2])
 RULES: dict[str, Callable[..., Any]] = {}
 """What primitives mean, by their names: `rules.py` fills it."""
+_inline: ContextVar[bool] = ContextVar("inline", default=False)
+
+
+@contextmanager
+def inlining(on: bool) -> Generator[None]:
+    """Whether derivative rules of the user's own are passed over in this context."""
+    token = _inline.set(on)
+    try:
+        yield
+    finally:
+        _inline.reset(token)
+
+
+def inlines() -> bool:
+    """Whether they are."""
+    return _inline.get()
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -63,6 +81,11 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 def _known(x: Any) -> Any:
     """A value of JAX as an array of numpy; a key of random numbers stays what it is."""
     return x if isinstance(x, jax.Array) and str(x.dtype).startswith("key<") else np.asarray(x)
+
+
+def is_library(file: str | None) -> bool:
+    """Whether a function stands in JAX itself, or in numpy."""
+    return file is not None and file.startswith(_LIBRARIES)
 
 
 def _has_inner(eqn: Any) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from upl_mlir.diagnostics import error
 from upl_mlir.frontend.jaxpr import rules
+from upl_mlir.frontend.jaxpr.evaluate import inlining
 from upl_mlir.frontend.trace import tree
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.program import Function
@@ -27,8 +28,11 @@ except ModuleNotFoundError as e:
 class Imported(Function):
     """A JAX function that runs as a UPL program: see `Function`, whose calls, derivatives and `program` it has."""
 
-    def __init__(self, fun: Callable[..., Any], static: Sequence[int] = (), engine: str | None = None):
+    def __init__(
+        self, fun: Callable[..., Any], static: Sequence[int] = (), engine: str | None = None, *, inline: bool = False
+    ):  # fmt: skip
         super().__init__(fun, static, engine)
+        self._inline = inline
         self._jax = fun
 
         @functools.wraps(fun)
@@ -64,7 +68,7 @@ class Imported(Function):
         rest = iter(avals)
         shown = [a if n in fixed else tree.map_tree(lambda _: next(rest), a) for n, a in enumerate(args)]
         named = {name: tree.map_tree(lambda _: next(rest), a) for name, a in kwargs.items()}
-        with jax.enable_x64(not any(a.dtype == np.float32 for a in avals)):
+        with inlining(self._inline), _double(not any(a.dtype == np.float32 for a in avals)):
             closed, out = jax.make_jaxpr(
                 lambda *free, **named: self._jax(*_with(fixed, args, free), **named), return_shape=True
             )(*[a for n, a in enumerate(shown) if n not in fixed], **named)
@@ -86,18 +90,30 @@ def _abstract(value: Any, single: bool) -> Any:
     return jax.ShapeDtypeStruct(value.shape, types[dtype.kind])
 
 
+def _double(on: bool) -> Any:
+    """A context in which JAX's numbers are double, or not."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(on)
+    from jax.experimental import enable_x64  # before JAX 0.8
+
+    return enable_x64(on)
+
+
 def from_jax(
-    fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), engine: str | None = None
+    fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), engine: str | None = None,
+    inline_custom: bool = False,
 ) -> Imported:  # fmt: skip
     """A JAX function over arrays (and tuples, lists and dicts of them) as one that runs as a UPL program.
 
         f = upl.from_jax(lambda w, x: jnp.tanh(x @ w).sum())
         upl.grad(f)(w, x)
 
-    `static_argnums` and `engine` are as for `upl.function`.  f32 arguments compute in f32, others in f64.  Raises UplError:
-    UPL1936 for a primitive of JAX that UPL has no rule for, with its line; UPL193x as traced functions do.
+    `static_argnums` and `engine` are as for `upl.function`.  Functions with derivative rules of the user's own
+    (`jax.custom_vjp`, `custom_jvp`) are refused, unless `inline_custom`: then UPL differentiates what is inside.
+    f32 arguments compute in f32, others in f64.  Raises UplError: UPL1936 for a primitive of JAX that UPL has no rule for,
+    with its line; UPL193x as traced functions do.
     """
     if not callable(fun):
         raise fail("UPL1934", f"upl.from_jax: expected a function, found {type(fun).__name__}", help="pass the function")
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    return Imported(fun, static, engine)
+    return Imported(fun, static, engine, inline=inline_custom)

@@ -17,7 +17,16 @@ import numpy as np
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.jaxpr import matrices, shapes, windows
-from upl_mlir.frontend.jaxpr.evaluate import RULES, copied, evaluate, is_concrete, is_index, traced
+from upl_mlir.frontend.jaxpr.evaluate import (
+    RULES,
+    copied,
+    evaluate,
+    inlines,
+    is_concrete,
+    is_index,
+    is_library,
+    traced,
+)
 from upl_mlir.frontend.tensor import Apply
 from upl_mlir.frontend.trace import functions, loops
 from upl_mlir.frontend.trace.array import Array, computed, filled, numbers, truths
@@ -100,8 +109,9 @@ def _convert(eqn: Any, x: Any) -> Any:
         return x
     if kind == "b":
         return truths(traced(x))
-    if kind not in "fiu":
-        raise fail("UPL1936", f"numbers of type {eqn.params['new_dtype']} are not built", help="use real numbers")
+    if kind not in "fiu" or (np.dtype(eqn.params["new_dtype"]).itemsize < 4 and kind == "f"):
+        help_ = "use float32 or float64; for small types of numbers see docs/numbers.md"
+        raise fail("UPL1936", f"numbers of type {eqn.params['new_dtype']} are not built", help=help_)
     return _truncated(traced(x)) if kind in "iu" and was == "f" else numbers(traced(x))
 
 
@@ -113,7 +123,7 @@ def _select(eqn: Any, which: Any, *cases: Any) -> Any:
         return _chosen(w, cases[1], cases[0])
     out = traced(cases[-1])
     for n in reversed(range(len(cases) - 1)):
-        out = _chosen(w == n if isinstance(w == n, Array) else w <= n, cases[n], out)
+        out = _chosen(UFUNCS["equal"](w, n), cases[n], out)
     return out
 
 
@@ -225,6 +235,30 @@ def _inlined(name: str) -> Rule:
     return rule
 
 
+def _custom(eqn: Any, *args: Any) -> list[Any]:
+    """A function with a derivative rule of its own: what is inside.
+
+    JAX's own rules agree with that, up to points where there is no derivative; that of `relu` at 0 is 0 here, too.  A rule
+    of the user's may not, so it must be said that it does not matter.
+    """
+    inner = next(eqn.params[name] for name in ("call_jaxpr", "fun_jaxpr") if name in eqn.params)
+    info = inner.jaxpr.debug_info
+    name, file = getattr(info, "func_name", ""), getattr(info, "func_filename", None)
+    if not is_library(file) and not inlines():
+        what = f"`{name}` has a derivative rule of its own, which is not taken over: UPL differentiates what is inside"
+        raise fail("UPL1936", what, help="where that is as good: upl.from_jax(f, inline_custom=True)")
+    if name == "relu" and is_library(file):
+        x = traced(args[0])
+        return [where(x <= 0, 0, x)]
+    return evaluate(inner.jaxpr, inner.consts, args)
+
+
+def _reduce_precision(eqn: Any, x: Any) -> Any:
+    if eqn.params["mantissa_bits"] < np.finfo(eqn.invars[0].aval.dtype).nmant:
+        raise fail("UPL1936", "rounding to fewer bits is not built", help="see docs/numbers.md for small types of numbers")
+    return x
+
+
 def _counters(body: Any, consts: int, init: list[Any]) -> dict[int, int]:
     """The carried values that count rounds, by place, and where they begin: 1 is added to a number in each round."""
     made = {v: e for e in body.jaxpr.eqns for v in e.outvars}
@@ -242,6 +276,8 @@ def _counters(body: Any, consts: int, init: list[Any]) -> dict[int, int]:
 
 def _scan(eqn: Any, *args: Any) -> list[Any]:
     p = eqn.params
+    if not p["length"]:
+        raise fail("UPL1936", "a loop without a round is not built", help="leave it out")
     body, rounds, nc, nk = p["jaxpr"], p["length"], p["num_consts"], p["num_carry"]
     consts, init, xs = list(args[:nc]), list(args[nc : nc + nk]), list(args[nc + nk :])
     counters = {} if p["reverse"] else _counters(body, nc, init)
@@ -316,7 +352,8 @@ RULES.update({
     "ge": _compare("greater_equal", operator.ge), "and": _logic("logical_and"), "or": _logic("logical_or"),
     "xor": _logic("logical_xor"), "not": _logic("logical_not"),
     "stop_gradient": lambda eqn, x: computed(lambda a: Apply("stop_gradient", (a,)), traced(x), word="stop_gradient"),
-    "copy": _same, "copy_p": _same, "real": _same, "reduce_precision": _same, "optimization_barrier": lambda eqn, *a: [*a],
+    "copy": _same, "copy_p": _same, "real": _same, "reduce_precision": _reduce_precision,
+    "optimization_barrier": lambda eqn, *a: [*a],
     "sharding_constraint": _same, "device_put": lambda eqn, *a: [*a], "name": _same,
     # places
     "broadcast_in_dim": shapes.broadcast,
@@ -337,8 +374,7 @@ RULES.update({
     "jit": _inlined("jaxpr"), "pjit": _inlined("jaxpr"), "closed_call": _inlined("call_jaxpr"),
     "core_call": _inlined("call_jaxpr"), "remat": _inlined("jaxpr"), "checkpoint": _inlined("jaxpr"),
     "remat2": _inlined("jaxpr"),
-    "custom_jvp_call": _inlined("call_jaxpr"), "custom_vjp_call": _inlined("call_jaxpr"),
-    "custom_vjp_call_jaxpr": _inlined("fun_jaxpr"),
+    "custom_jvp_call": _custom, "custom_vjp_call": _custom, "custom_vjp_call_jaxpr": _custom,
     "scan": _scan, "cond": _cond, "while": _while,
     # matrices
     "triangular_solve": matrices.each(matrices.triangular_solve), "cholesky": matrices.each(matrices.cholesky),
