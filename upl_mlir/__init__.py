@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         value_and_grad,
         vjp,
         vmap,
+        while_loop,
     )
     from upl_mlir.passes.check import Report
 
@@ -47,14 +48,14 @@ _FROM = {
     # derivatives of programs and of Python functions alike
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
     **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
-    **dict.fromkeys(("value_and_grad", "vmap"), "frontend.trace"),
+    **dict.fromkeys(("value_and_grad", "vmap", "while_loop"), "frontend.trace"),
     "from_jax": "frontend.jaxpr",
 }  # fmt: skip
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
     "from_jax", "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ FUNCTIONS: Mapping[str, Callable[[upl.Program, Arrays, Mapping[str, int]], objec
 }
 OTHERS = {
     "Program", "Report", "UplError", "__version__", "fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient",
-    "value_and_grad", "vmap",
+    "value_and_grad", "vmap", "while_loop",
 }  # fmt: skip
 """Classes, and what takes Python functions instead of programs (test/frontend/trace)."""
 

@@ -26,6 +26,12 @@ def loop_to_a_value(x: Any) -> Any:
     return x
 
 
+def rounds_of_python(x: Any) -> Any:
+    while x[0, 0] > 0:  # here
+        x = x - 1
+    return x
+
+
 def to_int(x: Any) -> Any:
     return x * int(x[0, 0])  # here
 
@@ -199,6 +205,67 @@ def another_structure(x: Any) -> Any:
     return upl.fori_loop(0, 3, lambda k, c: (c, c), x)  # here
 
 
+def while_grows(x: Any) -> Any:
+    return upl.while_loop(lambda s: np.sum(s) < 5, lambda s: s[:, None] + s, x[0])  # here
+
+
+def while_another_tree(x: Any) -> Any:
+    return upl.while_loop(lambda s: s[0] < 5, lambda s: s[0] + 1, (x[0], x[1]))  # here
+
+
+def while_no_truth(x: Any) -> Any:
+    return upl.while_loop(lambda s: (s, s), lambda s: s + 1, x)  # here
+
+
+def while_some_truths(x: Any) -> Any:
+    return upl.while_loop(lambda s: s[0] < 5, lambda s: s + 1, x)  # here
+
+
+def while_of_two_shapes(x: Any) -> Any:
+    return upl.while_loop(lambda s: s[1] < 5, lambda s: s, (x, x[0, :3]))  # here
+
+
+def while_of_nothing(x: Any) -> Any:
+    return upl.while_loop(lambda s: x[0, 0] < 5, lambda s: s, ())  # here
+
+
+def while_mixes(x: Any) -> Any:
+    def body(s: Any) -> Any:
+        return s + np.sum(s)  # here
+
+    return upl.while_loop(lambda s: s < 5, body, x)
+
+
+def while_writes(x: Any) -> Any:
+    y = x.copy()
+
+    def body(s: Any) -> Any:
+        y[0] = s[0]  # here
+        return s + 1
+
+    return upl.while_loop(lambda s: s < 5, body, x)
+
+
+def while_with_a_gradient(x: Any) -> Any:
+    def body(s: Any) -> Any:
+        return s - upl.grad(lambda s: np.sum(s**2))(s)  # here
+
+    return upl.while_loop(lambda s: np.sum(s) > 1, body, x)
+
+
+def out_of_the_condition(x: Any) -> Any:
+    kept: list[Any] = []
+
+    def cond(s: Any) -> Any:
+        kept.append(s * 2)
+        return np.sum(kept[-1]) < 9
+
+    def body(s: Any) -> Any:
+        return s + kept[-1]  # here
+
+    return upl.while_loop(cond, body, x)
+
+
 def gradient_of_an_array(x: Any) -> Any:
     return upl.grad(lambda y: y * 2)(x)  # here
 
@@ -212,6 +279,7 @@ def hessian_inside(x: Any) -> Any:
     [
         (branch, "UPL1933", "np.where"),
         (loop_to_a_value, "UPL1933", "static_argnums"),
+        (rounds_of_python, "UPL1933", "upl.while_loop"),
         (to_int, "UPL1933", "np.floor"),
         (from_math, "UPL1933", "np.exp"),
         (into_numpy, "UPL1933", "np.zeros_like(x)"),
@@ -247,6 +315,16 @@ def hessian_inside(x: Any) -> Any:
         (scan_of_two_lengths, "UPL1931", "there are 3 and 4 rounds"),
         (scan_without_a_pair, "UPL1934", "returns no pair"),
         (another_structure, "UPL1931", "another structure"),
+        (while_grows, "UPL1931", "an array of shape (4, 4) for a state of shape (4,)"),
+        (while_another_tree, "UPL1931", "another structure"),
+        (while_no_truth, "UPL1934", "the condition is tuple, no truth value"),
+        (while_some_truths, "UPL1931", "the condition has shape (4,), the states have (3, 4)"),
+        (while_of_two_shapes, "UPL1931", "the states have (3, 4) and (3,)"),
+        (while_of_nothing, "UPL1931", "no array"),
+        (while_mixes, "UPL1932", "np.any"),
+        (while_writes, "UPL1932", "part of the state"),
+        (while_with_a_gradient, "UPL1932", "upl.fori_loop"),
+        (out_of_the_condition, "UPL1935", "a loop that is over"),
         (gradient_of_an_array, "UPL1934", "(3, 4)"),
         (hessian_inside, "UPL1932", "outside"),
     ],

@@ -18,7 +18,7 @@ from upl_mlir.frontend.graph.functions import Call, Result
 from upl_mlir.frontend.graph.node import Node, Reader, Shape
 from upl_mlir.frontend.graph.ops import Elementwise, ReduceSum, Transpose, indices, ranges
 from upl_mlir.frontend.graph.text import meaning
-from upl_mlir.frontend.tensor import Branch, Carry, Derivative, Read, Statement, Tensor, TensorProgram, While, renamed
+from upl_mlir.frontend.tensor import Derivative, Read, Statement, Tensor, TensorProgram, TensorStatement, renamed
 from upl_mlir.frontend.tensor.wiring import unused
 
 LIMIT = 20
@@ -51,7 +51,7 @@ class _Builder:
         self.inputs = frozenset(shapes)
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.statements: list[Statement | Derivative | Carry | Branch | While] = []
+        self.statements: list[TensorStatement] = []
         self.loops: dict[Loop, list[str]] = {}  # the tensors of the states
         self.calls: dict[Call, list[str]] = {}  # the tensors of functions' results
         self.constants: dict[str, NDArray[Any]] = {}
@@ -123,7 +123,6 @@ class _Builder:
                     index = indices(t.shape)
                     self.statements.append(Statement(names[name], index, Read(given, index), ranges(t.shape)))
             for s in form.statements:
-                assert not isinstance(s, Branch | While), "functions are traced without branches that data decide"
                 self.statements.append(renamed(s, names))
             self.calls[call] = [names[t] for t in form.outputs]
         self.names[n] = self.calls[call][at]

@@ -6,6 +6,7 @@ A front end (einsum, static graphs, Python functions) builds a `TensorProgram`; 
 from __future__ import annotations
 
 from upl_mlir.frontend.tensor.form import (
+    ENDLESS,
     STATE,
     Apply,
     Branch,
@@ -14,6 +15,7 @@ from upl_mlir.frontend.tensor.form import (
     Chain,
     Derivative,
     Expr,
+    Gate,
     Number,
     Pick,
     Read,
@@ -22,6 +24,7 @@ from upl_mlir.frontend.tensor.form import (
     Sum,
     Tensor,
     TensorProgram,
+    TensorStatement,
     While,
     chained,
     renamed,
@@ -29,6 +32,7 @@ from upl_mlir.frontend.tensor.form import (
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Number", "Pick", "Read",
-    "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "While", "chained", "lower", "renamed",
+    "ENDLESS", "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Gate", "Number", "Pick",
+    "Read", "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "TensorStatement", "While", "chained", "lower",
+    "renamed",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ class Decided:
 
     def branch(self, s: form.Branch, name: str) -> list[Piece]:
         """The elements that a branch gives."""
-        fields, box = s.names, _box(s.names, s.ranges)
+        fields, box = s.names, form.box(s.names, s.ranges)
         condition, *arms = s.condition, s.then, s.otherwise
         result, piece = self._result(name, fields, box, s.span)
         reads = list(dict.fromkeys(r for e in (condition, *arms) for r in _reads(e)))
@@ -82,35 +82,60 @@ class Decided:
             self._send(node, value, port_ref(result.symbol, result.ports[0].name), fields, None, s.span)
         return [piece]
 
-    def loop(self, s: form.While, names: Sequence[str]) -> list[list[Piece]]:
-        """The elements of each state after the loop."""
-        fields, box = s.names, _box(s.names, s.ranges)
-        found = [self._result(name, fields, box, s.span) for name in names]
+    def loop(self, s: form.While, names: Mapping[str, str]) -> dict[str, list[Piece]]:
+        """The elements of each target after the loop; `names` has names for their nodes."""
+        fields, box = s.names, form.box(s.names, s.ranges)
+        found = {t: self._result(name, fields, box, s.span) for t, name in names.items()}
         round_ = unused("k", fields)
         index = tuple(map(IndexExpr.of, fields))
-        states = [form.Read(f"{form.STATE}{n}", index) for n in range(len(names))]
+        states = [form.Read(f"{form.STATE}{n}", index) for n in range(len(s.targets))]
         inside = box & Formula.compare(0, "<=", round_)
-        node, ports = self._node(f"{names[0]}_while", (*fields, round_), inside, states, s.span)
+        node, ports = self._node(f"{next(iter(names.values()))}_while", (*fields, round_), inside, states, s.span)
         entry, whole = self.ctx.set(node.fields, box & Formula.compare(round_, "==", 0)), self.ctx.set(fields, box)
-        for state, first, (result, _) in zip(states, s.first, found, strict=True):
-            assert isinstance(first, form.Read), "loops begin with elements of tensors"
-            pieces = self.pieces[first.tensor]
-            self.wiring.arrows(Use(ports[state], pieces, first.index, s.span), node, entry, {})
-            self.wiring.arrows(Use(result.ports[1].name, pieces, first.index, s.span), result, whole, {})
         on, out = self._both(node, s.condition, ports, s.span)
         writer = ValueWriter(node, self.type)
         following = [writer.emit(e, ports, s.span) for e in s.body]
         later = (*index, IndexExpr.of(round_) + 1)
-        for state, value, (result, _) in zip(states, following, found, strict=True):
+        for state, first, value, target in zip(states, s.first, following, s.targets, strict=True):
+            assert isinstance(first, form.Read), "loops begin with elements of tensors"
+            pieces = self.pieces[first.tensor]
+            self.wiring.arrows(Use(ports[state], pieces, first.index, s.span), node, entry, {})
             self._send(node, value, port_ref(node.symbol, ports[state]), later, on, s.span)
-            target = port_ref(result.symbol, result.ports[0].name)
-            self._send(node, node.arg(ports[state]), target, index, out, s.span)
-        return [[piece] for _, piece in found]
+            if target is not None:
+                result, _ = found[target]
+                self.wiring.arrows(Use(result.ports[1].name, pieces, first.index, s.span), result, whole, {})
+                self._send(node, node.arg(ports[state]), port_ref(result.symbol, result.ports[0].name), index, out, s.span)
+        return {t: [piece] for t, (_, piece) in found.items()}
+
+    def gate(self, s: form.Gate, names: Mapping[str, str]) -> dict[str, list[Piece]]:
+        """The elements that pass, and those that are left after the loop; `names` has names for their nodes."""
+        fields, box = s.names, form.box(s.names, s.ranges)
+        reads = list(dict.fromkeys([s.value, *_reads(s.condition)]))
+        node, ports = self._node(f"{next(iter(names.values()))}_while", fields, box, reads, s.span)
+        domain, index = self.ctx.set(fields, box), tuple(map(IndexExpr.of, fields))
+        self.wiring.connect(node, [Use(ports[r], self.pieces[r.tensor], r.index, s.span) for r in reads], domain, s.ranges)
+        on, left = self._both(node, s.condition, ports, s.span)
+        value = node.arg(ports[s.value])
+        found: dict[str, list[Piece]] = {}
+        if s.target is not None:
+            passed, names_in = self._node(names[s.target], fields, box, [s.value], s.span)
+            port = names_in[s.value]
+            self._send(node, value, port_ref(passed.symbol, port), index, on, s.span)
+            found[s.target] = [Piece(passed, passed.arg(port), index, domain, domain)]
+        if s.out is not None:
+            after = tuple(f for f in fields if f != s.rounds)
+            inside = form.box(after, s.ranges)
+            result, piece = self._result(names[s.out], after, inside, s.span)
+            first = Use(result.ports[1].name, self.pieces[s.first.tensor], s.first.index, s.span)
+            self.wiring.arrows(first, result, self.ctx.set(after, inside), {})
+            self._send(node, value, port_ref(result.symbol, result.ports[0].name), after, left, s.span)
+            found[s.out] = [piece]
+        return found
 
     # -- what an array of numbers chooses ----------------------------------------------------------------------------
     def pick(self, s: form.Pick, name: str, extent: int) -> list[Piece]:
         """The elements that are chosen; `extent` is that of the source where the number is."""
-        fields, box = s.names, _box(s.names, s.ranges)
+        fields, box = s.names, form.box(s.names, s.ranges)
         result, piece = self._result(name, fields, box, s.span)
         place, names, number = self._number(name, fields, box, [s.at], s.at, extent, s.span)
         value = place.arg(names[s.at])
@@ -138,10 +163,10 @@ class Decided:
         """The sums at each element of the target, which has the given shape."""
         extent = shape[s.index.index(None)]
         place, names, number = self._number(
-            name, s.names, _box(s.names, s.ranges), [s.value, s.at], s.at, extent, s.span
+            name, s.names, form.box(s.names, s.ranges), [s.value, s.at], s.at, extent, s.span
         )  # fmt: skip
         fields = tuple(f"i{n}" for n in range(len(shape)))
-        box = _box(fields, {f: (0, n - 1) for f, n in zip(fields, shape, strict=True)})
+        box = form.within(fields, shape)
         port = upl.Port(unused("s", fields), self.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
         op = NodeOp(self.fresh(name), fields, [port], box)
         locate(op, s.span)
@@ -216,11 +241,6 @@ class Decided:
         send = upl.SendOp(value, target, tuple(map(IndexExpr.of, index)), predicate=condition)
         locate(send, span)
         source.block.add_op(send)
-
-
-def _box(names: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Formula:
-    parts = (Formula.compare(ranges[n][0], "<=", n) & Formula.compare(n, "<", ranges[n][1] + 1) for n in names)
-    return Formula.all(parts)
 
 
 def _reads(e: form.Expr) -> list[form.Read]:

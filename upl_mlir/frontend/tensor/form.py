@@ -9,6 +9,7 @@ input, else 0.  Extents are known numbers; element indices start at 0.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -154,12 +155,12 @@ class Branch:
 @dataclass(frozen=True)
 class While:
     """States, one for each element: from `first`, each round gives `body`, as long as `condition` holds; the last ones are
-    the elements of `targets`.
+    the elements of `targets` (None: nobody needs them).
 
     `condition` and `body` are expressions over the states, ``Read(STATE + n, index)`` for the n-th.
     """
 
-    targets: tuple[str, ...]
+    targets: tuple[str | None, ...]
     names: tuple[str, ...]
     first: tuple[Expr, ...]
     condition: Expr
@@ -197,8 +198,48 @@ class Scatter:
     span: Span | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class Gate:
+    """``target[names] = value`` where `condition` holds, and the element of the tensor `out` where it does not; None where
+    nobody needs it.
+
+    `rounds` is the index without a bound, which `out` does not have: for each element of `out` there is one round in which
+    the condition does not hold.  `first` is an element that surely comes, for each of `out`.
+    """
+
+    target: str | None
+    out: str | None
+    names: tuple[str, ...]
+    rounds: str
+    value: Read
+    condition: Expr
+    first: Read
+    ranges: Mapping[str, tuple[int, int]]
+    span: Span | None = field(default=None, compare=False)
+
+
+TensorStatement: TypeAlias = Statement | Derivative | Carry | Branch | While | Gate | Pick | Scatter
+
 STATE = "state "
 """With its number, the name of a state of `While`."""
+
+ENDLESS = sys.maxsize
+"""The extent of a dimension without a bound: the rounds of a loop that data end."""
+
+
+def within(fields: Sequence[str], extents: Sequence[int]) -> Formula:
+    """The box of such extents, each from 0."""
+    return Formula.all(part for f, n in zip(fields, extents, strict=True) for part in _side(f, 0, n))
+
+
+def box(fields: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> Formula:
+    """The box of the ranges that fields have."""
+    return Formula.all(part for f in fields for part in _side(f, ranges[f][0], ranges[f][1] + 1))
+
+
+def _side(field: str, low: int, end: int) -> tuple[Formula, ...]:
+    lower = Formula.compare(low, "<=", field)
+    return (lower,) if end == ENDLESS else (lower & Formula.compare(field, "<", end),)
 
 
 @dataclass(frozen=True)
@@ -221,7 +262,7 @@ class TensorProgram:
     tensors: Mapping[str, Tensor]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    statements: tuple[Statement | Derivative | Carry | Branch | While | Pick | Scatter, ...]
+    statements: tuple[TensorStatement, ...]
     span: Span | None = field(default=None, compare=False)
 
     @property
@@ -230,16 +271,34 @@ class TensorProgram:
         return tuple(s for s in self.statements if isinstance(s, Statement))
 
 
-def renamed(s: Statement | Derivative | Carry, names: Mapping[str, str]) -> Statement | Derivative | Carry:
+def renamed(s: TensorStatement, names: Mapping[str, str]) -> TensorStatement:
     """The statement on other tensors: `names` has the new name of each."""
+
+    def read(r: Read) -> Read:
+        return replace(r, tensor=names[r.tensor])
+
     match s:
         case Statement():
             return replace(s, target=names[s.target], value=_elsewhere(s.value, names))
         case Carry():
-            return replace(s, target=names[s.target], value=replace(s.value, tensor=names[s.value.tensor]))
+            return replace(s, target=names[s.target], value=read(s.value))
         case Derivative():
             wrt, into, held = (tuple(names[n] for n in part) for part in (s.wrt, s.into, s.held))
             return replace(s, of=names[s.of], wrt=wrt, into=into, held=held, seed=s.seed and names[s.seed])
+        case Branch():
+            condition, then, otherwise = (_elsewhere(e, names) for e in (s.condition, s.then, s.otherwise))
+            return replace(s, target=names[s.target], condition=condition, then=then, otherwise=otherwise)
+        case While():
+            targets, first = tuple(t and names[t] for t in s.targets), tuple(_elsewhere(e, names) for e in s.first)
+            return replace(s, targets=targets, first=first)
+        case Gate():
+            target, out = (t and names[t] for t in (s.target, s.out))
+            condition = _elsewhere(s.condition, names)
+            return replace(s, target=target, out=out, value=read(s.value), condition=condition, first=read(s.first))
+        case Pick():
+            return replace(s, target=names[s.target], source=names[s.source], at=read(s.at))
+        case Scatter():
+            return replace(s, target=names[s.target], value=read(s.value), at=read(s.at))
 
 
 def _elsewhere(e: Expr, names: Mapping[str, str]) -> Expr:

@@ -77,7 +77,7 @@ class _Lowering:
                     self._derivative(s)
                 case form.Carry():
                     self._carry(s)
-                case form.Branch() | form.While():
+                case form.Branch() | form.While() | form.Gate():
                     self._decided(s)
                 case form.Pick() | form.Scatter():
                     self._by_data(s)
@@ -91,10 +91,6 @@ class _Lowering:
         return module
 
     # -- host ports ----------------------------------------------------------------------------------------------
-    def _box(self, fields: Sequence[str], extents: Sequence[int]) -> Formula:
-        parts = (Formula.compare(0, "<=", f) & Formula.compare(f, "<", n) for f, n in zip(fields, extents, strict=True))
-        return Formula.all(parts)
-
     def _fields(self, name: str) -> tuple[str, ...]:
         """Names for the dimensions of a host port: those wished, if they are distinct names that nothing else has."""
         tensor = self.program.tensors[name]
@@ -107,7 +103,7 @@ class _Lowering:
 
     def _input(self, name: str) -> None:
         tensor, fields = self.program.tensors[name], self._fields(name)
-        box = self._box(fields, tensor.shape)
+        box = form.within(fields, tensor.shape)
         op = InputOp(name, fields, self.program.type, box)
         locate(op, tensor.span)
         self.inputs.append(op)
@@ -120,7 +116,7 @@ class _Lowering:
         if tensor not in self.pieces:
             raise error("UPL1903", f"the result `{tensor}` is never assigned", t.span, help="assign it in some statement")
         fields = self._fields(tensor)
-        box = self._box(fields, t.shape)
+        box = form.within(fields, t.shape)
         op = OutputOp(name, fields, self.program.type, box)
         locate(op, t.span)
         use = Use("", self.pieces[tensor], tuple(IndexExpr.of(f) for f in fields), t.span)
@@ -130,7 +126,7 @@ class _Lowering:
     # -- statements ----------------------------------------------------------------------------------------------
     def _statement(self, s: form.Statement) -> None:
         tensor = self.program.tensors[s.target]
-        self.versions[s.target] = version = self.versions.get(s.target, 0) + 1
+        name = self._version(s.target)
         rename = {v: self._index_name(v) for v in s.ranges}
         value = _renamed(s.value, rename)
         ranges = {rename[v]: r for v, r in s.ranges.items()}
@@ -138,10 +134,10 @@ class _Lowering:
         fields = tuple(rename[v] for v in s.free)
         domain = self._domain(fields, ranges)
         self._once(s, index, domain)
-        op, result = self._node(f"{s.target}_{version}", fields, value, ranges, s.span)
+        op, result = self._node(name, fields, value, ranges, s.span)
         new = Piece(op, result, index, domain, domain)
         elements = tuple(f"element {i}" for i in range(len(tensor.shape)))
-        rest = self.ctx.set(elements, self._box(elements, tensor.shape)) - new.covered(elements)
+        rest = self.ctx.set(elements, form.within(elements, tensor.shape)) - new.covered(elements)
         if rest.is_empty():
             self._assign(s.target, [new])
             return
@@ -168,7 +164,7 @@ class _Lowering:
     def _receiver(self, name: str, tensor: str, port: str, inputs: int = 1) -> tuple[NodeOp, Piece]:
         """A node with an instance for every element of a tensor, and the tensor as what arrives at its first input."""
         fields = self._fields(tensor)
-        box = self._box(fields, self.program.tensors[tensor].shape)
+        box = form.within(fields, self.program.tensors[tensor].shape)
         domain, index = self.ctx.set(fields, box), tuple(IndexExpr.of(f) for f in fields)
         ports = [upl.Port(unused(port, fields), self.program.type)]
         if inputs > 1:
@@ -185,7 +181,7 @@ class _Lowering:
             self._assign(c.target, pieces)
         op = self.carriers[c.target]
         rename = dict(zip(c.names, op.fields, strict=True))
-        domain = self.ctx.set(op.fields, self._box(op.fields, self.program.tensors[c.target].shape))
+        domain = self.ctx.set(op.fields, form.within(op.fields, self.program.tensors[c.target].shape))
         index = tuple(e.substitute(rename) for e in c.value.index)
         use = Use(op.ports[0].name, self.pieces[c.value.tensor], index, c.span)
         self.wiring.arrows(use, op, domain.constrain(c.when.substitute(rename)), {})
@@ -213,25 +209,36 @@ class _Lowering:
         locate(directive, d.span)
         self.nodes.append(directive)
 
-    def _decided(self, s: form.Branch | form.While) -> None:
+    def _decided(self, s: form.Branch | form.While | form.Gate) -> None:
         """What data decide; the nodes are in `decided.py`."""
         lower = Decided(self.program.type, self.ctx, self.wiring, self._fresh, self.nodes.append, self.pieces)
         rename = {v: self._index_name(v) for v in s.ranges}
         ranges = {rename[v]: r for v, r in s.ranges.items()}
         names = tuple(rename[v] for v in s.names)
-        targets = (s.target,) if isinstance(s, form.Branch) else s.targets
-        for t in targets:
-            self.versions[t] = self.versions.get(t, 0) + 1
-        made = [f"{t}_{self.versions[t]}" for t in targets]
-        if isinstance(s, form.Branch):
-            condition, then, otherwise = (_renamed(e, rename) for e in (s.condition, s.then, s.otherwise))
-            found = [lower.branch(form.Branch(s.target, names, condition, then, otherwise, ranges, s.span), made[0])]
-        else:
-            first, body = (tuple(_renamed(e, rename) for e in es) for es in (s.first, s.body))
-            condition = _renamed(s.condition, rename)
-            found = lower.loop(form.While(targets, names, first, condition, body, ranges, s.span), made)
-        for t, pieces in zip(targets, found, strict=True):
+        condition = _renamed(s.condition, rename)
+        match s:
+            case form.Branch():
+                then, otherwise = _renamed(s.then, rename), _renamed(s.otherwise, rename)
+                made = replace(s, names=names, condition=condition, then=then, otherwise=otherwise, ranges=ranges)
+                found = {s.target: lower.branch(made, self._version(s.target))}
+            case form.While():
+                first, body = (tuple(_renamed(e, rename) for e in es) for es in (s.first, s.body))
+                made = replace(s, names=names, condition=condition, first=first, body=body, ranges=ranges)
+                found = lower.loop(made, {t: self._version(t) for t in s.targets if t is not None})
+            case form.Gate():
+                value, first = _renamed(s.value, rename), _renamed(s.first, rename)
+                assert isinstance(value, form.Read) and isinstance(first, form.Read)
+                made = replace(
+                    s, names=names, rounds=rename[s.rounds], condition=condition, value=value, first=first, ranges=ranges
+                )  # fmt: skip
+                found = lower.gate(made, {t: self._version(t) for t in (s.target, s.out) if t is not None})
+        for t, pieces in found.items():
             self._assign(t, pieces)
+
+    def _version(self, tensor: str) -> str:
+        """The name of the node for the next assignment of a tensor."""
+        self.versions[tensor] = version = self.versions.get(tensor, 0) + 1
+        return f"{tensor}_{version}"
 
     def _by_data(self, s: form.Pick | form.Scatter) -> None:
         """What an array of numbers chooses; the nodes are in `decided.py`."""
@@ -242,8 +249,7 @@ class _Lowering:
         assert isinstance(at, form.Read)
         names, ranges = tuple(rename[v] for v in s.names), {rename[v]: r for v, r in s.ranges.items()}
         s = replace(s, names=names, index=index, at=at, ranges=ranges)
-        self.versions[s.target] = version = self.versions.get(s.target, 0) + 1
-        name = f"{s.target}_{version}"
+        name = self._version(s.target)
         if isinstance(s, form.Pick):
             found = lower.pick(s, name, self.program.tensors[s.source].shape[index.index(None)])
         else:
@@ -256,8 +262,7 @@ class _Lowering:
         return unused(name, self.taken)
 
     def _domain(self, fields: Sequence[str], ranges: Ranges) -> PSet:
-        parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<=", ranges[f][1]) for f in fields)
-        return self.ctx.set(fields, Formula.all(parts))
+        return self.ctx.set(fields, form.box(fields, ranges))
 
     def _once(self, s: form.Statement, index: tuple[IndexExpr, ...], domain: PSet) -> None:
         """Refuse a left side that two points of the ranges share."""
@@ -320,21 +325,16 @@ class _Lowering:
             used.add(port)
         if not ports:  # nothing arrives: an empty sum makes each instance fire once
             ports.append(upl.Port(unused("z", used), type_, upl.Gather.SUM, IndexExpr()))
-        op = NodeOp(name, fields, ports, self._range_formula(fields, ranges))
+        op = NodeOp(name, fields, ports, form.box(fields, ranges))
         locate(op, span)
         uses = [Use(names[r], self.pieces[r.tensor], r.index, r.span) for r in names if isinstance(r, form.Read)]
         for part in sums:
             inner = self._sum(op, names[part], part, fields, ranges)
             uses += [inner] if inner is not None else []
         self.nodes.append(op)
-        self.wiring.connect(op, uses, domain, {f: _size((f,), ranges) for f in fields})
+        self.wiring.connect(op, uses, domain, ranges)
         result = ValueWriter(op, type_).emit(value, names, span)
         return op, result
-
-    def _range_formula(self, fields: Sequence[str], ranges: Ranges) -> Formula:
-        """A box as a person writes it: from 0 below an extent."""
-        parts = (Formula.compare(ranges[f][0], "<=", f) & Formula.compare(f, "<", ranges[f][1] + 1) for f in fields)
-        return Formula.all(parts)
 
     def _sum(
         self, op: NodeOp, port: str, sum_: form.Sum | form.Chain, fields: tuple[str, ...], ranges: Ranges
@@ -351,7 +351,7 @@ class _Lowering:
         if mine != fields:
             inner = unused("s", {*mine, *self.taken})
             ports = [upl.Port(inner, self.program.type, parts[0].op, upl.Special.CARRIED)]
-            target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, self._range_formula(mine, ranges))
+            target = NodeOp(self._fresh(f"{op.symbol}_sum"), mine, ports, form.box(mine, ranges))
             locate(target, sum_.span)
             self.nodes.append(target)
             into = inner

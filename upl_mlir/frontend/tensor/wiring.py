@@ -61,8 +61,8 @@ class Wiring:
     fresh: Callable[[str], str]
     nodes: list[Operation]
 
-    def connect(self, op: NodeOp, uses: Sequence[Use], domain: PSet, extents: Mapping[str, int]) -> None:
-        """The arrows into the ordinary inputs of a node; `extents` has the size of each field's range.
+    def connect(self, op: NodeOp, uses: Sequence[Use], domain: PSet, ranges: Mapping[str, tuple[int, int]]) -> None:
+        """The arrows into the ordinary inputs of a node; `ranges` has the least and the greatest value of each field.
 
         A field that an access does not determine is a `*`, if some other input brings it; the first input has to bring
         those that none determines.
@@ -75,7 +75,7 @@ class Wiring:
                 others = frozenset(n for u in uses if u is not use for n in u.names)
                 others |= frozenset(op.fields) - determined if at else frozenset[str]()
             stars = (frozenset(op.fields) - use.names) & others
-            self.arrows(use, op, domain, {f: extents[f] for f in stars})
+            self.arrows(use, op, domain, {f: ranges[f][1] - ranges[f][0] + 1 for f in stars})
 
     def arrows(self, use: Use, target: NodeOp | OutputOp, domain: PSet, stars: Mapping[str, int]) -> None:
         """The arrows that bring an access to every instance of `domain`; `stars` are sent as `*`, with their extents."""

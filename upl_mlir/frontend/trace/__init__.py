@@ -22,6 +22,7 @@ from upl_mlir.frontend.trace.chosen import segment_sum
 from upl_mlir.frontend.trace.functions import install
 from upl_mlir.frontend.trace.loops import fori_loop, range, scan
 from upl_mlir.frontend.trace.program import Function, function
+from upl_mlir.frontend.trace.rounds import while_loop
 from upl_mlir.frontend.trace.transforms import (
     grad,
     hessian,
@@ -36,5 +37,5 @@ install()
 
 __all__ = [
     "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap",
+    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip

@@ -20,7 +20,6 @@ from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.indexing import LoopIndex, by_data, select
 from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.node import (
-    Compute,
     Fill,
     Index,
     Leaf,
@@ -34,7 +33,7 @@ from upl_mlir.frontend.trace.node import (
     places,
     whole,
 )
-from upl_mlir.frontend.trace.position import fail
+from upl_mlir.frontend.trace.position import asks_for_rounds, fail, here
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -99,7 +98,7 @@ class Array(NDArrayOperatorsMixin):
             )  # fmt: skip
         if any(loop not in trace.loops for loop in node.loops):
             raise fail(
-                "UPL1935", "this value was made inside a loop of upl.range, which is over",
+                "UPL1935", "this value was made inside a loop that is over",
                 help="write it into an array that exists before the loop",
             )  # fmt: skip
         return Operand(node, self._index)
@@ -171,9 +170,11 @@ class Array(NDArrayOperatorsMixin):
 
     # -- what needs values -----------------------------------------------------------------------------------------
     def __bool__(self) -> bool:
+        loop = asks_for_rounds(here())
         raise fail(
             "UPL1933", "this condition depends on values, which are not known while the function is traced",
-            help="write np.where(condition, a, b); for an argument that is no data, upl.function(f, static_argnums=…)",
+            help=("write upl.while_loop(cond, body, init)" if loop else "write np.where(condition, a, b)")
+            + "; for an argument that is no data, upl.function(f, static_argnums=…)",
         )  # fmt: skip
 
     def _number(self, what: str, help: str) -> UplError:
@@ -385,11 +386,11 @@ def computed(make: Callable[..., Expr], *args: Any, boolean: bool = False, word:
 def _updated(old: Node, index: Index, value: Array, shape: Shape) -> Node:
     """What a storage holds after `value` was written to its elements `index`."""
     trace = current()
-    number, loops, span = trace.common()
-    extents = tuple(n for n in shape)
     if index == places(old.shape) and shape == old.shape:
-        return Compute(number, shape, loops, span, lambda a: a, (value.operand(),), word="write")
-    return Update(number, old.shape, loops, span, whole(old), value.operand(), index, extents)
+        return trace.compute(shape, lambda a: a, [value.operand()], word="write")
+    old, new = trace.standing(old), trace.brought(value.operand(), trace.loops)
+    number, loops, span = trace.common()
+    return Update(number, old.shape, loops, span, whole(old), new, index, shape)
 
 
 LATE.update(as_array=as_array, filled=filled, is_traced=lambda x: isinstance(x, Array))

@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.frontend.trace.node import (
+    After,
     Chosen,
     Compute,
+    Few,
     Fill,
     Gradient,
     Index,
@@ -25,6 +28,7 @@ from upl_mlir.frontend.trace.node import (
     Loop,
     Node,
     Operand,
+    Passed,
     Pick,
     Request,
     Shape,
@@ -32,6 +36,7 @@ from upl_mlir.frontend.trace.node import (
     State,
     Update,
     places,
+    whole,
 )
 from upl_mlir.frontend.trace.position import assigned_name, usable
 from upl_mlir.frontend.upl_text.lexer import RESERVED
@@ -69,16 +74,17 @@ class _Builder:
         self.taken = {*RESERVED, "out"}
         self.names: dict[Node, str] = {}
         self.tensors: dict[str, form.Tensor] = {}
-        self.statements: list[form.Statement | form.Derivative | form.Carry | form.Pick | form.Scatter] = []
+        self.statements: list[form.TensorStatement] = []
         self.arguments = arguments
         self.uses = Counter(o.node for n in self.nodes for o in _reads(n))
         # what is referred to by name, however late: it keeps its tensor to itself
-        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Chosen)]
+        spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Passed | After | Chosen)]
         self.named = {o.node for n in spoken for o in n.operands} | {*results}
         self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
         self.inlined = self._choose()
         self.roots = self._statements_of()
-        self.done: set[Request] = set()
+        self.done: set[Request | Few] = set()
+        self.after = {n.passed: n for n in self.nodes if isinstance(n, After)}
 
     def run(self) -> Built:
         inputs: dict[Leaf, str] = {}
@@ -144,7 +150,7 @@ class _Builder:
         name = self.names[node] = unused(wish or assigned_name(node.span) or "v", self.taken)
         self.taken.add(name)
         extents = [loop.extent for loop in node.loops]
-        if isinstance(node, State):
+        if isinstance(node, State) and extents[-1] != form.ENDLESS:
             extents[-1:] = [extents[-1] + 1]
         self.tensors[name] = form.Tensor(name, (*extents, *node.shape), node.span)
         return name
@@ -167,6 +173,11 @@ class _Builder:
                 self._derivatives(request)
             case State():
                 self._open(node)
+            case Passed():
+                self._passed(node)
+            case After(few=few) if few is not None and few not in self.done:
+                self.done.add(few)
+                self._few(node, few)
             case Last(state=state):
                 self._rounds(node, state, IndexExpr.of(state.loops[-1].extent), places(node.shape))
             case Stacked(inner=inner):
@@ -245,13 +256,36 @@ class _Builder:
         names = (*(x.name for x in node.loops), *(f"i{n}" for n in range(len(node.shape))))
         round_ = IndexExpr.of(loop.name)
         when = Formula.compare(round_, "==", 0) if later == 0 else Formula.compare(round_, ">=", 1)
-        value = self._read(source, _Context({}))
-        assert isinstance(value, form.Read), "what loops carry stands as a statement of its own"
+        value = self._element(source, node.span)
         if later:
             before = tuple(e.substitute({loop.name: round_ - 1}) for e in value.index)
             value = form.Read(value.tensor, before, node.span)
         assert len(inside) <= len(outer) + 1
         self.statements.append(form.Carry(self._tensor(node), names, when, value, node.span))
+
+    def _passed(self, node: Passed) -> None:
+        """A state in a round that takes place, and after the loop."""
+        state, holds = node.state, node.rounds.holds
+        assert holds is not None
+        names = (*(x.name for x in node.loops), *(f"i{n}" for n in range(len(node.shape))))
+        after = self.after.get(node)
+        target = self._tensor(node) if self.uses[node] > (after is not None) else None
+        self.statements.append(form.Gate(
+            target, None if after is None else self._tensor(after), names, node.rounds.name,
+            self._element(whole(state), node.span), self._element(holds, node.span), self._element(state.first, node.span),
+            _around(node.loops)[1] | _ranges(node.shape), node.span,
+        ))  # fmt: skip
+
+    def _few(self, node: After, few: Few) -> None:
+        """A loop that is one node."""
+        states = [n for n in self.nodes if isinstance(n, After) and n.few is few]
+        targets = {n.at: self._tensor(n) for n in states}
+        names = (*(x.name for x in node.loops), *(f"i{n}" for n in range(len(node.shape))))
+        first = tuple(self._element(o, node.span) for o in few.first)
+        self.statements.append(form.While(
+            tuple(targets.get(n) for n in range(len(first))), names, first, few.condition, few.body,
+            _around(node.loops)[1] | _ranges(node.shape), node.span,
+        ))  # fmt: skip
 
     def _rounds(self, node: Node, inner: Node, which: IndexExpr, index: Sequence[IndexExpr]) -> None:
         """After a loop, what a node inside it is in the round `which`."""
@@ -273,6 +307,11 @@ class _Builder:
         around = tuple(IndexExpr.of(loop.name) for loop in node.loops)
         read = form.Read(self.names[node], (*around, *o.index), node.span)
         return form.Apply("!=", (read, form.Number(0)), node.span) if getattr(node, "boolean", False) else read
+
+    def _element(self, o: Operand, span: Span | None) -> form.Read:
+        """The number that stands for an element of a node that has a statement of its own."""
+        around = tuple(IndexExpr.of(loop.name) for loop in o.node.loops)
+        return form.Read(self.names[o.node], (*around, *o.index), span)
 
     def _value(self, node: Compute, context: _Context, index: Index) -> form.Expr:
         """A computation at an element; `index` is over the statement's indices."""
@@ -303,7 +342,7 @@ def _needed(results: Sequence[Node], leaves: Collection[Node] = ()) -> list[Node
 
 
 def _reads(n: Node) -> list[Operand]:
-    return [Operand(o.node, ()) for o in n.operands] if isinstance(n, Last | Stacked) else list(n.operands)
+    return [Operand(o.node, ()) for o in n.operands] if isinstance(n, Last | Stacked | After) else list(n.operands)
 
 
 def _held(request: Request, nodes: Iterable[Node]) -> list[State]:

@@ -60,13 +60,13 @@ def range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     del trace.writes[log:]
     trace.dropped.append(builtins.range(mark, next(trace.numbers)))
     trace.loops = outer
-    firsts = {storage: _standing(trace, node) for storage, node in before.items()}
+    firsts = {storage: standing(trace, node) for storage, node in before.items()}
     trace.loops = (*outer, loop)
     states = {storage: State(*_parts(trace, first), first=whole(first)) for storage, first in firsts.items()}
     for storage, state in states.items():
         storage.node = state
     yield index
-    nexts = {storage: _standing(trace, storage.node) for storage in states}
+    nexts = {storage: standing(trace, storage.node) for storage in states}
     trace.loops = outer
     del trace.writes[log:]
     for storage, state in states.items():
@@ -80,8 +80,9 @@ def _parts(trace: Trace, like: Node) -> Any:
     return number, like.shape, loops, span
 
 
-def _standing(trace: Trace, node: Node) -> Node:
+def standing(trace: Trace, node: Node) -> Node:
     """The node, or a copy of it in the present loops, if it cannot be carried as it is."""
+    node = trace.standing(node)
     if node.loops == trace.loops and not isinstance(node, Fill | State) and not getattr(node, "boolean", False):
         return node
     value: Operand = computed(lambda a: a, numbers(made(node)), word="copy").operand()
@@ -99,10 +100,10 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
         for k in builtins.range(low, high):
             init_val = body_fun(k, init_val)
         return init_val
-    carried = _carried(init_val)
+    state = carried(init_val)
     for k in range(low, high):
-        _carry(carried, body_fun(k, tree.map_tree(lambda a: a.copy(), carried)), "upl.fori_loop")
-    return carried
+        _carry(state, body_fun(k, tree.map_tree(lambda a: a.copy(), state)), "upl.fori_loop")
+    return state
 
 
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None) -> tuple[Any, Any]:
@@ -143,12 +144,12 @@ def _traced_scan(
     f: Callable[[Any, Any, Any], tuple[Any, Any]], init: Any, arrays: Any, rounds: int
 ) -> tuple[Any, Any]:  # fmt: skip
     """The body once, for all rounds."""
-    carried, ys = _carried(init), None
+    carry, ys = carried(init), None
     for k in range(rounds):
-        new, ys = _pair(f(tree.map_tree(lambda a: a.copy(), carried), k, tree.map_tree(lambda a, k=k: a[k], arrays)))
-        ys = tree.map_tree(lambda y: _standing(current(), numbers(as_array(y)).own().operand().node), ys)
-        _carry(carried, new, "upl.scan")
-    return carried, tree.map_tree(lambda y: _stacked(y, rounds), ys)
+        new, ys = _pair(f(tree.map_tree(lambda a: a.copy(), carry), k, tree.map_tree(lambda a, k=k: a[k], arrays)))
+        ys = tree.map_tree(lambda y: standing(current(), numbers(as_array(y)).own().operand().node), ys)
+        _carry(carry, new, "upl.scan")
+    return carry, tree.map_tree(lambda y: _stacked(y, rounds), ys)
 
 
 def _in_turn(f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, rounds: int) -> tuple[Any, Any]:
@@ -171,16 +172,21 @@ def _stacked(inner: Node, rounds: int) -> Array:
     return made(Stacked(number, (rounds, *inner.shape), loops, span, inner))
 
 
-def _carried(values: Any) -> Any:
+def carried(values: Any) -> Any:
     """Arrays of their own, which a loop writes."""
     return tree.map_tree(lambda a: numbers(as_array(a)).copy(), values)
 
 
-def _carry(carried: Any, new: Any, what: str) -> None:
-    """Write what a round has returned into the arrays that the loop carries.  Raises UplError (UPL1931)."""
-    if tree.structure(new) != tree.structure(carried):
+def checked(old: Any, new: Any, what: str) -> Any:
+    """What a round has returned.  Raises UplError (UPL1931) unless it is such a tree of arrays as it was given."""
+    if tree.structure(new) != tree.structure(old):
         help = "return arrays in the same tuples, lists and dicts as they were given"
         raise fail("UPL1931", f"{what}: a round returns another structure than it was given", help=help)
-    values = tree.map_tree(lambda v: as_array(v).copy(), new)
-    for (_, array), (_, value) in zip(tree.leaves(carried), tree.leaves(values), strict=True):
+    return new
+
+
+def _carry(arrays: Any, new: Any, what: str) -> None:
+    """Write what a round has returned into the arrays that the loop carries.  Raises UplError (UPL1931)."""
+    values = tree.map_tree(lambda v: as_array(v).copy(), checked(arrays, new, what))
+    for (_, array), (_, value) in zip(tree.leaves(arrays), tree.leaves(values), strict=True):
         array[...] = value

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.frontend.tensor import Expr
+from upl_mlir.frontend.tensor import ENDLESS, Expr
 from upl_mlir.frontend.trace.position import fail, here
 from upl_mlir.poly.expr import IndexExpr
 
@@ -31,6 +31,14 @@ class Loop:
 
     name: str
     extent: int
+
+
+@dataclass(eq=False)
+class Phase(Loop):
+    """A part of a loop that data end, which is traced once: its condition, or the body of a round that takes place."""
+
+    rounds: Rounds
+    body: bool
 
 
 @dataclass(eq=False)
@@ -162,6 +170,89 @@ class State(Node):
 
 
 @dataclass(eq=False)
+class Passed(Node):
+    """A state of a loop that data end, in a round that takes place."""
+
+    state: State
+    rounds: Rounds
+    boolean: bool = False
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        assert self.rounds.holds is not None, "the condition comes before the body"
+        return (whole(self.state), self.rounds.holds, self.state.first)
+
+
+@dataclass(eq=False)
+class After(Node):
+    """The state number `at` of a loop that data end, after the loop; `few` is the whole loop, where it is so small as to be
+    one node."""
+
+    passed: Passed
+    at: int
+    few: Few | None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (whole(self.passed),) if self.few is None else self.few.first
+
+
+@dataclass(eq=False)
+class Few:
+    """A loop of few operations on elements: `first` are its states before it, those that its user named and then those that
+    come from outside; `condition` and `body` are expressions over them, as in `frontend.tensor.While`."""
+
+    first: tuple[Operand, ...]
+    condition: Expr
+    body: tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Rounds:
+    """A loop that data end.  Inside it, what comes from outside is a state as well, which no round changes: so its elements
+    arrive once in each round.
+
+    `elements` is the shape of all states if each element has rounds of its own, else None: then `holds`, the condition, is
+    one truth value for all.
+    """
+
+    name: str
+    outer: tuple[Loop, ...]
+    elements: Shape | None
+    holds: Operand | None = None
+    outside: dict[Operand, State] = field(default_factory=dict["Operand", "State"])
+    passed: dict[State, Passed] = field(default_factory=dict["State", "Passed"])
+
+    def __post_init__(self) -> None:
+        self.test, self.body = (Phase(self.name, ENDLESS, self, body) for body in (False, True))
+
+    def state(self, trace: Trace, first: Operand, shape: Shape) -> State:
+        """A new state, as it is when the condition is asked for."""
+        boolean = getattr(first.node, "boolean", False)
+        return State(next(trace.numbers), shape, (*self.outer, self.test), here(), first, boolean=boolean)
+
+    def passing(self, trace: Trace, state: State) -> Passed:
+        """The same in a round that takes place."""
+        if state not in self.passed:
+            number, loops = next(trace.numbers), (*self.outer, self.body)
+            self.passed[state] = Passed(number, state.shape, loops, state.span, state, self, boolean=state.boolean)
+        return self.passed[state]
+
+    def brought(self, trace: Trace, o: Operand, phase: Phase) -> Operand:
+        """What comes from outside as it is read in a phase; where each element has its own rounds, at its place.
+
+        Raises UplError (UPL1932) for what is read in one phase and was computed in the other.
+        """
+        first = whole(o.node) if self.elements is None else o
+        shape = o.node.shape if self.elements is None else self.elements
+        if first not in self.outside:
+            self.outside[first] = self.state(trace, first, shape)
+        state = self.outside[first]
+        node = self.passing(trace, state) if phase.body else state
+        return Operand(node, o.index if self.elements is None else places(shape))
+
+
+@dataclass(eq=False)
 class Last(Node):
     """An array that a loop carried, after the loop."""
 
@@ -241,13 +332,45 @@ class Trace:
         self, shape: Shape, make: Callable[..., Expr], reads: Sequence[Operand], *, over: Shape = (),
         gather: Gather = Gather.SUM, **more: Any,
     ) -> Node:  # fmt: skip
-        """A new computation; of nothing, if an extent is 0.  Raises UplError (UPL1931) for a maximum of nothing."""
-        number, loops, span = self.common()
+        """A new computation; of nothing, if an extent is 0.  Raises UplError (UPL1931) for a maximum of nothing.
+
+        In a loop that data end, what no state has a part in is computed before it.
+        """
+        loops = self._around(reads)
+        reads = [self.brought(o, loops) for o in reads]
+        number, _, span = self.common()
         if 0 not in (*shape, *over):
             return Compute(number, shape, loops, span, make, tuple(reads), over=over, gather=gather, **more)
         if gather in (Gather.MAX, Gather.MIN) and 0 not in shape:
             raise fail("UPL1931", f"the {gather.value} of no elements", help="slice so that something is left")
         return Fill(number, shape, loops, span, 1.0 if gather is Gather.PRODUCT else 0.0)
+
+
+    def _around(self, reads: Sequence[Operand]) -> tuple[Loop, ...]:
+        """The loops in which something that reads this has to be computed."""
+        inside = {loop for o in reads if not isinstance(o.node, Fill) for loop in o.node.loops}
+        names = {name for o in reads for e in o.index for name in e.names}
+        for n, loop in enumerate(self.loops):
+            if isinstance(loop, Phase) and not any(x in inside or x.name in names for x in self.loops[n:]):
+                return self.loops[:n]
+        return self.loops
+
+    def brought(self, o: Operand, loops: tuple[Loop, ...]) -> Operand:
+        """An operand as it is read inside loops: what comes from outside of one that data end, it has to carry."""
+        for loop in loops:
+            if isinstance(loop, Phase) and loop not in o.node.loops and not isinstance(o.node, Fill):
+                o = loop.rounds.brought(self, o, loop)
+        return o
+
+    def standing(self, node: Node) -> Node:
+        """A node as it is read inside the present loops, by what needs its elements to arrive in each round."""
+        if isinstance(node, Fill) and any(isinstance(loop, Phase) for loop in self.loops):
+            node = self.compute(node.shape, _same, [whole(node)], word="copy")
+        return self.brought(whole(node), self.loops).node
+
+
+def _same(e: Expr) -> Expr:
+    return e
 
 
 class Storage:

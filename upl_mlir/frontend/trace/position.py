@@ -21,6 +21,7 @@ from upl_mlir.frontend.upl_text.lexer import RESERVED
 # what stands between the user's text and an operation: this front end, the library of layers on it, numpy
 _OWN = (str(Path(__file__).parent), str(Path(__file__).parents[2] / "nn"), str(Path(np.__file__).parent))
 _ASSIGNS = re.compile(r"\s*([^\W\d]\w*)\s*(?::[^=]*)?[-+*/@]{0,2}=(?!=)")
+_WHILE = re.compile(r"\s*while\b")
 # names that an expression of UPL gives a meaning of its own
 _CALLS = frozenset({*ARITY, "one"})
 
@@ -62,6 +63,11 @@ def assigned_name(span: Span | None) -> str | None:
     found = _ASSIGNS.match(linecache.getline(span.file, span.line)) if span else None
     name = found[1] if found else None
     return name if name and name not in RESERVED and name not in _CALLS else None
+
+
+def asks_for_rounds(span: Span | None) -> bool:
+    """Whether the statement at a position is a `while` loop."""
+    return bool(span and _WHILE.match(linecache.getline(span.file, span.line)))
 
 
 def usable(name: str) -> str:

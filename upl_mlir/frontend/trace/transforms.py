@@ -23,7 +23,7 @@ from upl_mlir.frontend.tensor import Apply, Expr, lower
 from upl_mlir.frontend.tensor.objective import with_objective
 from upl_mlir.frontend.trace import tree
 from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, made, numbers
-from upl_mlir.frontend.trace.node import Gradient, Request, current, recording
+from upl_mlir.frontend.trace.node import Gradient, Phase, Request, current, recording
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.program import Call, Function, Traced, argument_array
 from upl_mlir.passes.pipelines import TANGENT
@@ -414,6 +414,11 @@ def _variables(args: Any) -> Any:
 def _derivatives(of: Array, wrt: Sequence[Array], what: str) -> list[Array]:
     """The derivatives of a number."""
     trace = current()
+    if any(isinstance(loop, Phase) for loop in trace.loops):
+        raise fail(
+            "UPL1932", f"{what} cannot be used inside upl.while_loop",
+            help="write the derivative out, or go round a fixed number of times: upl.fori_loop",
+        )  # fmt: skip
     number = computed(lambda e: e, numbers(of), word="objective").operand()
     request = Request(number, tuple(a.operand() for a in wrt))
     out: list[Array] = []
