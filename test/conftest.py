@@ -49,6 +49,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the processors are shared by as many 
 gc.set_threshold(20_000)
 
 SLOW = (
+    "frontend/trace/test_rounds.py::test_on_other_engines[power-token",
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
