@@ -85,6 +85,23 @@ def test_functions(name: str) -> None:
         near(a, b, 1e-11)
 
 
+def test_rounds_that_data_decide() -> None:
+    """Newton's method for a root, until it is near: value, forward and reverse mode, which JAX has for a fixed number."""
+
+    def root(a: Any) -> Any:
+        def off(s: Any) -> Any:
+            return jnp.abs(s[0] * s[0] - a) > 1e-13 * a
+
+        return jax.lax.while_loop(off, lambda s: (0.5 * (s[0] + a / s[0]), s[1] + 1), (a, 0))
+
+    f = upl.from_jax(root)
+    for a in (0.3, 2.0, 81.0):
+        (got, rounds), (want, count) = f(a), root(a)
+        near(got, want, 1e-15)
+        assert rounds == count
+        near(upl.grad(upl.from_jax(lambda a: root(a)[0]))(a), 0.5 / np.sqrt(a), 1e-8)
+
+
 def test_trees_static_arguments_and_single_precision() -> None:
     def f(p: Any, n: int, x: Any) -> Any:
         return {"y": x @ p["w"] + p["b"], "n": (x**n).sum()}

@@ -32,6 +32,7 @@ from upl_mlir.frontend.trace import functions, loops
 from upl_mlir.frontend.trace.array import Array, computed, filled, numbers, truths
 from upl_mlir.frontend.trace.functions import UFUNCS, where
 from upl_mlir.frontend.trace.position import fail
+from upl_mlir.frontend.trace.rounds import while_loop
 
 Rule = Callable[..., Any]
 
@@ -312,8 +313,19 @@ def _cond(eqn: Any, index: Any, *args: Any) -> list[Any]:
 
 
 def _while(eqn: Any, *args: Any) -> list[Any]:
-    raise fail("UPL1936", "how often this loop goes round is decided by data, which is not built for JAX functions",
-               help="use jax.lax.fori_loop or scan with a fixed number of rounds")  # fmt: skip
+    """How often it goes round is decided by data."""
+    p = eqn.params
+    tested, body = p["cond_jaxpr"], p["body_jaxpr"]
+    nt, nb = p["cond_nconsts"], p["body_nconsts"]
+    of_test, of_body, init = args[:nt], args[nt : nt + nb], [numbers(traced(x)) for x in args[nt + nb :]]
+
+    def holds(state: Any) -> Any:
+        return evaluate(tested.jaxpr, tested.consts, [*of_test, *state])[0]
+
+    def step(state: Any) -> Any:
+        return [traced(x) for x in evaluate(body.jaxpr, body.consts, [*of_body, *state])]
+
+    return list(while_loop(holds, step, init))
 
 
 # -- linear algebra -----------------------------------------------------------------------------------------------------
