@@ -199,9 +199,8 @@ READERS: dict[str, Callable[[Program], object]] = {
     "quantize": lambda p: (upl.quantize(p, GIVEN).seen, upl.quantize(p, GIVEN).chosen),
 }
 NO_PROGRAM = {
-    "Program", "Report", "UplError", "__version__", "fori_loop", "function", "load", "range", "scan", "segment_sum",
-    "stop_gradient",
-    "value_and_grad", "vmap", "while_loop",
+    "Program", "Report", "UplError", "__version__", "fori_loop", "from_jax", "function", "load", "range", "scan",
+    "segment_sum", "stop_gradient", "value_and_grad", "vmap", "while_loop",
 }  # fmt: skip
 """What makes programs, or takes functions only."""
 
