@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from upl_mlir.api.programs import batch, checkpoint, compile, hvp, load, ragged
     from upl_mlir.api.quantize import quantize
     from upl_mlir.diagnostics import UplError
-    from upl_mlir.frontend.jaxpr import from_jax
+    from upl_mlir.frontend.jaxpr.imported import from_jax
     from upl_mlir.frontend.trace import (
         check_grads,
         fori_loop,
@@ -49,7 +49,7 @@ _FROM = {
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
     **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
     **dict.fromkeys(("value_and_grad", "vmap", "while_loop"), "frontend.trace"),
-    "from_jax": "frontend.jaxpr",
+    "from_jax": "frontend.jaxpr.imported",
 }  # fmt: skip
 
 __all__ = [

@@ -14,9 +14,3 @@
 JAX traces the function (`jax.make_jaxpr`); each equation of its jaxpr is then an operation on traced arrays (`rules.py`).
 So the value is imported, never a derivative: those are UPL's.
 """
-
-from __future__ import annotations
-
-from upl_mlir.frontend.jaxpr.imported import from_jax
-
-__all__ = ["from_jax"]
