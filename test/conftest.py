@@ -54,6 +54,8 @@ SLOW = (
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
     "agreement/test_data_ways.py::test_many", "agreement/test_data_ways.py::test_results",
+    "tools/test_train.py::test_a_circuit", "explore/test_circuits.py::test_a_sweep_over",
+    "hw/sim/test_netlist.py::test_every_kind", "agreement/test_strips.py::test_random_programs",
     "native/test_mlir_tools.py::test_an_example", "native/test_mlir_tools.py::test_a_time",
     *(f"frontend/jaxpr/test_from_jax.py::test_{name}" for name in (
         "functions", "second", "models_on", "models[l", "models[g", "models[a", "models[r", "models[t", "models[k",
