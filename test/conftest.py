@@ -57,6 +57,7 @@ SLOW = (
     "tools/test_train.py::test_a_circuit", "explore/test_circuits.py::test_a_sweep_over",
     "hw/sim/test_netlist.py::test_every_kind", "agreement/test_strips.py::test_random_programs",
     "native/test_mlir_tools.py::test_an_example", "native/test_mlir_tools.py::test_a_time",
+    "native/test_iree.py::test_an_example",
     *(f"frontend/jaxpr/test_from_jax.py::test_{name}" for name in (
         "functions", "second", "models_on", "models[l", "models[g", "models[a", "models[r", "models[t", "models[k",
         "models[p")),

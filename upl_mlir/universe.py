@@ -45,6 +45,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("unroll-loops", "loops.passes", "UnrollLoopsPass"),
         ("forward-copies", "loops.passes", "ForwardCopiesPass"),
         ("lower-loops", "lower_to_loops", "LowerLoopsPass"),
+        ("lower-linalg", "lower_to_linalg", "LowerLinalgPass"),
         ("lower-circuit", "lower_to_circuit", "LowerCircuitPass"),
         ("if-convert", "if_convert", "IfConvertPass"),
         ("batch", "batch", "BatchPass"),

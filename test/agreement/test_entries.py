@@ -116,6 +116,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "simplify": ["--autodiff=of=OF,wrt=WRT", "--simplify"],
     "schedule": ["--schedule"],
     "lower-loops": ["--lower-loops"],
+    "lower-linalg": ["--lower-linalg"],
     "lower-circuit": ["--lower-circuit"],
     "if-convert": ["--if-convert"],
     "batch": ["--batch=ports=WRT,field=example"],

@@ -1,4 +1,5 @@
-"""MLIR's own tools take what `--lower-loops` writes, and compute the same bits as native code in ordered mode.
+"""MLIR's own tools take what `--lower-loops` and `--lower-linalg` write, and compute the bits of native code in ordered
+mode.
 
 They are Debian's package mlir-19-tools, or a newer one.
 """
@@ -32,21 +33,24 @@ needs_tools = pytest.mark.skipif(
 )
 
 
-def lowered(p: upl.Program, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def lowered(p: upl.Program, folder: Path, capsys: pytest.CaptureFixture[str], form: str = "loops") -> str:
     """What the command writes."""
     (folder / "p.upl").write_text(str(p), encoding="utf-8")
-    assert not upl_opt([str(folder / "p.upl"), "--lower-loops=gather=ordered"])
+    assert not upl_opt([str(folder / "p.upl"), f"--lower-{form}=gather=ordered"])
     return capsys.readouterr().out
 
 
 @needs_tools
+@pytest.mark.parametrize("form", ["loops", "linalg"])
 @pytest.mark.parametrize("gradient", [False, True], ids=["value", "gradient"])
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example(name: str, gradient: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example(
+    name: str, gradient: bool, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     p = upl.load(EXAMPLES / f"{name}.upl")
     if gradient:
         p = upl.vjp(p, of=next(iter(p.outputs)), wrt=[n for n, v in p.inputs.items() if v.dtype.kind == "f"])
-    text = lowered(p, tmp_path, capsys)
+    text = lowered(p, tmp_path, capsys, form)
     mlir_tools.verified(text)
     params = dict.fromkeys(p.params, 4)
     random: Any = np.random.default_rng(0)

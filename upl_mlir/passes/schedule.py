@@ -36,18 +36,18 @@ GATHERS = ("relaxed", "ordered")
 @bounded("the schedule")
 def schedule(
     program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
-    fixed: Mapping[str, int] | None = None,
+    fixed: Mapping[str, int] | None = None, without: frozenset[str] = frozenset(),
 ) -> LoopProgram:  # fmt: skip
     """Schedule a checked affine program (with `adjoint of` expanded); sizes stay symbolic.
 
     `real` is what `real` means ("f64", "f32" or a small type, whose folds keep their order), `gather`
     whether folds keep their order ("ordered") or not ("relaxed").
     With several `threads` sums along columns stay loops over parallel ones, which the threads share.
-    `fixed` are parameters that are numbers; the others stay symbols.
+    `fixed` are parameters that are numbers; the others stay symbols.  The passes `without` are left out.
     Raises UplError (UPL19xx) for what is not such a program.
     """
     expand(program)
-    left_out = frozenset[str]() if threads == 1 else frozenset({RunningSumsPass.name})
+    left_out = without if threads == 1 else without | {RunningSumsPass.name}
     p = _transformed(program, real, gather, fixed or {}, left_out)
     for leaf, _ in leaves([t for t in subtrees(p.scheduled) if isinstance(t, Leaf)]) if p.compared else ():
         if searches(leaf.stmt.term, leaf.stmt.fields):

@@ -31,10 +31,20 @@ FAST = FastMathFlagsAttr([Flag.REASSOC, Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZERO
 """What reordered sums of products may do."""
 
 
-class Frame:
-    """The function, its arrays and the block that is being written."""
+STATUS = MemRefType(i64, [])
+"""Where a function notes a fault."""
 
-    def __init__(self, program: LoopProgram):
+
+class Frame:
+    """The function, its arrays and the block that is being written.
+
+    The outputs are arguments, as is the status; with `returned` the function makes them and returns them.
+    """
+
+    status: SSAValue
+
+    def __init__(self, program: LoopProgram, *, returned: bool = False):
+        self.returned = returned
         self.program, self.system, self.lin = program, program.system, program.system.lin
         self.arrays = dict(program.arrays or {})
         self.flags: FastMathFlagsAttr | None = None if program.ordered else FAST
@@ -53,22 +63,24 @@ class Frame:
     def _arguments(self) -> Block:
         types = [INDEX for _ in self.params]
         memrefs: list[MemRefType] = []
+        passed = [h for h in self.hosts if not (h.output and self.returned)]
         for h in self.hosts:
             domain = self._domain(h)
             plain = len(domain) == 1 and all(len(c.e.names & set(h.fields)) <= 1 for c in domain[0])
             axes = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._host_box(h, domain))]
             self.arrays[h.name] = Array(h.name, h.kind, tuple(axes))
             sizes = [self.lin.plain(axis.extent).constant for axis in axes]
-            memrefs.append(
-                MemRefType(h.kind.mlir, [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes])
-            )
-        block = Block(arg_types=[*types, *memrefs, MemRefType(i64, [])])
-        names = [*self.params, *(h.name for h in self.hosts), "status"]
+            if h in passed:
+                shape = [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes]
+                memrefs.append(MemRefType(h.kind.mlir, shape))
+        block = Block(arg_types=[*types, *memrefs, *([] if self.returned else [STATUS])])
+        names = [*self.params, *(h.name for h in passed), *([] if self.returned else ["status"])]
         for arg, name in zip(block.args, names, strict=True):
             arg.name_hint = name_of(name)
-        for h, arg in zip(self.hosts, block.args[len(types) :], strict=False):
+        for h, arg in zip(passed, block.args[len(types) :], strict=False):
             self.values_of[h.name] = arg
-        self.status = block.args[-1]
+        if not self.returned:
+            self.status = block.args[-1]
         return block
 
     def _host_box(self, h: Host, domain: Sequence[Cons]) -> list[tuple[IndexExpr, IndexExpr]]:

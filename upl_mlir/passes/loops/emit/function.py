@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FunctionType, MemRefType, ModuleOp, StringAttr, i1
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FunctionType, MemRefType, ModuleOp, StringAttr, i1, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.loops.emit.boxes import write_box
 from upl_mlir.passes.loops.emit.code import INDEX, name_of
 from upl_mlir.passes.loops.emit.folds import fold_together
-from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.frame import STATUS, Frame
 from upl_mlir.passes.loops.emit.scatter import Together, is_scatter, together, write_scatter, write_together
 from upl_mlir.passes.loops.emit.values import Values
 from upl_mlir.passes.loops.program import Host, LoopProgram
@@ -31,8 +31,8 @@ from upl_mlir.poly.linear import Con
 class FunctionWriter(Frame):
     """Writes one `func.func`."""
 
-    def __init__(self, program: LoopProgram):
-        super().__init__(program)
+    def __init__(self, program: LoopProgram, *, returned: bool = False):
+        super().__init__(program, returned=returned)
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self.values = Values(self)
         self._by_data = chosen_by_data(self.system)
@@ -42,6 +42,8 @@ class FunctionWriter(Frame):
     def write(self) -> ModuleOp:
         """The module."""
         assert self.program.tree is not None
+        if self.returned:
+            self._own_results()
         for h in self.hosts:
             if h.output:
                 self._zeros(h)
@@ -49,11 +51,13 @@ class FunctionWriter(Frame):
             if a.name not in self.values_of and a.private is None:
                 self._allocate(a)
         self.body(self.program.tree)
-        self.code.emit(func.ReturnOp())
+        results = [*(self.values_of[h.name] for h in self.hosts if h.output), self.status] if self.returned else []
+        self.code.emit(func.ReturnOp(*results))
         self._drop_unread()
         block = self.code.entry
         name = name_of(self.program.name)
-        f = func.FuncOp(name, FunctionType.from_lists([a.type for a in block.args], []), Region(block))
+        types = [a.type for a in block.args], [r.type for r in results]
+        f = func.FuncOp(name, FunctionType.from_lists(*types), Region(block))
 
         def names(found: Sequence[str]) -> ArrayAttr[StringAttr]:
             return ArrayAttr([StringAttr(n) for n in found])
@@ -66,6 +70,15 @@ class FunctionWriter(Frame):
             f.attributes[ASSUMED] = self.program.assumed
         f.attributes["upl.gather"] = StringAttr("ordered" if self.program.ordered else "relaxed")
         return ModuleOp([*self.code.globals.values(), f])
+
+    def _own_results(self) -> None:
+        """Room for the outputs, and a status without a fault."""
+        for h in self.hosts:
+            if h.output:
+                self._allocate(self.arrays[h.name])
+        self.status = self.code.add(memref.AllocOp([], [], STATUS))
+        self.status.name_hint = "status"
+        self.code.emit(memref.StoreOp.get(self.code.constant(0, i64), self.status, []))
 
     def _zeros(self, h: Host) -> None:
         """Zeros over the whole array of an output whose domain is not all of its box."""

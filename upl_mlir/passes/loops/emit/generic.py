@@ -208,8 +208,13 @@ class Writer:
                     continue
                 step = lb if k == 1 else code.add(arith.MuliOp(lb, code.constant(k, INDEX)))
                 at = code.add(arith.AddiOp(at, step))
-                # exact where the axis is one dimension, which is where it is asked for
-                room = size if room is None else code.add(arith.AddiOp(room, size))
+                if room is None and k == 1:
+                    room = size
+                    continue
+                more = code.add(arith.SubiOp(size, code.constant(1, INDEX)))
+                if k != 1:
+                    more = code.add(arith.MuliOp(more, code.constant(abs(k), INDEX)))
+                room = code.add(arith.AddiOp(more, code.constant(1, INDEX) if room is None else room))
             offsets.append(at)
             extents.append(code.constant(1, INDEX) if room is None else room)
         return self.part(source, offsets, extents)

@@ -1,0 +1,1 @@
+"""From functions of loops over memrefs to functions on tensors, with `linalg.generic` for parallel loops and sums."""
