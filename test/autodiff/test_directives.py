@@ -96,6 +96,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "simplify": {},
     "schedule": {},
     "lower-loops": {},
+    "lower-linalg": {},
     "batch": {"ports": ("w",), "field": "b"},
     "checkpoint": {"along": "t", "every": 2},
     "relay": {"port": "Upd.g"},

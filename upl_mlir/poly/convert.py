@@ -196,6 +196,13 @@ class FromIsl:
         num = self._linear(a, isl.dim_type.in_, a.get_constant_val(), den)
         return divide(DivKind.FLOORDIV, num, IndexExpr.of(den)) if den != 1 else num
 
+    def solved(self, c: isl.Constraint) -> IndexExpr:
+        """The last dimension, which has coefficient ±1 in an equality."""
+        last = self.dims[-1]
+        e = self._linear(c, isl.dim_type.set, c.get_constant_val(), 1)
+        at = next(k for m, k in e.terms if m == (Var(last),))
+        return IndexExpr.of(last) - e * at
+
     def constraint(self, c: isl.Constraint) -> Formula:
         """A constraint as a comparison solved for its last dimension, as a person would write it."""
         e = self._linear(c, isl.dim_type.set, c.get_constant_val(), 1)

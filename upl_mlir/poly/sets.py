@@ -179,6 +179,9 @@ class PSet(DecidedPoints):
         order = (*dims, *[d for d in self.dims if d not in dims], "value of")
         s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
         hard = [a for a in both.params.values() if isinstance(a, Opaque) or _reads(a, gone)]
+        known = _by_equality(s, FromIsl((*dims, "value of"), both.params), {param_id(a) for a in hard})
+        if known is not None and not known.names & gone:
+            return known
         m = as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))
         if m.is_empty() or not m.is_single_valued():
             plain = (self.in_terms_of(dims) if again else self).numeric()  # P[k] where k is 0 may be a number
@@ -204,6 +207,23 @@ class PSet(DecidedPoints):
         """Facts on the program's parameters alone, over the given dimensions."""
         symbols = {a.name for a in self.params.values() if isinstance(a, Var)}
         return self.ctx.set(dims, self.ctx.param_condition if symbols & set(self.ctx.params) else TRUE).isl
+
+
+def _by_equality(s: isl.Set, read: FromIsl, hard: Collection[str]) -> IndexExpr | None:
+    """The last dimension as an affine function of the others and of symbols that are not `hard`, if an equality that
+    holds on all of the set says it.
+
+    Most sets have one, and an affine hull is found many times as fast as the pieces of a function.
+    """
+    last = s.dim(DIM) - 1
+    hull = s.affine_hull()
+    symbols = [s.find_dim_by_name(PARAM, name) for name in hard]
+    for c in () if hull.is_empty() else hull.get_constraints():
+        alone = c.is_equality() and abs(c.get_coefficient_val(DIM, last).to_python()) == 1
+        if alone and not any(at >= 0 and c.involves_dims(PARAM, at, 1) for at in symbols):
+            if not any(c.involves_dims(isl.dim_type.div, n, 1) for n in range(c.dim(isl.dim_type.div))):
+                return read.solved(c)
+    return None
 
 
 def _one_affine(m: isl.Map) -> isl.Aff | None:
