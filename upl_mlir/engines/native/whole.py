@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -96,16 +97,22 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
             from upl_mlir.passes.analysis.proved import require_proved
             from upl_mlir.passes.lower_to_loops import lower_to_loops
 
-            open_ = require_proved(program)
-            lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
-            emitted = emit_module(lowered.module, machine, threads)
-            names = {name for name, _ in emitted.shared}
+            try:
+                lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
+                emitted = emit_module(lowered.module, machine, threads)
+                names = {name for name, _ in emitted.shared}
+            except Exception:
+                require_proved(program)  # what is wrong with a program says more than where its lowering ended
+                raise
         finally:
             if ahead is not None:
                 ahead.only(names)
+        with ThreadPoolExecutor(1) as pool:  # LLVM needs no lock of Python's: it works while the program is proved
+            kernel = pool.submit(compile_emitted, emitted, machine, threads)
+            open_ = require_proved(program)
         made = _Made(emitted, lowered.layouts, lowered.scratch, open_)
         store.write(f"{key}.json", _text(made))
-        found = _compiled(key, made, machine, threads, found=False)
+        found = _whole(key, made, kernel.result(), found=False)
     if alias is not None and given is None:
         store.write(alias, key.encode())
     source.keep()
@@ -131,11 +138,10 @@ def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
     if whole is not None:
         return whole if whole.again else replace(whole, again=True)
     made = _read(open_cache().read(f"{key}.json"))
-    return None if made is None else _compiled(key, made, machine, threads, found=True)
+    return None if made is None else _whole(key, made, compile_emitted(made.emitted, machine, threads), found=True)
 
 
-def _compiled(key: str, made: _Made, machine: target.Machine, threads: int, *, found: bool) -> Whole:
-    kernel = compile_emitted(made.emitted, machine, threads)
+def _whole(key: str, made: _Made, kernel: Kernel, *, found: bool) -> Whole:
     whole = Whole(key, kernel, made.layouts, made.scratch, made.open, again=found and kernel.cached)
     _in_memory[key] = whole
     return whole
