@@ -103,6 +103,10 @@ def eliminated(rows: list[Row], keep: frozenset[str] | None) -> list[Row] | None
         symbols = positive.keys() | negative.keys()
         if not symbols:
             return [(dict(key), constant) for key, constant in table.items()]
+        open_ = positive.keys() ^ negative.keys()
+        if open_:  # nothing bounds them from the other side: their rows say nothing of the rest
+            table = {key: constant for key, constant in table.items() if not any(k in open_ for k, _ in key)}
+            continue
         v = min(symbols, key=lambda k: (positive.get(k, 0) * negative.get(k, 0), k))
         ups: list[tuple[dict[str, int], int, int]] = []
         downs: list[tuple[dict[str, int], int, int]] = []

@@ -217,12 +217,12 @@ def _by_equality(s: isl.Set, read: FromIsl, hard: Collection[str]) -> IndexExpr 
     """
     last = s.dim(DIM) - 1
     hull = s.affine_hull()
-    symbols = [s.find_dim_by_name(PARAM, name) for name in hard]
+    gone = [(PARAM, at) for at in (s.find_dim_by_name(PARAM, name) for name in hard) if at >= 0]
+    gone += [(isl.dim_type.div, n) for n in range(hull.dim(isl.dim_type.div))]
     for c in () if hull.is_empty() else hull.get_constraints():
         alone = c.is_equality() and abs(c.get_coefficient_val(DIM, last).to_python()) == 1
-        if alone and not any(at >= 0 and c.involves_dims(PARAM, at, 1) for at in symbols):
-            if not any(c.involves_dims(isl.dim_type.div, n, 1) for n in range(c.dim(isl.dim_type.div))):
-                return read.solved(c)
+        if alone and not any(c.involves_dims(kind, at, 1) for kind, at in gone):
+            return read.solved(c)
     return None
 
 

@@ -22,11 +22,23 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.dialects.upl import Gather, NodeOp, SendOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.precision import resolve
-from upl_mlir.passes.loops.terms import Apply, Fold, Get, IndexValue, Number, Part, Term, inner_first, made_of, walk
+from upl_mlir.passes.loops.terms import (
+    Apply,
+    Fold,
+    Get,
+    IndexValue,
+    Number,
+    Part,
+    Term,
+    alike,
+    inner_first,
+    made_of,
+    walk,
+)
 from upl_mlir.poly.expr import IndexExpr, Var
 
-EQUAL = 0
-"""The predicate `eq` of `arith.cmpi`."""
+EQUAL, LESS, AT_MOST = 0, 2, 3
+"""The predicates `eq`, `slt` and `sle` of `arith.cmpi`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +143,22 @@ def _is_neutral(t: Term, fold: Fold) -> bool:
     if fold.kind.is_float:
         return repr(float(t.value)) == repr(float(fold.gather.neutral))
     return int(t.value) == fold.gather.empty_integer()
+
+
+def between(t: Term) -> tuple[Term, IndexExpr, IndexExpr] | None:
+    """The value, and the bounds, both included, if a term asks whether it lies between indices."""
+    match t:
+        case Apply(
+            _, arith.AndIOp(), (Apply(_, arith.CmpiOp() as least, (low, x)), Apply(_, arith.CmpiOp() as most, (y, end)))
+        ):
+            pass
+        case _:
+            return None
+    if (least.predicate.value.data, most.predicate.value.data) != (AT_MOST, LESS) or not alike(x, y):
+        return None
+    low, end = (IndexExpr.of(int(e.value)) if isinstance(e, Number) else e.e if isinstance(e, IndexValue) else None
+                for e in (low, end))  # fmt: skip
+    return None if low is None or end is None else (x, low, end - 1)
 
 
 def few(t: Term) -> bool:

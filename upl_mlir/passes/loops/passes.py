@@ -25,6 +25,7 @@ from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.transform import checkpoints, reuse, running, unroll, wavefront
+from upl_mlir.passes.loops.transform.empty import ask_no_empty_sums
 from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
     chosen_by_data,
@@ -32,6 +33,7 @@ from upl_mlir.passes.loops.transform.invariant import (
     take_invariant_fields,
 )
 from upl_mlir.passes.loops.transform.products import Splitter
+from upl_mlir.passes.loops.transform.single import gather_as_made
 from upl_mlir.passes.storage import Storage
 
 
@@ -135,10 +137,14 @@ class SplitProductsPass(LoopPass):
 
 @dataclass(frozen=True)
 class InvariantFieldsPass(LoopPass):
-    """Arrays lose the fields on which their elements do not depend: what is the same in each step is computed once.
+    """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
+
+    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`).  A sum is not asked whether it
+    has summands if the sign of 0 does not count (`transform/empty.py`).  Truth values that are only gathered are gathered
+    as they are made (`transform/single.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
-    Establishes: fewer elements, with the same values.
+    Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
     Source: loop-invariant code motion (Aho, Sethi, Ullman 1986), of whole arrays.
 
         N<t,v> = + over e of (D<e> == v ? 1 : 0)    ->    N<v> = + over e of (D<e> == v ? 1 : 0)
@@ -150,7 +156,8 @@ class InvariantFieldsPass(LoopPass):
     def step(self, p: LoopProgram) -> bool:
         if not chosen_by_data(p.system):
             return False
-        some = False
+        some = not p.ordered and ask_no_empty_sums(p.system)
+        some |= gather_as_made(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True
         return some

@@ -240,6 +240,13 @@ def made_of(t: Term) -> tuple[Term, ...]:
             return arguments(t)
 
 
+def under(t: Term, at: dict[str, IndexExpr]) -> Term:
+    """A term whose names are other index expressions."""
+    return rewritten(
+        t, {}, lambda g: replace(g, index=tuple(e.substitute(at) for e in g.index)), lambda e: e.substitute(at)
+    )
+
+
 def renamed(t: Term, names: Mapping[str, str], memo: dict[Term, Term]) -> Term:
     """A term that reads arrays under other names."""
     return rewritten(t, memo, lambda g: replace(g, array=names[g.array]) if g.array in names else g)

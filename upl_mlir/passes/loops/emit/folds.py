@@ -6,7 +6,7 @@ are and whether something went wrong are folds over the same elements, which are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -22,7 +22,7 @@ Ends = tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class _One:
+class Single:
     """A part of a fold with one loop, at the indices `env`."""
 
     fold: Fold
@@ -40,20 +40,26 @@ def fold_together(values: Values, trees: Sequence[Tree]) -> None:
     if len(run) < 2:
         return
     written = {leaf.stmt.array for leaf in run}
-    groups: dict[Ends, list[_One]] = {}
+    groups: dict[Ends, list[Single]] = {}
     for leaf in run:
-        for t in inner_first(leaf.stmt.term, arguments):
-            if isinstance(t, Fold):
-                for part in t.parts:
-                    ends = _ends(values, t, part, leaf.env)
-                    if ends is not None and not _reads(part, written):
-                        groups.setdefault(ends, []).append(_One(t, part, leaf.env))
+        for ends, one in singles(values, leaf, written):
+            groups.setdefault(ends, []).append(one)
     for ends, group in groups.items():
         if len({id(one.env) for one in group}) > 1:
-            _write(values, ends, group)
+            share(values, group[0].part.dims[0], ends, group)
 
 
-def _reads(part: Part, arrays: set[str]) -> bool:
+def singles(values: Values, leaf: Leaf, written: Collection[str]) -> Iterator[tuple[Ends, Single]]:
+    """The parts of a statement's folds that may share a loop which writes some arrays, with its bounds."""
+    for t in inner_first(leaf.stmt.term, arguments):
+        if isinstance(t, Fold):
+            for part in t.parts:
+                ends = _ends(values, t, part, leaf.env)
+                if ends is not None and not _reads(part, written):
+                    yield ends, Single(t, part, leaf.env)
+
+
+def _reads(part: Part, arrays: Collection[str]) -> bool:
     return any(isinstance(t, Get) and t.array in arrays for t in inner_first(part.body, made_of))
 
 
@@ -70,12 +76,13 @@ def _ends(values: Values, t: Fold, part: Part, env: Env) -> Ends | None:
     return (tuple(lows), tuple(highs)) if all(values.lin.implies(inside, c) for c in cons) else None
 
 
-def _write(values: Values, ends: Ends, group: Sequence[_One]) -> None:
+def share(values: Values, var: str, ends: Ends, group: Sequence[Single], also: Callable[[], object] = lambda: None) -> None:
+    """One loop for parts of folds, which `values` knows then; `also` writes what else is done in it, first."""
     code, (lows, highs) = values.code, ends
     starts = [neutral(code, one.fold) for one in group]
-    var = group[0].part.dims[0]
 
     def write(accs: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        also()
         at = code.index(IndexExpr.of(var))
         out: list[SSAValue] = []
         for one, acc in zip(group, accs, strict=True):

@@ -127,7 +127,7 @@ class FunctionWriter(Frame):
         """Loops, guards and statements in order."""
         if self._by_data:
             fold_together(self.values, trees)
-        for t in together(self, trees):
+        for t in together(self, self.values, trees):
             match t:
                 case Together():
                     write_together(self, self.values, t, self.body)

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, memref
 from xdsl.ir import SSAValue
 
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
+from upl_mlir.passes.loops.emit.folds import Single, share, singles
 from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.generic import Writer
 from upl_mlir.passes.loops.emit.values import Values, identity, neutral
 from upl_mlir.passes.loops.matches import Match, names_in, taken
 from upl_mlir.passes.loops.terms import inner_first, made_of
-from upl_mlir.passes.loops.tree import Box, Loop, Tree, leaves
+from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 
@@ -46,8 +48,9 @@ def is_scatter(box: Box) -> bool:
     return not box.contraction.terms
 
 
-def together(f: Frame, trees: Sequence[Tree]) -> list[Tree | Together]:
-    """The trees; gathers whose elements data choose share a loop with others over the same values where they can."""
+def together(f: Frame, values: Values, trees: Sequence[Tree]) -> list[Tree | Together]:
+    """The trees; gathers whose elements data choose share a loop with others over the same values where they can, and with
+    folds of single elements."""
     out: list[Tree | Together] = []
     left = list(trees)
     while left:
@@ -58,23 +61,29 @@ def together(f: Frame, trees: Sequence[Tree]) -> list[Tree | Together]:
             continue
         group: list[Tree] = [t]
         passed: list[Tree] = []
+        folds: list[Single] = []
         for u in left:
+            if isinstance(u, Leaf):
+                written = _written([*group, *passed])
+                folds += [one for at, one in singles(values, u, written) if at == ends]
             if _ends(f, u) == ends and not any(_depend(u, x) for x in (*group, *passed)):
                 group.append(u)
             else:
                 passed.append(u)
-        out.append(Together(tuple(group), *ends) if len(group) > 1 else t)
+        out.append(Together(tuple(group), *ends, tuple(folds)) if len(group) > 1 or folds else t)
         left = [u for u in left if u not in group]
     return out
 
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Boxes of which `is_scatter` holds, and parallel loops, that share a loop with these bounds."""
+    """Boxes of which `is_scatter` holds, and parallel loops, that share a loop with these bounds; and folds of statements
+    that come later."""
 
     members: tuple[Tree, ...]
     lows: tuple[IndexExpr, ...]
     highs: tuple[IndexExpr, ...]
+    folds: tuple[Single, ...]
 
 
 def _ends(f: Frame, t: Tree) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]] | None:
@@ -96,9 +105,13 @@ def _depend(a: Tree, b: Tree) -> bool:
     """Whether two trees read or write what the other one writes."""
     reads, writes = zip(*((
         {g.array for leaf, _ in leaves([t]) for g in inner_first(leaf.stmt.term, made_of) if isinstance(g, terms.Get)},
-        {leaf.stmt.array for leaf, _ in leaves([t])},
+        _written([t]),
     ) for t in (a, b)), strict=True)  # fmt: skip
     return bool(writes[0] & (reads[1] | writes[1]) or writes[1] & reads[0])
+
+
+def _written(trees: Sequence[Tree]) -> set[str]:
+    return {leaf.stmt.array for leaf, _ in leaves(trees)}
 
 
 def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequence[Tree]], None]) -> None:
@@ -125,7 +138,7 @@ def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequen
                 case _:
                     raise AssertionError(m)
 
-    code.loop(var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+    share(values, var, (t.lows, t.highs), t.folds, inside)
 
 
 def write_scatter(f: Frame, values: Values, box: Box) -> None:
@@ -138,7 +151,8 @@ def write_scatter(f: Frame, values: Values, box: Box) -> None:
 def _start(f: Frame, box: Box) -> SSAValue:
     """What the elements start from."""
     fold, code = box.contraction.fold, f.code
-    start = neutral(code, fold)
+    signed = f.program.ordered or fold.gather is not Gather.SUM
+    start = neutral(code, fold) if signed else code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
     if fold.count is None:
         return start
     count = f.lin.plain(fold.count.substitute(dict(box.leaf.env)))

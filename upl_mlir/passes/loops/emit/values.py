@@ -24,7 +24,7 @@ from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.emit.code import INDEX, Code
 from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.small import Small
-from upl_mlir.passes.loops.matches import Match, few, taken
+from upl_mlir.passes.loops.matches import Match, between, few, taken
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -120,6 +120,11 @@ class Values:
     # -- arithmetic -----------------------------------------------------------------------------------------------------
     def _apply(self, t: terms.Apply, env: Env) -> SSAValue:
         op, code = t.op, self.code
+        if (within := between(t)) is not None:  # as the loops of gathers ask, so that it is asked once
+            x, low, high = within
+            at = code.add(arith.IndexCastOp(self.value(x, env), INDEX))
+            ends = ([self.lin.plain(e.substitute(dict(env)))] for e in (low, high))
+            return code.between(at, *ends)
         args = [self.value(a, env) for a in t.args]
         if t.kind.format is not None and isinstance(op, math.PowFOp) and isinstance(t.args[1], terms.Number):
             args[1] = code.constant(t.args[1].value, f64)  # an exponent that is a constant is no number of the type

@@ -1,0 +1,107 @@
+"""A sum whose summands data choose is 0 where there is none, without being asked, if the sign of 0 does not count.
+
+    came<i> = +[Row<e> == i ? 1 : 0 for e in 0..z-1]
+    v<i>    = +[Row<e> == i ? V<e> : -0 for e in 0..z-1]
+    Y<i>    = came<i> == 0 ? 0 : v<i>                        ->      Y<i> = v<i>
+
+So `came` goes where nothing else asks for it.  Sums that keep their order keep the sign of 0, too: they start from -0, and
+only a sum without summands is +0.
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# (xDSL leaves the types of attributes and results open)
+
+from __future__ import annotations
+
+from xdsl.dialects import arith
+
+from upl_mlir.dialects.upl import Gather
+from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.matches import EQUAL
+from upl_mlir.passes.loops.terms import (
+    Apply,
+    Fold,
+    Get,
+    Number,
+    Part,
+    Term,
+    alike,
+    inner_first,
+    made_of,
+    rewritten,
+    under,
+)
+from upl_mlir.poly.expr import IndexExpr
+
+
+def ask_no_empty_sums(system: System) -> bool:
+    """Change the system; whether there was such a question.  Equations that nothing reads any more go."""
+    some = False
+    for eq in system.equations.values():
+        for n, (cons, term) in enumerate(eq.pieces):
+            memo: dict[Term, Term] = {}
+            for t in inner_first(term, made_of):
+                found = _asked(system, t)
+                if found is not None:
+                    memo[t] = found
+            if memo:
+                some = True
+                eq.pieces[n] = cons, rewritten(term, memo, lambda g: g)
+    if some:
+        read = {
+            g.array for eq in system.equations.values() for _, term in eq.pieces
+            for g in inner_first(term, made_of) if isinstance(g, Get)
+        }  # fmt: skip
+        for name in [n for n, eq in system.equations.items() if not eq.output and n not in read]:
+            del system.equations[name]
+    return some
+
+
+def _asked(system: System, t: Term) -> Get | None:
+    """The sum, if a term is 0 where it has no summands, and else the sum."""
+    match t:
+        case Apply(
+            _, arith.SelectOp(),
+            (Apply(_, arith.CmpiOp() as asks, (Get() as count, Number(_, 0))), Number(_, 0), Get() as value),
+        ):  # fmt: skip
+            pass
+        case _:
+            return None
+    if asks.predicate.value.data != EQUAL or count.index != value.index or not value.kind.is_float:
+        return None
+    of, s = (system.equations.get(g.array) for g in (count, value))
+    return value if of is not None and s is not None and _counts(of, s) else None
+
+
+def _counts(of: Equation, s: Equation) -> bool:
+    """Whether the elements of one array are the numbers of summands of the other's."""
+    if len(of.fields) != len(s.fields) or len(of.pieces) != len(s.pieces):
+        return False
+    at = {f: IndexExpr.of(g) for f, g in zip(of.fields, s.fields, strict=True)}
+    return all(
+        isinstance(counted, Fold) and isinstance(summed, Fold) and summed.count is None
+        and counted.gather is Gather.SUM and summed.gather is Gather.SUM
+        and tuple(c.substitute(at) for c in mine) == cons and len(counted.parts) == len(summed.parts)
+        and all(_same(p, q, at) for p, q in zip(counted.parts, summed.parts, strict=True))
+        for (mine, counted), (cons, summed) in zip(of.pieces, s.pieces, strict=True)
+    )  # fmt: skip
+
+
+def _same(counted: Part, summed: Part, at: dict[str, IndexExpr]) -> bool:
+    """Whether a part counts 1 for each summand of another one."""
+    if len(counted.dims) != len(summed.dims) or len(counted.guards) != len(summed.guards):
+        return False
+    at = at | {d: IndexExpr.of(e) for d, e in zip(counted.dims, summed.dims, strict=True)}
+    for cons, others in ((counted.cons, summed.cons), *zip(counted.guards, summed.guards, strict=True)):
+        if tuple(c.substitute(at) for c in cons) != others:
+            return False
+    match counted.body, summed.body:
+        case Number(_, 1), _:
+            return True
+        case (
+            Apply(_, arith.SelectOp(), (when, Number(_, 1), Number(_, 0))),
+            Apply(_, arith.SelectOp(), (cond, _, Number(_, 0))),
+        ):
+            return alike(under(when, at), cond)
+        case _:
+            return False
