@@ -15,6 +15,8 @@ contraction of arrays (Gao, Olsen, Sarkar and Thekkath 1992).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import Equation, System
@@ -68,10 +70,16 @@ def _instead(eq: Equation, part: Part) -> Term | None:
 
 
 def _flat(t: Term) -> Term:
-    """A term without the gathers round it that have one summand."""
-    while isinstance(t, Fold) and t.gather is Gather.OR and len(t.parts) == 1:
-        (part,) = t.parts
-        if part.dims or part.cons or part.guards:
-            break
-        t = part.body
-    return t
+    """A gather of gathers as one, where each of them gives one summand."""
+    if not isinstance(t, Fold) or t.gather is not Gather.OR:
+        return t
+    parts: list[Part] = []
+    for p in t.parts:
+        inner = p.body
+        if p.dims or p.cons or p.guards or not isinstance(inner, Fold) or inner.gather is not Gather.OR:
+            parts.append(p)
+        else:
+            flat = _flat(inner)
+            assert isinstance(flat, Fold)
+            parts += flat.parts
+    return replace(t, parts=tuple(parts))
