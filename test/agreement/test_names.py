@@ -12,6 +12,7 @@ FOUND = (
     ("grid", "E", "NULL"), ("grid", "E", "int64_t"), ("solve", "solve", "pow"), ("grid", "N", "y1"),  # C and its headers
     ("grid", "grid", "r_f64"), ("grid", "grid", "N"), ("grid", "grid", "double"),  # the function and its tables
     ("grid", "j", "d_B"), ("grid", "c", "d_u"), ("grid", "N", "d_u"), ("grid", "r", "d_u"),  # new fields, inputs
+    ("rows", "w", "r"), ("rows", "b", "d"), ("rows", "m", "d"),  # inputs of nodes that a derivative adds: UPL1100
     ("product", "m", "self"), ("solve", "L", "self"), ("solve", "L", "out"), ("grid", "B", "out"),  # arguments of a call
 )  # fmt: skip
 """What made a difference once."""

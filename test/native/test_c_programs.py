@@ -20,6 +20,7 @@ from upl_mlir.api.programs import reverse
 from upl_mlir.engines.native.c.c_source import emit, emit_one_file
 from upl_mlir.engines.native.signature import arguments_of, function_of
 from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+from upl_mlir.tools.upl_opt import main as upl_opt
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -110,6 +111,27 @@ def test_the_gradient_of_a_convolution_as_c(kernel: float, compiler: str, tmp_pa
     call(function, arguments, params, given | found)
     for n, v in wanted.items():
         np.testing.assert_allclose(found[n], v, rtol=1e-12, atol=1e-12, err_msg=n)
+
+
+@pytest.mark.parametrize("vertex", [0, 4, -1])
+def test_what_data_decide_as_c(vertex: int, compiler: str, tmp_path: Path) -> None:
+    """Rows that data choose are read and added to, in the gradient, too; one that does not exist is a fault."""
+    p = upl.vjp(upl.load(EXAMPLES / "sparse" / "message_passing.upl"), of="Out", wrt=["H", "W"])
+    (tmp_path / "p.upl").write_text(str(p), encoding="utf-8")
+    command = [str(tmp_path / "p.upl"), "--if-convert=compared=true", "-t", "upl", "-o", str(tmp_path / "q.upl")]
+    assert not upl_opt(command)
+    function, arguments = compiled(upl.load(tmp_path / "q.upl").infer_domains(), compiler, tmp_path, "f64", "relaxed")
+    rng = np.random.default_rng(3)
+    params = {"n": 4, "m": 6, "d": 3}
+    given = {n: rng.standard_normal(v.shape(**params)) for n, v in p.inputs.items() if v.dtype.kind == "f"}
+    given |= {"From": rng.integers(0, 4, 6), "To": rng.integers(0, 4, 6)}
+    given["To"][3] = vertex
+    found = {n: np.full(v.shape(**params), 7, v.dtype) for n, v in p.outputs.items()} | {"fault": np.zeros((), bool)}
+    call(function, arguments, params, given | found)
+    assert found["fault"] == (vertex not in range(4))
+    if vertex in range(4):
+        for n, v in upl.compile(p, engine="interp")(**given, **params).items():
+            np.testing.assert_allclose(found[n], v, rtol=1e-12, atol=1e-12, err_msg=n)
 
 
 @pytest.mark.parametrize(("steps", "m"), [(1, 3), (23, 12)])

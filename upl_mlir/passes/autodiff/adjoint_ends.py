@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects import upl
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
-from upl_mlir.dialects.upl.query import Endpoint, span_of, symbols
+from upl_mlir.dialects.upl.query import Endpoint, ports_and_fields, span_of, symbols
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import COMMENT, connect, here, host_port, new_node
@@ -56,7 +56,7 @@ def relay(program: ProgramOp, sets: ProgramSets, dynamics: Dynamics, of: PortKey
     name = unused(f"{op.symbol}_relay", symbols(program))
     attr = op.domain or op.declared
     assert attr is not None
-    node = NodeOp(name, op.fields, [upl.Port(port := unused("r", set(op.fields)), op.type)], attr.data)
+    node = NodeOp(name, op.fields, [upl.Port(port := unused("r", ports_and_fields(program)), op.type)], attr.data)
     node.domain = attr
     node.location = op.location
     node.attributes[COMMENT] = StringAttr(f"takes the elements of {op.symbol}")
@@ -133,7 +133,7 @@ def _zeros_elsewhere(d: Derivation, out: OutputOp, op: InputOp | NodeOp) -> Symb
     """An open gather at every element of a result, where data decide which instances fire: the derivative by what did not
     come is 0."""
     assert out.declared is not None
-    port = upl.Port(unused("d", {*out.fields}), out.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
+    port = upl.Port(unused("d", ports_and_fields(d.program)), out.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
     comment = f"0 where {op.symbol} did not fire"
     node = new_node(d.program, d.fresh(f"All_{out.symbol}"), [port], (out.fields, out.declared.data), op, op.symbol, comment)
     connect(d.program, node, node.arg(port.name), port_ref(out.symbol), here(out.fields), rule="result", origin=op)

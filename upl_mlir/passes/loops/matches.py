@@ -33,6 +33,7 @@ from upl_mlir.passes.loops.terms import (
     alike,
     inner_first,
     made_of,
+    under,
     walk,
 )
 from upl_mlir.poly.expr import IndexExpr, Var
@@ -76,6 +77,45 @@ def taken(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, tuple[M
         found.append(got[1])
         part = got[0]
     return part, tuple(_in_order(found))
+
+
+def settled(fold: Fold, part: Part) -> Part:
+    """A part without comparisons of indices that say what an iterator is: it has no loop then, or one less."""
+    while True:
+        body = part.body
+        if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp) or not _is_neutral(body.args[2], fold):
+            return part
+        conjuncts = list(_conjuncts(body.args[0]))
+        found = next(((at, d, e) for at, c in enumerate(conjuncts) for d, e in _static(c, part.dims)), None)
+        if found is None:
+            return part
+        at, d, value = found
+        rest = conjuncts[:at] + conjuncts[at + 1 :]
+        new = body.args[1]
+        if rest:
+            both = rest[0]
+            for r in rest[1:]:
+                both = Apply(Kind.BOOL, _AND, (both, r))
+            new = Apply(body.kind, body.op, (both, *body.args[1:]))
+        names = {d: value}
+        part = Part(
+            tuple(x for x in part.dims if x != d), tuple(c.substitute(names) for c in part.cons), under(new, names),
+            tuple(tuple(c.substitute(names) for c in g) for g in part.guards),
+        )  # fmt: skip
+
+
+def _static(t: Term, dims: Collection[str]) -> Iterator[tuple[str, IndexExpr]]:
+    """What an equality of two indices says of an iterator."""
+    match t:
+        case Apply(_, arith.CmpiOp() as asks, (IndexValue(a), IndexValue(b))) if asks.predicate.value.data == EQUAL:
+            e = a - b
+            for d in dims:
+                k = dict(e.terms).get((Var(d),), 0)
+                rest = e - IndexExpr.of(d) * k
+                if abs(k) == 1 and d not in rest.names:
+                    yield d, rest * -k
+        case _:
+            return
 
 
 def _in_order(found: list[Match]) -> list[Match]:

@@ -30,6 +30,7 @@ from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
     chosen_by_data,
     drop_idle_iterators,
+    settle_comparisons,
     take_invariant_fields,
 )
 from upl_mlir.passes.loops.transform.products import Splitter
@@ -156,7 +157,8 @@ class InvariantFieldsPass(LoopPass):
     def step(self, p: LoopProgram) -> bool:
         if not chosen_by_data(p.system):
             return False
-        some = not p.ordered and ask_no_empty_sums(p.system)
+        some = settle_comparisons(p.system)
+        some |= not p.ordered and ask_no_empty_sums(p.system)
         some |= gather_as_made(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True

@@ -146,6 +146,20 @@ class _Plan:
     kept: list[str]
     carried: dict[str, list[Arrow]]
     looked_up: dict[str, list[Arrow]]
+    tell: list[str]
+    """Carried inputs whose tokens say the lost fields: one of those that come by the same arrows.  They all must say the
+    same, as tokens with different indices would not meet."""
+
+    @property
+    def asks(self) -> dict[str, list[str]]:
+        """By input that is looked up, the lost fields that say which token: at the others all have `*`."""
+        return {n: [f for f in self.gone if any(_at(self.node, a.send, f) is not None for a in into)]
+                for n, into in self.looked_up.items()}  # fmt: skip
+
+
+def _at(node: NodeOp, s: SendOp, name: str) -> IndexExpr | None:
+    """The index of an arrow to a node at one of its fields; None for `*`."""
+    return s.index.data[node.fields.index(name)]
 
 
 def _plan(sets: ProgramSets, name: str, sure: Collection[str], *, ordered: bool) -> _Plan | None:
@@ -171,9 +185,13 @@ def _plan(sets: ProgramSets, name: str, sure: Collection[str], *, ordered: bool)
             looked_up[p.name] = into
         else:
             return None
+    if not carried:
+        return None
     gates = Gates(sets)
-    alike = {tuple(sorted(str(_way(gates, a)) for a in into)) for into in carried.values()}
-    return _Plan(node, gone, kept, carried, looked_up) if len(alike) == 1 else None
+    alike: dict[tuple[str, ...], str] = {}
+    for p, into in carried.items():
+        alike.setdefault(tuple(sorted(str(_way(gates, a)) for a in into)), p)
+    return _Plan(node, gone, kept, carried, looked_up, list(alike.values()))
 
 
 def _in_the_way(node: NodeOp, gone: Sequence[str]) -> bool:
@@ -238,13 +256,15 @@ class _Rewriter:
         counts: dict[str, IndexExpr] = {}
         makers: dict[str, NodeOp] = {}
         for name, into in plan.looked_up.items():
-            makers[name], counts[name], where = self._looked_up(name, into, domain)
-            inside.append(where)
+            if plan.asks[name]:
+                makers[name], counts[name], where = self._looked_up(name, into, domain)
+                inside.append(where)
         new = self._node(domain, counts)
         for arrows in plan.looked_up.values():
             for a in arrows:
-                to = makers[a.port.name]
-                _moved(a.send, port_ref(to.symbol, to.ports[0].name), a.send.index.data)
+                to = makers.get(a.port.name, new)
+                target = port_ref(to.symbol, a.port.name if to is new else to.ports[0].name)
+                _moved(a.send, target, tuple(_at(self.old, a.send, f) for f in self._without_idle(a.port.name)))
         self._carry(new, makers)
         self._doubt(new, Formula.all(inside))
         self.done.always |= {m.symbol for m in makers.values()}
@@ -264,7 +284,8 @@ class _Rewriter:
     def _node(self, domain: PSet, counts: dict[str, IndexExpr]) -> NodeOp:
         """The node with what data choose as inputs, in the place of the old one."""
         old, gone = self.old, self.plan.gone
-        ports = [Port(f, UplType.INT) for f in gone]
+        self.said = {p: [unused(f, self.used) if n else f for f in gone] for n, p in enumerate(self.plan.tell)}
+        ports = [Port(f, UplType.INT) for names in self.said.values() for f in names]
         for p in old.ports:
             if p.name in counts:
                 gather = Gather.OR if p.type is UplType.BOOL else Gather.MAX
@@ -314,18 +335,20 @@ class _Rewriter:
         """The node that compares, how many of its instances send to one of the node's, and where there is one."""
         sets, old, plan = self.sets, self.old, self.plan
         type_ = next(p.type for p in old.ports if p.name == port)
-        images = union([sets.image(a) for a in into]).coalesce()
-        where = (images & domain.extend(old.fields).reorder(old.fields)).coalesce()
-        value, *at = (unused(n, self.used) for n in ("v", *(f"at_{f}" for f in plan.gone)))
+        asks, fields = plan.asks[port], self._without_idle(port)
+        images = union([sets.image(a).project(fields) for a in into]).coalesce()
+        every = domain.extend(fields).reorder(fields)
+        where = (images & every).coalesce()
+        value, *at = (unused(n, self.used) for n in ("v", *(f"at_{f}" for f in asks)))
         name = unused(f"{old.symbol}_{port}", self.used)
-        maker = NodeOp(name, old.fields, [Port(value, type_), *(Port(n, UplType.INT) for n in at)])
+        maker = NodeOp(name, fields, [Port(value, type_), *(Port(n, UplType.INT) for n in at)])
         maker.domain = FormulaAttr(describe(where.as_meant()))
         maker.location = old.location
         self.sets.program.body.block.add_op(maker)
         body = Body(maker.block, old.location)
         equal: SSAValue | None = None
-        for f, n in zip(plan.gone, at, strict=True):
-            same = body.add(arith.CmpiOp(maker.arg(n), maker.block.args[old.fields.index(f)], "eq"))
+        for f, n in zip(asks, at, strict=True):
+            same = body.add(arith.CmpiOp(maker.arg(n), maker.block.args[fields.index(f)], "eq"))
             equal = same if equal is None else body.add(arith.AndIOp(equal, same))
         assert equal is not None
         gather = Gather.OR if type_ is UplType.BOOL else Gather.MAX
@@ -334,29 +357,36 @@ class _Rewriter:
             body.add(arith.SelectOp(equal, maker.arg(value), none)), port_ref(old.symbol, port),
             tuple(IndexExpr.of(f) for f in plan.kept), rule="by source",
         ))  # fmt: skip
-        terms = fibre_counts(where.as_meant(), plan.gone)
+        terms = fibre_counts(where.as_meant(), asks)
         if terms is None:
             raise refused(into[0], "how many tokens there may be cannot be counted")
-        every = domain.extend(old.fields).reorder(old.fields).as_meant()
-        return maker, total(terms, domain), describe(images.as_meant(), every)
+        return maker, total(terms, domain), describe(images.as_meant(), every.as_meant())
+
+    def _without_idle(self, port: str) -> tuple[str, ...]:
+        """The fields without the lost ones that no arrow to an input names."""
+        asks = self.plan.asks[port]
+        return tuple(f for f in self.old.fields if f in self.plan.kept or f in asks)
 
     def _carry(self, new: NodeOp, makers: dict[str, NodeOp]) -> None:
         """The arrows of the sources, and what they say of the lost fields."""
         plan, fields = self.plan, self.old.fields
-        first = next(iter(plan.carried))
+        first = plan.tell[0]
         for port, into in plan.carried.items():
             for a in into:
                 s = self.sends.get(a.send, a.send)
                 source = new if a.source is self.old else a.source
                 index = tuple(e for f, e in zip(fields, s.index.data, strict=True) if f in plan.kept)
-                if port == first:
-                    for f in plan.gone:
+                if port in self.said:
+                    for f, told in zip(plan.gone, self.said[port], strict=True):
                         wanted = s.index.data[fields.index(f)]
                         assert wanted is not None
-                        self._tell(a, s, source, wanted, port_ref(new.symbol, f), index, None)
-                        for m in makers.values():
-                            at = m.ports[1 + plan.gone.index(f)].name
-                            stars = tuple(None if g in plan.gone else e for g, e in zip(fields, s.index.data, strict=True))
+                        self._tell(a, s, source, wanted, port_ref(new.symbol, told), index, None)
+                        for name, m in makers.items():
+                            if port != first or f not in plan.asks[name]:
+                                continue
+                            at = m.ports[1 + plan.asks[name].index(f)].name
+                            of = zip(fields, s.index.data, strict=True)
+                            stars = tuple(None if g in plan.gone else e for g, e in of if g in m.fields)
                             self._tell(a, s, source, wanted, port_ref(m.symbol, at), stars, Special.UNBOUNDED)
                 _moved(s, s.target, index)
 
@@ -376,10 +406,16 @@ class _Rewriter:
         scratch.emit(new)
 
     def _doubt(self, new: NodeOp, inside: Formula) -> None:
-        """An index that data choose may have nothing to be looked up."""
-        if inside == TRUE or not new.sends:
+        """An index that data choose may have nothing to be looked up, and tokens that are to meet may have two."""
+        if not new.sends:
             return
         body = BeforeSends(new)
+        for port in self.plan.tell[1:]:
+            for f, told in zip(self.plan.gone, self.said[port], strict=True):
+                other = body.add(arith.CmpiOp(new.arg(f), new.arg(told), "ne"))
+                self.done.doubts.append(Doubt(new, other, f"tokens do not meet in `{new.symbol}`"))
+        if inside == TRUE:
+            return
         names = dict(zip((*new.fields, *(p.name for p in new.ports)), new.block.args, strict=True))
         good = condition(body, inside, names)
         bad = body.add(arith.XOrIOp(good, body.constant(1, good.type)))

@@ -9,7 +9,7 @@ import math as pymath
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr, i64
@@ -138,8 +138,12 @@ def _bits(symbol: str, logical: str) -> Row:
     return row
 
 
-def _compare(symbols: Sequence[str]) -> Row:
-    return lambda op, x: _loose(symbols[cast(int, op.predicate.value.data)])(op, x)
+def _compare_integers(op: arith.CmpiOp, x: Sequence[Expr]) -> tuple[str, int]:
+    n = op.predicate.value.data
+    if n < len(_INT_TESTS):
+        return _loose(_INT_TESTS[n])(op, x)
+    a, b = (f"(u{c_type(op.lhs.type)}){e.at(UNARY)}" for e in x)  # as numbers without a sign: C wraps a negative one round
+    return f"{a} {_INT_TESTS[n - _UNSIGNED]} {b}", LOOSE
 
 
 def _compare_reals(op: arith.CmpfOp, x: Sequence[Expr]) -> tuple[str, int]:
@@ -179,6 +183,8 @@ def _power(op: math.PowFOp | math.FPowIOp, x: Sequence[Expr]) -> tuple[str, int]
 
 
 _INT_TESTS = ("==", "!=", "<", "<=", ">", ">=")
+_UNSIGNED = 4
+"""How far behind its signed one the predicate of `arith.cmpi` without a sign is."""
 _REAL_TESTS = (
     "false", "{0} == {1}", "{0} > {1}", "{0} >= {1}", "{0} < {1}", "{0} <= {1}", "islessgreater({0}, {1})",
     "!isunordered({0}, {1})", "!islessgreater({0}, {1})", "!({0} <= {1})", "!({0} < {1})", "!({0} >= {1})",
@@ -203,7 +209,7 @@ ROWS: dict[type[Operation], Row] = {
     arith.MinSIOp: _call("min_int"), arith.MaxSIOp: _call("max_int"),
     arith.DivSIOp: _call("div_to_zero"), arith.RemSIOp: _call("rem_to_zero"),
     arith.FloorDivSIOp: _call("div_floor"), arith.CeilDivSIOp: _call("div_ceil"), math.AbsIOp: _call("abs_int"),
-    arith.CmpiOp: _compare(_INT_TESTS), arith.CmpfOp: _compare_reals, arith.SelectOp: _select,
+    arith.CmpiOp: _compare_integers, arith.CmpfOp: _compare_reals, arith.SelectOp: _select,
     arith.IndexCastOp: _cast, arith.SIToFPOp: _cast, arith.UIToFPOp: _cast, arith.FPToSIOp: _call("to_int"),
     arith.ExtFOp: _cast, arith.TruncFOp: _cast, arith.TruncIOp: _cast, arith.ExtSIOp: _sign_extend,
     arith.ExtUIOp: _cast,

@@ -79,7 +79,7 @@ def _counts(of: Equation, s: Equation) -> bool:
         return False
     at = {f: IndexExpr.of(g) for f, g in zip(of.fields, s.fields, strict=True)}
     return all(
-        isinstance(counted, Fold) and isinstance(summed, Fold) and summed.count is None
+        isinstance(counted, Fold) and isinstance(summed, Fold)
         and counted.gather is Gather.SUM and summed.gather is Gather.SUM
         and tuple(c.substitute(at) for c in mine) == cons and len(counted.parts) == len(summed.parts)
         and all(_same(p, q, at) for p, q in zip(counted.parts, summed.parts, strict=True))
@@ -95,13 +95,15 @@ def _same(counted: Part, summed: Part, at: dict[str, IndexExpr]) -> bool:
     for cons, others in ((counted.cons, summed.cons), *zip(counted.guards, summed.guards, strict=True)):
         if tuple(c.substitute(at) for c in cons) != others:
             return False
-    match counted.body, summed.body:
+    return _same_cases(counted.body, summed.body, at)
+
+
+def _same_cases(one: Term, body: Term, at: dict[str, IndexExpr]) -> bool:
+    """Whether a term is 1 under the conditions of another one, which is 0 else, and else 0."""
+    match one, body:
         case Number(_, 1), _:
             return True
-        case (
-            Apply(_, arith.SelectOp(), (when, Number(_, 1), Number(_, 0))),
-            Apply(_, arith.SelectOp(), (cond, _, Number(_, 0))),
-        ):
-            return alike(under(when, at), cond)
+        case (Apply(_, arith.SelectOp(), (when, yes, Number(_, 0))), Apply(_, arith.SelectOp(), (cond, some, Number(_, 0)))):
+            return alike(under(when, at), cond) and _same_cases(yes, some, at)
         case _:
             return False

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.matches import names_in, taken
+from upl_mlir.passes.loops.matches import names_in, settled, taken
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, rewritten
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -65,6 +65,25 @@ def drop_idle_iterators(system: System) -> bool:
                         memo[t] = replace(t, parts=tuple(replace(p, body=memo.get(p.body, p.body)) for p in parts))
                         some = True
             if memo:
+                eq.pieces[n] = cons, rewritten(term, memo, lambda g: g)
+    return some
+
+
+def settle_comparisons(system: System) -> bool:
+    """Take comparisons of indices in the summands of folds for what they say of iterators; whether there were any."""
+    some = False
+    for eq in system.equations.values():
+        for n, (cons, term) in enumerate(eq.pieces):
+            memo: dict[Term, Term] = {}
+            for t in inner_first(term, made_of):
+                if isinstance(t, Fold):
+                    mine = [replace(p, body=rewritten(p.body, memo, lambda g: g)) if memo else p for p in t.parts]
+                    parts = tuple(settled(t, p) for p in mine)
+                    if any(p is not q for p, q in zip(parts, mine, strict=True)):
+                        known = (replace(p, cons=tuple(c for c in p.cons if not system.lin.implies(cons, c))) for p in parts)
+                        memo[t] = replace(t, parts=tuple(known))
+            if memo:
+                some = True
                 eq.pieces[n] = cons, rewritten(term, memo, lambda g: g)
     return some
 
