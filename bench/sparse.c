@@ -30,3 +30,34 @@ void messages(long n, long m, long f, const int64_t *from, const int64_t *to, co
     for (long e = 0; e < m; e++)
         for (long j = 0; j < f; j++) y[to[e] * f + j] += g[e] * h[from[e] * f + j];
 }
+/* Values and gradients: d is the derivative by y. */
+void ell_gradient(long m, long n, long w, const double *v, const int64_t *col, const int64_t *count, const double *x,
+                  const double *d, double *y, double *dv, double *dx) {
+    memset(dx, 0, n * sizeof *dx);
+    for (long i = 0; i < m; i++) {
+        double s = 0;
+        for (long p = 0; p < w; p++) dv[i * w + p] = 0;
+        for (long p = 0; p < count[i]; p++) {
+            int64_t j = col[i * w + p];
+            s += v[i * w + p] * x[j];
+            dv[i * w + p] = d[i] * x[j];
+            dx[j] += d[i] * v[i * w + p];
+        }
+        y[i] = s;
+    }
+}
+void messages_gradient(long n, long m, long f, const int64_t *from, const int64_t *to, const double *h, const double *g,
+                       const double *d, double *y, double *dh, double *dg) {
+    memset(y, 0, n * f * sizeof *y);
+    memset(dh, 0, n * f * sizeof *dh);
+    for (long e = 0; e < m; e++) {
+        const double *a = h + from[e] * f, *b = d + to[e] * f;
+        double *out = y + to[e] * f, *back = dh + from[e] * f, s = 0;
+        for (long j = 0; j < f; j++) {
+            out[j] += g[e] * a[j];
+            back[j] += g[e] * b[j];
+            s += a[j] * b[j];
+        }
+        dg[e] = s;
+    }
+}

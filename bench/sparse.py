@@ -105,16 +105,33 @@ def jitted(f: Callable[..., Any], *args: Any) -> Callable[[], Any] | None:
         return None
     jax.config.update("jax_enable_x64", True)
     run, given = jax.jit(f), [jax.numpy.asarray(a) for a in args]
-    return lambda: run(*given).block_until_ready()
+    return lambda: jax.block_until_ready(run(*given))
+
+
+def gradient(f: Callable[..., Any], d: Any, *args: Any) -> Callable[[], Any] | None:
+    """The value of a function of reals and its derivatives, weighted by `d`, by JAX; None where it is not installed."""
+    try:
+        import jax
+    except ImportError:
+        return None
+
+    def both(d: Any, *args: Any) -> Any:
+        y, back = jax.vjp(f, *args)
+        return (y, *back(d))
+
+    return jitted(both, d, *args)
 
 
 def row(name: str, ours: Callable[[], Any], z: Any, by_hand: Callable[[], Any], y: Any, **peers: Any) -> None:
-    """One line of the table."""
+    """One line of the table; `z` and `y` are the array of the result, or tuples of the arrays of all."""
+    z, y = (a if isinstance(a, tuple) else (a,) for a in (z, y))
     ours(), by_hand()
-    np.testing.assert_allclose(z, y, rtol=1e-9)
-    for peer in peers.values():
-        if peer is not None:
-            np.testing.assert_allclose(np.asarray(peer()), y, rtol=1e-9)
+    for n, (a, b) in enumerate(zip(z, y, strict=True)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        for peer in peers.values():
+            if peer is not None:
+                found = peer()
+                np.testing.assert_allclose(np.asarray(found[n] if len(y) > 1 else found), b, rtol=1e-9, atol=1e-12)
     t = least({"ours": ours, "C": by_hand, **{n: p for n, p in peers.items() if p is not None}})
     others = [f"{t[n]:.3g}" if n in t else "–" for n in ("scipy", "jax")]
     print(f"| {name} | {t['ours']:.3g} | {t['C']:.3g} | {t['C'] / t['ours']:.2f} | {' | '.join(others)} |", flush=True)
@@ -163,6 +180,26 @@ def main() -> None:
         lambda: p(From=src, To=dst, Out=out, R0=r0, T=steps, out={"Rank": z}), z,
         lambda: c.pagerank(n, e, steps, at(src), at(dst), at(out), at(r0), at(y), at(s1), at(s2)), y,
         scipy=lambda: _ranks(lambda given: link @ given, r0, out, steps))  # fmt: skip
+    gradients(c, rng)
+
+
+def gradients(c: ctypes.CDLL, rng: Any) -> None:
+    """The rows of values with gradients."""
+    m, w = 100_000, 10
+    v, col, count, x = rng.random((m, w)), rng.integers(0, m, (m, w)), np.full(m, w), rng.random(m)
+    d, (y, z), (dx, ex), (dv, ev) = rng.random(m), np.zeros((2, m)), np.zeros((2, m)), np.zeros((2, m, w))
+    f = upl.compile(upl.vjp(upl.load(HERE.parent / "examples" / "spmv.upl"), of="Y", wrt=["V", "X"]), engine="native")
+    row("gradient of ELL by values and vector",
+        lambda: f(V=v, Col=col, Count=count, X=x, d_Y=d, out={"Y": z, "d_V": ev, "d_X": ex}), (z, ev, ex), lambda: c.ell_gradient(m, m, w, *map(at, (v, col, count, x, d, y, dv, dx))), (y, dv, dx),
+        jax=gradient(lambda v, x: (v * x[col]).sum(1), d, v, x))  # fmt: skip
+    n, e, k = 10_000, 200_000, 32
+    src, dst, weight, hidden = rng.integers(0, n, e), rng.integers(0, n, e), rng.random(e), rng.random((n, k))
+    d, (y, z), (dh, eh), (dg, eg) = rng.random((n, k)), np.zeros((2, n, k)), np.zeros((2, n, k)), np.zeros((2, e))
+    q = upl.compile(upl.vjp(upl.load(MESSAGES), of="Y", wrt=["H", "G"]), engine="native")
+    row("gradient of messages by both",
+        lambda: q(From=src, To=dst, G=weight, H=hidden, d_Y=d, out={"Y": z, "d_H": eh, "d_G": eg}), (z, eh, eg),
+        lambda: c.messages_gradient(n, e, k, *map(at, (src, dst, hidden, weight, d, y, dh, dg))), (y, dh, dg),
+        jax=gradient(lambda h, g: _zeros((n, k)).at[dst].add(g[:, None] * h[src]), d, hidden, weight))  # fmt: skip
 
 
 def _zeros(shape: Any) -> Any:

@@ -37,6 +37,10 @@ SUM = 1_000_000
 WORTH = 8
 """Recomputing up to this much (in additions) for each element is cheaper than an array. Chosen, not measured."""
 
+LOOKUP = 2
+"""Reading an element that data choose, with the comparison that it is there, in additions. Chosen: it is about that of
+reading what was kept of it, which had to be written before."""
+
 DEEPEST = 32
 """Through so many nodes a value is computed where it is used, if each of them uses it once. Chosen: it bounds the
 length of a statement."""
@@ -227,7 +231,8 @@ class Graph:
         op = self.ends[p[0]]
         if not isinstance(op, OutputOp) and p not in self.stored_ports:
             several = len(self.into.get(p, ())) > 1 or self._gathers(p)
-            if several and self.evals(p) > 1:
+            n = self.evals(p) if several else 1
+            if n > 1 and not (self._gathers(p) and self._read_at_once(p) and (n - 1) * self._lookup_cost(p) <= self.worth):
                 self.stored_ports.add(p)
         for a in self.into.get(p, ()):
             v = resolve(a.send.value)
@@ -292,6 +297,10 @@ class Graph:
             self._costs[v] = 0
             self._costs[v] = min(SUM, self.body_cost(v) + sum(self._port_cost(p) for p in self.used_ports(v)))
         return self._costs[v]
+
+    def _lookup_cost(self, p: Port) -> int:
+        """What it costs to read an element that data choose where it is stored, or to compute it."""
+        return LOOKUP + self._port_cost(p)
 
     def _port_cost(self, p: Port) -> int:
         if p in self.stored_ports:
