@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_index, traced
-from upl_mlir.frontend.trace import functions
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import take
+from upl_mlir.frontend.trace.functions import elements, folds
 from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
@@ -183,11 +183,11 @@ def _taken(a: Array, at: Any, axis: int) -> Array:
     wide = broadcast_in_dim(k, (*places, a.shape[axis]), range(n, m))
     here = broadcast_in_dim(np.arange(a.shape[axis], dtype=float), wide.shape, (len(places),))
     values = broadcast_in_dim(moved(a, axis, a.ndim - 1), wide.shape, (*range(n), *range(m, len(places)), len(places)))
-    return functions.fold_sum(functions.where(functions.UFUNCS["equal"](wide, here), values, 0), len(places))
+    return folds.fold_sum(elements.where(elements.UFUNCS["equal"](wide, here), values, 0), len(places))
 
 
 def _clipped(x: Any, most: int) -> Array:
-    return functions.UFUNCS["minimum"](functions.UFUNCS["maximum"](traced(x), 0), most)
+    return elements.UFUNCS["minimum"](elements.UFUNCS["maximum"](traced(x), 0), most)
 
 
 def dynamic_update_slice(eqn: Any, x: Any, update: Any, *starts: Any) -> Array:
