@@ -60,7 +60,7 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
         count = math.prod(batch)
         if count > MOST:
             message = f"`{rule.__name__}` of {count} matrices at once is not built"
-            raise fail("UPL1936", message, help=f"at most {MOST} can be written out")
+            raise fail("UPL1932", message, help=f"at most {MOST} can be written out")
         flat = [reshape(broadcast(a, (*batch, *a.shape[-2:])), (-1, *a.shape[-2:])) for a in given]
         results = [rule(*(a[n] for a in flat), **options) for n in range(count)]
         columns = zip(*(r if isinstance(r, tuple) else (r,) for r in results), strict=True)
@@ -236,10 +236,10 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
 @each
 def solved(a: Array, b: Array) -> Array:
     """x with a x = b, of two matrices."""
+    factors, _, permutation = lu(a)
     if len(a) != len(b):
         message = f"solve: a matrix of shape {a.shape}, a right side of shape {b.shape}"
         raise fail("UPL1931", message, help="they have as many rows")
-    factors, _, permutation = lu(a)
     right = transpose(along(transpose(numbers(b)), permutation))
     return triangular_solve(factors, triangular_solve(factors, right, unit=True), lower=False)
 

@@ -98,14 +98,15 @@ def _lexsort(keys: Any, axis: int = -1) -> Array:
     return moveaxis(permuted(_places(moved[0].shape[-1]), ranks(moved)), -1, axis)
 
 
+def along_or_none(x: Array, places: Array) -> Array:
+    """The same; what is out of bounds gives no number (NaN), as in JAX."""
+    return where(_and(places >= 0, places < x.shape[-1]), along(x, places), math.nan)
+
+
 def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
-    """numpy.take_along_axis; a number out of bounds gives no number (NaN), as in JAX."""
     x, at = _line(arr, axis)
-    n = x.shape[at]
     k = moveaxis(as_array(indices), at, -1)
-    k = where(k < 0, k + n, k)
-    found = along(moveaxis(x, at, -1), k)
-    return moveaxis(where(_and(k >= 0, k < n), found, math.nan), -1, at)
+    return moveaxis(along_or_none(moveaxis(x, at, -1), where(k < 0, k + x.shape[at], k)), -1, at)
 
 
 def _quantile(

@@ -145,11 +145,11 @@ def _kron(a: Any, b: Any) -> Array:
 
 def _convolve(a: Any, v: Any, mode: str = "full") -> Array:
     x, k = as_array(a), as_array(v)
-    x, k = (k, x) if len(k) > len(x) else (x, k)
-    n, m = len(x), len(k)
     if mode not in ("full", "same", "valid") or x.ndim != 1 or k.ndim != 1:
         raise fail("UPL1932", f"convolve: {mode!r}, of shapes {x.shape} and {k.shape}, cannot be traced",
                    help="vectors, and one of `full`, `same`, `valid`")  # fmt: skip
+    x, k = (k, x) if len(k) > len(x) else (x, k)
+    n, m = len(x), len(k)
     low, length = {"full": (0, n + m - 1), "same": ((m - 1) // 2, n), "valid": (m - 1, n - m + 1)}[mode]
     windows = sliding_window_view(pad(x, m - 1), m)
     return matmul(windows[low : low + length], k[::-1])
