@@ -15,6 +15,7 @@ RNG: Any = numpy.random.default_rng(11)
 X, Y, V, W = (RNG.normal(size=shape) for shape in ((3, 5), (3, 5), (6,), (4,)))
 TIES = numpy.array([2.0, -1.0, 2.0, 0.5, -1.0, 2.0])
 M, N, S = RNG.normal(size=(4, 4)), RNG.normal(size=(2, 3, 3)), RNG.normal(size=(3,))
+SINGULAR = numpy.outer([1.0, 2, 4], [1.0, -2, 2]) + numpy.eye(3)[0]
 P = M @ M.T + numpy.eye(4)
 B = RNG.normal(size=(4, 2))
 K = numpy.array([[3, 0], [1, 1], [4, -2]])
@@ -93,8 +94,8 @@ REAL: dict[str, Cases] = {
         "polyval": (lambda np, p, x: np.polyval(p, x), (W, V)),
         "pad": (lambda np, x: np.pad(x, ((1, 0), (2, 1)), constant_values=1.5), (X,)),
         "diag": (lambda np, x: np.diag(x, 1) + np.diag(np.diag(np.outer(x, x)), -1), (W,)),
-        **{f"convolve, {mode}": (lambda np, x, y, mode=mode: np.convolve(x, y, mode), (V, W)) for mode in ("full", "same", "valid")},
-        **{f"correlate, {mode}": (lambda np, x, y, mode=mode: np.correlate(x, y, mode), (W, V)) for mode in ("full", "same", "valid")},
+        **{f"convolve, {m}": (lambda np, x, y, m=m: np.convolve(x, y, m), (V, W)) for m in ("full", "same", "valid")},
+        **{f"correlate, {m}": (lambda np, x, y, m=m: np.correlate(x, y, m), (W, V)) for m in ("full", "same", "valid")},
     },
     "matrices": {
         "solve": (lambda np, a, b: np.linalg.solve(a, b), (M, W)),
@@ -102,7 +103,7 @@ REAL: dict[str, Cases] = {
         "solve, a batch": (lambda np, a, b: np.linalg.solve(a, b), (N, N[0])),
         "inv": (lambda np, a: np.linalg.inv(a), (M,)),
         "det": (lambda np, a: np.linalg.det(a), (M,)),
-        "det of a singular matrix": (lambda np, a: np.linalg.det(a), (numpy.outer([1.0, 2, 4], [1.0, -2, 2]) + numpy.eye(3)[0],)),
+        "det of a singular matrix": (lambda np, a: np.linalg.det(a), (SINGULAR,)),
         "det, a batch": (lambda np, a: np.linalg.det(a), (N,)),
         "slogdet": (lambda np, a: np.linalg.slogdet(a)[1], (M,)),
         "cholesky": (lambda np, a: np.linalg.cholesky((a + a.T) / 2), (P,)),
@@ -144,7 +145,8 @@ OTHER: dict[str, Cases] = {
         "median": (lambda np, x: np.stack([np.median(x), np.median(x[2:6]), np.median(x[:1])]), (ODD,)),
         "accumulate": (lambda np, x: np.maximum.accumulate(x[2:]), (ODD,)),
         "cumsum": (lambda np, x: np.cumsum(x[3:]), (ODD,)),
-        "tests": (lambda np, x: np.stack([np.isnan(x), np.isinf(x), np.isfinite(x), np.isposinf(x), np.isneginf(x)]), (ODD,)),
+        "tests": (lambda np, x: np.stack([np.isnan(x), np.isinf(x), np.isfinite(x)]), (ODD,)),
+        "signs": (lambda np, x: np.stack([np.isposinf(x), np.isneginf(x)]), (ODD,)),
         "nan_to_num": (lambda np, x: np.nan_to_num(x), (ODD,)),
         "nan_to_num, chosen": (lambda np, x: np.nan_to_num(x, nan=7, posinf=8, neginf=9), (ODD,)),
         "nansum": (lambda np, x: np.nansum(x[:2]) + np.nanprod(x[:2]) + np.nanmean(x[:2]), (ODD,)),

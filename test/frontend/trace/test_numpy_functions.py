@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ REAL, OTHER = (getattr(importlib.import_module("numpy_functions"), name) for nam
 sys.path.pop(0)
 
 
-def near(got: Any, want: Any, part: float) -> None:
+def near(name: str, got: Any, want: Any, part: float) -> None:
     """Up to a part of the greatest element; what is no number, and the infinite, in the same places."""
     got, want = np.asarray(got, float), np.asarray(want, float)
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=part, atol=part * np.max(np.abs(want[np.isfinite(want)]), initial=1e-3))
+    assert got.shape == want.shape, name
+    most = np.max(np.abs(want[np.isfinite(want)]), initial=1e-3)
+    np.testing.assert_allclose(got, want, rtol=0, atol=part * most, err_msg=name)
 
 
 def all_of(cases: Any, module: Any) -> Any:
@@ -43,18 +45,111 @@ def test_values(group: str, engine: str) -> None:
     cases = REAL[group] if group in REAL else OTHER[group.removeprefix("other ")]
     args = [given for _, given in cases.values()]
     for name, got, want in zip(cases, upl.function(all_of(cases, np))(*args), all_of(cases, np)(*args), strict=True):
-        near(got, want, 3e-14)
+        near(name, got, want, 3e-14)
+
+
+def of_sines(group: str, module: Any) -> Any:
+    """The sum of the sines of all elements that the functions of a group give."""
+    return lambda *args: sum(module.sum(module.sin(y)) for y in all_of(REAL[group], module)(*args))
+
+
+@cache
+def derivatives_in_jax(group: str) -> Any:
+    """Compiled as a whole: by itself JAX compiles each operation, which takes longer."""
+    args = [tuple(map(jnp.asarray, given)) for _, given in REAL[group].values()]
+    return jax.jit(jax.grad(of_sines(group, jnp), tuple(range(len(args)))))(*args)
 
 
 @pytest.mark.parametrize("engine", ["interp", "native"], indirect=True)
 @pytest.mark.parametrize("group", REAL)
 def test_derivatives(group: str, engine: str) -> None:
-    """Of the sum of the sines of all elements."""
-    cases = REAL[group]
-    args = [given for _, given in cases.values()]
-    wrt = tuple(range(len(args)))
-    got = upl.grad(lambda *a: sum(np.sum(np.sin(y)) for y in all_of(cases, np)(*a)), wrt)(*args)
-    for (name, (f, given)), found in zip(cases.items(), got, strict=True):
-        want = jax.grad(lambda a, f=f: jnp.sum(jnp.sin(f(jnp, *a))))(tuple(map(jnp.asarray, given)))
-        for a, b in zip(found, want, strict=True):
-            near(a, b, 1e-12)
+    args = [given for _, given in REAL[group].values()]
+    got = upl.grad(of_sines(group, np), tuple(range(len(args))))(*args)
+    for name, found, wanted in zip(REAL[group], got, derivatives_in_jax(group), strict=True):
+        for a, b in zip(found, wanted, strict=True):
+            near(name, a, b, 1e-12)
+
+
+@pytest.mark.parametrize("matrix", [np.eye(3), np.triu(np.arange(9.0).reshape(3, 3) + 1), np.arange(1.0, 7).reshape(2, 3)])
+def test_derivatives_of_qr_where_nothing_turns(matrix: Any) -> None:
+    """Of triangular matrices, too, and of wide ones; by differences, as JAX has none of the latter."""
+    weights = np.random.default_rng(2).normal(size=matrix.shape)
+
+    def f(module: Any, a: Any) -> Any:
+        q, r = module.linalg.qr(a)
+        return module.sum(module.sin(r) * weights) + module.sum(q * q * weights[: len(q), : len(q)])
+
+    got = upl.grad(lambda a: f(np, a))(matrix)
+    if matrix.shape == (3, 3):
+        near("qr", got, jax.grad(lambda a: f(jnp, a))(jnp.asarray(matrix)), 1e-12)
+        return
+    steps = 1e-6 * np.eye(matrix.size).reshape(-1, *matrix.shape)
+    want = [(f(np, matrix + h) - f(np, matrix - h)) / 2e-6 for h in steps]
+    near("qr", got, np.reshape(want, matrix.shape), 1e-7)
+
+
+def test_qr_without_full_rank_has_no_derivative() -> None:
+    """Its value is a value; its derivative is not a number, rather than a wrong one."""
+    a = np.outer([1.0, 2.0, 3.0], [1.0, 0.0])
+    q, r = upl.function(np.linalg.qr)(a)
+    near("qr", q @ r, a, 1e-15)
+    assert not np.isfinite(upl.grad(lambda a: np.sum(np.linalg.qr(a)[1]))(a)).all()
+
+
+def test_second_derivatives_of_a_median() -> None:
+    x = np.random.default_rng(3).normal(size=(5,))
+    got = upl.hessian(lambda x: np.median(x) ** 3 + np.sum(np.sort(x)[:2] ** 3))(x)
+    near("median", got, jax.hessian(lambda x: jnp.median(x) ** 3 + jnp.sum(jnp.sort(x)[:2] ** 3))(jnp.asarray(x)), 1e-13)
+
+
+def test_sorting_in_loops() -> None:
+    """In a loop that is traced once, and in one that data end."""
+
+    def f(x: Any) -> Any:
+        for k in upl.range(1, 4):
+            x[:] = np.sort(np.cos(x * k))
+        return x
+
+    def g(x: Any) -> Any:
+        return upl.while_loop(lambda s: np.sum(s) < 40, lambda s: np.sort(s)[::-1] * 2, x)
+
+    x = np.array([0.3, 2.0, -1.0, 1.5])
+    for h in (f, g):
+        np.testing.assert_array_equal(upl.function(h)(x), h(x.copy()))
+
+
+@pytest.mark.parametrize("engine", ["token", "rtl"], indirect=True)
+def test_sorting_on_other_engines(engine: str) -> None:
+    x = np.array([[3.0, 1.0, 2.0, 1.0], [0.0, 5.0, 4.0, -1.0]])
+    np.testing.assert_array_equal(upl.function(np.sort)(x), np.sort(x))
+    got = upl.grad(lambda x: np.sum(np.sort(x, axis=0) * x))(x)
+    np.testing.assert_array_equal(got, jax.grad(lambda x: jnp.sum(jnp.sort(x, axis=0) * x))(x))
+
+
+def test_sorting_is_proved() -> None:
+    program = upl.grad(lambda x: np.sum(np.sort(x) * np.argsort(x))).program(np.ones((2, 5)))
+    assert program.check().ok
+
+
+def test_methods() -> None:
+    x = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]])
+
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y.sort(axis=0)
+        return y, x.argsort(), x.argmax(axis=1), x.argmin(), x.cumprod(axis=1), (x / 3).round(2)
+
+    for got, want in zip(upl.function(f)(x), f(x), strict=True):
+        near("a method", got, want, 1e-15)
+
+
+def test_options_are_not_passed_over() -> None:
+    """A diagonal, an order and weights along an axis were."""
+    x = np.arange(16.0).reshape(4, 4)
+    for f in (
+        lambda x: np.trace(x, 1), lambda x: np.average(x, axis=0, weights=np.arange(4.0)),
+        lambda x: np.cumsum(np.where(x > 14, np.inf, x))[:3],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(upl.function(f)(x), f(x))
+    with pytest.raises(upl.UplError, match="transpose before"):
+        upl.function(lambda x: np.ravel(x, order="F"))(x)

@@ -12,7 +12,7 @@ from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_ind
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import take
-from upl_mlir.frontend.trace.functions import elements, folds, order
+from upl_mlir.frontend.trace.functions import elements, order
 from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr

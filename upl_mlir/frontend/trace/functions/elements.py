@@ -52,11 +52,11 @@ def _bitwise(f: Callable[..., Array], word: str) -> Callable[..., Array]:
     return call
 
 
-_TRUE, _FALSE = Apply("==", (Number(0), Number(0))), Apply("!=", (Number(0), Number(0)))
-_and = _logical(lambda a, b: Apply("?:", (a, b, _FALSE)), "logical_and")
-_or = _logical(lambda a, b: Apply("?:", (a, _TRUE, b)), "logical_or")
-_not = _logical(lambda a: Apply("?:", (a, _FALSE, _TRUE)), "logical_not")
-_xor = _logical(lambda a, b: Apply("?:", (a, Apply("?:", (b, _FALSE, _TRUE)), b)), "logical_xor")
+TRUE, FALSE = Apply("==", (Number(0), Number(0))), Apply("!=", (Number(0), Number(0)))
+_and = _logical(lambda a, b: Apply("?:", (a, b, FALSE)), "logical_and")
+_or = _logical(lambda a, b: Apply("?:", (a, TRUE, b)), "logical_or")
+_not = _logical(lambda a: Apply("?:", (a, FALSE, TRUE)), "logical_not")
+_xor = _logical(lambda a, b: Apply("?:", (a, Apply("?:", (b, FALSE, TRUE)), b)), "logical_xor")
 _equal = _compare("==")
 _exp, _log, _log1p, _sqrt, _tanh, _abs, _sin = map(_real, ("exp", "log", "log1p", "sqrt", "tanh", "abs", "sin"))
 _mul = _real("*")
@@ -277,7 +277,7 @@ def remainder_to_zero(a: Any, b: Any) -> Array:
     return a - truncated(a / b) * b
 
 
-UFUNCS: dict[str, Callable[..., Array]] = {
+UFUNCS: dict[str, Callable[..., Any]] = {
     "add": _real("+"), "subtract": _real("-"), "multiply": _mul, "divide": _real("/"), "negative": _real("neg"),
     "positive": lambda x: numbers(as_array(x)), "power": _power, "float_power": _power,
     "square": lambda x: _power(x, 2), "reciprocal": lambda x: 1 / as_array(x),

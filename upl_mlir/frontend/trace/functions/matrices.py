@@ -21,7 +21,7 @@ from upl_mlir.frontend.trace.array import Array, as_array, broadcast, computed, 
 from upl_mlir.frontend.trace.contract import matmul
 from upl_mlir.frontend.trace.functions.elements import UFUNCS, is_finite, still, where
 from upl_mlir.frontend.trace.functions.folds import cumulative, fold_max, fold_min, fold_sum
-from upl_mlir.frontend.trace.functions.order import along
+from upl_mlir.frontend.trace.functions.order import along, places
 from upl_mlir.frontend.trace.functions.shapes import triangle
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.reshape import concatenate, diagonal, reshape, stack, transpose
@@ -70,11 +70,6 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
     return batched
 
 
-def _places(n: int, *, column: bool = False) -> Array:
-    """0, 1, … as a row, or as a column."""
-    return as_array(np.arange(n, dtype=float)[:, None] if column else np.arange(n, dtype=float))
-
-
 def _square(a: Array, what: str) -> int:
     n, m = a.shape
     if n != m:
@@ -100,7 +95,7 @@ def triangular_solve(
     for k in loops.range(n):
         at = k if lower else n - 1 - k
         row, value = matrix[at], right[at]
-        value = value - fold_sum(where(_equal(_places(n), at), 0, row)[:, None] * x, 0)
+        value = value - fold_sum(where(_equal(places(n), at), 0, row)[:, None] * x, 0)
         x[at] = value if unit else value / matrix[at, at]
     return x if left else transpose(x)
 
@@ -115,8 +110,8 @@ def cholesky(a: Array, *, upper: bool = False) -> Array:
     for k in loops.range(n):
         column = matrix[:, k] - fold_sum(out * out[k], 1)
         root = _sqrt(matrix[k, k] - fold_sum(out[k] * out[k], 0))
-        below = UFUNCS["greater_equal"](_places(n), k)
-        out[:, k] = where(below, where(_equal(_places(n), k), root, column / root), 0)
+        below = UFUNCS["greater_equal"](places(n), k)
+        out[:, k] = where(below, where(_equal(places(n), k), root, column / root), 0)
     return transpose(out) if upper else out
 
 
@@ -128,13 +123,13 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     """
     n = _square(a, "lu")
     factors = numbers(a).copy()
-    i, j = _places(n, column=True), _places(n)
-    permutation, pivots = _places(n).copy(), filled((n,), 0.0)
+    i, j = places(n)[:, None], places(n)
+    permutation, pivots = places(n).copy(), filled((n,), 0.0)
     for k in loops.range(n):
-        size = where(UFUNCS["greater_equal"](_places(n), k), UFUNCS["absolute"](factors[:, k]), -1)
-        first = fold_min(where(_equal(size, fold_max(size, 0)), _places(n), float(n)), 0)
-        chosen = _equal(_places(n), first)
-        here = _equal(_places(n), k)
+        size = where(UFUNCS["greater_equal"](places(n), k), UFUNCS["absolute"](factors[:, k]), -1)
+        first = fold_min(where(_equal(size, fold_max(size, 0)), places(n), float(n)), 0)
+        chosen = _equal(places(n), first)
+        here = _equal(places(n), k)
         row = fold_sum(where(chosen[:, None], factors, 0), 0)
         swapped = where(here[:, None], row, where(chosen[:, None], factors[k], factors)).copy()
         number = fold_sum(where(chosen, permutation, 0), 0)
@@ -154,7 +149,7 @@ def _householder(a: Array) -> tuple[Array, Array]:
     """Q, square, and R, with the signs of LAPACK: a column that is 0 below the diagonal stays as it is."""
     n, m = a.shape
     q, r = (as_array(np.eye(n)) + 0).copy(), a.copy()
-    i = _places(n)
+    i = places(n)
     for k in loops.range(min(n, m)):
         below = where(UFUNCS["greater"](i, k), r[:, k], 0)
         rest = fold_sum(below * below, 0)
@@ -201,7 +196,7 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
 
 def _parity(pivots: Array) -> Array:
     """1 or -1: whether rows changed places an even number of times."""
-    swaps = fold_sum(numbers(UFUNCS["not_equal"](pivots, _places(len(pivots)))))
+    swaps = fold_sum(numbers(UFUNCS["not_equal"](pivots, places(len(pivots)))))
     return 1 - 2 * (swaps - 2 * UFUNCS["floor"](swaps / 2))
 
 

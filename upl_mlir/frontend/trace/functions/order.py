@@ -10,48 +10,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from upl_mlir.frontend.trace.array import Array, as_array, numbers
-from upl_mlir.frontend.trace.functions.elements import UFUNCS, is_nan, where
+from upl_mlir.frontend.tensor import Apply, Expr, Number
+from upl_mlir.frontend.trace.array import Array, as_array, computed, numbers
+from upl_mlir.frontend.trace.functions.elements import FALSE, TRUE, UFUNCS, is_nan, where
 from upl_mlir.frontend.trace.functions.folds import fold_sum, plain
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.reshape import axis_of, moveaxis, reshape
 
-_and, _or, _not = (UFUNCS[name] for name in ("logical_and", "logical_or", "logical_not"))
-_less, _equal = UFUNCS["less"], UFUNCS["equal"]
+_and, _or, _not, _equal = (UFUNCS[name] for name in ("logical_and", "logical_or", "logical_not", "equal"))
+
+
+@cache
+def _counts(n: int) -> Any:
+    return np.arange(n, dtype=float)
+
+
+def places(n: int) -> Array:
+    """0, 1, …: one constant of the program, however often it is asked for."""
+    return as_array(_counts(n))
+
+
+def _before(a: Expr, b: Expr) -> Expr:
+    return Apply("?:", (Apply("!=", (b, b)), Apply("==", (a, a)), Apply("<", (a, b))))
 
 
 def before(a: Any, b: Any) -> Array:
     """Whether one number comes before another; what is no number comes last."""
-    return _or(_less(a, b), _and(is_nan(b), _not(is_nan(a))))
-
-
-def _alike(a: Any, b: Any) -> Array:
-    return _or(_equal(a, b), _and(is_nan(a), is_nan(b)))
-
-
-def _places(n: int) -> Array:
-    return as_array(np.arange(n, dtype=float))
+    return computed(_before, numbers(as_array(a)), numbers(as_array(b)), boolean=True, word="before")
 
 
 def ranks(keys: Sequence[Array], *, descending: bool = False) -> Array:
     """How many elements along the last axis come before each: by the first key, then by the next one, at last by place."""
     n = keys[0].shape[-1]
-    first = _less(_places(n), _places(n)[:, None])
-    for key in reversed(keys):
-        other, own = key[..., None, :], key[..., :, None]
-        low, high = (own, other) if descending else (other, own)
-        first = _or(before(low, high), _and(_alike(low, high), first))
-    return fold_sum(numbers(first), -1)
+
+    def first(j: Expr, i: Expr, *values: Expr) -> Expr:
+        out = Apply("<", (j, i))
+        for other, own in reversed([*zip(values[: len(keys)], values[len(keys) :], strict=True)]):
+            low, high = (own, other) if descending else (other, own)
+            out = Apply("?:", (_before(low, high), TRUE, Apply("?:", (_before(high, low), FALSE, out))))
+        return Apply("?:", (out, Number(1), Number(0)))
+
+    others, own = [key[..., None, :] for key in keys], [key[..., :, None] for key in keys]
+    return fold_sum(computed(first, places(n), places(n)[:, None], *others, *own, word="before"), -1)
 
 
 def permuted(x: Array, rank: Array, wanted: Any = None) -> Array:
     """The elements along the last axis in the order of their ranks; or only those of the ranks `wanted`."""
-    places = _places(x.shape[-1]) if wanted is None else as_array(wanted)
-    return fold_sum(where(_equal(rank[..., None, :], places[:, None]), x[..., None, :], 0), -1)
+    order = places(x.shape[-1]) if wanted is None else as_array(wanted)
+    return fold_sum(where(_equal(rank[..., None, :], order[:, None]), x[..., None, :], 0), -1)
 
 
 def ordered(
@@ -65,9 +76,9 @@ def ordered(
     return [moveaxis(permuted(a, rank, wanted), -1, axis) for a in moved]
 
 
-def along(x: Array, places: Array) -> Array:
+def along(x: Array, at: Array) -> Array:
     """The elements along the last axis that whole numbers from 0 choose, row by row; 0 where there is none."""
-    return fold_sum(where(_equal(places[..., :, None], _places(x.shape[-1])), x[..., None, :], 0), -1)
+    return fold_sum(where(_equal(at[..., :, None], places(x.shape[-1])), x[..., None, :], 0), -1)
 
 
 def _line(a: Any, axis: Any) -> tuple[Array, int]:
@@ -88,19 +99,19 @@ def _sort_places(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
     plain("argsort", order=order)
     x, at = _line(a, axis)
     x = moveaxis(x, at, -1)
-    return moveaxis(permuted(_places(x.shape[-1]), ranks([x])), -1, at)
+    return moveaxis(permuted(places(x.shape[-1]), ranks([x])), -1, at)
 
 
 def _lexsort(keys: Any, axis: int = -1) -> Array:
     """numpy.lexsort: the last key counts most."""
     parts = [as_array(k) for k in keys]
     moved = [moveaxis(k, axis_of(k, axis), -1) for k in reversed(parts)]
-    return moveaxis(permuted(_places(moved[0].shape[-1]), ranks(moved)), -1, axis)
+    return moveaxis(permuted(places(moved[0].shape[-1]), ranks(moved)), -1, axis)
 
 
-def along_or_none(x: Array, places: Array) -> Array:
+def along_or_none(x: Array, at: Array) -> Array:
     """The same; what is out of bounds gives no number (NaN), as in JAX."""
-    return where(_and(places >= 0, places < x.shape[-1]), along(x, places), math.nan)
+    return where(_and(at >= 0, at < x.shape[-1]), along(x, at), math.nan)
 
 
 def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
@@ -155,16 +166,16 @@ def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arr
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Array:
     """numpy.interp: the sum over all pieces of the one in which a number lies."""
     plain("interp", period=period)
-    at, places, values = as_array(x), as_array(xp), as_array(fp)
-    if places.ndim != 1 or places.shape != values.shape:
-        raise fail("UPL1931", f"interp: places of shape {places.shape}, values of shape {values.shape}",
+    at, points, values = as_array(x), as_array(xp), as_array(fp)
+    if points.ndim != 1 or points.shape != values.shape:
+        raise fail("UPL1931", f"interp: points of shape {points.shape}, values of shape {values.shape}",
                    help="both are vectors of one length")  # fmt: skip
     inner = at[..., None]
-    inside = _and(places[:-1] <= inner, inner < places[1:])
-    slope = (values[1:] - values[:-1]) / (places[1:] - places[:-1])
-    out = fold_sum(where(inside, values[:-1] + slope * (inner - places[:-1]), 0), -1)
-    out = where(at < places[0], values[0] if left is None else left, out)
-    out = where(at >= places[-1], where(at > places[-1], values[-1] if right is None else right, values[-1]), out)
+    inside = _and(points[:-1] <= inner, inner < points[1:])
+    slope = (values[1:] - values[:-1]) / (points[1:] - points[:-1])
+    out = fold_sum(where(inside, values[:-1] + slope * (inner - points[:-1]), 0), -1)
+    out = where(at < points[0], values[0] if left is None else left, out)
+    out = where(at >= points[-1], where(at > points[-1], values[-1] if right is None else right, values[-1]), out)
     return where(is_nan(at), at, out)
 
 
