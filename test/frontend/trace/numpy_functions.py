@@ -56,6 +56,8 @@ REAL: dict[str, Cases] = {
         "norm": (lambda np, x: np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 1, axis=1), (X,)),
         "norm, inf": (lambda np, x: np.linalg.norm(x, np.inf) + np.linalg.norm(x, 3, axis=0)[0], (X,)),
         "norm, 1": (lambda np, x: np.linalg.norm(x, 1) + np.linalg.norm(x, "fro"), (X,)),
+        "norm, by its other names": (lambda np, x: np.linalg.matrix_norm(x) + np.linalg.vector_norm(x, axis=0)[1], (X,)),
+        "vector_norm": (lambda np, x: np.linalg.vector_norm(x, ord=1) + np.linalg.vector_norm(x), (X,)),
         "trace": (lambda np, x: np.trace(x, 1) + np.trace(x), (X,)),
     },
     "elements": {

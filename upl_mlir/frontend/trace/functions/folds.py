@@ -19,7 +19,7 @@ from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.reshape import axis_of, diagonal, expand_dims, flip, moveaxis, reshape
 from upl_mlir.poly.expr import IndexExpr
 
-_exp, _log, _sqrt, _abs = (UFUNCS[name] for name in ("exp", "log", "sqrt", "absolute"))
+_sqrt, _abs = UFUNCS["sqrt"], UFUNCS["absolute"]
 
 
 def _fold(gather: Gather, word: str) -> Callable[..., Array]:
@@ -253,19 +253,6 @@ def _correlations(x: Any, *, rowvar: bool = True) -> Array:
     return c / s[:, None] / s[None, :]
 
 
-def _softmax(x: Any, axis: Any = None) -> Array:
-    """scipy.special.softmax, and the name that people look for."""
-    e = _exp(x - fold_max(x, axis, keepdims=True))
-    return e / fold_sum(e, axis, keepdims=True)
-
-
-def _logsumexp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """scipy.special.logsumexp"""
-    top = fold_max(a, axis, keepdims=True)
-    total = _log(fold_sum(_exp(a - top), axis, keepdims=True)) + top
-    return total if keepdims else fold_sum(total, axis)
-
-
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Array:
     plain("trace", dtype=dtype, out=out)
     return fold_sum(diagonal(a, offset, axis1, axis2), -1)
@@ -285,6 +272,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "matrix_norm": lambda x, *, ord="fro": _norm(x, ord, (-2, -1)), "average": _average, "count_nonzero": _count,
     "ptp": lambda a, axis=None, **rest: fold_max(a, axis, **rest) - fold_min(a, axis, **rest),
     "nansum": _without_nan(fold_sum, 0.0), "nanprod": _without_nan(fold_prod, 1.0), "nanmean": _mean_without_nan,
-    "cov": _covariance, "corrcoef": _correlations, "softmax": _softmax, "logsumexp": _logsumexp, "trace": _trace,
+    "cov": _covariance, "corrcoef": _correlations, "trace": _trace,
 }  # fmt: skip
 """numpy's folds, by their names."""
