@@ -160,6 +160,10 @@ def right_side_of_another_length(x: Any) -> Any:
     return np.linalg.solve(x[:, :3], x[0])  # here
 
 
+def batches_of_two_lengths(x: Any) -> Any:
+    return np.linalg.solve(np.stack([x[:, :3]] * 2), np.stack([x] * 3))  # here
+
+
 def another_qr(x: Any) -> Any:
     return np.linalg.qr(x, mode="raw")  # here
 
@@ -385,6 +389,7 @@ def hessian_inside(x: Any) -> Any:
         (no_matrix, "UPL1931", "(4,) is no matrix"),
         (many_matrices, "UPL1932", "65 matrices at once"),
         (right_side_of_another_length, "UPL1931", "as many rows"),
+        (batches_of_two_lengths, "UPL1931", "(2,) and (3,) do not broadcast"),
         (another_qr, "UPL1932", "mode='raw'"),
         (in_the_plane, "UPL1931", "vectors of 2 and 2 elements"),
         (conditions_without_values, "UPL1931", "2 conditions and 1 values"),

@@ -96,6 +96,14 @@ def test_qr_without_full_rank_has_no_derivative() -> None:
     assert not np.isfinite(upl.grad(lambda a: np.sum(np.linalg.qr(a)[1]))(a)).all()
 
 
+def test_determinants_of_singular_matrices() -> None:
+    """The derivative is right, or not a number: where the last pivot is 0, and where an earlier one is."""
+    a = np.arange(16.0).reshape(4, 4) ** 2
+    a[3] = a[:3].sum(axis=0)
+    near("det", upl.grad(np.linalg.det)(a), jax.grad(jnp.linalg.det)(jnp.asarray(a)), 1e-11)
+    assert not np.isfinite(upl.grad(np.linalg.det)(a * np.array([1.0, 0.0, 1.0, 1.0]))).all()
+
+
 def test_second_derivatives_of_a_median() -> None:
     x = np.random.default_rng(3).normal(size=(5,))
     got = upl.hessian(lambda x: np.median(x) ** 3 + np.sum(np.sort(x)[:2] ** 3))(x)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from upl_mlir.frontend.tensor import Apply
+from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace import loops
-from upl_mlir.frontend.trace.array import Array, as_array, broadcast, computed, filled, numbers
+from upl_mlir.frontend.trace.array import Array, as_array, broadcast, common_shape, computed, filled, numbers
 from upl_mlir.frontend.trace.contract import matmul
 from upl_mlir.frontend.trace.functions.elements import UFUNCS, is_finite, still, where
 from upl_mlir.frontend.trace.functions.folds import cumulative, fold_max, fold_min, fold_sum
@@ -54,9 +54,9 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
         if given[0].ndim < 2:
             message = f"{rule.__name__}: an array of shape {given[0].shape} is no matrix"
             raise fail("UPL1931", message, help="the last two dimensions are those of matrices")
-        if given[0].ndim == 2:
+        if all(a.ndim == 2 for a in given):
             return rule(*given, **options)
-        batch = np.broadcast_shapes(*(a.shape[:-2] for a in given))
+        batch = common_shape([a.shape[:-2] for a in given], rule.__name__)
         count = math.prod(batch)
         if count > MOST:
             message = f"`{rule.__name__}` of {count} matrices at once is not built"
@@ -115,6 +115,12 @@ def cholesky(a: Array, *, upper: bool = False) -> Array:
     return transpose(out) if upper else out
 
 
+def _ratio(below: Expr, column: Expr, pivot: Expr) -> Expr:
+    """What a row has of the pivot's: 0 where the pivot is 0, as the column is then; of which the root has no derivative."""
+    ratio = Apply("?:", (Apply("==", (pivot, Number(0))), Apply("sqrt", (column,)), Apply("/", (column, pivot))))
+    return Apply("?:", (below, ratio, Number(0)))
+
+
 @each
 def lu(a: Array) -> tuple[Array, Array, Array]:
     """With partial pivoting: both factors in one matrix, the pivots, and the permutation of rows.
@@ -138,7 +144,7 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
         below = UFUNCS["greater"](i, k)
         pivot = fold_sum(where(_equal(j, k), row, 0), 0)
         column = fold_sum(where(_equal(j, k), swapped, 0), 1)
-        ratio = where(below[:, 0], column / pivot, 0)
+        ratio = computed(_ratio, below[:, 0], column, pivot)
         right = UFUNCS["greater"](j, k)
         update = where(right, swapped - ratio[:, None] * row, where(_equal(j, k), ratio[:, None], swapped))
         factors[...] = where(below, update, swapped)

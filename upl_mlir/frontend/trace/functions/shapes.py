@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from upl_mlir.frontend.trace.array import Array, as_array, broadcast, filled, numbers, truths
+from upl_mlir.frontend.trace.array import Array, as_array, broadcast, common_shape, filled, numbers, truths
 from upl_mlir.frontend.trace.chosen import take
 from upl_mlir.frontend.trace.contract import dot, einsum, matmul, outer, tensordot
 from upl_mlir.frontend.trace.functions.elements import UFUNCS, where
@@ -175,7 +175,7 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
 
 
 def _broadcast_arrays(*arrays: Any, **_: Any) -> tuple[Array, ...]:
-    shape = np.broadcast_shapes(*(as_array(a).shape for a in arrays))
+    shape = common_shape([as_array(a).shape for a in arrays], "broadcast_arrays")
     return tuple(broadcast_to(a, shape) for a in arrays)
 
 
