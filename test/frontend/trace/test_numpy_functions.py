@@ -19,6 +19,7 @@ jax.config.update("jax_enable_x64", True)
 sys.path.insert(0, str(Path(__file__).parent))
 REAL, OTHER = (getattr(importlib.import_module("numpy_functions"), name) for name in ("REAL", "OTHER"))
 sys.path.pop(0)
+X = np.random.default_rng(0).normal(size=(3, 4))
 
 
 def near(name: str, got: Any, want: Any, part: float) -> None:
@@ -161,3 +162,46 @@ def test_options_are_not_passed_over() -> None:
         np.testing.assert_array_equal(upl.function(f)(x), f(x))
     with pytest.raises(upl.UplError, match="transpose before"):
         upl.function(lambda x: np.ravel(x, order="F"))(x)
+
+
+@pytest.mark.parametrize(
+    ("f", "code", "text"),
+    [
+        (lambda x: np.fft.rfft(x).real, "UPL1932", "numbers are real"),
+        (lambda x: np.subtract.accumulate(x) + 1, "UPL1932", "upl.scan"),
+        (lambda x: np.quantile(x, x[0, 0]), "UPL1932", "np.quantile(x, 0.9)"),
+        (lambda x: np.quantile(x, 1.5), "UPL1931", "1.5 is not between 0 and 1"),
+        (lambda x: np.linalg.norm(x, 2), "UPL1932", "singular values"),
+        (lambda x: np.linalg.inv(x) + 1, "UPL1931", "(3, 4) is not square"),
+        (lambda x: np.linalg.cholesky(x[0]), "UPL1931", "(4,) is no matrix"),
+        (lambda x: np.linalg.det(np.broadcast_to(x[:, :3], (65, 3, 3))), "UPL1932", "65 matrices at once"),
+        (lambda x: np.linalg.solve(x[:, :3], x[0]), "UPL1931", "as many rows"),
+        (lambda x: np.linalg.solve(np.stack([x[:, :3]] * 2), np.stack([x] * 3)), "UPL1931", "(2,) and (3,) do not"),
+        (lambda x: np.linalg.qr(x, mode="raw"), "UPL1932", "mode='raw'"),
+        (lambda x: np.cross(x[:, :2], x[:, 2:]), "UPL1931", "vectors of 2 and 2 elements"),
+        (lambda x: np.select([x > 0, x > 1], [x]), "UPL1931", "2 conditions and 1 values"),
+        (lambda x: np.piecewise(x, [x > 0, x > 1], [x]), "UPL1931", "2 conditions and 1 functions"),
+        (lambda x: np.repeat(x, [1, 2], axis=0), "UPL1931", "2 numbers for 3 elements"),
+        (lambda x: x.astype(int), "UPL1932", "np.floor"),
+        (lambda x: np.gradient(x[0], x[1]), "UPL1932", "one distance for each axis"),
+        (lambda x: np.interp(x, x[0], x[:, 0]), "UPL1931", "values of shape (3,)"),
+        (lambda x: np.convolve(x, x[0]), "UPL1932", "(3, 4) and (4,)"),
+    ],
+)
+def test_what_is_refused(f: Any, code: str, text: str) -> None:
+    """With the line, and what to write instead."""
+    with pytest.raises(upl.UplError) as found:
+        upl.function(f)(X)
+    (d,) = found.value.diagnostics
+    assert d.code == code and d.help and text in str(found.value), str(found.value)
+    assert d.span is not None and d.span.file == __file__
+
+
+def test_suggestions_are_near_in_meaning() -> None:
+    """Not in spelling: a function that is called alike does something else."""
+    for f, text in ((np.linalg.svd, "upl.while_loop"), (np.digitize, "np.searchsorted"), (np.bincount, "upl.segment_sum")):
+        with pytest.raises(upl.UplError, match=text):
+            upl.function(f if f is not np.digitize else lambda x: np.digitize(x, [0.0]))(X[0] if f is np.bincount else X)
+    with pytest.raises(upl.UplError) as found:
+        upl.function(np.spacing)(X)
+    assert "did you mean" not in str(found.value)
