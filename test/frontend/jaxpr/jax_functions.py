@@ -123,6 +123,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "nanmedian": (jnp.nanmedian, (np.array([3.0, np.nan, 1.0, 2.0, 7.0]),)),
     "searchsorted": (lambda a, v: jnp.searchsorted(jnp.sort(a), v), (_n(6), _n(3))),
     "take_along_axis": (lambda a: jnp.take_along_axis(a, jnp.argsort(-a, axis=1), axis=1), (_n(3, 4),)),
+    "take_along_axis, out of bounds": (
+        lambda a, k: jnp.isnan(jnp.take_along_axis(a, k, axis=1)), (_n(2, 3), np.array([[3, 0], [-4, 1]])),
+    ),
     "take_along_axis, beside others": (
         lambda a, k: jax.vmap(lambda x, i: x[:, i])(a, k) * 1.0, (_n(3, 2, 4), np.array([[1, 3], [0, 0], [2, 1]])),
     ),

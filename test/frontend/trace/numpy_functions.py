@@ -118,6 +118,14 @@ REAL: dict[str, Cases] = {
 }  # fmt: skip
 
 
+def _beyond(np: Any, x: Any) -> Any:
+    """Where numpy raises an exception, NaN says it, as in JAX."""
+    k = numpy.array([[0, 5], [-6, 1], [-5, 4]])
+    if isinstance(x, numpy.ndarray):
+        return numpy.where((k >= -5) & (k < 5), x[numpy.arange(3)[:, None], k % 5], numpy.nan)
+    return np.take_along_axis(x, k, axis=1)
+
+
 def _total(np: Any, n: int) -> dict[str, int]:
     """JAX wants to know how many elements there will be."""
     return {} if np is numpy else {"total_repeat_length": n}
@@ -167,6 +175,7 @@ OTHER: dict[str, Cases] = {
         "accumulate": (lambda np, x: np.minimum.accumulate(x, axis=1) + np.add.accumulate(x, axis=1), (X,)),
         "multiply.accumulate": (lambda np, x: np.multiply.accumulate(x) + np.logaddexp.accumulate(x), (X,)),
         "made": (lambda np, x: np.eye(4, like=x) * x + np.arange(4.0, like=x) + np.tri(4, like=x), (M,)),
+        "take_along_axis, out of bounds": (_beyond, (X,)),
         "slogdet": (lambda np, x: np.linalg.slogdet(x)[0] + np.linalg.slogdet(-x)[0], (M,)),
         "det, a pivot of 0": (lambda np, x: np.linalg.det(x * np.array([1.0, 0.0, 1.0, 1.0])), (M,)),
         "slogdet, a pivot of 0": (lambda np, x: np.stack(np.linalg.slogdet(x * np.array([1.0, 0.0, 1.0, 1.0]))), (M,)),

@@ -187,9 +187,8 @@ def qr(a: Array, *, full: bool = False) -> tuple[Array, Array]:
     turned = concatenate([turned, q0[:, least:]], 1) if full and least < n else turned
     root = cholesky(matmul(transpose(turned), turned))
     smooth = triangular_solve(root, turned, left=False, across=True)
-    change, nothing = smooth - still(smooth), fold_sum(a - still(a))
-    # where A has not full rank, Q has no derivative: that of a root at 0, in the place of NaN, says so
-    q = columns + computed(lambda c, x, y: Apply("?:", (c, x, Apply("sqrt", (y,)))), is_finite(change), change, nothing)
+    change = smooth - still(smooth)  # 0, but for the derivative; NaN where A has not full rank, as the derivative is then
+    q = columns + where(is_finite(change), change, 0)
     return q, triangle(1)(matmul(transpose(q), a))
 
 
