@@ -67,6 +67,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "reduce_window, sum": (lambda x: lax.reduce_window(x, 0.0, lax.add, (2, 2), (1, 1), "VALID"), (_n(3, 7),)),
     "take": (lambda x: x[jnp.array([2, 0, 2])], (_n(4, 3),)),
     "take, columns": (lambda x, k: x[:, k], (_n(4, 3), np.array([2, 0, 1, 1]))),
+    "take, clipped": (lambda x, k: jnp.take(x, k, axis=0, mode="clip"), (_n(4, 3), np.array([-1, 7, 2]))),
+    "take, clipped row by row": (
+        jax.vmap(lambda x, k: jnp.take(x, k, mode="clip")), (_n(2, 3), np.array([[5, -2], [1, 3]])),
+    ),
     "take, from the end": (lambda x, k: jnp.take(x, k, axis=0), (_n(4, 3), np.array([-1, 0]))),
     "segment_sum": (lambda v, k: jax.ops.segment_sum(v, k, 4), (_n(6, 2), np.array([0, 1, 1, 3, 0, 0]))),
     "set": (lambda x: x.at[1].set(7.0).at[:, 2].set(0.0), (_n(4, 3),)),

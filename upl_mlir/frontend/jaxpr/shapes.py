@@ -230,7 +230,7 @@ def gather(eqn: Any, x: Any, indices: Any) -> Array:
     if axis not in d.collapsed_slice_dims:  # a part of several elements, which has a dimension of its own
         at = (at if is_concrete(at) else _clipped(at, a.shape[axis] - size))[..., None] + np.arange(size)
         sources = {n: k + 1 for n, k in sources.items()} | {axis: count}
-    elif rows and "CLIP" in str(p["mode"]):
+    elif "CLIP" in str(p["mode"]):
         at = _clipped(at, a.shape[axis] - 1)
     out = _row_by_row(a, traced(at), axis, rows, list(d.start_indices_batching_dims)) if rows else _front(a, at, axis)
     kept, batch = (iter(x) for x in ([sources[n] for n in sorted(sources)], range(count)))
