@@ -50,6 +50,9 @@ gc.set_threshold(20_000)
 
 SLOW = (
     "frontend/trace/test_rounds.py::test_on_other_engines[power-token",
+    *(f"frontend/trace/test_numpy_functions.py::test_{name}" for name in (
+        "derivatives", "values[other elements", "values[other places-n", "values[other no numbers-n", "values[matrices",
+        "values[sorting-n", "values[folds-n", "values[places-n", "second", "determinants", "qr", "sorting_on")),
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",

@@ -117,7 +117,11 @@ def unsupported_function(x: Any) -> Any:
 
 
 def unsupported_ufunc(x: Any) -> Any:
-    return np.arccosh(x)  # here
+    return np.nextafter(x, 0)  # here
+
+
+def of_unknown_length(x: Any) -> Any:
+    return np.nonzero(x)  # here
 
 
 def uneven_parts(x: Any) -> Any:
@@ -129,7 +133,7 @@ def padded_by_reflection(x: Any) -> Any:
 
 
 def unsupported_method(x: Any) -> Any:
-    return x.argsort()  # here
+    return x.nonzero()  # here
 
 
 def unsupported_option(x: Any) -> Any:
@@ -298,10 +302,11 @@ def hessian_inside(x: Any) -> Any:
         (wrong_write, "UPL1931", "(3,)"),
         (read_only, "UPL1932", "copy"),
         (unsupported_function, "UPL1932", "svd"),
-        (unsupported_ufunc, "UPL1932", "arccosh"),
+        (unsupported_ufunc, "UPL1932", "nextafter"),
+        (of_unknown_length, "UPL1932", "np.where(c, x, 0) keeps the shape"),
         (uneven_parts, "UPL1931", "np.array_split"),
         (padded_by_reflection, "UPL1932", "np.concatenate"),
-        (unsupported_method, "UPL1932", "argsort"),
+        (unsupported_method, "UPL1932", "nonzero"),
         (unsupported_option, "UPL1932", "where"),
         (text, "UPL1932", "str"),
         (rebinding, "UPL1935", "x[:] = …"),

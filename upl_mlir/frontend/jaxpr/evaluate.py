@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from upl_mlir.diagnostics import Span, did_you_mean, error
+from upl_mlir.diagnostics import Span, error
 from upl_mlir.frontend.trace.array import Array, as_array, computed
 from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.position import fail, placed
@@ -69,7 +69,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
                 found = eqn.primitive.bind(*map(jax.numpy.asarray, given), **eqn.params)
                 found = [_known(x) for x in (found if eqn.primitive.multiple_results else [found])]
             elif rule is None:
-                raise _unknown(name, RULES)
+                raise _unknown(name)
             else:
                 found = rule(eqn, *given)
                 found = found if isinstance(found, list) else [found]
@@ -93,8 +93,8 @@ def _has_inner(eqn: Any) -> bool:
     return any(hasattr(p, "eqns") or hasattr(p, "jaxpr") for p in eqn.params.values())
 
 
-def _unknown(name: str, known: Any) -> Exception:
-    help_ = did_you_mean(name, known) or "compute it before the call and pass the result"
+def _unknown(name: str) -> Exception:
+    help_ = "compute it before the call and pass the result"
     return fail("UPL1936", f"the JAX primitive `{name}` has no meaning in UPL yet", help=help_)
 
 

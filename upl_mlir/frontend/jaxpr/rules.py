@@ -19,7 +19,6 @@ from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.jaxpr import matrices, shapes, windows
 from upl_mlir.frontend.jaxpr.evaluate import (
     RULES,
-    copied,
     evaluate,
     inlines,
     is_concrete,
@@ -28,9 +27,10 @@ from upl_mlir.frontend.jaxpr.evaluate import (
     traced,
 )
 from upl_mlir.frontend.tensor import Apply
-from upl_mlir.frontend.trace import functions, loops
+from upl_mlir.frontend.trace import loops
 from upl_mlir.frontend.trace.array import Array, computed, filled, numbers, truths
-from upl_mlir.frontend.trace.functions import UFUNCS, where
+from upl_mlir.frontend.trace.functions import elements, folds, order
+from upl_mlir.frontend.trace.functions.elements import UFUNCS, where
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.rounds import while_loop
 
@@ -86,22 +86,13 @@ def _logic(of_truths: str) -> Rule:
     return rule
 
 
-def _truncated(x: Array) -> Array:
-    return where(x < 0, UFUNCS["ceil"](x), UFUNCS["floor"](x))
-
-
 def _is_whole(eqn: Any) -> bool:
     return np.dtype(eqn.invars[0].aval.dtype).kind in "iu"
 
 
 def _div(eqn: Any, a: Any, b: Any) -> Array:
     q = UFUNCS["divide"](traced(a), traced(b))
-    return _truncated(q) if _is_whole(eqn) else q
-
-
-def _rem(eqn: Any, a: Any, b: Any) -> Array:
-    x, y = traced(a), traced(b)
-    return x - _truncated(x / y) * y
+    return elements.truncated(q) if _is_whole(eqn) else q
 
 
 def _convert(eqn: Any, x: Any) -> Any:
@@ -113,7 +104,7 @@ def _convert(eqn: Any, x: Any) -> Any:
     if kind not in "fiu" or (np.dtype(eqn.params["new_dtype"]).itemsize < 4 and kind == "f"):
         help_ = "use float32 or float64; for small types of numbers see docs/numbers.md"
         raise fail("UPL1936", f"numbers of type {eqn.params['new_dtype']} are not built", help=help_)
-    return _truncated(traced(x)) if kind in "iu" and was == "f" else numbers(traced(x))
+    return elements.truncated(traced(x)) if kind in "iu" and was == "f" else numbers(traced(x))
 
 
 def _select(eqn: Any, which: Any, *cases: Any) -> Any:
@@ -156,23 +147,14 @@ def _integer_pow(eqn: Any, x: Any) -> Array:
 
 
 def _round(eqn: Any, x: Any) -> Array:
-    a = traced(x)
-    half = UFUNCS["floor"](UFUNCS["absolute"](a) + 0.5)
-    if int(eqn.params["rounding_method"]) == 1:  # to even
-        even = 2 * UFUNCS["floor"](half / 2)
-        tie = UFUNCS["equal"](UFUNCS["absolute"](a) + 0.5, half)
-        half = where(tie, even, half)
-    return where(a < 0, -half, half)
-
-
-_SIGNS = {"sign": lambda eqn, x: UFUNCS["sign"](traced(x)), "abs": lambda eqn, x: UFUNCS["absolute"](traced(x))}
+    return elements.rounded(traced(x), even=int(eqn.params["rounding_method"]) == 1)
 
 
 # -- folds --------------------------------------------------------------------------------------------------------------
 def _reduce(gather: Gather) -> Rule:
     fold = {
-        Gather.SUM: functions.fold_sum, Gather.MAX: functions.fold_max, Gather.MIN: functions.fold_min,
-        Gather.PRODUCT: functions.fold_prod,
+        Gather.SUM: folds.fold_sum, Gather.MAX: folds.fold_max, Gather.MIN: folds.fold_min,
+        Gather.PRODUCT: folds.fold_prod,
     }[gather]  # fmt: skip
 
     def rule(eqn: Any, x: Any) -> Array:
@@ -186,42 +168,34 @@ def _reduce_logic(least: bool) -> Rule:
     return lambda eqn, x: inner(eqn, numbers(truths(traced(x)))) > 0
 
 
-def _arg(gather: Gather) -> Rule:
+def _arg(*, least: bool) -> Rule:
     """The first place of the greatest or least element."""
-    best = _reduce(gather)
-    first = _reduce(Gather.MIN)
-
-    def rule(eqn: Any, x: Any) -> Array:
-        a = numbers(traced(x))
-        (axis,) = eqn.params["axes"]
-        n = a.shape[axis]
-        here = shapes.broadcast_in_dim(np.arange(n, dtype=float), a.shape, (axis,))
-        top = shapes.broadcast_in_dim(best(eqn, a), a.shape, tuple(k for k in range(a.ndim) if k != axis))
-        return first(eqn, where(UFUNCS["equal"](a, top), here, float(n)))
-
-    return rule
+    place = folds.extreme_place(least)
+    return lambda eqn, x: place(traced(x), *eqn.params["axes"])
 
 
 def _cumulative(op: str) -> Rule:
-    """A fold of all elements up to each: a recurrence along the axis."""
-    f = UFUNCS[op]
+    """A fold of all elements up to each."""
+    return lambda eqn, x: folds.cumulative(op, traced(x), eqn.params["axis"], backward=eqn.params["reverse"])
 
-    def rule(eqn: Any, x: Any) -> Array:
-        axis, backward = eqn.params["axis"], eqn.params["reverse"]
-        a = shapes.moved(numbers(traced(x)), axis, 0)
-        a = shapes.flipped(a, (0,)) if backward else a
-        start = {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}.get(op, -np.inf)
 
-        def step(carry: Any, row: Any) -> tuple[Any, Any]:
-            new = f(carry, row)
-            return new, new
+# -- orders -------------------------------------------------------------------------------------------------------------
+def _sort(eqn: Any, *operands: Any) -> list[Array]:
+    p = eqn.params
+    return order.ordered([traced(x) for x in operands], p["dimension"], p["num_keys"])
 
-        _, out = loops.scan(step, copied(filled(a.shape[1:], start)), a)
-        out = traced(out)
-        out = shapes.flipped(out, (0,)) if backward else out
-        return shapes.moved(out, 0, axis)
 
-    return rule
+def _top(eqn: Any, x: Any) -> list[Array]:
+    """The greatest elements and their places; those that are no numbers come first, as in JAX."""
+    a, axis = numbers(traced(x)), eqn.params.get("axis", -1) % np.ndim(x)
+    places = shapes.broadcast_in_dim(np.arange(a.shape[axis], dtype=float), a.shape, (axis,))
+    return order.ordered([a, places], axis, descending=True, most=eqn.params["k"])
+
+
+def _ordered(strict: bool) -> Rule:
+    """Comparisons in which what is no number comes last."""
+    before = order.before
+    return lambda eqn, a, b: before(traced(a), traced(b)) if strict else UFUNCS["logical_not"](before(traced(b), traced(a)))
 
 
 # -- calls and loops ----------------------------------------------------------------------------------------------------
@@ -340,25 +314,21 @@ def _same(eqn: Any, x: Any) -> Any:
     return x
 
 
-def _is_finite(eqn: Any, x: Any) -> Array:
-    a = traced(x)
-    return UFUNCS["equal"](a - a, 0)
-
-
 RULES.update({
+    **{name: _ufunc(name) for name in ("floor", "ceil", "exp", "exp2", "log", "log1p", "expm1", "tanh", "sin", "cos", "tan",
+                                       "sinh", "cosh", "sqrt", "cbrt", "sign")},
     "add": _linear("add", operator.add), "add_any": _ufunc("add"), "sub": _linear("subtract", operator.sub),
-    "mul": _linear("multiply", operator.mul), "div": _div, "rem": _rem, "max": _ufunc("maximum"), "min": _ufunc("minimum"),
-    "neg": _ufunc("negative"), **_SIGNS, "floor": _ufunc("floor"), "ceil": _ufunc("ceil"), "round": _round,
-    "exp": _ufunc("exp"), "exp2": _ufunc("exp2"), "log": _ufunc("log"), "log1p": _ufunc("log1p"), "expm1": _ufunc("expm1"),
-    "tanh": _ufunc("tanh"), "sin": _ufunc("sin"), "cos": _ufunc("cos"), "tan": _ufunc("tan"), "asin": _ufunc("arcsin"),
-    "acos": _ufunc("arccos"), "atan": _ufunc("arctan"), "atan2": _ufunc("arctan2"), "sinh": _ufunc("sinh"),
-    "cosh": _ufunc("cosh"), "asinh": _ufunc("arcsinh"), "sqrt": _ufunc("sqrt"), "cbrt": _ufunc("cbrt"),
+    "mul": _linear("multiply", operator.mul), "div": _div, "rem": _ufunc("fmod"), "max": _ufunc("maximum"),
+    "min": _ufunc("minimum"), "neg": _ufunc("negative"), "abs": _ufunc("absolute"), "round": _round,
+    "asin": _ufunc("arcsin"), "acos": _ufunc("arccos"), "atan": _ufunc("arctan"), "atan2": _ufunc("arctan2"),
+    "asinh": _ufunc("arcsinh"),
+    "acosh": _ufunc("arccosh"), "atanh": _ufunc("arctanh"),
     "rsqrt": lambda eqn, x: 1 / UFUNCS["sqrt"](traced(x)), "square": lambda eqn, x: traced(x) * traced(x),
     "logistic": lambda eqn, x: computed(lambda a: Apply("sigmoid", (a,)), numbers(traced(x)), word="logistic"),
     "erf": lambda eqn, x: computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
     "erfc": lambda eqn, x: 1 - computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
     "pow": _ufunc("power"), "integer_pow": _integer_pow,
-    "is_finite": _is_finite, "clamp": _clamp, "select_n": _select, "convert_element_type": _convert,
+    "is_finite": _ufunc("isfinite"), "clamp": _clamp, "select_n": _select, "convert_element_type": _convert,
     "eq": _compare("equal", operator.eq), "ne": _compare("not_equal", operator.ne), "lt": _compare("less", operator.lt),
     "le": _compare("less_equal", operator.le), "gt": _compare("greater", operator.gt),
     "ge": _compare("greater_equal", operator.ge), "and": _logic("logical_and"), "or": _logic("logical_or"),
@@ -377,8 +347,10 @@ RULES.update({
     # folds
     "reduce_sum": _reduce(Gather.SUM), "reduce_max": _reduce(Gather.MAX), "reduce_min": _reduce(Gather.MIN),
     "reduce_prod": _reduce(Gather.PRODUCT), "reduce_and": _reduce_logic(least=True), "reduce_or": _reduce_logic(least=False),
-    "argmax": _arg(Gather.MAX), "argmin": _arg(Gather.MIN), "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"),
+    "argmax": _arg(least=False), "argmin": _arg(least=True),
+    "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"),
     "cummax": _cumulative("maximum"), "cummin": _cumulative("minimum"), "cumlogsumexp": _cumulative("logaddexp"),
+    "sort": _sort, "top_k": _top, "lt_to": _ordered(strict=True), "le_to": _ordered(strict=False),
     "dot_general": windows.dot_general, "conv_general_dilated": windows.convolution,
     "reduce_window_sum": windows.reduce_window(Gather.SUM), "reduce_window_max": windows.reduce_window(Gather.MAX),
     "reduce_window_min": windows.reduce_window(Gather.MIN),
@@ -389,12 +361,14 @@ RULES.update({
     "custom_jvp_call": _custom, "custom_vjp_call": _custom, "custom_vjp_call_jaxpr": _custom,
     "scan": _scan, "cond": _cond, "while": _while,
     # matrices
-    "triangular_solve": matrices.each(matrices.triangular_solve), "cholesky": matrices.each(matrices.cholesky),
-    "lu": matrices.each(matrices.lu),
+    "triangular_solve": matrices.triangular_solve, "cholesky": matrices.cholesky, "lu": matrices.lu, "qr": matrices.qr,
     "custom_linear_solve": matrices.linear_solve,
-    **{name: _not_built("this factorisation", "compute it before the call") for name in (
-        "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "tridiagonal", "hessenberg", "fft")},
-    **{name: _not_built("sorting", "sort before the call") for name in ("sort", "top_k", "approx_top_k")},
+    **{name: _not_built("this factorisation, which takes as many rounds as the values need,", "compute it before the call")
+       for name in ("eigh", "eig", "svd", "schur", "hessenberg")},
+    **{name: _not_built("the inside of a factorisation", "use jnp.linalg.qr")
+       for name in ("geqrf", "geqp3", "householder_product", "tridiagonal")},
+    "fft": _not_built("a transform to complex numbers", "multiply by the tables jnp.cos(2*jnp.pi*k*n/N) and jnp.sin(…)"),
+    "approx_top_k": _not_built("sorting by chance", "use jax.lax.top_k"),
     **{name: _not_built("drawing random numbers", "draw them before the call and pass them") for name in (
         "threefry2x32", "random_bits", "random_seed", "random_wrap", "random_unwrap", "random_fold_in", "random_split")},
 })  # fmt: skip

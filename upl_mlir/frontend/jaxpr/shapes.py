@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_index, traced
-from upl_mlir.frontend.trace import functions
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import take
+from upl_mlir.frontend.trace.functions import elements, order
 from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
@@ -177,17 +177,13 @@ def _taken(a: Array, at: Any, axis: int) -> Array:
     if is_concrete(at) or not current().loops:
         return take(a, at, axis)
     k = traced(at)
-    front, behind = a.shape[:axis], a.shape[axis + 1 :]
-    places = (*front, *k.shape, *behind)
-    n, m = len(front), len(front) + k.ndim
-    wide = broadcast_in_dim(k, (*places, a.shape[axis]), range(n, m))
-    here = broadcast_in_dim(np.arange(a.shape[axis], dtype=float), wide.shape, (len(places),))
-    values = broadcast_in_dim(moved(a, axis, a.ndim - 1), wide.shape, (*range(n), *range(m, len(places)), len(places)))
-    return functions.fold_sum(functions.where(functions.UFUNCS["equal"](wide, here), values, 0), len(places))
+    out = order.along_or_none(moved(a, axis, -1), places_of.reshape(k, -1))
+    out = places_of.reshape(out, (*out.shape[:-1], *k.shape))
+    return places_of.moveaxis(out, range(-k.ndim, 0), range(axis, axis + k.ndim))
 
 
 def _clipped(x: Any, most: int) -> Array:
-    return functions.UFUNCS["minimum"](functions.UFUNCS["maximum"](traced(x), 0), most)
+    return elements.UFUNCS["minimum"](elements.UFUNCS["maximum"](traced(x), 0), most)
 
 
 def dynamic_update_slice(eqn: Any, x: Any, update: Any, *starts: Any) -> Array:
@@ -204,8 +200,8 @@ def dynamic_update_slice(eqn: Any, x: Any, update: Any, *starts: Any) -> Array:
     return a
 
 
-def _one_axis(name: str, operand: Shape, mapped: Sequence[int], collapsed: Sequence[int], batching: Sequence[int]) -> int:
-    if len(mapped) != 1 or list(collapsed) != list(mapped) or batching:
+def _one_axis(name: str, mapped: Sequence[int]) -> int:
+    if len(mapped) != 1:
         raise fail(
             "UPL1936", f"`{name}` by several indices at once is not built",
             help="index one axis after the other: x[i][:, j]; or write the elements out",
@@ -223,20 +219,48 @@ def gather(eqn: Any, x: Any, indices: Any) -> Array:
     together = list(d.collapsed_slice_dims) == sorted(d.start_index_map) and not d.operand_batching_dims
     if len(d.start_index_map) > 1 and together:
         return _elements(eqn, a, indices)
-    axis = _one_axis("gather", a.shape, d.start_index_map, d.collapsed_slice_dims, d.operand_batching_dims)
-    if any(s != n for m, (s, n) in enumerate(zip(p["slice_sizes"], a.shape, strict=True)) if m != axis):
+    axis = _one_axis("gather", d.start_index_map)
+    rows, size = list(d.operand_batching_dims), p["slice_sizes"][axis]
+    whole = {n: k for k, n in enumerate(n for n in range(a.ndim) if n not in (*rows, axis))}
+    if any(p["slice_sizes"][n] != a.shape[n] for n in whole):
         raise fail("UPL1936", "`gather` of parts of rows is not built", help="take whole rows, then slice them")
-    at = (indices if is_concrete(indices) else traced(indices))[..., 0]
-    return _ordered(_taken(a, np.asarray(at) if is_concrete(at) else at, axis), axis, np.ndim(at), d.offset_dims)
+    at = (indices if is_concrete(indices) else numbers(traced(indices)))[..., 0]
+    count = np.ndim(at)
+    sources = {n: count + k for n, k in whole.items()}
+    if axis not in d.collapsed_slice_dims:  # a part of several elements, which has a dimension of its own
+        at = (at if is_concrete(at) else _clipped(at, a.shape[axis] - size))[..., None] + np.arange(size)
+        sources = {n: k + 1 for n, k in sources.items()} | {axis: count}
+    elif "CLIP" in str(p["mode"]):
+        at = _clipped(at, a.shape[axis] - 1)
+    out = _row_by_row(a, traced(at), axis, rows, list(d.start_indices_batching_dims)) if rows else _front(a, at, axis)
+    kept, batch = (iter(x) for x in ([sources[n] for n in sorted(sources)], range(count)))
+    return places_of.transpose(out, [next(kept) if n in d.offset_dims else next(batch) for n in range(out.ndim)])
+
+
+def _front(a: Array, at: Any, axis: int) -> Array:
+    """What is taken along an axis, with the dimensions of the indices first."""
+    out = _taken(a, np.asarray(at) if is_concrete(at) else at, axis)
+    return places_of.moveaxis(out, range(axis, axis + np.ndim(at)), range(np.ndim(at)))
+
+
+def _row_by_row(a: Array, at: Array, axis: int, rows: list[int], of_rows: list[int]) -> Array:
+    """The same where each row chooses for itself: `rows` are dimensions of `a`, which `of_rows` are of the indices."""
+    whole, free = ([n for n in range(x.ndim) if n not in given] for x, given in ((a, (*rows, axis)), (at, of_rows)))
+    k = places_of.transpose(at, [*of_rows, *free])
+    k = places_of.reshape(k, (*(a.shape[n] for n in rows), *(1,) * len(whole), -1))
+    out = order.along_or_none(places_of.transpose(a, [*rows, *whole, axis]), k)
+    out = places_of.reshape(out, (*out.shape[:-1], *(at.shape[n] for n in free)))
+    first = [of_rows.index(n) if n in of_rows else len(rows) + len(whole) + free.index(n) for n in range(at.ndim)]
+    return places_of.transpose(out, [*first, *range(len(rows), len(rows) + len(whole))])
 
 
 def _ordered(out: Array, axis: int, count: int, offsets: Sequence[int]) -> Array:
     """`take` puts the dimensions of the indices at an axis, JAX those of the operand at `offsets`."""
     batch = list(range(axis, axis + count))
-    order, rest, batches = list[int](), iter([n for n in range(out.ndim) if n not in batch]), iter(batch)
+    axes, rest, batches = list[int](), iter([n for n in range(out.ndim) if n not in batch]), iter(batch)
     for n in range(out.ndim):
-        order.append(next(rest) if n in offsets else next(batches))
-    return places_of.transpose(out, order) if order != list(range(out.ndim)) else out
+        axes.append(next(rest) if n in offsets else next(batches))
+    return places_of.transpose(out, axes) if axes != list(range(out.ndim)) else out
 
 
 def _elements(eqn: Any, a: Array, indices: Any) -> Array:
@@ -296,7 +320,9 @@ def _part(
 def _rows(eqn: Any, name: str, x: Array, indices: Any, updates: Any) -> tuple[int, Any, Array]:
     """The axis of a scatter, its indices, and the updates with the dimensions of the indices at that axis."""
     d = eqn.params["dimension_numbers"]
-    axis = _one_axis(name, x.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, d.operand_batching_dims)
+    axis = _one_axis(name, d.scatter_dims_to_operand_dims)
+    if list(d.inserted_window_dims) != [axis] or d.operand_batching_dims:
+        raise fail("UPL1936", f"`{name}` of parts of rows, or row by row, is not built", help="write the rows out")
     u = numbers(traced(updates))
     windows = list(d.update_window_dims)
     batch = [n for n in range(u.ndim) if n not in windows]

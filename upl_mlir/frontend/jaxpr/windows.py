@@ -12,10 +12,10 @@ import numpy as np
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.jaxpr import shapes
 from upl_mlir.frontend.jaxpr.evaluate import traced
-from upl_mlir.frontend.trace import functions
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.array import Array, numbers
 from upl_mlir.frontend.trace.contract import einsum
+from upl_mlir.frontend.trace.functions import folds
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
 
@@ -79,7 +79,7 @@ def convolution(eqn: Any, x: Any, kernel: Any) -> Array:
 
 def reduce_window(gather: Gather) -> Callable[..., Array]:
     """A fold over windows along all dimensions."""
-    fold = {Gather.SUM: functions.fold_sum, Gather.MAX: functions.fold_max, Gather.MIN: functions.fold_min}[gather]
+    fold = {Gather.SUM: folds.fold_sum, Gather.MAX: folds.fold_max, Gather.MIN: folds.fold_min}[gather]
     empty = {Gather.SUM: 0.0, Gather.MAX: -np.inf, Gather.MIN: np.inf}[gather]
 
     def rule(eqn: Any, x: Any) -> Array:

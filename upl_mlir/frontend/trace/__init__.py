@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from upl_mlir.frontend.trace.batches import check_grads, vmap
 from upl_mlir.frontend.trace.chosen import segment_sum
-from upl_mlir.frontend.trace.functions import install
+from upl_mlir.frontend.trace.functions.table import install
 from upl_mlir.frontend.trace.loops import fori_loop, range, scan
 from upl_mlir.frontend.trace.program import Function, function
 from upl_mlir.frontend.trace.rounds import while_loop

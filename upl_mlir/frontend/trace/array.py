@@ -368,17 +368,21 @@ def truths(a: Array) -> Array:
     return a if a.boolean else computed(lambda x: Apply("!=", (x, Number(0))), a, boolean=True, word="truth")
 
 
+def common_shape(shapes: Sequence[Shape], word: str) -> Shape:
+    """The shape to which all of them broadcast.  Raises UplError (UPL1931)."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise fail(
+            "UPL1931", f"{word}: the shapes {' and '.join(map(str, shapes))} do not broadcast",
+            help="extents must be equal or 1, counted from the last dimension; x[:, None] adds a dimension",
+        ) from None  # fmt: skip
+
+
 def computed(make: Callable[..., Expr], *args: Any, boolean: bool = False, word: str = "operation") -> Array:
     """A function of the elements at one place; the operands broadcast.  Raises UplError (UPL1931)."""
     arrays = [as_array(a) for a in args]
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in arrays)
-        raise fail(
-            "UPL1931", f"{word}: the shapes {shapes} do not broadcast",
-            help="extents must be equal or 1, counted from the last dimension; x[:, None] adds a dimension",
-        ) from None  # fmt: skip
+    shape = common_shape([a.shape for a in arrays], word)
     reads = [broadcast(a, shape).operand() for a in arrays]
     return made(current().compute(shape, make, reads, boolean=boolean, word=word))
 

@@ -1,4 +1,4 @@
-"""Functions that traced arrays call, and that are made of traced arrays: `array.py` and `functions.py` put them here.
+"""Functions that traced arrays call, and that are made of traced arrays: `array.py` and `functions` put them here.
 
 So that arrays, loop indices and numpy's functions can stand in modules that import each other in one direction.
 """

@@ -217,9 +217,15 @@ def tile(a: Any, reps: Any) -> Array:
 
 
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Array:
-    """As numpy.repeat with one number of repetitions."""
+    """As numpy.repeat, with numbers of repetitions that are known."""
     x = reshape(as_array(a), -1) if axis is None else as_array(a)
-    at, times = axis_of(x, 0 if axis is None else axis), operator.index(repeats)
+    at = axis_of(x, 0 if axis is None else axis)
+    if not isinstance(repeats, Array) and np.size(repeats) > 1:
+        cut, each = (slice(None),) * at, [operator.index(n) for n in repeats]
+        if len(each) != x.shape[at]:
+            raise fail("UPL1931", f"repeat: {len(each)} numbers for {x.shape[at]} elements", help="give one for each")
+        return concatenate([repeat(x[(*cut, slice(n, n + 1))], times, at) for n, times in enumerate(each) if times], at)
+    times = operator.index(repeats if isinstance(repeats, Array | int) else np.asarray(repeats).item())
     shape = tuple(n * times if d == at else n for d, n in enumerate(x.shape))
     index = list(places(x.shape))
     index[at] = divide(DivKind.FLOORDIV, index[at], IndexExpr.of(times)) if times > 1 else index[at]
