@@ -190,7 +190,8 @@ def gradients(c: ctypes.CDLL, rng: Any) -> None:
     d, (y, z), (dx, ex), (dv, ev) = rng.random(m), np.zeros((2, m)), np.zeros((2, m)), np.zeros((2, m, w))
     f = upl.compile(upl.vjp(upl.load(HERE.parent / "examples" / "spmv.upl"), of="Y", wrt=["V", "X"]), engine="native")
     row("gradient of ELL by values and vector",
-        lambda: f(V=v, Col=col, Count=count, X=x, d_Y=d, out={"Y": z, "d_V": ev, "d_X": ex}), (z, ev, ex), lambda: c.ell_gradient(m, m, w, *map(at, (v, col, count, x, d, y, dv, dx))), (y, dv, dx),
+        lambda: f(V=v, Col=col, Count=count, X=x, d_Y=d, out={"Y": z, "d_V": ev, "d_X": ex}), (z, ev, ex),
+        lambda: c.ell_gradient(m, m, w, *map(at, (v, col, count, x, d, y, dv, dx))), (y, dv, dx),
         jax=gradient(lambda v, x: (v * x[col]).sum(1), d, v, x))  # fmt: skip
     n, e, k = 10_000, 200_000, 32
     src, dst, weight, hidden = rng.integers(0, n, e), rng.integers(0, n, e), rng.random(e), rng.random((n, k))
