@@ -114,18 +114,22 @@ class Walk(wiring.Component):
         return m
 
 
+UNMERGED = {"keep": 1}
+"""Says of a register that synthesis must not make one of it and others that are always equal: each serves a place of its own."""
+
+
 class Permits(wiring.Component):
     """Counts the words of an input, and says of one slot after the other whether those are there that it needs.
 
     The slots are those of the runs of a process, from the one before its first iteration on; `slots` of them are a run, and
-    those of the next run follow at once.  `ready`: the words of the next of these slots are there; `passes`: it passes.
-    Nothing else is known here of the slots that pass.  So that one can pass in each clock, one that is ready may wait here
-    behind another one.
+    those of the next run follow at once.  `takes`: a word comes.  `ready`: the words of the next of these slots are there;
+    `passes`: it passes.  Nothing else is known here of the slots that pass.  So that one can pass in each clock, one that is
+    ready may wait here behind another one.
     """
 
     def __init__(self, nest: Nest, slots: int, need: Runs, size: int):
         self.nest, self.slots, self.need, self.size = nest, slots, need, size
-        super().__init__({"came": In(1), "passes": In(1), "ready": Out(1)})
+        super().__init__({"takes": In(1), "passes": In(1), "ready": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         """`more` are the words that have come beyond those of the next group: what is asked of them is their sign, a
@@ -135,13 +139,14 @@ class Permits(wiring.Component):
         m.submodules.need = need = Tally(self.need, ahead=True)
         most = max(w for _, w in self.need.runs)
         more = Signal(range(-most, self.size + 1), init=-self.need.runs[0][1])
+        came = Signal(attrs=UNMERGED)  # the port may be far
         begun, both, needs, goes = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             needs.eq(groups.steps | ~begun), goes.eq(~both & ~(needs & more[-1])),
             groups.start.eq(1), groups.enable.eq(goes), need.event.eq(goes & needs),
         ]  # fmt: skip
         m.d.sync += [
-            begun.eq(begun | goes), more.eq(Mux(need.event, more + self.came - need.words, more + self.came)),
+            came.eq(self.takes), more.eq(Mux(need.event, more - need.words + came, more + came)), begun.eq(begun | goes),
             self.ready.eq(goes | both | self.ready & ~self.passes),
             both.eq((both | goes & self.ready) & ~self.passes),
         ]  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Window
-from upl_mlir.hw.circuit.control import Marks, Permits, Tally, delayed, loop_nest, walked
+from upl_mlir.hw.circuit.control import UNMERGED, Marks, Permits, Tally, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn
@@ -34,9 +34,8 @@ BEHIND = 3
 class Head:
     """Builds the module of the head.
 
-    Whether a slot passes is decided from a few registers: each input counts its words on its own (`Permits`).  What the
-    decision goes to begins with a register: of each process one, for its part of the head and its lanes.  All of that has the
-    slot that passed a clock before.
+    Whether a slot passes is decided from a few registers: each input counts its words on its own (`Permits`).  The decision
+    goes to a register for each process, which serves its part of the head and its lanes: there a slot passes a clock later.
     """
 
     def __init__(self, plan: Plan, wires: Sequence[Wires], streams: Sequence[StreamIn], room: Value, target: Target):
@@ -91,7 +90,7 @@ class Head:
 
     def _copy(self, name: str) -> Signal:
         """Whether a slot passed in the clock before: a register that is not merged with others like it."""
-        out = Signal(name=name, attrs={"keep": 1})
+        out = Signal(name=name, attrs=UNMERGED)
         self.m.d.sync += out.eq(self.go)
         return out
 
@@ -115,12 +114,13 @@ class Head:
             mark = self._boundary(nest, i.free.level) | nest.steps & nest.carry[-1]
         m.submodules[f"late_{n}"] = gone = Marks(i.after, self.target)
         m.d.comb += [
-            take.eq(stream.valid & open_), stream.take.eq(take), need.passes.eq(self.go & self.wanted[i.by]),
+            take.eq(stream.valid & open_), stream.take.eq(take),
+            need.takes.eq(take), need.passes.eq(self.go & self.wanted[i.by]),
             gone.mark.eq(mark), gone.enable.eq(went), freed.event.eq(went & gone.later),
         ]  # fmt: skip
+        came = Signal(name=f"came_{n}")
         m.d.sync += [
-            need.came.eq(take), open_.eq(~room[-1]),  # a word counts a clock after it was taken
-            change.eq(Mux(freed.event, freed.words, 0) - need.came), room.eq(room + change),
+            came.eq(take), open_.eq(~room[-1]), change.eq(Mux(freed.event, freed.words, 0) - came), room.eq(room + change),
         ]  # fmt: skip
         for k, f in enumerate(i.feeds):
             self._pass(Fed(f, i.places(f), i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
@@ -145,15 +145,15 @@ class Head:
                     with m.If(count == lanes - 1):
                         m.d.sync += count.eq(0)
             return
-        wide = len(self.plan.parts) > 1
+        wide, went = len(self.plan.parts) > 1, self.went[f.part]
         for k, r in enumerate(f.reads):
             m.submodules[f"window_{name}_{k}"] = window = Window(self.plan.numbers.width, fed.window, self.target, wide=wide)
             slots = LEAD + r.site.stage - Window.LATENCY
             address = walked(
-                m, r.at, 0, fed.words, fed.window, self.nests[f.part], self.went[f.part], slots, f"walk_{name}_{k}", self.target
+                m, r.at, 0, fed.words, fed.window, self.nests[f.part], went, slots, f"walk_{name}_{k}", self.target
             )
             m.d.comb += [
-                window.write.eq(take), window.data_in.eq(data), window.read_enable.eq(self.went[f.part]),
+                window.write.eq(take), window.data_in.eq(data), window.read_enable.eq(went),
                 window.read_address.eq(address),
             ]  # fmt: skip
             m.d.sync += wires.shared[r][0].eq(window.data_out)
