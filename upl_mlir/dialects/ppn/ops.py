@@ -22,7 +22,7 @@
         }
       }
       ppn.process @C.process computes @C over <"i in 0..15, j in 0..15, k_1 in 0..15"> lanes 16 along "i"
-          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 568
+          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 570
       ppn.unit @select_0 "select" latency 1 interval 1
       ppn.unit @mul_0 "mul" latency 14 interval 1
       ppn.unit @add_0 "add" latency 12 interval 1

@@ -115,7 +115,7 @@ class Walk(wiring.Component):
 
 
 UNMERGED = {"keep": 1}
-"""Says of a register that synthesis must not make one of it and others that are always equal: each serves a place of its own."""
+"""Of a register: synthesis must not make one of it and of others that are always equal, as each serves a place of its own."""
 
 
 class Permits(wiring.Component):
