@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from circuit.circuits import Case
 
 from bench.circuit_table import CORE_MHZ, Peers, Row, circuit_table, peer_table
-from upl_mlir.hw.circuit.control import UNMERGED
+from upl_mlir.hw.circuit.ram import UNMERGED
 from upl_mlir.hw.machine import Organisation
 from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, computing, firings, routed_before
 from upl_mlir.hw.synth.ecp5 import NO_RESETS, Area, Clock, Timing, area

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.circuit.blocks import Delay
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.circuit.ram import UNMERGED, Target
 from upl_mlir.passes.circuit.channels.feeds import Steps
 from upl_mlir.passes.circuit.channels.inputs import Runs
 from upl_mlir.passes.circuit.nest import Nest
@@ -112,10 +112,6 @@ class Walk(wiring.Component):
         with m.If(self.enable & self.steps):
             m.d.sync += self.address.eq(self.address + change)
         return m
-
-
-UNMERGED = {"keep": 1}
-"""Of a register: synthesis must not make one of it and of others that are always equal, as each serves a place of its own."""
 
 
 class Permits(wiring.Component):

@@ -18,9 +18,9 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.hw.circuit.blocks import Window
-from upl_mlir.hw.circuit.control import UNMERGED, Marks, Permits, Tally, delayed, loop_nest, walked
+from upl_mlir.hw.circuit.control import Marks, Permits, Tally, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.circuit.ram import Target, copied
 from upl_mlir.hw.circuit.streams import StreamIn
 from upl_mlir.hw.circuit.wires import Fed, Wires
 from upl_mlir.passes.circuit.channels.inputs import Input, awaited
@@ -43,7 +43,6 @@ class Head:
         self.m = m = Module()
         self.go, self.start, self.busy = Signal(), Signal(), Signal()
         """Whether a slot passes; whether it is the one before a run's first one; whether a run needs it."""
-        self.went = [self._copy(f"went_{n}") for n in range(len(plan.parts))]
         begun = Signal(2, name="begun")
         m.d.sync += begun.eq(Cat(self.start, self.busy))
         self.starts: dict[int, Value] = {}
@@ -52,7 +51,7 @@ class Head:
         for n in sorted(range(len(plan.parts)), key=lambda n: plan.parts[n].nest.start):
             slots = plan.parts[n].nest.start - at
             if slots:
-                went = self._copy("went")
+                went = copied(m, self.go, f"went_to_{n}")
                 m.submodules[f"start_{n}"] = mark = Marks(slots - 1, target, 2)
                 m.d.comb += [mark.mark.eq(before), mark.enable.eq(went)]
                 before = delayed(m, mark.later, 1, went, f"begins_{n}")
@@ -63,7 +62,7 @@ class Head:
         for n in sorted({*(i.by for i in plan.inputs), *(f.feed.part for w in wires for f in w.feeds if f.feed.shared)}):
             self.nests[n] = nest = loop_nest(plan.parts[n].nest, plan.slots)
             m.submodules[f"nest_{n}"] = nest
-            m.d.comb += [nest.enable.eq(self.went[n]), nest.start.eq(self.starts[n])]
+            m.d.comb += [nest.enable.eq(wires[n].went), nest.start.eq(self.starts[n])]
 
     def build(self) -> Module:
         """The whole module."""
@@ -81,18 +80,12 @@ class Head:
             run.enable.eq(self.go), run.start.eq(self.start),
         ]  # fmt: skip
         for n, wires in enumerate(self.wires):
-            m.d.sync += [wires.enable[0].eq(self.went[n]), wires.start[0].eq(self.starts[n])]
+            m.d.sync += [wires.went.eq(self.go), wires.enable[0].eq(wires.went), wires.start[0].eq(self.starts[n])]
         for n, s in enumerate(plan.streams):
             strobe, word = self.wires[s.sent.part].sent[s.sent][-1]
             (fed,) = [f for f in self.wires[s.feed.part].feeds if f.feed is s.feed]
             self._pass(fed, strobe, word, f"stream_{n}")
         return m
-
-    def _copy(self, name: str) -> Signal:
-        """Whether a slot passed in the clock before: a register that is not merged with others like it."""
-        out = Signal(name=name, attrs=UNMERGED)
-        self.m.d.sync += out.eq(self.go)
-        return out
 
     def _entry(self, i: Input, stream: StreamIn, n: int) -> Value:
         """Whether the words are there that the next slot of the process needs.  Words are taken while there is room.
@@ -100,7 +93,7 @@ class Head:
         `room` are the places that are free, less `BEHIND` and one: what is asked of them is their sign, a register.  `open`
         is that sign a clock later, a register beside the port, so that no path leads from a counter to the port and back.
         """
-        m, nest, went = self.m, self.nests[i.by], self.went[i.by]
+        m, nest, went = self.m, self.nests[i.by], self.wires[i.by].went
         size = i.size
         m.submodules[f"need_{n}"] = need = Permits(self.plan.parts[i.by].nest, self.plan.slots, i.need, size)
         m.submodules[f"free_{n}"] = freed = Tally(i.need if i.held else i.free)
@@ -145,7 +138,7 @@ class Head:
                     with m.If(count == lanes - 1):
                         m.d.sync += count.eq(0)
             return
-        wide, went = len(self.plan.parts) > 1, self.went[f.part]
+        wide, went = len(self.plan.parts) > 1, wires.went
         for k, r in enumerate(f.reads):
             m.submodules[f"window_{name}_{k}"] = window = Window(self.plan.numbers.width, fed.window, self.target, wide=wide)
             slots = LEAD + r.site.stage - Window.LATENCY

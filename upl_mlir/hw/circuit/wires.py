@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from amaranth.hdl import Signal, Value
 
+from upl_mlir.hw.circuit.ram import UNMERGED
 from upl_mlir.passes.circuit.channels.buffers import Buffer
 from upl_mlir.passes.circuit.channels.feeds import Feed, Read
 from upl_mlir.passes.circuit.channels.outputs import Output
@@ -34,6 +35,8 @@ class Fed:
 class Wires:
     """Of a process, by lane: enables, starts, results; by feed what comes; by stream what is sent."""
 
+    went: Signal
+    """The enable of the first lane, a clock before."""
     enable: list[Signal]
     start: list[Signal]
     written: dict[str, list[Signal]]
@@ -46,6 +49,10 @@ class Wires:
     """Strobe and word, a clock behind the lane."""
     stored: dict[Buffer, list[tuple[Signal, Signal]]] = field(default_factory=dict)
     """For the buffers of readers: strobe and place, in the slot of the result."""
+
+    def ahead(self, lane: int) -> Signal:
+        """The enable of a lane, a clock before: registers of this are enables as well, each of its own place."""
+        return self.enable[lane - 1] if lane else self.went
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,7 @@ def wires_of(plan: Plan) -> list[Wires]:
     for k, part in enumerate(plan.parts):
         lanes, of = range(part.nest.lanes), f"{k}_" if len(plan.parts) > 1 else ""
         out.append(Wires(
+            Signal(name=f"went_{k}", attrs=UNMERGED),
             [Signal(name=f"enable_{of}{n}") for n in lanes], [Signal(name=f"start_{of}{n}") for n in lanes],
             {what: [Signal(width, name=f"{what}_{of}{n}") for n in lanes] for what, width in _widths(part, bits).items()},
         ))  # fmt: skip
