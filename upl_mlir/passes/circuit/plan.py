@@ -42,6 +42,8 @@ ARRIVES = 4
 """Clocks from the one in which a word is taken to that in which it counts."""
 BEGINS = 1
 """Clocks from the first one to that in which the first slot passes, if no word is awaited."""
+ENABLES = 2
+"""Clocks from that in which a slot passes to that in which the first lane goes on."""
 LEAVES = 6
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
 
