@@ -20,10 +20,13 @@ from prove import with_defect
 
 from upl_mlir.hw.circuit import blocks, ram, streams
 from upl_mlir.hw.circuit.blocks import BANK, Crossing, Delay, VariableDelay, Window
+from upl_mlir.hw.circuit.control import Permits
 from upl_mlir.hw.circuit.loops import LoopNest
 from upl_mlir.hw.circuit.ram import LUT_WORDS
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
 from upl_mlir.hw.synth import ecp5
+from upl_mlir.passes.circuit.channels.inputs import Runs
+from upl_mlir.passes.circuit.nest import Dim, Nest
 
 WIDTH = 9
 LENGTHS = [0, 1, 2, 3, 4, 5, BANK, BANK + 1, BANK + 5, LUT_WORDS, LUT_WORDS + 1, LUT_WORDS + 2, LUT_WORDS + 3, 65, 100]
@@ -234,6 +237,42 @@ def test_a_nest_needs_extents_and_waits_for_each_loop() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- streams
+
+
+GROUPS = [
+    Runs(0, ((1, 5),)), Runs(1, ((1, 3), (1, 2))), Runs(2, ((1, 2), (4, 1), (1, 0))), Runs(2, ((6, 1),)),
+]  # fmt: skip
+"""Of loops of 2 and 3 iterations: groups that are runs, or iterations of the outer loop, or of both."""
+
+
+@pytest.mark.parametrize("came", [0.4, 1])
+@pytest.mark.parametrize("need", GROUPS, ids=str)
+@pytest.mark.parametrize(("every", "slots"), [((3, 1), 6), ((8, 2), 19)])
+def test_a_slot_is_ready_when_its_words_are_there(every: tuple[int, int], slots: int, need: Runs, came: float) -> None:
+    """Three clocks after the last of them came, whatever passed before: a slot can pass in each clock."""
+    rng = random.Random(f"{every} {need} {came}")
+    words, runs = sum(n * w for n, w in need.runs), 4
+    nest = Nest((Dim("i", 0, 2), Dim("j", 0, 3)), "j", 1, ("i", "j"), every, 0, slots)
+    size = words * runs
+    each = iter(w for _ in range(runs) for n, w in need.runs for _ in range(n))
+    firsts = [every[0] * i + every[1] * j for i in range(2 if need.level else 1) for j in range(3 if need.level > 1 else 1)]
+    wanted = [0]  # so many words by each slot, from the one before a run on
+    for slot in range(slots * runs):
+        wanted.append(wanted[-1] + (next(each) if slot % slots in firsts else 0))
+
+    def drive(out: Clock) -> Clock:
+        left.append(left[-1] - (goes := left[-1] > 0 and rng.random() < came))
+        return {"takes": goes, "passes": out["ready"] and rng.random() < 0.8}
+
+    left = [size]
+    passed, there = 0, [-1, 0, 0]
+    for c in clocks(Permits(nest, slots, need, size), drive, 40 * slots, ("ready",)):
+        if passed == slots * runs:
+            break
+        assert c["ready"] == (there[-3] >= wanted[passed + 1]), (passed, there[-3:])
+        passed += c["passes"]
+        there.append(there[-1] + c["takes"])
+    assert passed == slots * runs
 
 
 @pytest.mark.parametrize(("gives", "takes"), [(1.0, 1.0), (0.5, 1.0), (1.0, 0.5), (0.6, 0.6), (0.1, 0.9)])

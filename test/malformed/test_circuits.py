@@ -82,7 +82,7 @@ PROCESS = 21
 LATER = [
     ("skew 13", "skew 12", "UPL2003", "a value is read 1 slots before it is there", PROCESS),
     ("slots 7", "slots 6", "UPL2010", "`slots` of `Y.process` is 6: 7 follows from the schedule", PROCESS),
-    ("cycles 60", "cycles 59", "UPL2010", "`cycles` of `Y.process` is 59: 60 follows from the schedule", PROCESS),
+    ("cycles 62", "cycles 61", "UPL2010", "`cycles` of `Y.process` is 61: 62 follows from the schedule", PROCESS),
     ("result 26", "result 25", "UPL2010", "`result` of `Y.process` is 25: 26 follows from the schedule", PROCESS),
     (OVER, 'over <"i in 0..4, k_1 in 0..1">', "UPL2010", "the process `Y` is over", PROCESS),
     ('"mul" latency 14 interval 1', '"mul" latency 14 interval 2', "UPL2010", "`interval` of `mul_0` is 2: 1 follows", 23),
@@ -93,7 +93,7 @@ LATER = [
     ('"delay" depth 0', '"delay" depth 1', "UPL2010", "`depth` of `Y_0` is 1: 0 follows", 28),
     ("reads 6", "reads 5", "UPL2010", "`reads` of `Y_0` is 5: 6 follows", 28),
     ('of <"i+k_1">', 'of <"i">', "UPL2010", "`of` of `X_0` is", 29),
-    ('"windows" depth 32', '"windows" depth 16', "UPL2010", "`depth` of `X_0` is 16: 32 follows", 29),
+    ('"windows" depth 64', '"windows" depth 16', "UPL2010", "`depth` of `X_0` is 16: 64 follows", 29),
     ("words 7", "words 8", "UPL2010", "`words` of `X` is 8: 7 follows", 31),
     ('"loop 1: 1 x 2, 5 x 1"', '"loop 1: 1 x 1, 6 x 1"', "UPL2010", "`need` of `X` is", 31),
     ('free <"loop 1: 5 x 1, 1 x 2">', "", "UPL2010", "`free` of `X` is missing", 31),

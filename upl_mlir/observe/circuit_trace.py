@@ -30,7 +30,7 @@ from upl_mlir.passes.circuit.channels.orders import number
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import process_name
-from upl_mlir.passes.circuit.plan import Part, Plan, lanes_of
+from upl_mlir.passes.circuit.plan import ENABLES, Part, Plan, lanes_of
 from upl_mlir.passes.circuit.times import clock
 
 PORTS = -1
@@ -120,7 +120,7 @@ def instances(plan: Plan) -> list[Began]:
     for k, part in enumerate(plan.parts):
         nest = part.nest
         own = np.broadcast_to(nest.slot[..., None], nest.shape)
-        at = clock(plan, nest.begins) + (np.arange(nest.lanes) + 1)
+        at = clock(plan, nest.begins) + (np.arange(nest.lanes) + ENABLES)
         where = np.argwhere(part.mask(part.process.domain))
         order = np.lexsort((own[tuple(where.T)], where[:, -1], at[tuple(where.T)]))
         out += [Began(int(at[tuple(row)]), _index(part, tuple(row)), k, row[-1]) for row in where[order].tolist()]

@@ -22,7 +22,7 @@
         }
       }
       ppn.process @C.process computes @C over <"i in 0..15, j in 0..15, k_1 in 0..15"> lanes 16 along "i"
-          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 568
+          order <"i,k_1,j"> every <"256, 16, 1"> skew 0 slots 256 result 26 cycles 570
       ppn.unit @select_0 "select" latency 1 interval 1
       ppn.unit @mul_0 "mul" latency 14 interval 1
       ppn.unit @add_0 "add" latency 12 interval 1
@@ -31,7 +31,7 @@
       ppn.bind @add_0 to @C.process at 14
       ppn.channel @C_0 from @C.process to @C.process at 13 "delay" depth 3 reads 3840
       ppn.channel @A_0 from @A to @C.process of <"i,k_1"> at 0 "held" depth 3 reads 4096
-      ppn.channel @B_0 from @B to @C.process of <"k_1,j"> at 0 "window" depth 16 reads 4096
+      ppn.channel @B_0 from @B to @C.process of <"k_1,j"> at 0 "window" depth 32 reads 4096
       ppn.port @A "in" order <"k, i"> words 256 need <"loop 2: 16 x 16"> free <"loop 2: 16 x 16">
       ppn.port @B "in" order <"k, j"> words 256 need <"loop 3: 256 x 1"> free <"loop 3: 256 x 1">
       ppn.port @C "out" order <"j, i"> words 256 wait 241 depth 16

@@ -32,7 +32,7 @@ from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
 
-BEHIND = 8
+BEHIND = 9
 """Words that may still come when the head stands still, less the lanes'."""
 BACK = 3
 """Registers on the way from the outputs, which are behind the last lane, to the head, which is before the first one: it may

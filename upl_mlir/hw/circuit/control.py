@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from upl_mlir.hw.circuit.blocks import Delay
 from upl_mlir.hw.circuit.loops import LoopNest
-from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.circuit.ram import UNMERGED, Target
 from upl_mlir.passes.circuit.channels.feeds import Steps
 from upl_mlir.passes.circuit.channels.inputs import Runs
 from upl_mlir.passes.circuit.nest import Nest
@@ -68,9 +68,9 @@ MARKS_IN_REGISTERS = 16
 class Marks(wiring.Component):
     """`later` is `mark` a number of slots later, and 0 for what came before a reset: memories keep their words."""
 
-    def __init__(self, slots: int, target: Target):
-        self.slots, self.target = slots, target
-        super().__init__({"mark": In(1), "later": Out(1), "enable": In(1)})
+    def __init__(self, slots: int, target: Target, width: int = 1):
+        self.slots, self.target, self.width = slots, target, width
+        super().__init__({"mark": In(width), "later": Out(width), "enable": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         """Registers, or a memory that is not believed before all its words were written anew."""
@@ -78,12 +78,13 @@ class Marks(wiring.Component):
         if self.slots <= MARKS_IN_REGISTERS:
             m.d.comb += self.later.eq(delayed(m, self.mark, self.slots, self.enable, "mark"))
             return m
-        m.submodules.line = line = Delay(1, self.slots, self.target)
+        m.submodules.line = line = Delay(self.width, self.slots, self.target)
         left, clean = Signal(range(self.slots + 1), init=self.slots - 1), Signal()
         with m.If(self.enable & ~clean):
             m.d.sync += [left.eq(left - 1), clean.eq(left == 0)]
         m.d.comb += [
-            line.data_in.eq(self.mark), line.enable.eq(self.enable), self.later.eq(line.data_out & clean),
+            line.data_in.eq(self.mark), line.enable.eq(self.enable),
+            self.later.eq(line.data_out & clean.replicate(self.width)),
         ]  # fmt: skip
         return m
 
@@ -113,14 +114,49 @@ class Walk(wiring.Component):
         return m
 
 
-def loop_nest(nest: Nest, slots: int | None = None) -> LoopNest:
+class Permits(wiring.Component):
+    """Counts the words of an input, and says of one slot after the other whether those are there that it needs.
+
+    The slots are those of the runs of a process, from the one before its first iteration on; `slots` of them are a run, and
+    those of the next run follow at once.  `takes`: a word comes.  `ready`: the words of the next of these slots are there;
+    `passes`: it passes.  Nothing else is known here of the slots that pass.  So that one can pass in each clock, one that is
+    ready may wait here behind another one.
+    """
+
+    def __init__(self, nest: Nest, slots: int, need: Runs, size: int):
+        self.nest, self.slots, self.need, self.size = nest, slots, need, size
+        super().__init__({"takes": In(1), "passes": In(1), "ready": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        """`more` are the words that have come beyond those of the next group: what is asked of them is their sign, a
+        register."""
+        m = Module()
+        m.submodules.groups = groups = loop_nest(self.nest, self.slots, self.need.level)
+        m.submodules.need = need = Tally(self.need, ahead=True)
+        most = max(w for _, w in self.need.runs)
+        more = Signal(range(-most, self.size + 1), init=-self.need.runs[0][1])
+        came = Signal(attrs=UNMERGED)  # the port may be far
+        begun, both, needs, goes = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            needs.eq(groups.steps | ~begun), goes.eq(~both & ~(needs & more[-1])),
+            groups.start.eq(1), groups.enable.eq(goes), need.event.eq(goes & needs),
+        ]  # fmt: skip
+        m.d.sync += [
+            came.eq(self.takes), more.eq(Mux(need.event, more - need.words + came, more + came)), begun.eq(begun | goes),
+            self.ready.eq(goes | both | self.ready & ~self.passes),
+            both.eq((both | goes & self.ready) & ~self.passes),
+        ]  # fmt: skip
+        return m
+
+
+def loop_nest(nest: Nest, slots: int | None = None, level: int | None = None) -> LoopNest:
     """The counters of a nest, with all slots that pass idle; of `slots` in all, or without any after the last
-    iteration."""
-    extents, every = [*nest.extents, 1], [*nest.every, 1]
+    iteration; of the outer loops only, if there is a `level`."""
+    extents, every = [*nest.extents[:level], 1], [*nest.every[:level], 1]
     idle = [every[k] - extents[k + 1] * every[k + 1] for k in range(len(every) - 1)]
     whole = every[0] * extents[0]
     after = 0 if slots is None else slots - whole
-    if not idle[-1]:
+    if idle and not idle[-1]:
         extents.pop()
         return LoopNest(extents, [after, *idle[:-1]])
     return LoopNest(extents, [after, *idle])

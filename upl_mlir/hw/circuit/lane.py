@@ -141,7 +141,7 @@ class Lane:
             stage = self.part.at.start[node]
             whole = node.kind == "sub"  # of a difference an operand may be changed
             operands_ = [Operand(self.value(a, stage)) if whole else self._operand(a, stage) for a in node.args]
-            return self.turns.use(node, self.number, self._running(stage), operands_, self.enable)
+            return self.turns.use(node, self.number, self._running(stage), operands_, self.wires)
         args = self._summed(node) if node.kind == "sum" else [self.value(a, self.part.at.start[node]) for a in node.args]
         wired = self.units.wires(node.kind, args)
         if wired is not None:
@@ -149,7 +149,7 @@ class Lane:
         made = self.units.unit(node.kind)
         n = self._number()
         self.m.submodules[f"{node.kind.partition(' ')[0]}_{n}"] = made
-        self.m.d.comb += made.enable.eq(self.enable)
+        self.m.d.comb += made.enable.eq(self.wires.enable_of(self.m, self.number, f"enable_of_{n}"))
         operands = self.units.operands(node.kind, args)
         self.m.d.comb += [getattr(made, name).eq(arg) for name, arg in zip("abc", operands, strict=False)]
         return self.units.result(node.kind, made)

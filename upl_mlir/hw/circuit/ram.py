@@ -22,6 +22,9 @@ from amaranth.lib.wiring import In, Out
 Target = Literal["generic", "ecp5"]
 """What the hardware is made of: `generic` can be simulated, `ecp5` has the device's own blocks."""
 
+UNMERGED = {"keep": 1}
+"""Of a register: synthesis must not make one of it and of others that are always equal. Each serves a place of its own."""
+
 LUT_WORDS = 32
 """Memories of more words are in block RAM. From 17 words on those in LUTs have multiplexers: 32 words of 32 bits take 137
 LUTs, a block RAM 11."""
@@ -122,6 +125,13 @@ def registered(m: Module, value: Value, count: int, enable: Value, name: str) ->
             m.d.sync += register.eq(value)
         value = register
     return value
+
+
+def copied(m: Module, value: Value, name: str) -> Signal:
+    """A register that goes on always, for a place of its own."""
+    out = Signal(name=name, attrs=UNMERGED)
+    m.d.sync += out.eq(value)
+    return out
 
 
 def _block(ram: Ram, width: int, part: Any, found: Signal) -> dict[str, Any]:

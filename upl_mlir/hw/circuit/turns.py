@@ -19,6 +19,7 @@ from typing import Any
 from amaranth.hdl import Const, Module, Signal, Value
 
 from upl_mlir.hw.circuit.ram import Target
+from upl_mlir.hw.circuit.wires import Wires
 from upl_mlir.passes.circuit.body import Node
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.circuit.share import Unit, in_turn, units_of
@@ -36,11 +37,11 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class _User:
-    """An operation of a lane of a process: when it is its turn, its operands, the lane's enable."""
+    """An operation of a lane of a process: when it is its turn, its operands, the wires of the process."""
 
     turn: Value
     args: Sequence[Operand]
-    enable: Value
+    wires: Wires
 
 
 class Turns:
@@ -58,14 +59,14 @@ class Turns:
         """Whether an operation is done by a unit with a register in front: one that is shared, or could be."""
         return node in self.units
 
-    def use(self, node: Node, lane: int, turn: Value, args: Sequence[Operand], enable: Value) -> Value:
+    def use(self, node: Node, lane: int, turn: Value, args: Sequence[Operand], wires: Wires) -> Value:
         """The result of an operation of a lane, whose operands are there when it is its turn."""
         key = self.units[node], lane
         if key not in self.results:
             self.results[key] = Signal(self.width, name=f"{key[0].name}_{lane}_result")
         values = self.made.operands(node.kind, [a.value for a in args])
         args = [Operand(v, a.keep, a.constant) for v, a in zip(values, args, strict=True)]
-        self.users.setdefault(key, []).append(_User(turn, args, enable))
+        self.users.setdefault(key, []).append(_User(turn, args, wires))
         return self.results[key]
 
     def build(self, m: Module) -> None:
@@ -73,7 +74,8 @@ class Turns:
         for (u, lane), users in self.users.items():
             made = self.made.unit(u.kind)
             m.submodules[f"{u.name}_{lane}"] = made
-            enable = users[0].enable  # that of the lane with this number is the same in each process
+            # The enable of the lane with this number is the same in each process.
+            enable = users[0].wires.enable_of(m, lane, f"{u.name}_{lane}_enable")
             for n, (port, *_) in enumerate(zip("abc", users[0].args, strict=False)):
                 taken = Signal(self.width, name=f"{u.name}_{lane}_{port}", reset_less=True)
                 with m.If(enable):

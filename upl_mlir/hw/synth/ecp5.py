@@ -30,12 +30,14 @@ BEST_OF_THREE = "read_rtlil in.il; scratchpad -copy abc9.script.flow3 abc9.scrip
 RESTRUCTURED = "read_rtlil in.il; scratchpad -copy abc9.script.flow abc9.script; synth_ecp5 -top {top} -json net.json"
 """ABC9 maps to LUTs once, after another restructuring."""
 NO_RESETS = (
-    "read_rtlil in.il; synth_ecp5 -top {top} -run begin:map_ffs; dffunmap -srst-only t:$_SDFFCE_*; opt_clean; "
-    "synth_ecp5 -top {top} -run map_ffs: -json net.json"
+    "read_rtlil in.il; setattr -set keep 1 a:keep=1 %ci t:$dff %i; synth_ecp5 -top {top} -run begin:map_ffs; "
+    "dffunmap -srst-only t:$_SDFFCE_*; opt_clean; synth_ecp5 -top {top} -run map_ffs: -json net.json"
 )
 """For what has an enable that goes far.  yosys makes a reset of a constant that a register selects.  In an ECP5 a reset goes
 before the enable, so both come by a LUT to the reset's pin, far from the LUTs of the data.  Here the constant is selected
-with the data: 5 % more LUT sites, and a shorter longest path (a circuit with 32 units went from 94 to 123 MHz)."""
+with the data: 5 % more LUT sites, and a shorter longest path (a circuit with 32 units went from 94 to 123 MHz).
+
+Registers whose wires have the attribute `keep` stay what they are: without it on the cell too, yosys merges equal ones."""
 _INSTANCES = "read_verilog in.v; "
 _NEXTPNR = ("--85k", "--package", "CABGA756", "--speed", "6", "--out-of-context", "--timing-allow-fail")
 """Out of context: a core has more ports than the package has pins, and in a machine none of them leaves the chip."""

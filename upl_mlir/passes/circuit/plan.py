@@ -38,11 +38,13 @@ MOST_TRIED = 200
 """Schedules of a process whose channels are looked at before the first reason is given."""
 SPARE = (4, 12, 36)
 """Slots that a process waits longer for its own values, if they come through a memory. Tried in turn."""
-ARRIVES = 3
+ARRIVES = 4
 """Clocks from the one in which a word is taken to that in which it counts."""
 BEGINS = 1
 """Clocks from the first one to that in which the first slot passes, if no word is awaited."""
-LEAVES = 5
+ENABLES = 2
+"""Clocks from that in which a slot passes to that in which the first lane goes on."""
+LEAVES = 6
 """Clocks from a slot of the first lane to the word at the port, less those for the lanes in between."""
 
 

@@ -24,7 +24,7 @@ from upl_mlir.passes.loops.program import Host
 
 HELD = 3
 """Words that wait in registers of a lane beside the one that is read."""
-SPARE = 9
+SPARE = 11
 """Places that are not free at once again: the clocks from a slot that frees one to the word that takes it."""
 MOST_RUNS = 4
 """Runs of equal numbers of words that the counters of a port follow."""
