@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.engines.token.all_sizes import LoopsOrTokens
 
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
 jax.config.update("jax_enable_x64", True)
@@ -150,7 +151,7 @@ CASES = {
         _horner, {"n": 4, "M": 4},
     ),
 }  # fmt: skip
-ENGINES = ("interp", "token")
+ENGINES = ("interp", "token", "native")
 
 
 @cache
@@ -196,6 +197,15 @@ def test_values_and_gradients(name: str, engine: str, order: str) -> None:
     want = jax.grad(objective(name), argnums=tuple(range(len(c.wrt))))(*(c.arrays[n] for n in c.wrt))
     for n, x in zip(c.wrt, want, strict=True):
         np.testing.assert_allclose(out[f"d_{n}"], x, rtol=1e-10, atol=1e-12, err_msg=n)
+
+
+@pytest.mark.parametrize("name", ["embedding", "knapsack", "message_passing", "spmv", "viterbi"])
+def test_gradients_by_loops(name: str) -> None:
+    """Natively these move no tokens."""
+    f = upl.compile(gradient(name), engine="native", **CASES[name].params)
+    f(**seeded(name))
+    native = f._native
+    assert isinstance(native, LoopsOrTokens) and not native._by_tokens
 
 
 @pytest.mark.parametrize("name", CASES)
