@@ -71,9 +71,9 @@ class Head:
         free = run.last | ~run.running
         begins, goes = Const(1), self.room
         for n, (i, stream) in enumerate(zip(plan.inputs, self.streams, strict=True)):
-            ready = self._entry(i, stream, n)
+            ready, first = self._entry(i, stream, n)
             if i in awaited(plan.inputs, plan.parts):
-                begins &= ready
+                begins &= first
             goes &= ready | (free if not plan.parts[i.by].nest.start else ~self.wanted[i.by])
         m.d.comb += [
             self.go.eq(goes), self.busy.eq(~free | begins), self.start.eq(goes & free & begins),
@@ -87,8 +87,9 @@ class Head:
             self._pass(fed, strobe, word, f"stream_{n}")
         return m
 
-    def _entry(self, i: Input, stream: StreamIn, n: int) -> Value:
-        """Whether the words are there that the next slot of the process needs.  Words are taken while there is room.
+    def _entry(self, i: Input, stream: StreamIn, n: int) -> tuple[Value, Value]:
+        """Whether the words are there that the next slot of the process needs, and those that the next run begins with.
+        Words are taken while there is room.
 
         `room` are the places that are free, less `BEHIND` and one: what is asked of them is their sign, a register.  `open`
         is that sign a clock later, a register beside the port, so that no path leads from a counter to the port and back.
@@ -117,7 +118,17 @@ class Head:
         ]  # fmt: skip
         for k, f in enumerate(i.feeds):
             self._pass(Fed(f, i.places(f), i.words, i.held), take, stream.data, f"{n}_{k}" if len(i.feeds) > 1 else f"{n}")
-        return need.ready
+        late = self.plan.parts[i.by].nest.start and i in awaited(self.plan.inputs, self.plan.parts)
+        return need.ready, self._first(i, came, n) if late else need.ready
+
+    def _first(self, i: Input, came: Value, n: int) -> Value:
+        """Whether the words of the first group of a run are there, for a process that starts later than the circuit: its next
+        slot is one of the run before.  A run that began without them would stop the slots that bring out what that sends."""
+        m, first = self.m, i.need.runs[0][1]
+        more = Signal(range(-i.words - first, i.size + 1), init=-first, name=f"more_{n}")
+        early = Signal(name=f"early_{n}")
+        m.d.sync += [more.eq(more + came - Mux(self.start, i.words, 0)), early.eq(~more[-1] & ~self.start)]
+        return early
 
     def _boundary(self, nest: LoopNest, level: int) -> Any:
         """Whether an iteration of a loop outside of loop `level` ends in this slot, and another one begins."""
