@@ -122,8 +122,11 @@ class Head:
         return need.ready, self._first(i, came, n) if late else need.ready
 
     def _first(self, i: Input, came: Value, n: int) -> Value:
-        """Whether the words of the first group of a run are there, for a process that starts later than the circuit: its next
-        slot is one of the run before.  A run that began without them would stop the slots that bring out what that sends."""
+        """Whether the words of the first group of a run are there, for a process that starts later than the circuit.
+
+        Its next slot may be one of the run before.  A run that began without the words would stop the slots that bring out
+        what the run before sends.
+        """
         m, first = self.m, i.need.runs[0][1]
         more = Signal(range(-i.words - first, i.size + 1), init=-first, name=f"more_{n}")
         early = Signal(name=f"early_{n}")
