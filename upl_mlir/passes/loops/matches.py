@@ -91,12 +91,7 @@ def settled(fold: Fold, part: Part) -> Part:
             return part
         at, d, value = found
         rest = conjuncts[:at] + conjuncts[at + 1 :]
-        new = body.args[1]
-        if rest:
-            both = rest[0]
-            for r in rest[1:]:
-                both = Apply(Kind.BOOL, _AND, (both, r))
-            new = Apply(body.kind, body.op, (both, *body.args[1:]))
+        new = _where(body, rest)
         names = {d: value}
         part = Part(
             tuple(x for x in part.dims if x != d), tuple(c.substitute(names) for c in part.cons), under(new, names),
@@ -135,7 +130,7 @@ def _one(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, Match] |
     body = part.body
     if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp):
         return None
-    cond, yes, no = body.args
+    cond, _, no = body.args
     if not _is_neutral(no, fold):
         return None
     conjuncts = list(_conjuncts(cond))
@@ -144,13 +139,18 @@ def _one(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, Match] |
         if match is None:
             continue
         rest = conjuncts[:at] + conjuncts[at + 1 :]
-        if not rest:
-            return replace(part, body=yes), match
-        both = rest[0]
-        for r in rest[1:]:
-            both = Apply(Kind.BOOL, _AND, (both, r))
-        return replace(part, body=Apply(body.kind, body.op, (both, yes, no))), match
+        return replace(part, body=_where(body, rest)), match
     return None
+
+
+def _where(choice: Apply, conditions: list[Term]) -> Term:
+    """A choice under these conditions in place of its own; what it gives if there are none."""
+    if not conditions:
+        return choice.args[1]
+    both = conditions[0]
+    for c in conditions[1:]:
+        both = Apply(Kind.BOOL, _AND, (both, c))
+    return Apply(choice.kind, choice.op, (both, *choice.args[1:]))
 
 
 def _conjuncts(t: Term) -> Iterator[Term]:
