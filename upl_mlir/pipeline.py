@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
 from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import Pipeline
 
 
@@ -83,6 +84,7 @@ def parse_error(e: ParseError) -> UplError:
     return UplError(Diagnostic("UPL1002", e.msg.strip().splitlines()[0], where), sources=sources)
 
 
+@rarely_collecting
 def run(
     module: ModuleOp,
     passes: Iterable[ModulePass],

@@ -19,6 +19,7 @@ from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.engines.protocol import SIMULATORS, EngineName, Runner, Setting
+from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
 
@@ -216,7 +217,9 @@ class Compiled:
         self._built: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._ports: dict[tuple[tuple[str, int], ...], dict[str, HostPort]] = {}
         self._params = frozenset(program.params)
-        self._takes_out = "out" in program.inputs
+        self.inputs = frozenset(program.inputs)
+        """Names of the inputs."""
+        self._takes_out = "out" in self.inputs
         self.scalar: Callable[..., tuple[Any, ...]] = self._by_call
         """For programs whose ports have no fields: numbers in text order in, numbers out."""
         self._native: AllSizes | None = None
@@ -295,6 +298,7 @@ class Compiled:
         return self._built[key]
 
 
+@rarely_collecting
 def compile(
     p: Program,
     /,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import islpy as isl
 
@@ -38,7 +38,7 @@ from upl_mlir.poly.decisions import FEW_VALUES, DecidedPoints
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, Monomial, Var
 from upl_mlir.poly.knowledge import Knowledge
 from upl_mlir.poly.operators import CmpOp
-from upl_mlir.poly.tools import DIM, PARAM, as_map
+from upl_mlir.poly.tools import DIM, PARAM, as_map, permute
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +175,9 @@ class PSet(DecidedPoints):
             e = e - part * c + new * c
         if not (e.names & gone):
             return e
+        plain = self._plain(e, dims)
+        if plain is not None:
+            return plain
         both = self.extend(("value of",)).constrain(Formula.compare("value of", CmpOp.EQ, e))
         order = (*dims, *[d for d in self.dims if d not in dims], "value of")
         s = both.reorder(order).isl.project_out(DIM, len(dims), len(order) - len(dims) - 1)
@@ -196,6 +199,24 @@ class PSet(DecidedPoints):
             found = _one_affine(as_map(s, len(dims)).intersect_domain(self._scalar_facts(dims))) if hard else None
         new = None if found is None else FromIsl(dims, both.params).aff(found)
         return None if new is None or new.names & gone else new  # an entry N[i] still reads i
+
+    @cached_property
+    def _equalities(self) -> isl.BasicSet:
+        """The least set given by equalities alone that has all points of this one."""
+        return self.isl.affine_hull()
+
+    def _plain(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
+        """The expression over `dims` that a dimension equals, if the equalities of this set say it."""
+        if len(e.terms) != 1 or e.terms[0][1] != 1 or not _is_variable(e.terms[0][0]):
+            return None
+        (d,) = e.names
+        others = [x for x in self.dims if x not in dims and x != d]
+        order = (*dims, *others, d)
+        hull = permute(isl.Set.from_basic_set(self._equalities), [self.dims.index(x) for x in order])
+        gone = {*others, d}
+        hard = {param_id(a) for a in self.params.values() if isinstance(a, Opaque) or _reads(a, gone)}
+        found = _by_equality(hull.project_out(DIM, len(dims), len(others)), FromIsl((*dims, d), self.params), hard)
+        return found if found is not None and not found.names & gone else None
 
     def _parts(self, e: IndexExpr, gone: Collection[str]) -> list[IndexExpr]:
         """The terms of an expression that are not affine and read one of the given names."""

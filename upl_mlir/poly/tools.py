@@ -33,9 +33,14 @@ def least(s: isl.Set) -> isl.Point:
 
 def permute(s: isl.Set, order: Sequence[int]) -> isl.Set:
     """The set with dimension ``order[i]`` of `s` at place `i`."""
+    return s.apply(_permutation(tuple(order)))
+
+
+@lru_cache(maxsize=512)
+def _permutation(order: tuple[int, ...]) -> isl.Map:
     source = ",".join(f"x{i}" for i in range(len(order)))
     target = ",".join(f"x{i}" for i in order)
-    return s.apply(_read_map(f"{{ [{source}] -> [{target}] }}"))
+    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [{source}] -> [{target}] }}")
 
 
 def as_map(s: isl.Set, n_in: int) -> isl.Map:

@@ -30,6 +30,7 @@ class _Verifier:
         self.symbols: dict[str, Operation] = {}  # constants, arrays, parameters, host ports, nodes
         self.integers: set[str] = set()  # constants and parameters that index expressions may use
         self.arrays: set[str] = set()
+        self.values: set[str] = set()  # parameters, constants and arrays
 
     def run(self) -> None:
         for op in self.program.body.block.ops:
@@ -40,6 +41,8 @@ class _Verifier:
             if op.symbol in self.symbols:
                 raise RuleError(f"`{op.symbol}` is declared twice", op)
             self.symbols[op.symbol] = op
+            if isinstance(op, upl.ParamOp | upl.ConstOp | upl.ArrayOp):
+                self.values.add(op.symbol)
             if isinstance(op, upl.ParamOp) or (isinstance(op, upl.ConstOp) and isinstance(op.value, IntegerAttr)):
                 self.integers.add(op.symbol)
             elif isinstance(op, upl.ArrayOp) and is_integer_array(op):
@@ -83,13 +86,12 @@ class _Verifier:
     def _fields(self, op: upl.InputOp | upl.OutputOp | upl.NodeOp, inputs: Iterable[str]) -> None:
         if not isinstance(op, upl.NodeOp) and op.dtype.data not in {t.value for t in UplType}:
             raise RuleError(f"`{op.symbol}` has the unknown type `{op.dtype.data}`", op)
-        values = {n for n, s in self.symbols.items() if isinstance(s, upl.ParamOp | upl.ConstOp | upl.ArrayOp)}
         seen: set[str] = set()
         for kind, names in (("index field", op.fields), ("input", inputs)):
             for name in names:
                 if name in seen:
                     raise RuleError(f"two fields or inputs of `{op.symbol}` are called `{name}`", op)
-                if name in values:
+                if name in self.values:
                     raise RuleError(f"{kind} `{name}` of `{op.symbol}` has the name of a constant", op)
                 seen.add(name)
         for attr, what in ((op.declared, "declared domain"), (op.domain, "domain")):

@@ -84,9 +84,14 @@ class Kernel:
         return call.scalar_call(self._target(), call.extension(), fail)
 
 
+LARGE = 100_000
+"""Characters of LLVM IR from which programs get the usual effort: the highest gains nothing there and takes a quarter more
+time, as seen of a Kalman filter and LeNet."""
+
+
 def _effort(emitted: EmittedModule) -> target.Effort:
     """How hard LLVM works on a program."""
-    return target.Effort.USUAL if emitted.shared else target.Effort.FULL
+    return target.Effort.USUAL if emitted.shared or len(emitted.ir) > LARGE else target.Effort.FULL
 
 
 _in_memory: weakref.WeakValueDictionary[str, target.Loaded] = weakref.WeakValueDictionary()

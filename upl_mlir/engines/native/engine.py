@@ -25,7 +25,7 @@ from upl_mlir.dialects.upl.query import endpoints, outputs, poly_context, span_o
 from upl_mlir.engines.native import shapes
 from upl_mlir.engines.native.call import Again, again_call
 from upl_mlir.engines.native.whole import Source, compile_program
-from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, dtype_of, host_ports
+from upl_mlir.host.arrays import HostPort, bind_parameters, check_names, dense_arrays, dtype_of, host_ports
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.layouts import Layout
@@ -151,7 +151,7 @@ class NativeEngine:
         """What served the last call, and serves those like it; None for a call whose arrays were copied."""
         self._polynomials: dict[str, IndexExpr | None] | None = None
 
-    @property
+    @cached_property
     def program(self) -> ProgramOp:
         """The program; made now if nothing needed it so far."""
         return self._source.read()
@@ -196,9 +196,11 @@ class NativeEngine:
             results = self.last.run(arrays, out)
             if results is not None:
                 return self._returned(results)
-        if arrays.keys() == set(self._inputs) and all(_in_place(arrays[n], binding.ports[n]) for n in self._inputs):
-            return self._run(binding, arrays, out)
-        return self._run(binding, bind_arrays(self.program, binding.ports, arrays), out)
+        if not arrays.keys() <= set(self._inputs):
+            check_names(self.program, arrays)
+        fitting = {n: a for n, a in arrays.items() if _in_place(a, binding.ports[n])}
+        others = dense_arrays([binding.ports[n] for n in self._inputs if n not in fitting], arrays)
+        return self._run(binding, fitting | others, out)
 
     def _returned(self, results: dict[str, Array] | int) -> dict[str, Array]:
         """The results of a call, if it was one without a fault."""

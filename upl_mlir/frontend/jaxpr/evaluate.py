@@ -14,16 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from upl_mlir.diagnostics import Span, error
+from upl_mlir.diagnostics import Span
+from upl_mlir.frontend.jaxpr.folding import folded, jax, known
 from upl_mlir.frontend.trace.array import Array, as_array, computed
 from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.position import fail, placed
 from upl_mlir.frontend.trace.reshape import stack
-
-try:
-    import jax
-except ModuleNotFoundError as e:
-    raise error("UPL1804", "JAX is not installed", help="pip install 'upl-mlir[jax]'") from e
 
 _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, np))
 _HERE = str(Path(__file__).parents[2])
@@ -50,7 +46,7 @@ def inlines() -> bool:
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """The results of a jaxpr for traced arrays, numpy arrays and indices of traced loops.
 
-    Equations on numpy arrays alone are computed by JAX itself.  Raises UplError (UPL1936) at the first primitive without a
+    Equations on known arrays alone are computed (`folding.py`).  Raises UplError (UPL1936) at the first primitive without a
     rule.
     """
     env: dict[Any, Any] = {}
@@ -58,7 +54,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
     def read(v: Any) -> Any:
         return np.asarray(v.val) if hasattr(v, "val") else env[v]
 
-    env.update(zip(jaxpr.constvars, [c if isinstance(c, Array | LoopIndex) else _known(c) for c in consts], strict=True))
+    env.update(zip(jaxpr.constvars, [c if isinstance(c, Array | LoopIndex) else known(c) for c in consts], strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         given = [read(v) for v in eqn.invars]
@@ -66,8 +62,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
         with placed(_place(eqn)):
             rule = RULES.get(name)
             if all(isinstance(a, np.ndarray | np.generic | jax.Array) for a in given) and not _has_inner(eqn):
-                found = eqn.primitive.bind(*map(jax.numpy.asarray, given), **eqn.params)
-                found = [_known(x) for x in (found if eqn.primitive.multiple_results else [found])]
+                found = folded(eqn, given)
             elif rule is None:
                 raise _unknown(name)
             else:
@@ -76,11 +71,6 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
         for v, x in zip(eqn.outvars, found, strict=True):
             env[v] = x
     return [read(v) for v in jaxpr.outvars]
-
-
-def _known(x: Any) -> Any:
-    """A value of JAX as an array of numpy; a key of random numbers stays what it is."""
-    return x if isinstance(x, jax.Array) and str(x.dtype).startswith("key<") else np.asarray(x)
 
 
 def is_library(file: str | None) -> bool:

@@ -18,6 +18,7 @@ from upl_mlir.frontend.jaxpr.evaluate import inlining
 from upl_mlir.frontend.trace import tree
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.program import Function
+from upl_mlir.host.collector import rarely_collecting
 
 try:
     import jax
@@ -51,6 +52,7 @@ class Imported(Function):
     def _kinds(self, values: Sequence[Any]) -> tuple[str, ...]:
         return tuple(v.dtype.kind for v in values)
 
+    @rarely_collecting
     def _trace(self, args: Sequence[Any], kwargs: Any, fixed: Any, names: Any, shapes: Any, single: bool) -> Any:
         free = [None if n in fixed else a for n, a in enumerate(args)]
         self._avals = [_abstract(v, single) for _, v in tree.leaves([free, kwargs])]

@@ -190,9 +190,13 @@ def _nest(part: PSet, first: Sequence[str], dims: Sequence[str], piece: Piece) -
     Later fields are tried first: what is summed over becomes the iterator, and `p = y - r` follows.
     """
     given = piece.source.fields
-    orders = ([*first, *dims[::-1]], [*first, *dims])
-    found = [n for order in orders if (n := nest(part, order, given, piece.all)) is not None]
-    return next((n for n in found if n.point.is_true), found[0] if found else _search(part, dims, given, piece.all))
+    found: Nest | None = None
+    for order in ([*first, *dims[::-1]], [*first, *dims]):
+        n = nest(part, order, given, piece.all)
+        if n is not None and n.point.is_true:
+            return n
+        found = found or n
+    return found or _search(part, dims, given, piece.all)
 
 
 def _search(part: PSet, dims: Sequence[str], given: Sequence[str], context: PSet) -> Nest:

@@ -24,6 +24,7 @@ from upl_mlir.frontend.trace.build import Built, build
 from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.node import Compute, Leaf, Recording, Trace, recording
 from upl_mlir.frontend.trace.position import fail, sources_of, usable
+from upl_mlir.host.collector import rarely_collecting
 
 ENGINE: str | None = None
 """The engine of functions that name none; None is the fastest that takes the program: see `upl_mlir.api.fastest`."""
@@ -108,7 +109,7 @@ class Function:
     def run(self, call: Call, how: Any, make: Callable[[Traced], Program], more: dict[str, Any]) -> dict[str, Any]:
         """Run the program that `make` makes of the traced one; `how` tells such programs apart."""
         compiled = self.prepared(call, how, make)
-        inputs = {n: v for n, v in (call.traced.named(call.values) | more).items() if n in compiled.program.inputs}
+        inputs = {n: v for n, v in (call.traced.named(call.values) | more).items() if n in compiled.inputs}
         dtype = np.float32 if call.traced.single else np.float64
         out = compiled(**{n: np.asarray(v, dtype=dtype) for n, v in inputs.items()})
         return {n: v.astype(dtype, copy=False) for n, v in out.items()}
@@ -140,6 +141,7 @@ class Function:
                 values.append(argument_array(path, leaf))
         return names, values
 
+    @rarely_collecting
     def _trace(
         self, args: Sequence[Any], kwargs: Any, fixed: dict[int, Any], names: list[str], shapes: Any, single: bool
     ) -> Traced:

@@ -166,7 +166,8 @@ class ProgramSets:
             self._into.setdefault(a.target.symbol, []).append(a)
             self._out_of.setdefault(a.source.symbol, []).append(a)
         self._domains: dict[str, PSet] = {}
-        self._relations: dict[int, PSet] = {}  # by arrow; valid once the domains are known
+        self._relations: dict[tuple[int, bool], tuple[Arrow, PSet]] = {}
+        """By arrow and whether inside its target, for the domains as they are.  Arrows are kept, so no `id` comes again."""
 
     def _directives(self) -> list[Arrow]:
         """The arrows that unexpanded `adjoint of` directives stand for: from each `wrt` to its target, same index."""
@@ -238,14 +239,16 @@ class ProgramSets:
     def relation(self, arrow: Arrow, *, inside_target: bool = True) -> PSet:
         """The token relation over `arrow.dims`, restricted to the source's domain (and to the target's, if that is known
         exactly: it has an instance for every token, which `check` proves)."""
-        r = self.domain(arrow.source.symbol).extend(arrow.dims).constrain(arrow.where)
-        if not inside_target:
-            return r
-        if id(arrow) not in self._relations:
-            target = self.target_domain(arrow)
-            inside = r & (target if target.exact else self.ctx.set(arrow.dst)).extend(arrow.dims)
-            self._relations[id(arrow)] = inside.in_terms_of(arrow.src)
-        return self._relations[id(arrow)]
+        key = (id(arrow), inside_target)
+        if key not in self._relations:
+            if inside_target:
+                target = self.target_domain(arrow)
+                within = (target if target.exact else self.ctx.set(arrow.dst)).extend(arrow.dims)
+                found = (self.relation(arrow, inside_target=False) & within).in_terms_of(arrow.src)
+            else:
+                found = self.domain(arrow.source.symbol).extend(arrow.dims).constrain(arrow.where)
+            self._relations[key] = (arrow, found)
+        return self._relations[key][1]
 
     def image(self, arrow: Arrow) -> PSet:
         """The target instances that the arrow's tokens cover, over the target's fields; free where it has a `*`."""

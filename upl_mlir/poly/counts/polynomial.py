@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, total_ordering
+from functools import total_ordering
 from typing import Any, Generic, Self, TypeVar
 
 A = TypeVar("A")
@@ -76,12 +76,11 @@ class Polynomial(Generic[A]):
     def __lt__(self, other: Polynomial[A]) -> bool:
         return str(self) < str(other)
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.terms)
-
     def __hash__(self) -> int:
-        return self._hash
+        found = self.__dict__.get("hash")  # a cached property takes a lock, and tens of thousands are asked for theirs
+        if found is None:
+            found = self.__dict__["hash"] = hash(self.terms)
+        return found
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Polynomial) and self.terms == other.terms)

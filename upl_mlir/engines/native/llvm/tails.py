@@ -19,7 +19,8 @@ _MEMORY = (memref.AllocOp, memref.AllocaOp)
 _COSTLY = (arith.DivfOp, math.SqrtOp, math.ExpOp, math.LogOp, math.TanhOp)
 _SHIFTS = (arith.AddiOp, arith.SubiOp)
 _MASKED = ', !{!"llvm.loop.vectorize.predicate.enable", i1 true}'
-_A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
+A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
+"""Metadata of a loop that is not to be written out."""
 _ROWS = range(16, 64)
 """Iterations that fill vectors, and are few enough for LLVM to write them out."""
 
@@ -49,7 +50,7 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
                 moving.add(op.results[0])
         elif any(o in moving for o in op.operands):
             return ""
-    return _A_LOOP if in_rows else _MASKED
+    return A_LOOP if in_rows else _MASKED
 
 
 def _iterations(bounds: Sequence[SSAValue]) -> int | None:
