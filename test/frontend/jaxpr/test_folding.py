@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.frontend.jaxpr import folding
 
+jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
+folding = pytest.importorskip("upl_mlir.frontend.jaxpr.folding")
+jnp = jax.numpy
 jax.config.update("jax_enable_x64", True)
 
 A: Any = np.array([[1.5, -0.0, np.nan], [np.inf, 3.0, -2.0]])
