@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from upl_mlir.diagnostics import Diagnostic, Span, UplError
 from upl_mlir.pipeline import parse_error
+from upl_mlir.tools.terminal.colour import complain
 
 
 class UsageError(Exception):
@@ -63,7 +64,7 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 2
     except UsageError as e:
-        print(f"error[UPL1801]: {e}", file=sys.stderr)
+        complain(f"error[UPL1801]: {e}")
         return 2
     except BrokenPipeError:
         _forget_output()
@@ -74,9 +75,9 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     except Exception as e:
         if "--debug" in args:
             raise
-        print(describe_exception(e), file=sys.stderr)
+        complain(describe_exception(e))
         if is_defect(e) and (folder := write_reproducer(args, e)):
-            print(f"  note: {folder} has what reproduces it: command, files, traceback; please report it", file=sys.stderr)
+            complain(f"  note: {folder} has what reproduces it: command, files, traceback; please report it")
         return 1
 
 
