@@ -16,7 +16,8 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.engines.protocol import EngineName, Runner, Setting
+from upl_mlir.engines.names import EngineName
+from upl_mlir.engines.protocol import Runner, Setting
 
 if TYPE_CHECKING:
     from upl_mlir.engines.native.engine import NativeEngine

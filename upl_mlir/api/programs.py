@@ -18,7 +18,8 @@ from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
-from upl_mlir.engines.protocol import SIMULATORS, EngineName, Runner, Setting
+from upl_mlir.engines.names import SIMULATORS, EngineName
+from upl_mlir.engines.protocol import Runner, Setting
 from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify

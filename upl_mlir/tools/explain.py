@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.tools import derivatives
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
+    from upl_mlir.dialects.upl.query import span_of
     from upl_mlir.observe.explain import explain
 
     found = explain(derivatives.derived(p, args))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.protocol import SIMULATORS, EngineName
+from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.tools import (
     breaks,
     circuits,
