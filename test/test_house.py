@@ -25,7 +25,7 @@ parsed = cache(ast.parse)  # several rules look at each file
 # ------------------------------------------------------------------------------------------------------ the layers
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("diagnostics",),
+    ("diagnostics", "engines.names"),
     ("numbers", "poly"),  # small types of numbers; sets
     ("dialects",),
     ("ops",),
