@@ -10,8 +10,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 from xdsl.ir import Operation
 
 from upl_mlir.diagnostics import error, placed
+from upl_mlir.dialects.upl import SendOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.poly.counts.quota import VARIABLE, TooComplex, limit, limited
+
+FEW = 40
+"""Arrows.  Chosen: most programs have fewer, and an analysis of so many takes a tenth of the limit where sets are plain."""
 
 Op = TypeVar("Op", bound=Operation)
 P = ParamSpec("P")
@@ -34,14 +38,19 @@ def bounded(what: str) -> Callable[[Callable[Concatenate[Op, P], R]], Callable[C
 
 @contextmanager
 def bounded_work(what: str, program: Operation) -> Generator[None]:
-    """The same for a block; its errors without a position get the program's."""
+    """The same for a block; its errors without a position get the program's.
+
+    The limit is for FEW arrows; longer programs have more in proportion, as they ask more questions.
+    """
+    arrows = sum(isinstance(op, SendOp) for op in program.walk())
+    times = max(1, -(-arrows // FEW))
     try:
-        with placed(span_of(program)), limited():
+        with placed(span_of(program)), limited(times):
             yield
     except TooComplex:
         raise error(
             "UPL1205",
-            f"too complex: {what} needs more than {limit()} operations on sets",
+            f"too complex: {what} needs more than {times * limit()} operations on sets",
             span_of(program),
             help=f"simplify conditions with mod and floordiv, or allow more: {VARIABLE}={10 * limit()}",
         ) from None

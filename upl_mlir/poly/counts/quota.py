@@ -100,15 +100,15 @@ def intersection(a: isl.Set, b: isl.Set) -> isl.Set:
 
 
 @contextmanager
-def limited() -> Generator[None]:
-    """Bound isl's work inside the block.  Raises TooComplex where it does not suffice."""
+def limited(times: int = 1) -> Generator[None]:
+    """Bound isl's work inside the block, by so many times the limit.  Raises TooComplex where it does not suffice."""
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():
         yield
         return
     context.reset_operations()
-    context.set_max_operations(limit())
-    _until[0] = time.thread_time() + SECONDS * limit() / DEFAULT_OPERATIONS
+    context.set_max_operations(times * limit())
+    _until[0] = time.thread_time() + SECONDS * times * limit() / DEFAULT_OPERATIONS
     try:
         yield
     except isl.Error as e:
