@@ -147,7 +147,39 @@ def test_examples(name: str) -> None:
     expected, found = upl.compile(p)(**arrays, **sizes), f(**arrays, **sizes)
     for port, values in expected.items():
         np.testing.assert_allclose(found[port], values, rtol=1e-12)
-    assert by_loops(f) or name == "pagerank"
+    assert by_loops(f)
+
+
+EDGE, WEIGHT = "to -> Link.to<t,e,from>", "#T -> Link.w<*,e,*>"
+
+
+@pytest.mark.parametrize(("old", "new", "loops"), [
+    (WEIGHT, WEIGHT, True),  # a number of activations of which data choose no field
+    (WEIGHT, "## -> Link.w<*,e,*>", True),
+    (WEIGHT, "## -> Link.w<0,e,*>; ## -> Link.w<t,e,*> for t in 1..T-1", True),  # all of the instances, in two parts
+    (EDGE, f"if from >= 0: {EDGE}", True),
+    (EDGE, f"if from > 0: {EDGE}", False),  # some instances do not fire: activations are left
+    (WEIGHT, "#T+1 -> Link.w<*,e,*>", False), (WEIGHT, "#T-1 -> Link.w<*,e,*>", False),
+    (WEIGHT, "## -> Link.w<0,e,*>", False), (WEIGHT, "#1 -> Link.w<0,e,*>", False),  # instances without a weight
+    (WEIGHT, "## -> Link.w<*,e+1,*>", False),
+])  # fmt: skip
+def test_a_token_for_instances_that_data_choose(old: str, new: str, loops: bool) -> None:
+    """It is used as often as it says, and comes to each of them; else the error is the interpreter's."""
+    text = (SPARSE / "pagerank.upl").read_text()
+    assert old in text
+    p = upl.load(text.replace(old, new))
+    ends = {"From": np.array([0, 1, 2, 0, 1]), "To": np.array([1, 2, 0, 2, 2])}
+    arrays = {**ends, "W": RNG.random(5), "R0": RNG.random(3), "T": 3}
+    f = upl.compile(p, engine="native")
+    try:
+        expected = upl.compile(p)(**arrays)["R"]
+    except upl.UplError as e:
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert not loops and {d.code for d in found.value.diagnostics} == {d.code for d in e.diagnostics}
+    else:
+        np.testing.assert_allclose(f(**arrays)["R"], expected, rtol=1e-12)
+        assert loops and by_loops(f)
 
 
 @pytest.mark.parametrize(("change", "code"), [

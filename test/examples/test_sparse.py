@@ -199,7 +199,7 @@ def test_values_and_gradients(name: str, engine: str, order: str) -> None:
         np.testing.assert_allclose(out[f"d_{n}"], x, rtol=1e-10, atol=1e-12, err_msg=n)
 
 
-@pytest.mark.parametrize("name", ["embedding", "knapsack", "message_passing", "spmv", "viterbi"])
+@pytest.mark.parametrize("name", ["embedding", "knapsack", "message_passing", "pagerank", "spmv", "viterbi"])
 def test_gradients_by_loops(name: str) -> None:
     """Natively these move no tokens."""
     f = upl.compile(gradient(name), engine="native", **CASES[name].params)

@@ -20,7 +20,7 @@ Source: the relation of an arrow turned round (docs/architecture.md), with the f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
@@ -40,11 +40,12 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import Endpoint, ports_and_fields, span_of
+from upl_mlir.dialects.upl.query import ports_and_fields, span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import condition, index_value, unused
+from upl_mlir.passes.predicate.certain import activates_all, surely_fires
 from upl_mlir.passes.predicate.gates import Gates
 from upl_mlir.passes.predicate.indices import OTHER_ENGINES, data_names
 from upl_mlir.poly.describe import describe
@@ -91,52 +92,6 @@ def by_source(sets: ProgramSets, *, ordered: bool) -> tuple[ProgramSets, Rewritt
             sets = ProgramSets(sets.program)
 
 
-def surely_fires(sets: ProgramSets, always: Collection[str] = ()) -> set[str]:
-    """What fires on its whole domain in each run without an error: some input of it always gets its token, which would be
-    left over if the instance did not fire.  Nodes of `always` fire whatever comes."""
-    sure = {n for n, op in sets.ends.items() if not isinstance(op, NodeOp)} | set(always)
-    before = -1
-    while before != (before := len(sure)):
-        for name, op in sets.ends.items():
-            if not isinstance(op, NodeOp) or name in sure:
-                continue
-            declared = op.declared is not None and all(p.open for p in op.ports)
-            if declared or any(_always(sets, op, p, sure, always) for p in op.ports):
-                sure.add(name)
-    return sure
-
-
-def _always(sets: ProgramSets, op: NodeOp, port: Port, sure: Collection[str], always: Collection[str]) -> bool:
-    """Whether an input gets its token in every instance, and the token is left over if nothing fires."""
-    into = sets.into(op.symbol, port.name)
-    if not into or comes_always(sets, op, port, always) or counted_by(op, port) or port.open:
-        return False
-    return all(a.exact and a.source.symbol in sure and a.send.multiplicity is not Special.UNBOUNDED for a in into)
-
-
-def counted_by(op: Endpoint, port: Port) -> bool:
-    """Whether another input says how many summands a gather waits for."""
-    return isinstance(op, NodeOp) and isinstance(port.count, IndexExpr) and op.port(port.count.name or "") is not None
-
-
-def comes_always(sets: ProgramSets, op: NodeOp, port: Port, always: Collection[str]) -> bool:
-    """Whether an input has a value for every instance, there or not: it comes from nodes that fire always."""
-    into = sets.into(op.symbol, port.name)
-    return bool(into) and all(a.source.symbol in always for a in into)
-
-
-def determined(sets: ProgramSets, op: NodeOp, mine: Collection[str], always: Collection[str]) -> bool:
-    """Whether tokens on other inputs than `mine` say all fields of an instance: then a gather there may have no summand."""
-    known: set[str] = set()
-    for p in op.ports:
-        some = p.gather is None or (isinstance(p.count, IndexExpr) and (p.count.constant or 0) > 0)
-        into = sets.into(op.symbol, p.name)
-        if p.name not in mine and some and into and not comes_always(sets, op, p, always):
-            said = ({f for f, d in zip(op.fields, a.dst, strict=True) if d not in a.stars} for a in into)
-            known |= set.intersection(*said)
-    return known == set(op.fields)
-
-
 @dataclass(eq=False)
 class _Plan:
     """A node that is to lose the fields `gone`: inputs that come from the sources of its instances, and the others."""
@@ -144,6 +99,8 @@ class _Plan:
     node: NodeOp
     gone: list[str]
     kept: list[str]
+    domain: PSet
+    """The instances that there may be, over the kept fields."""
     carried: dict[str, list[Arrow]]
     looked_up: dict[str, list[Arrow]]
     tell: list[str]
@@ -175,23 +132,19 @@ def _plan(sets: ProgramSets, name: str, sure: Collection[str], *, ordered: bool)
         return None
     if ordered and any(a.port.gather is not None and a.port.gather.rounds for a in sets.out_of(name)):
         return None
-    carried: dict[str, list[Arrow]] = {}
-    looked_up: dict[str, list[Arrow]] = {}
-    for p in node.ports:
-        into = sets.into(name, p.name)
-        if into and all(_carries(sets, a, gone, kept) for a in into):
-            carried[p.name] = into
-        elif into and all(_is_looked_up(sets, a, sure) for a in into):
-            looked_up[p.name] = into
-        else:
-            return None
-    if not carried:
+    into = {p.name: sets.into(name, p.name) for p in node.ports}
+    carried = {p: arrows for p, arrows in into.items() if arrows and all(_carries(sets, a, gone, kept) for a in arrows)}
+    looked_up = {p: arrows for p, arrows in into.items() if p not in carried}
+    if not carried or not all(looked_up.values()):
+        return None
+    domain = _domain(sets, kept, carried)
+    if not all(_are_looked_up(sets, arrows, gone, sure, domain) for arrows in looked_up.values()):
         return None
     gates = Gates(sets)
     alike: dict[tuple[str, ...], str] = {}
     for p, into in carried.items():
         alike.setdefault(tuple(sorted(str(_way(gates, a)) for a in into)), p)
-    return _Plan(node, gone, kept, carried, looked_up, list(alike.values()))
+    return _Plan(node, gone, kept, domain, carried, looked_up, list(alike.values()))
 
 
 def _in_the_way(node: NodeOp, gone: Sequence[str]) -> bool:
@@ -220,12 +173,41 @@ def said_by(sets: ProgramSets, a: Arrow, fields: Sequence[str], own: Sequence[st
     return all(r.express(IndexExpr.of(d), dst) is not None for d in (*a.src, *a.loops) if d not in own)
 
 
-def _is_looked_up(sets: ProgramSets, a: Arrow, sure: Collection[str]) -> bool:
-    """Whether the instance alone says who sent the token, which its source always sends, for any number of instances."""
-    if not a.exact or a.source.symbol not in sure or a.send.multiplicity is not Special.UNBOUNDED:
+def _are_looked_up(
+    sets: ProgramSets, arrows: Sequence[Arrow], gone: Sequence[str], sure: Collection[str], domain: PSet
+) -> bool:
+    """Whether the instances alone say who sent the tokens of an input, one for each, which their sources always send.
+
+    A token is for any number of instances, or for all of a `domain` without the fields that are to go, at which it has `*`:
+    one that does not fire leaves it over."""
+    for a in arrows:
+        if not a.exact or a.source.symbol not in sure:
+            return False
+        if a.send.multiplicity is not Special.UNBOUNDED and not (_at_all(a, gone) and activates_all(sets, a, domain)):
+            return False
+        r = sets.relation(a, inside_target=False)
+        if any(r.express(IndexExpr.of(d), a.dst) is None for d in (*a.src, *a.loops)):
+            return False
+    images = [sets.image(a) for a in arrows]
+    if not all((p & q).is_empty() for n, p in enumerate(images) for q in images[:n]):
         return False
-    r = sets.relation(a, inside_target=False)
-    return all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops))
+    whole = all(_at_all(a, gone) for a in arrows)  # else the node that compares says where there is none
+    return not whole or domain.as_meant() <= union([i.project(domain.dims) for i in images])
+
+
+def _at_all(a: Arrow, fields: Sequence[str]) -> bool:
+    """Whether an arrow's index has `*` at all of some fields."""
+    return {f"{f}'" for f in fields} <= set(a.stars)
+
+
+def _domain(sets: ProgramSets, kept: Sequence[str], carried: Mapping[str, Sequence[Arrow]]) -> PSet:
+    """The instances that there may be, over the kept fields."""
+    out: PSet | None = None
+    for into in carried.values():
+        image = union([sets.image(a).project(kept) for a in into]).coalesce()
+        out = image if out is None else out & image
+    assert out is not None
+    return out
 
 
 def _way(gates: Gates, a: Arrow) -> object:
@@ -250,8 +232,7 @@ class _Rewriter:
 
     def rewrite(self) -> None:
         """The node without the fields, its arrows, and what is looked up."""
-        plan = self.plan
-        domain = self._domain()
+        plan, domain = self.plan, self.plan.domain
         inside: list[Formula] = []
         counts: dict[str, IndexExpr] = {}
         makers: dict[str, NodeOp] = {}
@@ -269,17 +250,6 @@ class _Rewriter:
         self._doubt(new, Formula.all(inside))
         self.done.always |= {m.symbol for m in makers.values()}
         self.done.changed |= {new.symbol, *(m.symbol for m in makers.values())}
-
-    def _domain(self) -> PSet:
-        """The instances that there may be, over the kept fields."""
-        kept = self.plan.kept
-        out: PSet | None = None
-        for into in self.plan.carried.values():
-            parts = [self.sets.image(a).project(kept) for a in into]
-            image = union(parts).coalesce()
-            out = image if out is None else out & image
-        assert out is not None
-        return out
 
     def _node(self, domain: PSet, counts: dict[str, IndexExpr]) -> NodeOp:
         """The node with what data choose as inputs, in the place of the old one."""

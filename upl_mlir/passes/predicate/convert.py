@@ -31,15 +31,8 @@ from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import PRIMAL, here, made
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import index_value, unused
-from upl_mlir.passes.predicate.by_source import (
-    Rewritten,
-    by_source,
-    comes_always,
-    counted_by,
-    determined,
-    said_by,
-    surely_fires,
-)
+from upl_mlir.passes.predicate.by_source import Rewritten, by_source, said_by
+from upl_mlir.passes.predicate.certain import comes_always, counted_by, determined, surely_fires
 from upl_mlir.passes.predicate.drafts import COMPARED, Draft, Make, Values, Way, all_of, any_of, chosen, emit, negated
 from upl_mlir.passes.predicate.faults import Faults, counted
 from upl_mlir.passes.predicate.gates import Gates
