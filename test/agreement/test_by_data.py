@@ -182,6 +182,32 @@ def test_a_token_for_instances_that_data_choose(old: str, new: str, loops: bool)
         assert loops and by_loops(f)
 
 
+@pytest.mark.parametrize("change", [{}, {"Col": (3, 1, 3)}, {"Col": (3, 1, 5)}, {"Col": (3, 1, -1)}, {"Count": (2, 3)},
+                                    {"Count": (0, 1)}, {"Col": (3, 0, 7)}])  # fmt: skip
+def test_what_a_domain_says_of_data(change: dict[str, tuple[int, ...]]) -> None:
+    """A row is solved by those before it, as `Mul<j,i,p>` has no other instances: that orders loops, and is seen to."""
+    n, w = 5, 2
+    col = np.array([[0, 0], [0, 0], [1, 0], [9, 2], [3, 1]])  # 9: a place that is not in use
+    arrays: dict[str, Any] = {"V": RNG.random((n, w)), "Col": col, "Count": np.array([0, 1, 2, 0, 2]),
+                              "Diag": 1 + RNG.random(n), "B": RNG.random(n)}  # fmt: skip
+    for port, (*at, value) in change.items():
+        arrays[port][tuple(at)] = value
+    if change.get("Col", (0,))[0] == 3 and "Col" in change:
+        arrays["Count"][3] = 2
+        arrays["Col"][3] = np.where(arrays["Col"][3] == 9, 0, arrays["Col"][3])
+    p = upl.load(SPARSE / "lower_solve.upl")
+    f = upl.compile(p, engine="native")
+    try:
+        expected = upl.compile(p)(**arrays)
+    except upl.UplError as e:
+        assert change
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert {d.code for d in found.value.diagnostics} == {d.code for d in e.diagnostics}
+        return
+    assert not change and np.array_equal(f(**arrays)["X"], expected["X"]) and by_loops(f)
+
+
 @pytest.mark.parametrize(("change", "code"), [
     ({"Col": (3, 9)}, "UPL1601"), ({"Col": (0, -1)}, "UPL1601"), ({"Row": (2, 77)}, "UPL1601"),
     ({"Count": (1, 99)}, "UPL1601"),

@@ -64,16 +64,19 @@ def determined(sets: ProgramSets, op: NodeOp, mine: Collection[str], always: Col
 
 def activates_all(sets: ProgramSets, a: Arrow, inside: PSet | None = None) -> bool:
     """Whether an arrow's multiplicity is proved to be the number of instances that its token covers: of the target, or
-    of those `inside`, over some fields of the target, none of which the arrow's index takes from data."""
+    of those `inside`, over some fields of the target, none of which the arrow's index takes from data.  There each token
+    covers some."""
     n, points = a.send.multiplicity, (*a.src, *a.loops)
     if not isinstance(n, IndexExpr) or is_data(sets, n, points):
         return False
     if inside is None:
-        if not a.stars and n.constant == 1:
-            return True
-        r, over = sets.relation(a), a.dst
-    else:
-        over = tuple(f"{f}'" for f in inside.dims)
-        sent = sets.relation(a, inside_target=False).project((*points, *over))
-        r = sent & inside.rename(dict(zip(inside.dims, over, strict=True))).extend(sent.dims).reorder(sent.dims)
-    return is_fibre_count(r, over, n)
+        return (not a.stars and n.constant == 1) or is_fibre_count(sets.relation(a), a.dst, n)
+    r = covered(sets, a, inside)
+    return sets.tokens(a) <= r.project(points) and is_fibre_count(r, tuple(d for d in r.dims if d not in points), n)
+
+
+def covered(sets: ProgramSets, a: Arrow, inside: PSet) -> PSet:
+    """The points that an arrow's tokens come from, with the instances that they cover, over some of the target's fields."""
+    over = tuple(f"{f}'" for f in inside.dims)
+    sent = sets.relation(a, inside_target=False).project((*a.src, *a.loops, *over))
+    return sent & inside.rename(dict(zip(inside.dims, over, strict=True))).extend(sent.dims).reorder(sent.dims)
