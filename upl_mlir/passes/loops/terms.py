@@ -92,6 +92,12 @@ class Fold:
     parts: tuple[Part, ...]
     count: IndexExpr | None
 
+    @property
+    def counted(self) -> IndexExpr | None:
+        """The number of summands where none gives another value than the one that a fold starts from."""
+        other = self.kind.is_float and repr(float(self.gather.neutral)) != repr(float(self.gather.empty))
+        return self.count if other else None
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:

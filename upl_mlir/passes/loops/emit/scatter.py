@@ -21,6 +21,7 @@ from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.generic import Writer
 from upl_mlir.passes.loops.emit.values import Values, identity, neutral
 from upl_mlir.passes.loops.matches import Match, names_in, taken
+from upl_mlir.passes.loops.statements import adds_to
 from upl_mlir.passes.loops.terms import inner_first, made_of
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import IndexExpr
@@ -143,9 +144,27 @@ def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequen
 
 def write_scatter(f: Frame, values: Values, box: Box) -> None:
     """Write a box of which `is_scatter` holds."""
-    Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
-    for part in box.contraction.fold.parts:
-        _add(f, values, _summands(f, box, part))
+    own = _own(f, box)
+    if own is None:
+        Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
+    for n, part in enumerate(box.contraction.fold.parts):
+        if n != own:
+            _add(f, values, _summands(f, box, part))
+
+
+def _own(f: Frame, box: Box) -> int | None:
+    """The number of the part that is the element itself before it is added to, and is in its place already."""
+    at = adds_to(box.leaf.stmt)
+    if at is None:
+        return None
+    part = box.contraction.fold.parts[at]
+    assert isinstance(part.body, terms.Get)
+    before = [e.substitute(dict(box.leaf.env)) for e in part.body.index]
+    for x in f.arrays[box.leaf.stmt.array].axes:
+        shift = f.lin.plain(before[x.at] - box.contraction.index[x.at]).constant
+        if shift is None or (shift % x.modulus if x.modulus else shift):
+            return None
+    return at
 
 
 def _start(f: Frame, box: Box) -> SSAValue:
@@ -153,9 +172,9 @@ def _start(f: Frame, box: Box) -> SSAValue:
     fold, code = box.contraction.fold, f.code
     signed = f.program.ordered or fold.gather is not Gather.SUM
     start = neutral(code, fold) if signed else code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
-    if fold.count is None:
+    if fold.counted is None:
         return start
-    count = f.lin.plain(fold.count.substitute(dict(box.leaf.env)))
+    count = f.lin.plain(fold.counted.substitute(dict(box.leaf.env)))
     empty = code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
     return code.add(arith.SelectOp(code.holds(Con(-count)), empty, start))
 
