@@ -208,6 +208,44 @@ def test_what_a_domain_says_of_data(change: dict[str, tuple[int, ...]]) -> None:
     assert not change and np.array_equal(f(**arrays)["X"], expected["X"]) and by_loops(f)
 
 
+JUMP = """program jump
+param n >= 1
+input X<i> in 0<=i<n { -> Cell.x }
+input To<i>: int in 0<=i<n { if To >= 0 && To < n: true -> Go.there<i,To> }
+output Y<i>
+node Cell<i> in 0<=i<n { in x, @(+) s[##]; y = x + 0.5*s; y -> Y; y ## -> Go.y<i,*> }
+node Go<i,j> in 0<=i<j, j<n { in y, there: bool; y*y -> Cell.s<j> }
+"""
+"""Cells that send to cells behind them, which data choose."""
+
+
+@pytest.mark.parametrize("way", ["up", "down", "max"])
+def test_cells_that_add_to_others_ahead(way: str) -> None:
+    """A loop makes the cells in order, and each step adds to those that data choose; backwards as well."""
+    text = JUMP.replace("0<=i<j, j<n", "0<=j<i, i<n") if way == "down" else JUMP
+    p = upl.load(text.replace("@(+)", "@(max)").replace("0.5*s", "(s > 0 ? 0.5*s : 0)") if way == "max" else text)
+    f = upl.compile(p, engine="native")
+    for n in (1, 2, 30):
+        i, x = np.arange(n), RNG.normal(size=n) / 2
+        to = RNG.integers(-3, np.maximum(i, -2)) if way == "down" else RNG.integers(i + 1, n + 3)
+        y = np.zeros(n)
+        come: list[list[float]] = [[] for _ in i]
+        for k in i[::-1] if way == "down" else i:
+            s = max(0, *come[k], 0) if way == "max" else sum(come[k])
+            y[k] = x[k] + 0.5 * s
+            if 0 <= to[k] < n:
+                come[to[k]].append(y[k] ** 2)
+        np.testing.assert_allclose(f(X=x, To=to)["Y"], y, rtol=1e-14)
+        assert by_loops(f)
+        g = upl.vjp(p, of="Y", wrt="X")
+        back, seeded = upl.compile(g, engine="native"), {"X": x, "To": to, "d_Y": RNG.random(n)}
+        np.testing.assert_allclose(back(**seeded)["d_X"], upl.compile(g)(**seeded)["d_X"], rtol=1e-13)
+        assert by_loops(back) or way == "max"
+    to[3] = 3  # to itself: there is no such instance
+    with pytest.raises(upl.UplError, match="UPL1610"):
+        f(X=x, To=to)
+
+
 @pytest.mark.parametrize(("change", "code"), [
     ({"Col": (3, 9)}, "UPL1601"), ({"Col": (0, -1)}, "UPL1601"), ({"Row": (2, 77)}, "UPL1601"),
     ({"Count": (1, 99)}, "UPL1601"),
