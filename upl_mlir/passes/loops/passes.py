@@ -35,6 +35,7 @@ from upl_mlir.passes.loops.transform.invariant import (
 )
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.single import gather_as_made
+from upl_mlir.passes.loops.transform.truths import simplify_truths
 from upl_mlir.passes.storage import Storage
 
 
@@ -141,7 +142,8 @@ class InvariantFieldsPass(LoopPass):
     """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
 
     Arrays lose the fields on which their elements do not depend (`transform/invariant.py`).  A sum is not asked whether it
-    has summands if the sign of 0 does not count (`transform/empty.py`).  Truth values that are only gathered are gathered
+    has summands if the sign of 0 does not count (`transform/empty.py`).  Conditions are asked once, and not where the answer
+    is known (`transform/truths.py`).  Truth values that are only gathered are gathered
     as they are made (`transform/single.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
@@ -158,6 +160,7 @@ class InvariantFieldsPass(LoopPass):
         if not chosen_by_data(p.system):
             return False
         some = settle_comparisons(p.system)
+        some |= simplify_truths(p.system)
         some |= not p.ordered and ask_no_empty_sums(p.system)
         some |= gather_as_made(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):

@@ -57,7 +57,7 @@ def together(f: Frame, values: Values, trees: Sequence[Tree]) -> list[Tree | Tog
     while left:
         t = left.pop(0)
         ends = _ends(f, t)
-        if not isinstance(t, Box) or ends is None:
+        if ends is None:
             out.append(t)
             continue
         group: list[Tree] = [t]
@@ -71,6 +71,9 @@ def together(f: Frame, values: Values, trees: Sequence[Tree]) -> list[Tree | Tog
                 group.append(u)
             else:
                 passed.append(u)
+        if not any(isinstance(u, Box) for u in group):  # plain loops are as the schedule has them
+            out.append(t)
+            continue
         out.append(Together(tuple(group), *ends, tuple(folds)) if len(group) > 1 or folds else t)
         left = [u for u in left if u not in group]
     return out
@@ -121,8 +124,7 @@ def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequen
     for box in t.members:
         if isinstance(box, Box):
             Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
-    first, *_ = t.members
-    assert isinstance(first, Box)
+    first = next(m for m in t.members if isinstance(m, Box))
     var = first.contraction.fold.parts[0].dims[0]
 
     def inside() -> None:
