@@ -162,6 +162,7 @@ class InvariantFieldsPass(LoopPass):
         some = settle_comparisons(p.system)
         some |= simplify_truths(p.system)
         some |= not p.ordered and ask_no_empty_sums(p.system)
+        some |= simplify_truths(p.system, counts=True)
         some |= gather_as_made(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.matches import names_in
 from upl_mlir.passes.loops.terms import (
     Apply,
     Fold,
@@ -47,13 +48,14 @@ _YES = {_EQ: True, _NE: False, _LESS: False, _AT_MOST: True, _MORE: False, _AT_L
 """What they say of equal values."""
 
 
-def simplify_truths(system: System) -> bool:
-    """Change the system; whether there was something to change."""
+def simplify_truths(system: System, *, counts: bool = False) -> bool:
+    """Change the system; whether there was something to change.  With `counts`, numbers of values of an iterator that are
+    less than a number are computed, not counted."""
     some = False
     while True:
         for eq in system.equations.values():
             if any(_truths(t) for _, term in eq.pieces for t in inner_first(term, made_of)):
-                eq.pieces = [(cons, _Truths(system.lin).new(term, cons)) for cons, term in eq.pieces]
+                eq.pieces = [(cons, _Truths(system.lin, counts).new(term, cons)) for cons, term in eq.pieces]
                 some = True
         if not _inline(system):
             return some
@@ -66,19 +68,19 @@ def _truths(t: Term) -> bool:
 
 # -- arrays that are not worth it -------------------------------------------------------------------------------------------
 def _inline(system: System) -> bool:
-    """Read what elements are made of in place of elements, where that costs little."""
+    """Read what elements are made of in place of elements, where that costs little, or is done as often."""
+    once = _read_once(system)
     cheap: dict[str, tuple[Equation, Term]] = {}
     for name, eq in system.equations.items():
-        if eq.output or eq.kind not in (Kind.BOOL, Kind.INT) or len(eq.pieces) != 1:
+        if eq.output or len(eq.pieces) != 1:
             continue
         term = _alone(eq.pieces[0][1])
         inside = inner_first(term, made_of)
         hosts = all(t.array in system.hosts for t in inside if isinstance(t, Get))
-        plain = all(isinstance(t, Number | IndexValue | Apply | Get) for t in inside)
-        if plain and hosts and sum(isinstance(t, Apply) for t in inside) <= CHEAP:
+        plain = eq.kind in (Kind.BOOL, Kind.INT) and all(isinstance(t, Number | IndexValue | Apply | Get) for t in inside)
+        few = plain and hosts and sum(isinstance(t, Apply) for t in inside) <= CHEAP
+        if few or (name in once and not isinstance(term, Fold)):
             cheap[name] = eq, term
-    if not cheap:
-        return False
 
     def read(g: Get) -> Term:
         found = cheap.get(g.array)
@@ -87,12 +89,28 @@ def _inline(system: System) -> bool:
         eq, term = found
         return under(term, dict(zip(eq.fields, g.index, strict=True)))
 
+    reads = {g.array for _, t in cheap.values() for g in inner_first(t, made_of) if isinstance(g, Get)}
+    for name in reads & cheap.keys():  # the next time
+        del cheap[name]
     for name in cheap:
         del system.equations[name]
     for eq in system.equations.values():
         memo: dict[Term, Term] = {}
         eq.pieces = [(cons, rewritten(term, memo, read)) for cons, term in eq.pieces]
-    return True
+    return bool(cheap)
+
+
+def _read_once(system: System) -> set[str]:
+    """The arrays of which each element is read by one element of one other array, outside of its folds."""
+    reads: dict[str, list[bool]] = {}
+    for eq in system.equations.values():
+        for _, term in eq.pieces:
+            outside = inner_first(term, lambda t: () if isinstance(t, Fold) else made_of(t))
+            for g in inner_first(term, made_of):
+                if isinstance(g, Get):
+                    each = sorted(map(str, g.index)) == sorted(eq.fields) and len(eq.pieces) == 1
+                    reads.setdefault(g.array, []).append(each and g in outside)
+    return {array for array, found in reads.items() if found == [True]}
 
 
 def _alone(t: Term) -> Term:
@@ -110,8 +128,8 @@ def _once(p: Part) -> bool:
 class _Truths:
     """Writes terms of one piece of an equation."""
 
-    def __init__(self, lin: Linear):
-        self.lin = lin
+    def __init__(self, lin: Linear, counts: bool):
+        self.lin, self.counts = lin, counts
 
     def new(self, whole: Term, cons: Cons) -> Term:
         """A term that stands where constraints hold, by the same terms or simpler ones."""
@@ -129,7 +147,29 @@ class _Truths:
             parts = _joined([p for p in parts if _number(p.body) != 0])
             if not parts:
                 return Number(Kind.BOOL, 0)
-        return _alone(replace(t, parts=tuple(parts)))
+        t = replace(t, parts=tuple(parts))
+        return _alone((self._counted(t) if self.counts else None) or t)
+
+    def _counted(self, t: Fold) -> Term | None:
+        """How many values of one iterator are less than a number, without counting."""
+        if t.kind is not Kind.INT or t.gather is not Gather.SUM or len(t.parts) != 1:
+            return None
+        (p,) = t.parts
+        if len(p.dims) != 1 or p.guards or len(p.cons) != 2:
+            return None
+        match _bit(p.body):
+            case Apply(_, arith.CmpiOp() as less, (IndexValue(e), x)) if less.predicate.value.data == _LESS:
+                pass
+            case _:
+                return None
+        d = p.dims[0]
+        lows, highs = self.lin.limits(p.cons, d, {n for c in p.cons for n in c.e.names} - {d})
+        if e != IndexExpr.of(d) or len(lows) != 1 or len(highs) != 1 or d in names_in(x):
+            return None
+        low, behind = IndexValue(lows[0]), IndexValue(highs[0] + 1)
+        upper = Apply(Kind.INT, _LEAST, (x, behind))
+        inside = Apply(Kind.INT, _GREATEST, (upper, low))
+        return inside if lows[0].constant == 0 else Apply(Kind.INT, _MINUS, (inside, low))
 
     def _simpler(self, t: Term, cons: Cons) -> Term:
         match t:
@@ -289,5 +329,7 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 
 
 _NOT = arith.XOrIOp(arith.ConstantOp(IntegerAttr(1, 1)), arith.ConstantOp(IntegerAttr(1, 1)))
+_ONE = arith.ConstantOp(IntegerAttr(1, 64))
+_LEAST, _GREATEST, _MINUS = arith.MinSIOp(_ONE, _ONE), arith.MaxSIOp(_ONE, _ONE), arith.SubiOp(_ONE, _ONE)
 _OR = arith.OrIOp(arith.ConstantOp(IntegerAttr(1, 1)), arith.ConstantOp(IntegerAttr(1, 1)))
 """Operations to make terms of."""
