@@ -244,7 +244,7 @@ class OrderLoopsPass(LoopPass):
             stmts = statements(p.system)
             p.deps = edges(p.system.lin, stmts)
             try:
-                p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered).tree()
+                p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered, compared=p.compared).tree()
             except NoOrder as e:
                 first = first or e
                 if not coordinates.change(e.deps):

@@ -50,7 +50,9 @@ def is_scatter(box: Box) -> bool:
     return not box.contraction.terms
 
 
-def together(f: Frame, values: Values, trees: Sequence[Tree], begun: Mapping[Box, int] | None = None) -> list[Tree | Together]:
+def together(
+    f: Frame, values: Values, trees: Sequence[Tree], begun: Mapping[Box, int] | None = None
+) -> list[Tree | Together]:
     """The trees; gathers whose elements data choose share a loop with others over the same values where they can, and with
     parallel loops and folds of single elements.  Of boxes that are `begun` so many loops are there already."""
     begun = begun or {}
@@ -59,7 +61,7 @@ def together(f: Frame, values: Values, trees: Sequence[Tree], begun: Mapping[Box
     while left:
         t = left.pop(0)
         ends = _ends(f, t, begun)
-        if ends is None:
+        if ends is None or not (begun or isinstance(t, Box)):
             out.append(t)
             continue
         group: list[Tree] = [t]

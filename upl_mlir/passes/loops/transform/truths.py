@@ -34,6 +34,7 @@ from upl_mlir.passes.loops.terms import (
     alike,
     inner_first,
     made_of,
+    remade,
     rewritten,
     under,
 )
@@ -138,7 +139,7 @@ class _Truths:
             if isinstance(t, Fold):
                 memo[t] = self._fold(t, cons)
             else:
-                memo[t] = self._simpler(rewritten(t, memo, lambda g: g), cons)
+                memo[t] = self._simpler(remade(t, memo, lambda g: g), cons)
         return memo[whole]
 
     def _fold(self, t: Fold, cons: Cons) -> Term:
@@ -181,7 +182,8 @@ class _Truths:
                 return self._compared(t, asks.predicate.value.data, a, b, cons)
             case Apply(_, arith.SelectOp(), (c, yes, no)):
                 known = _number(c)
-                return self._chosen(t, c, yes, no) if known is None else yes if known else no
+                taken, other = (yes, no) if known else (no, yes)
+                return self._chosen(t, c, yes, no) if known is None or not _quiet(other) else taken
             case _:
                 return t
 
@@ -196,16 +198,19 @@ class _Truths:
     def _all(self, t: Apply) -> Term:
         """A conjunction, or a disjunction, without what is said twice."""
         both = isinstance(t.op, arith.AndIOp)
+        joins: type[arith.AndIOp | arith.OrIOp] = arith.AndIOp if both else arith.OrIOp
         kept: list[Term] = []
-        for x in _joined_by(t, type(t.op)):
+        terms = list(_joined_by(t, joins))
+        quiet = all(map(_quiet, terms))
+        for x in terms:
             n = _number(x)
             if n is not None and n == (0 if both else 1):
-                return Number(Kind.BOOL, n)
+                return Number(Kind.BOOL, n) if quiet else t
             if n is None and not any(_same(x, y) for y in kept):
                 kept.append(x)
-        if any(_same(y, n) for x in kept if (n := _negated(x)) is not None for y in kept):
+        if quiet and any(_same(y, n) for x in kept if (n := _negated(x)) is not None for y in kept):
             return Number(Kind.BOOL, 0 if both else 1)
-        return _only(t, type(t.op), kept) or Number(Kind.BOOL, 1 if both else 0)
+        return _only(t, joins, kept) or Number(Kind.BOOL, 1 if both else 0)
 
     def _compared(self, t: Apply, asks: int, a: Term, b: Term, cons: Cons) -> Term:
         """A comparison of integers; a number where the answer is known."""
@@ -214,8 +219,8 @@ class _Truths:
             if (b.value == 1) is (asks == _EQ):
                 return x
             return _negated(x) or Apply(Kind.BOOL, _NOT, (x, Number(Kind.BOOL, 1)))
-        a, b = (a, b) if x is None or y is None else (x, y)
-        if asks in _YES and alike(a, b):
+        same = alike(a, b) or (x is not None and y is not None and _same(x, y))
+        if asks in _YES and same and _quiet(a) and _quiet(b):
             return Number(Kind.BOOL, int(_YES[asks]))
         left, right = _index(a), _index(b)
         if left is None or right is None or asks not in _YES:
@@ -231,6 +236,10 @@ class _Truths:
         return t
 
 
+_SURE = arith.SelectOp | arith.ExtUIOp | arith.MinSIOp | arith.MaxSIOp | arith.IndexCastOp
+"""Operations on integers that do not overflow."""
+
+
 def _names(cons: Cons) -> frozenset[str]:
     """What constraints speak of."""
     return frozenset(n for c in cons for n in c.e.names)
@@ -238,16 +247,26 @@ def _names(cons: Cons) -> frozenset[str]:
 
 def _known(t: Term, c: Term, at: int) -> Term:
     """A term where a condition holds (`at` 1) or not (2)."""
-    while isinstance(t, Apply) and isinstance(t.op, arith.SelectOp) and _same(t.args[0], c):
+    while isinstance(t, Apply) and isinstance(t.op, arith.SelectOp) and _same(t.args[0], c) and _quiet(t.args[3 - at]):
         t = t.args[at]
     return t
+
+
+def _quiet(whole: Term) -> bool:
+    """Whether a term may go unevaluated: no integer in it may overflow."""
+    return all(
+        not isinstance(t, Apply | Fold) or t.kind is not Kind.INT
+        or (isinstance(t, Apply) and isinstance(t.op, _SURE))
+        for t in inner_first(whole, made_of)
+    )  # fmt: skip
 
 
 def _same(a: Term, b: Term) -> bool:
     """Whether two conditions are made alike, the order of what they join aside."""
     if alike(a, b):
         return True
-    for op in (arith.AndIOp, arith.OrIOp):
+    ops: tuple[type[arith.AndIOp | arith.OrIOp], ...] = (arith.AndIOp, arith.OrIOp)
+    for op in ops:
         if isinstance(a, Apply) and isinstance(b, Apply) and isinstance(a.op, op) and isinstance(b.op, op):
             x, y = list(_joined_by(a, op)), list(_joined_by(b, op))
             return all(any(alike(p, q) for q in y) for p in x) and all(any(alike(p, q) for q in x) for p in y)
