@@ -208,6 +208,37 @@ def test_what_a_domain_says_of_data(change: dict[str, tuple[int, ...]]) -> None:
     assert not change and np.array_equal(f(**arrays)["X"], expected["X"]) and by_loops(f)
 
 
+@pytest.mark.parametrize("change", [{}, {"Count": (1, 4)}, {"Col": (2, 1, 5)}, {"Col": (2, 1, -1)}])
+def test_one_loop_asks_all(change: dict[str, tuple[int, ...]]) -> None:
+    """Value, both derivatives and what may go wrong of a sparse product, which come of one loop over the places of a row."""
+    p = upl.load(SPARSE.parent / "spmv.upl")
+    g = upl.vjp(p, of="Y", wrt=["V", "X"])
+    m, n, w = 4, 5, 3
+    v, col, count = RNG.normal(size=(m, w)), RNG.integers(0, n, (m, w)), np.array([3, 0, 2, 1])
+    col[3, 2] = 77  # not in use
+    arrays: dict[str, Any] = {"V": v, "Col": col, "Count": count, "X": RNG.normal(size=n), "d_Y": RNG.normal(size=m)}
+    for port, (*at, wrong) in change.items():
+        arrays[port][tuple(at)] = wrong
+    f = upl.compile(g, engine="native")
+    if change:
+        with pytest.raises(upl.UplError) as expected:
+            upl.compile(g)(**arrays)
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert {d.code for d in found.value.diagnostics} == {d.code for d in expected.value.diagnostics}
+        return
+    out = f(**arrays)
+    assert by_loops(f)
+    used = np.arange(w) < count[:, None]
+    at_ = np.where(used, col, 0)
+    x, d = arrays["X"], arrays["d_Y"]
+    np.testing.assert_allclose(out["Y"], (np.where(used, v, 0) * x[at_]).sum(1), rtol=1e-13)
+    np.testing.assert_allclose(out["d_V"], np.where(used, d[:, None] * x[at_], 0), rtol=1e-13)
+    back = np.zeros(n)
+    np.add.at(back, at_[used], (d[:, None] * v)[used])
+    np.testing.assert_allclose(out["d_X"], back, rtol=1e-13)
+
+
 JUMP = """program jump
 param n >= 1
 input X<i> in 0<=i<n { -> Cell.x }
