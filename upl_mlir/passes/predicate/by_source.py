@@ -40,15 +40,17 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
+from upl_mlir.dialects.upl.attributes import Iterator
 from upl_mlir.dialects.upl.query import ports_and_fields, span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import condition, index_value, unused
 from upl_mlir.passes.predicate.certain import covered, surely_fires
+from upl_mlir.passes.predicate.drafts import Way
 from upl_mlir.passes.predicate.indices import OTHER_ENGINES, data_names
 from upl_mlir.passes.predicate.plan import Plan, index_at, plan_of, said_to
-from upl_mlir.poly.describe import describe
+from upl_mlir.poly.describe import describe, interval
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_counts
 from upl_mlir.poly.sets import PSet, union
@@ -104,6 +106,8 @@ class _Rewriter:
         """The arrows of the new node by those of the old one."""
         self.compares: dict[str, PSet] = {}
         """By input that is looked up, the instances of the node that compares."""
+        self.narrowed: set[str] = set()
+        """Those of them that have not all instances that the arrows cover, as the node's domain has not."""
         self.used = ports_and_fields(sets.program) | {
             n for op in sets.ends.values() if isinstance(op, NodeOp)
             for n in (*op.fields, *(p.name for p in op.ports), *(it.name for s in op.sends for it in s.loops))
@@ -194,6 +198,8 @@ class _Rewriter:
         every = domain.extend(fields).reorder(fields)
         where = (images & every & own).coalesce()
         self.compares[port] = where
+        if not images & every <= own:
+            self.narrowed.add(port)
         value, *at = (unused(n, self.used) for n in ("v", *(f"at_{f}" for f in asks)))
         name = unused(f"{old.symbol}_{port}", self.used)
         maker = NodeOp(name, fields, [Port(value, type_), *(Port(n, UplType.INT) for n in at)])
@@ -245,20 +251,37 @@ class _Rewriter:
                     for f, told in zip(plan.gone, self.said[port], strict=True):
                         wanted = s.index.data[fields.index(f)]
                         assert wanted is not None
-                        self._tell(a, s, source, wanted, port_ref(new.symbol, told), index, None, when)
+                        self._tell(a, s, source, wanted, port_ref(new.symbol, told), index, None, when, Way(()))
                         for name, m in makers.items():
                             if port != first or f not in plan.asks[name]:
                                 continue
                             at = m.ports[1 + plan.asks[name].index(f)].name
-                            all_ = zip(fields, s.index.data, strict=True)
-                            stars = tuple(None if g in plan.gone else e for g, e in all_ if g in m.fields)
+                            each = self._each(name, m, s)
                             some = describe(self.compares[name].project(plan.kept), plan.domain.as_meant())
                             some = said_to(s, self.old, some)
                             if some.names & {*plan.gone, *data_names(self.sets, a)}:
                                 raise refused(a, "its index follows from data, and not everywhere is there a token to meet")
                             to = port_ref(m.symbol, at)
-                            self._tell(a, s, source, wanted, to, stars, Special.UNBOUNDED, when & some)
+                            self._tell(a, s, source, wanted, to, each.index, each.count, when & some, each)
                 _moved(s, s.target, index, when)
+
+    def _each(self, port: str, maker: NodeOp, s: SendOp) -> Way:
+        """How a node that compares is told the index of a token: by `*`; by a `for` where it has not all instances that this
+        covers, so that its domain follows from its arrows."""
+        plan, where = self.plan, self.compares[port]
+        index = {f: e for f, e in zip(self.old.fields, s.index.data, strict=True) if f in maker.fields}
+        stars = Way(tuple(None if f in plan.gone else e for f, e in index.items()), count=Special.UNBOUNDED)
+        if port not in self.narrowed:
+            return stars
+        loops: list[Iterator] = []
+        for f in plan.asks[port]:
+            got = interval(where, f, ())
+            if got is None:
+                return stars
+            loops.append(Iterator(unused(f, self.used), got[0].lo, got[0].hi))
+            index[f] = IndexExpr.of(loops[-1].name)
+        inside = describe(where.as_meant()).substitute({f: e for f, e in index.items() if e is not None})
+        return Way(tuple(index.values()), loops=tuple(loops), when_point=inside)
 
     def _outside(self, s: SendOp, source: InputOp | NodeOp, inside: Formula) -> None:
         """A token that goes to what is no instance goes wrong."""
@@ -274,16 +297,16 @@ class _Rewriter:
 
     def _tell(
         self, a: Arrow, s: SendOp, source: InputOp | NodeOp, e: IndexExpr, target: SymbolRefAttr,
-        index: tuple[IndexExpr | None, ...], count: Special | None, when: Formula,
+        index: tuple[IndexExpr | None, ...], count: IndexExpr | Special | None, when: Formula, more: Way,
     ) -> None:  # fmt: skip
-        """An arrow beside another one with the value of an index expression."""
+        """An arrow beside another one with the value of an index expression; with the iterators of a way, too."""
         if e.names & set(a.loops):
             raise refused(a, "its index follows from data and from an iterator")
         scratch = Before(s)
         value = index_value(scratch, e, body_names(source))
         new = SendOp(
-            value, target, index, count=count, condition=when, predicate=s.predicate, iterators=s.loops,
-            point_condition=s.when_point, rule="by source",
+            value, target, index, count=count, condition=when, predicate=s.predicate, iterators=(*s.loops, *more.loops),
+            point_condition=s.when_point & more.when_point, rule="by source",
         )  # fmt: skip
         scratch.emit(new)
 
