@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -106,6 +109,28 @@ def chain_derivative() -> list[Row]:
     return [Row("differentiate a chain of 100 nodes", hundred, "s", "<= 2", "ten times the chain of 10", 10 * ten)]
 
 
+def machine_code() -> list[Row]:
+    """Chains of 50 to 400 nodes as machine code, values and gradients: the time beside that for the shorter chain."""
+    rows: list[Row] = []
+    lengths = (50, 100, 200, 400)
+    for what, gradient, aim in (("", False, "<= 2"), ("the gradient of ", True, "<= 5")):
+        times = interleaved(*(partial(compiled, n, gradient) for n in lengths), runs=SLOW_RUNS)
+        for k, (n, seconds) in enumerate(zip(lengths, times, strict=True)):
+            title = f"compile {what}a chain of {n} nodes"
+            before = times[k - 1] * n / lengths[k - 1] if k else seconds
+            rows.append(Row(title, seconds, "s", aim if n == 200 else "", "in proportion to the shorter chain", before))
+    return rows
+
+
+def compiled(length: int, gradient: bool) -> float:
+    """Seconds from a chain to its machine code, or its gradient's, with an empty cache."""
+    program = chain(length)()
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, {"XDG_CACHE_HOME": folder}):
+        begin = time.perf_counter()
+        upl.compile(upl.vjp(program, "Y", "X") if gradient else program, engine="native")
+        return time.perf_counter() - begin
+
+
 def layers() -> list[Row]:
     """Sixty layers of known, uneven widths beside the paper's seven."""
     rows: list[Row] = []
@@ -138,7 +163,7 @@ def rows() -> tuple[list[Row], str]:
     """All of them; and a note on a group that could not be measured, because an action ended in an error."""
     found: list[Row] = []
     failed: list[str] = []
-    for group in (sizes, chains, chain_derivative, layers, symbolic):
+    for group in (sizes, chains, chain_derivative, machine_code, layers, symbolic):
         try:
             found += group()
         except upl.UplError as e:

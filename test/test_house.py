@@ -25,7 +25,7 @@ parsed = cache(ast.parse)  # several rules look at each file
 # ------------------------------------------------------------------------------------------------------ the layers
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("diagnostics",),
+    ("diagnostics", "engines.names"),
     ("numbers", "poly"),  # small types of numbers; sets
     ("dialects",),
     ("ops",),
@@ -45,6 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontend.graph", "frontend.jaxpr", "nn"),  # they are made of functions that `frontend.trace` traces
     ("",),  # the package itself, `__init__`: the names that users see, of Python functions too
     ("tools",),
+    ("__main__",),
 )
 """Who may import whom: a module imports its own group and those of earlier lines, never its neighbours on its line.
 

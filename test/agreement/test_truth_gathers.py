@@ -10,7 +10,7 @@ import pytest
 
 import upl_mlir as upl
 from agreement.engines import machine_file
-from upl_mlir.engines.protocol import EngineName
+from upl_mlir.engines.names import EngineName
 from upl_mlir.hw.sim.compiled import available
 
 OPERATORS: dict[str, Callable[[Iterable[bool]], bool]] = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.engines.protocol import SIMULATORS, Simulator
+from upl_mlir.engines.names import SIMULATORS, Simulator
 from upl_mlir.host.cache import Cache
 from upl_mlir.hw.sim import build
 from upl_mlir.hw.sim.compiled import available

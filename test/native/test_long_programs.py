@@ -1,35 +1,86 @@
-"""Programs far longer than Python's stack is deep: bodies of many operations, chains of many nodes."""
+"""Programs of hundreds of nodes: no recursion as deep as a program is long, and functions that LLVM can take."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 
 import upl_mlir as upl
-
-LONG = 400
-
-
-def body() -> str:
-    lines = "\n".join(f"  v{i} = {'v' + str(i - 1) if i else 'x'}*0.75 + x" for i in range(LONG))
-    return (
-        "program long\nparam m >= 1\ninput X<i> in 0<=i<m { -> F.x<i> }\noutput Y<i>\n"
-        f"node F<i> {{\n  in x\n{lines}\n  v{LONG - 1} -> Y\n}}\n"
-    )
+from upl_mlir.engines.native import target
+from upl_mlir.engines.native.llvm.entry import emit_module
+from upl_mlir.passes.lower_to_loops import lower_to_loops
 
 
-def chain() -> str:
-    nodes = "\n".join(
-        f"node N{i}<i> {{ in x; v = 0.5*x + {i}.25; v -> {f'N{i + 1}.x' if i + 1 < LONG // 4 else 'Y'} }}"
-        for i in range(LONG // 4)
-    )
-    return f"program chain\nparam m >= 1\ninput X<i> in 0<=i<m {{ -> N0.x<i> }}\noutput Y<i>\n{nodes}\n"
+def chain(n: int) -> str:
+    """Nodes one after the other, which share one loop."""
+    nodes = [
+        f"node N{k}<i> {{ in x; 0.5*x + {k % 7} -> {f'N{k + 1}.x' if k + 1 < n else 'R'} }}" for k in range(n)
+    ]  # fmt: skip
+    return "\n".join(["program chain", "param m >= 1", "input X<i> in 0<=i<m { -> N0.x }", *nodes, "output R<i>"])
 
 
-@pytest.mark.parametrize("text", [body(), chain()], ids=["body", "chain"])
-def test_a_long_program(text: str) -> None:
-    program = upl.load(text)
+def rounds(n: int) -> str:
+    """Sums between the nodes, which need loops of their own: each element less the mean, and a neighbour."""
+    lines = ["program rounds", "param n >= 2", "input X<i> in 0<=i<n { -> A0.x }", "output Y<i>"]
+    for k in range(n):
+        to = f"A{k + 1}.x" if k + 1 < n else "Y"
+        turn = f"if i<n-1: z -> C{k}.l<i+1>; if i==n-1: z -> C{k}.l<0>"
+        lines += [
+            f"node A{k}<i> in 0<=i<n {{ in x; y = tanh(x + {k}); y -> M{k}.s<>; y -> B{k}.y }}",
+            f"node M{k} {{ in @(+) s[n]; s/n #n -> B{k}.m<*> }}",
+            f"node B{k}<i> in 0<=i<n {{ in y, m; z = y - m; z -> C{k}.z; {turn} }}",
+            f"node C{k}<i> in 0<=i<n {{ in l, z; 0.5*l + z -> {to} }}",
+        ]
+    return "\n".join(lines)
+
+
+def rounds_of(x: np.ndarray, n: int) -> np.ndarray:
+    """The same in numpy."""
+    for k in range(n):
+        y = np.tanh(x + k)
+        z = y - y.mean()
+        x = 0.5 * np.roll(z, 1) + z
+    return x
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_a_long_chain_and_its_gradient(n: int) -> None:
     x = np.linspace(-1, 1, 5)
-    wanted = upl.compile(program, gather="ordered")(X=x)["Y"]
-    np.testing.assert_array_equal(upl.compile(program, engine="native", gather="ordered")(X=x)["Y"], wanted)
-    np.testing.assert_allclose(upl.compile(program, engine="native")(X=x)["Y"], wanted, rtol=1e-12)
+    p = upl.load(chain(n))
+    want = x
+    for k in range(n):
+        want = 0.5 * want + k % 7
+    np.testing.assert_allclose(upl.compile(p, engine="native")(X=x)["R"], want, rtol=1e-14)
+    out = upl.compile(upl.vjp(p, "R", "X"), engine="native")(X=x, d_R=np.ones(5))
+    np.testing.assert_array_equal(out["d_X"], 0.5**n)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_long_program_and_its_gradient(threads: int) -> None:
+    """Divided into functions; the derivative in one direction by complex steps."""
+    n = 40
+    x, u = np.linspace(-1, 1, 6), np.linspace(1, 2, 6)
+    p = upl.load(rounds(n))
+    np.testing.assert_allclose(upl.compile(p, engine="native", threads=threads)(X=x)["Y"], rounds_of(x, n), atol=1e-13)
+    v = np.linspace(-2, 1, 6)
+    got = upl.compile(upl.vjp(p, "Y", "X"), engine="native", threads=threads)(X=x, d_Y=v)["d_X"]
+    want = rounds_of(x + 1e-30j * u, n).imag @ v / 1e-30
+    assert abs(got @ u - want) <= 1e-12 * max(1, abs(want))
+
+
+def test_bits_are_those_of_the_interpreter() -> None:
+    p = upl.load(rounds(30))
+    x = np.linspace(-1, 1, 7)
+    native = upl.compile(p, engine="native", gather="ordered")(X=x)["Y"]
+    assert native.tobytes() == upl.compile(p, gather="ordered")(X=x)["Y"].tobytes()
+
+
+def test_only_long_functions_are_divided() -> None:
+    def groups(n: int) -> list[str]:
+        ir = emit_module(lower_to_loops(upl.load(rounds(n)).expanded().infer_domains().op).module, target.host(), 1).ir
+        return re.findall(r"^define internal void @group\d+", ir, flags=re.MULTILINE)
+
+    assert groups(4) == []
+    assert len(groups(60)) > 4

@@ -167,7 +167,7 @@ def test_versions(upl: Tool, upl_opt: Tool) -> None:
 
 
 def test_no_command(upl: Tool) -> None:
-    """Without a command: usage, status 2."""
+    """Without a command: all of them, status 2."""
     done = upl()
     assert done.status == 2
     assert "usage: upl" in done.err

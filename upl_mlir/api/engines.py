@@ -5,7 +5,7 @@ A new engine is a row, and a line in `test/agreement/engines.py`.  Each is impor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,8 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.engines.protocol import EngineName, Runner, Setting
+from upl_mlir.engines.names import EngineName
+from upl_mlir.engines.protocol import Runner, Setting
 
 if TYPE_CHECKING:
     from upl_mlir.engines.native.engine import NativeEngine
@@ -36,19 +37,24 @@ class EngineRow:
 
     `build` makes a runner for a program with its sizes; `all_sizes`, where an engine has it, one callable for all,
     which also proves what it needs.  `real`: what the type `real` means by default.  `refuses`: values of options
-    that the engine has not, with message and suggestion.  `machine_programs`: takes programs of the machine (`ttm`)
-    as they are.  `small`: runs f16, bf16 and fixed point.
+    that the engine has not, with message and suggestion.  `takes`: options of its own, which no other engine has.
+    `machine_programs`: takes programs of the machine (`ttm`) as they are.  `small`: runs f16, bf16 and fixed point.
     """
 
     build: Callable[[Program, Mapping[str, int], Setting], Runner] | None = None
     all_sizes: Callable[[Program, Mapping[str, int], Setting], AllSizes] | None = None
     real: str = "f64"
     refuses: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
+    takes: tuple[str, ...] = ()
     machine_programs: bool = False
     small: bool = False
 
-    def check(self, name: EngineName, program: Program, **options: str | None) -> None:
-        """Raise UplError (UPL1733) for a value of an option that the engine refuses."""
+    def check(self, name: EngineName, program: Program, given: Sequence[str], **options: str | None) -> None:
+        """Raise UplError (UPL1733) for a value of an option that the engine refuses, or one `given` that is another's."""
+        for option in given:
+            if option not in self.takes:
+                owner = next(n for n, row in ENGINES.items() if option in row.takes)
+                raise error("UPL1733", f"the engine `{name}` has no option `{option}`", help=f"`{owner}` has it")
         kind = Kind.of(options["real"] or self.real)
         if kind.format is not None and not self.small:
             with_it = ", ".join(f"`{n}`" for n, row in ENGINES.items() if row.small)
@@ -147,16 +153,16 @@ class _Ready:
 ENGINES: Mapping[EngineName, EngineRow] = {
     EngineName.INTERP: EngineRow(_interp, small=True),
     EngineName.TOKEN: EngineRow(_token),
-    EngineName.NATIVE: EngineRow(all_sizes=_native, small=True),
+    EngineName.NATIVE: EngineRow(all_sizes=_native, small=True, takes=("threads",)),
     EngineName.RTL: EngineRow(
-        _rtl, real="f32", machine_programs=True,
+        _rtl, real="f32", machine_programs=True, takes=("machine", "simulator"),
         refuses={
             ("real", "f64"): ("the machine computes in f32", "compare with the interpreter under --real f32"),
             ("gather", "ordered"): ("the machine adds summands in arrival order", "use gather=relaxed"),
         },
     ),
     EngineName.CIRCUIT: EngineRow(
-        _circuit, real="f32", small=True,
+        _circuit, real="f32", small=True, takes=("lanes", "along", "share", "bench"),
         refuses={
             ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },

@@ -10,7 +10,7 @@ from typing import Any
 
 from upl_mlir.api.programs import Compiled, Program, compile
 from upl_mlir.diagnostics import UplError
-from upl_mlir.engines.protocol import EngineName
+from upl_mlir.engines.names import EngineName
 
 _NOT_NATIVE = frozenset(("UPL1205", "UPL1609", *(f"UPL{n}" for n in range(1820, 1829))))
 """Codes of the errors that say that a program, though right, is not in the class of native code, or too complex for it,

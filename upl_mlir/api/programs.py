@@ -18,7 +18,8 @@ from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, did_you_mean, error
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
-from upl_mlir.engines.protocol import SIMULATORS, EngineName, Runner, Setting
+from upl_mlir.engines.names import SIMULATORS, EngineName
+from upl_mlir.engines.protocol import Runner, Setting
 from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import TANGENT
 from upl_mlir.pipeline import passes_of, verify
@@ -342,9 +343,11 @@ def compile(
         if value not in allowed:
             raise error("UPL1802", f"{what}={value!r}: expected one of {', '.join(map(str, allowed))}")
     real = None if real is None else Kind.of_real(real).value
-    row.check(name, p, real=real, gather=gather)
-    if simulator is not None and name is not EngineName.RTL:
-        raise error("UPL1733", f"the engine `{name}` has no simulator to choose", help="give it with the engine `rtl`")
+    own = {
+        "machine": machine, "simulator": simulator, "threads": threads != 1, "lanes": lanes != 1, "along": along,
+        "share": share, "bench": bench,
+    }  # fmt: skip
+    row.check(name, p, [option for option, value in own.items() if value], real=real, gather=gather)
     program = p.expanded().infer_domains()
     if row.all_sizes is None and not (program.lowered and row.machine_programs):  # native code may be there already
         require_arrays(program.read())

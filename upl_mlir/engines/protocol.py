@@ -1,31 +1,16 @@
-"""What an engine is: its name, how a program is to run on it, and what a program on an engine does and gives."""
+"""What an engine is: how a program is to run on it, and what a program on an engine does and gives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from upl_mlir.engines.names import Simulator
+
 Array = NDArray[Any]
-
-
-class EngineName(StrEnum):
-    """Names of the engines."""
-
-    INTERP = "interp"
-    TOKEN = "token"
-    NATIVE = "native"
-    RTL = "rtl"
-    CIRCUIT = "circuit"
-    REFERENCE = "reference"
-
-
-Simulator = Literal["amaranth", "compiled", "verilator"]
-"""What simulates a machine: Amaranth's simulator, our models, Verilator's."""
-SIMULATORS: tuple[Simulator, ...] = get_args(Simulator)
 
 
 @dataclass(frozen=True)

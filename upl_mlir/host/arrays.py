@@ -240,9 +240,11 @@ def _solved(
             telling = [op for op in inputs(program) if op.symbol not in arrays and name in known_domain(op).names]
             if telling and not any_port:
                 op = telling[0]
+                absent = [p for p in inputs(program) if p.symbol not in arrays]
+                needed = ", ".join(f"{p.symbol}<{','.join(p.fields)}>" if p.fields else p.symbol for p in absent)
                 raise error(
                     "UPL1501", f"nothing is given for the input `{op.symbol}`, whose shape tells the parameter `{name}`",
-                    span_of(op), help=f"give `{op.symbol}` an array of index fields <{','.join(op.fields)}>",
+                    span_of(op), help=f"give arrays for {needed}; on the command line by --input {op.symbol}=FILE.npy",
                 )  # fmt: skip
             raise error(
                 "UPL1505", f"the parameter `{name}` does not follow from the shapes of the arrays given",

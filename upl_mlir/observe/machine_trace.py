@@ -10,7 +10,7 @@ import numpy as np
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.engines.protocol import Simulator
+from upl_mlir.engines.names import Simulator
 from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
 from upl_mlir.engines.rtl.observe.names import UNITS, named, shown
 from upl_mlir.engines.rtl.observe.watch import Recorded

@@ -19,12 +19,10 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO
-
-from xdsl.utils.exceptions import DiagnosticException, ParseError
+from typing import IO, Any, cast
 
 from upl_mlir.diagnostics import Diagnostic, Span, UplError
-from upl_mlir.pipeline import parse_error
+from upl_mlir.tools.terminal.colour import complain
 
 
 class UsageError(Exception):
@@ -63,7 +61,7 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 2
     except UsageError as e:
-        print(f"error[UPL1801]: {e}", file=sys.stderr)
+        complain(f"error[UPL1801]: {e}")
         return 2
     except BrokenPipeError:
         _forget_output()
@@ -74,9 +72,9 @@ def guarded(main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) ->
     except Exception as e:
         if "--debug" in args:
             raise
-        print(describe_exception(e), file=sys.stderr)
+        complain(describe_exception(e))
         if is_defect(e) and (folder := write_reproducer(args, e)):
-            print(f"  note: {folder} has what reproduces it: command, files, traceback; please report it", file=sys.stderr)
+            complain(f"  note: {folder} has what reproduces it: command, files, traceback; please report it")
         return 1
 
 
@@ -125,13 +123,16 @@ def _forget_output() -> None:
 
 def describe_exception(e: BaseException) -> str:
     """The message for any exception that reaches the boundary."""
+    xdsl: Any = sys.modules.get("xdsl.utils.exceptions")  # not loaded for `--help`: that would take most of the time
+    if xdsl is not None and isinstance(e, xdsl.ParseError):
+        from upl_mlir.pipeline import parse_error
+
+        return str(parse_error(cast(Any, e)))
+    if xdsl is not None and isinstance(e, xdsl.DiagnosticException):
+        return str(UplError(Diagnostic("UPL1100", str(e).strip().splitlines()[0])))
     match e:
         case UplError():
             return str(e)
-        case ParseError():
-            return str(parse_error(e))
-        case DiagnosticException():
-            return str(UplError(Diagnostic("UPL1100", str(e).strip().splitlines()[0])))
         case OSError():
             where = Span(str(e.filename), 0, 0) if e.filename else None
             return str(UplError(Diagnostic("UPL1001", e.strerror or str(e), where)))

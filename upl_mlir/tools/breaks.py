@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from upl_mlir.engines.protocol import EngineName
+from upl_mlir.engines.names import EngineName
 from upl_mlir.tools.boundary import UsageError
 
 if TYPE_CHECKING:

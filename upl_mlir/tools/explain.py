@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from upl_mlir.diagnostics import error
 from upl_mlir.tools import derivatives
 
 if TYPE_CHECKING:
@@ -23,9 +24,15 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
 
 def run(p: Program, args: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
+    from upl_mlir.dialects.upl.query import span_of
     from upl_mlir.observe.explain import explain
 
     found = explain(derivatives.derived(p, args))
+    if not found.arrows:
+        raise error(
+            "UPL1401", "explain: the program has no derivative", span_of(p.read()),
+            help="give --of and --wrt, or write `adjoint of R wrt X` in the program",
+        )  # fmt: skip
     print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) if args.json else text(found))
     return 0
 

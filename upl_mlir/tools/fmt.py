@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from upl_mlir.diagnostics import Span, UplError, error
 from upl_mlir.tools.boundary import describe_exception, write_whole
+from upl_mlir.tools.terminal.colour import complain
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def run(files: Sequence[str], *, check: bool = False, stdout: bool = False) -> i
         except BrokenPipeError:
             raise
         except (UplError, OSError) as e:
-            print(describe_exception(e), file=sys.stderr)
+            complain(describe_exception(e))
             status = 1
     return status
 

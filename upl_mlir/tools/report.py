@@ -6,7 +6,6 @@ The JSON's schema is `docs/check.schema.json`; `upl check --schema` prints it.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,6 +14,7 @@ from upl_mlir.diagnostics import Sources
 from upl_mlir.passes.analysis.obligations import Status
 from upl_mlir.passes.check import Count, Report
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.tools.terminal.colour import complain
 
 Number = int | str | None
 """A number, a polynomial in the parameters or sums of entries as text, or null where data decide or none was found."""
@@ -115,7 +115,7 @@ def print_json(report: Report) -> None:
 def print_text(file: str, report: Report, sources: Sources | None = None) -> None:
     """The report for people; what is refuted goes to the standard error."""
     for d in report.diagnostics():
-        print(d.render(sources), file=sys.stderr)
+        complain(d.render(sources))
     for o in report.obligations:
         if o.status is Status.UNPROVED:
             where = f"{o.span}: " if o.span else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.protocol import SIMULATORS, EngineName
+from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.tools import (
     breaks,
     circuits,
@@ -31,18 +31,19 @@ from upl_mlir.tools import (
     wrap,
 )
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
+from upl_mlir.tools.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from upl_mlir.api.programs import Program
 
 
-def _parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="upl", description=__doc__, allow_abbrev=False)
+def _parser() -> Parser:
+    top = Parser(prog="upl", description=__doc__)
     top.add_argument("--version", action="version", version=f"upl {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
-        p = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        p = commands.add_parser(name, help=text, description=text)
         p.add_argument("file", metavar="FILE", help="a program, .upl or .mlir")
         p.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                        help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
@@ -84,19 +85,19 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
     p.add_argument("--plot", metavar="F.svg|png|pdf", help="plot loss and accuracy, epoch by epoch")
     text = "an einsum case as a UPL program, as its gradient, or as C++; and back"
-    einsum.add_arguments(commands.add_parser("einsum", help=text, description=text, allow_abbrev=False))
+    einsum.add_arguments(commands.add_parser("einsum", help=text, description=text))
     text = "plot a recorded run: parallelism and waiting tokens"
-    plot.add_arguments(commands.add_parser("plot", help=text, description=text, allow_abbrev=False))
+    plot.add_arguments(commands.add_parser("plot", help=text, description=text))
     text = "which small type a program needs, by ranges, and what each loses against f64"
-    quantize.add_arguments(commands.add_parser("quantize", help=text, description=text, allow_abbrev=False))
+    quantize.add_arguments(commands.add_parser("quantize", help=text, description=text))
     text = "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, and on request its clock"
-    synth.add_arguments(commands.add_parser("synth", help=text, description=text, allow_abbrev=False))
+    synth.add_arguments(commands.add_parser("synth", help=text, description=text))
     p = command("wrap", "a program's circuit on a bus: Verilog, a C header and a module for LiteX")
     wrap.add_arguments(p)
     text = "run a program on many machines: which is the best for it?"
-    explore.add_arguments(commands.add_parser("explore", help=text, description=text, allow_abbrev=False))
+    explore.add_arguments(commands.add_parser("explore", help=text, description=text))
     text = "format .upl files in place: one layout, nothing of the text lost"
-    fmt.add_arguments(commands.add_parser("fmt", help=text, description=text, allow_abbrev=False))
+    fmt.add_arguments(commands.add_parser("fmt", help=text, description=text))
     return top
 
 
@@ -292,6 +293,8 @@ def save_arrays(path: str, arrays: dict[str, Any]) -> None:
         with whole_file(target) as stream:
             np.savez(stream, **arrays)
         return
+    if target.suffix and not target.is_dir():
+        raise UsageError(f"{path}: expected a name that ends in .npz, or a folder, which gets a .npy file for each array")
     target.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:
         for name, values in arrays.items():
@@ -352,7 +355,11 @@ _COMMANDS = {
 
 
 def _main(argv: Sequence[str]) -> int:
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
+    args = parser.parse_args(argv)
     return _COMMANDS[args.command](args)
 
 

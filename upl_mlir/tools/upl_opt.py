@@ -32,6 +32,8 @@ from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches
 from upl_mlir.tools.nesting import Step, reproducer, steps, without_resources
+from upl_mlir.tools.terminal.colour import complain
+from upl_mlir.tools.terminal.parser import Parser
 from upl_mlir.universe import PASSES, UPL_UNIVERSE
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ class UplOptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """xDSL's arguments, ours, and the names that mlir-opt has for some of them."""
         super().register_all_arguments(arg_parser)
+        arg_parser.__class__, arg_parser.allow_abbrev = Parser, False  # xDSL makes the parser itself
         arg_parser.prog = "upl-opt"
         arg_parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                                 help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
@@ -306,7 +309,7 @@ class UplOptMain(xDSLOptMain):
                 elif self.args.verify_diagnostics:
                     out.append(describe_exception(e) + "\n")
                 elif self.args.split_input_file and not self.args.debug:
-                    print(describe_exception(e), file=sys.stderr)
+                    complain(describe_exception(e))
                     failed = 1
                 else:
                     raise

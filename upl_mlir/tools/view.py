@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upl_mlir.diagnostics import UplError
-from upl_mlir.engines.protocol import EngineName
+from upl_mlir.engines.names import EngineName
 from upl_mlir.tools import derivatives
 from upl_mlir.tools.boundary import UsageError, write_whole
 

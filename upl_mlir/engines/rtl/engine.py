@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from upl_mlir.diagnostics import did_you_mean, error
 from upl_mlir.dialects.ttm import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.engines.protocol import Simulator
+from upl_mlir.engines.names import Simulator
 from upl_mlir.engines.rtl.host_order import field_order, inputs_in_order
 from upl_mlir.engines.rtl.host_ports import machine_ports
 from upl_mlir.engines.rtl.lowered import lowered, machine_of

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from upl_mlir.diagnostics import UplError, error
-from upl_mlir.engines.protocol import Simulator
+from upl_mlir.engines.names import Simulator
 from upl_mlir.engines.rtl.leftovers import direct_leftovers
 from upl_mlir.engines.rtl.observe.statistics import stats
 from upl_mlir.engines.rtl.observe.stranded import Leftover, place, stranded_error

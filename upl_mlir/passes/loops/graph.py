@@ -9,9 +9,10 @@ recurrences, sums that are used more than once, and costly values with several u
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -89,8 +90,8 @@ class Graph:
             if compared := compared_fields(send, port.gather):
                 self.compared[send] = compared
             self.out_of.setdefault(resolve(send.value), []).append(a)
-        self._evals: dict[object, int] = {}
-        self._costs: dict[object, int] = {}
+        self._evals: dict[Port | SSAValue, int] = {}
+        self._costs: dict[SSAValue, int] = {}
 
     def _static(self, a: PulledArrow) -> None:
         """Refuse an arrow that data decide.  Raises UplError (UPL1821)."""
@@ -241,39 +242,57 @@ class Graph:
             n = self.value_evals(v)
             if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth:
                 self.stored_values.add(v)
-                self._evals.clear()
+                self._forget_evals(v)
+
+    def _forget_evals(self, v: SSAValue) -> None:
+        """Drop the counts that follow from those of a value."""
+        todo: list[Port | SSAValue] = [v]
+        while todo:
+            of = todo.pop()
+            self._evals.pop(of, None)
+            fed = self.used_ports(of) if isinstance(of, SSAValue) else [resolve(a.send.value) for a in self.into.get(of, ())]
+            todo += [x for x in fed if x in self._evals]
 
     def evals(self, p: Port) -> int:
         """How often an element of an input is evaluated if it is not stored, at most MANY."""
         if p in self.stored_ports or isinstance(self.ends[p[0]], OutputOp):
             return 1
-        if p not in self._evals:
-            self._evals[p] = 1  # a cycle without a stored element: refused where it is built
-            node = self.ends[p[0]]
-            assert isinstance(node, NodeOp)
-            values = {resolve(s.value): None for s in node.sends}
-            self._evals[p] = min(MANY, sum(
-                1 if v in self.stored_values else self.value_evals(v) for v in values if p in self.used_ports(v)
-            ))  # fmt: skip
-        return self._evals[p]
+        return _settled(p, self._evals, 1, self._evaluated_for, self._count_evals)
 
     def value_evals(self, v: SSAValue) -> int:
         """How often a sent value is evaluated for each instance of its source, at most MANY."""
-        if v not in self._evals:
-            self._evals[v] = 1
-            always, sometimes = 0, list[tuple[PulledArrow, int]]()
-            for a in self.out_of.get(v, ()):
-                stars = any(e is None for e in a.send.index.data)
-                fan = MANY if (stars or a.send.loops) and not self._used_once(a) else 1
-                n = fan * self.evals((a.target.symbol, a.port.name))
-                if a.send.when.is_true:
-                    always += n
-                else:
-                    sometimes.append((a, n))
-            exclusive = all(not self._together(a, b) for i, (a, _) in enumerate(sometimes) for b, _ in sometimes[:i])
-            total = (max if exclusive else sum)([0, *(n for _, n in sometimes)])
-            self._evals[v] = min(MANY, always + total)
-        return self._evals[v]
+        return _settled(v, self._evals, 1, self._evaluated_for, self._count_evals)
+
+    def _evaluated_for(self, of: Port | SSAValue) -> list[Port | SSAValue]:
+        """What an input or a value that is not stored is evaluated for."""
+        if isinstance(of, SSAValue):
+            ports = [(a.target.symbol, a.port.name) for a in self.out_of.get(of, ())]
+            return [p for p in ports if p not in self.stored_ports and not isinstance(self.ends[p[0]], OutputOp)]
+        node = self.ends[of[0]]
+        assert isinstance(node, NodeOp)
+        values = dict.fromkeys(resolve(s.value) for s in node.sends)
+        return [v for v in values if v not in self.stored_values and of in self.used_ports(v)]
+
+    def _count_evals(self, of: Port | SSAValue) -> int:
+        """The evaluations of an input or a value, from those of what it is evaluated for."""
+        if not isinstance(of, SSAValue):
+            node = self.ends[of[0]]
+            assert isinstance(node, NodeOp)
+            values = dict.fromkeys(resolve(s.value) for s in node.sends)
+            used = [v for v in values if of in self.used_ports(v)]
+            return min(MANY, sum(1 if v in self.stored_values else self.value_evals(v) for v in used))
+        always, sometimes = 0, list[tuple[PulledArrow, int]]()
+        for a in self.out_of.get(of, ()):
+            stars = any(e is None for e in a.send.index.data)
+            fan = MANY if (stars or a.send.loops) and not self._used_once(a) else 1
+            n = fan * self.evals((a.target.symbol, a.port.name))
+            if a.send.when.is_true:
+                always += n
+            else:
+                sometimes.append((a, n))
+        exclusive = all(not self._together(a, b) for i, (a, _) in enumerate(sometimes) for b, _ in sometimes[:i])
+        total = (max if exclusive else sum)([0, *(n for _, n in sometimes)])
+        return min(MANY, always + total)
 
     def _used_once(self, a: PulledArrow) -> bool:
         """Whether of the instances that an arrow with `*` or a `for` serves only one counts, as data say which."""
@@ -293,10 +312,16 @@ class Graph:
 
     def value_cost(self, v: SSAValue) -> int:
         """What it costs to compute a sent value from what is stored."""
-        if v not in self._costs:
-            self._costs[v] = 0
-            self._costs[v] = min(SUM, self.body_cost(v) + sum(self._port_cost(p) for p in self.used_ports(v)))
-        return self._costs[v]
+        return _settled(v, self._costs, 0, self._computed_from, self._add_costs)
+
+    def _computed_from(self, v: SSAValue) -> list[SSAValue]:
+        """The values that are not stored among those that a value follows from by one step."""
+        ports = [p for p in self.used_ports(v) if p not in self.stored_ports]
+        values = [resolve(a.send.value) for p in ports for a in self.into.get(p, ())]
+        return [w for w in values if w not in self.stored_values]
+
+    def _add_costs(self, v: SSAValue) -> int:
+        return min(SUM, self.body_cost(v) + sum(self._port_cost(p) for p in self.used_ports(v)))
 
     def _lookup_cost(self, p: Port) -> int:
         """What it costs to read an element that data choose where it is stored, or to compute it."""
@@ -309,3 +334,28 @@ class Graph:
             return SUM
         values = [resolve(a.send.value) for a in self.into.get(p, ())]
         return max((0 if v in self.stored_values else self.value_cost(v) for v in values), default=0)
+
+
+K = TypeVar("K")
+
+
+def _settled(key: K, memo: dict[K, int], first: int, needs: Callable[[K], list[K]], count: Callable[[K], int]) -> int:
+    """A number that follows from those of other keys, found without recursion: chains of nodes may be long.
+
+    Where keys need each other in a ring, the one that is met first counts `first`: a ring without a stored element is
+    refused where it is built.
+    """
+    stack, open_ = [key], set[K]()
+    while stack:
+        k = stack[-1]
+        if k in open_:
+            memo[k] = count(k)
+            open_.remove(k)
+            stack.pop()
+        elif k in memo:
+            stack.pop()
+        else:
+            memo[k] = first
+            open_.add(k)
+            stack.extend(n for n in reversed(needs(k)) if n not in memo)
+    return memo[key]

@@ -9,9 +9,10 @@ what one statement writes is read while it is at hand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.loops.groups import Group, parted, readers_first
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import arrays_in
 from upl_mlir.passes.loops.transform.contractions import Finder, of_matrices
@@ -19,15 +20,6 @@ from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import Extremum
-
-
-@dataclass(eq=False)
-class _Group:
-    """Statements that stand in one loop, or one statement whose loops are still open (`along` is empty)."""
-
-    members: list[Statement]
-    along: dict[Statement, Along]
-    inner: list[Edge]
 
 
 @dataclass(eq=False)
@@ -63,6 +55,7 @@ class Scheduler:
         ctx = lin.ctx
         self._taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown, *(f for x in stmts for f in x.fields)}
         self._inside: dict[tuple[Statement, tuple[str, ...]], bool] = {}
+        self._ranges: dict[tuple[Statement, Along, _Place], tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]] = {}
         self._least: dict[tuple[Edge, str, str, int, int], tuple[int | None, int | None]] = {}
 
     def tree(self) -> list[Tree]:
@@ -75,7 +68,7 @@ class Scheduler:
     def _level(
         self, stmts: list[Statement], deps: list[Edge], places: dict[Statement, _Place], context: Cons
     ) -> list[Tree]:
-        groups: list[_Group] = []
+        groups: list[Group] = []
         before: dict[Statement, list[Edge]] = {s: [] for s in stmts}
         for e in deps:
             before[e.reader].append(e)
@@ -83,64 +76,44 @@ class Scheduler:
             comp = sorted(comp, key=lambda s: s.at)
             members = set(comp)
             inner = [e for s in comp for e in before[s] if e.writer in members]
-            group = _Group(comp, {}, inner)
+            group = Group(comp, {}, inner)
             if inner:
                 group.along = self._cycle(comp, inner, places, context)
             self._place(groups, group, before, places, context)
-        whole: list[_Group] = []
+        whole: list[Group] = []
         for group in groups:  # what was begun apart may have grown together
             self._place(whole, group, before, places, context)
-        groups = self._readers_first(whole, before)
+        groups = readers_first(whole, before)
         return [t for g in groups for t in self._emit(g, places, context)]
-
-    def _readers_first(self, groups: list[_Group], before: dict[Statement, list[Edge]]) -> list[_Group]:
-        """Neighbours that need nothing of each other so that old elements are read before new ones are written.
-
-        Then the new ones can take their places.
-        """
-        out = list(groups)
-        for _ in out:
-            for i in range(len(out) - 1):
-                first, second = out[i : i + 2]
-                mine = set(first.members)
-                reads = [{r.array for s in g.members for r in s.reads} for g in (first, second)]
-                writes = [{s.array for s in g.members} for g in (first, second)]
-                free = not any(e.writer in mine for s in second.members for e in before[s])
-                if free and reads[1] & writes[0] and not reads[0] & writes[1]:
-                    out[i : i + 2] = [second, first]
-        return out
 
     def _place(
         self,
-        groups: list[_Group],
-        new: _Group,
+        groups: list[Group],
+        new: Group,
         before: dict[Statement, list[Edge]],
         places: dict[Statement, _Place],
         context: Cons,
     ) -> None:
         """Fuse a group with the last one that it can join, else append it.
 
-        What stands between the two goes before them if the new one needs it, and may not need the earlier one then.
+        What stands between the two goes before them if the new one needs it, and may not need the earlier one then: a group
+        that another one needs, which the new one needs, is none to join.
         """
-        needed = {e.writer for s in new.members for e in before[s]}
+        reads = [e for s in new.members for e in before[s]]
+        needed = {e.writer for e in reads}
+        through: set[Statement] = set()  # what those read that the new one needs, directly or not
         for at in reversed(range(len(groups))):
             g = groups[at]
-            written = set(g.members)  # by it, and by those between that need it
-            dependent: list[_Group] = []
-            free: list[_Group] = []
-            for h in groups[at + 1 :]:
-                if any(e.writer in written for s in h.members for e in before[s]):
-                    dependent.append(h)
-                    written |= set(h.members)
-                else:
-                    free.append(h)
-            if any(s in needed for h in dependent for s in h.members):
-                continue
-            between = [e for s in new.members for e in before[s] if e.writer in g.members]
-            if self._fuse(g, new, between, places, context):
+            members = set(g.members)
+            apart = members.isdisjoint(through)
+            between = [e for e in reads if e.writer in members] if apart else []
+            if apart and self._fuse(g, new, between, places, context):
+                dependent, free = parted(members, groups[at + 1 :], before)
                 if not dependent or any(s in needed for h in free for s in h.members):
                     groups[at:] = [*free, g, *dependent]
                 return
+            if not apart or not members.isdisjoint(needed):
+                through.update(e.writer for s in g.members for e in before[s])
         groups.append(new)
 
     # -- loops ----------------------------------------------------------------------------------------------------------
@@ -297,7 +270,15 @@ class Scheduler:
         self, s: Statement, along: Along, places: dict[Statement, _Place], context: Cons
     ) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
         """The bounds of a statement in a loop, by the variables of the loops outside."""
-        place = places[s]
+        place = places[s]  # which stands for the context, too
+        key = (s, along, place)
+        if key not in self._ranges:
+            self._ranges[key] = self._find_range(s, along, place, context)
+        return self._ranges[key]
+
+    def _find_range(
+        self, s: Statement, along: Along, place: _Place, context: Cons
+    ) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
         cons = tuple(Con(self.lin.plain(c.e.substitute(place.env)), c.eq) for c in s.cons)
         gone = [f for f in s.fields if f != along.field]
         projected = self.lin.project(cons, gone)
@@ -312,7 +293,7 @@ class Scheduler:
 
     # -- fusion -----------------------------------------------------------------------------------------------------------
     def _fuse(
-        self, g: _Group, new: _Group, between: list[Edge], places: dict[Statement, _Place], context: Cons
+        self, g: Group, new: Group, between: list[Edge], places: dict[Statement, _Place], context: Cons
     ) -> bool:
         """Put a group into the loop of an earlier one if every dependence allows it and both run over the same values."""
         if not between and not self._share(g, new):
@@ -339,7 +320,7 @@ class Scheduler:
             self._inside[key] = found is not None and all(map(of_matrices, found.terms))
         return self._inside[key]
 
-    def _share(self, g: _Group, new: _Group) -> bool:
+    def _share(self, g: Group, new: Group) -> bool:
         """Whether two groups read the same arrays."""
         mine, theirs = ({a for s in x.members for a in self._read(s)} for x in (g, new))
         return bool(mine & theirs)
@@ -349,7 +330,7 @@ class Scheduler:
         return arrays_in(s.term) if self.compared else {r.array for r in s.reads}
 
     def _common(
-        self, g: _Group, new: _Group, between: list[Edge], places: dict[Statement, _Place]
+        self, g: Group, new: Group, between: list[Edge], places: dict[Statement, _Place]
     ) -> Iterator[dict[Statement, Along]]:
         """Ways for two groups to share a loop, shifts aside."""
         choices: list[dict[Statement, Along]]
@@ -381,8 +362,8 @@ class Scheduler:
 
     def _fitting(
         self,
-        g: _Group,
-        new: _Group,
+        g: Group,
+        new: Group,
         along: dict[Statement, Along],
         between: list[Edge],
         places: dict[Statement, _Place],
@@ -399,9 +380,9 @@ class Scheduler:
             if found is None:
                 return None
             shift = found
-        moved = {
-            s: Along(a.field, a.sign, a.shift + (shift if s in set(new.members) else 0)) for s, a in along.items()
-        }
+        moved = dict(along)
+        for s in new.members:
+            moved[s] = replace(along[s], shift=along[s].shift + shift)
         shifted = {self._range(s, moved[s], places, context) for s in new.members}
         if not shifted & set(mine):
             return None
@@ -420,7 +401,7 @@ class Scheduler:
                 return var
 
     # -- the tree -----------------------------------------------------------------------------------------------------------
-    def _emit(self, g: _Group, places: dict[Statement, _Place], context: Cons) -> list[Tree]:
+    def _emit(self, g: Group, places: dict[Statement, _Place], context: Cons) -> list[Tree]:
         if not g.along:
             (s,) = g.members
             return [self._alone(s, places[s], context)]

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
+from upl_mlir.engines.native.llvm import chunks
 from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library
 from upl_mlir.engines.native.llvm.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
@@ -99,7 +100,7 @@ class _Kernel:
         self._pass_scratch(scratch, outside, inside)
         self._pass("ptr", entry.let(f"load ptr, ptr {entry.at('%slots', '2', 'i64')}"), "%fork")
         self._pass("i64", entry.let(f"load i64, ptr {entry.at('%slots', '3', 'i64')}"), "%pool")
-        inside.body(self.function.body.block)
+        chunks.write(inside, self.function.body.block)
         inner.do("ret void")
         entry.do(f"call void @work({', '.join(self.actual)})")
         entry.do("ret i64 0")

@@ -32,7 +32,7 @@ UNKNOWN_TRIPS = 16
 
 
 @dataclass
-class _Capture:
+class Capture:
     """The values from outside that a part needs: what they are called there and here."""
 
     names: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -52,7 +52,7 @@ class _Capture:
 
 
 def _fork(
-    e: Emitter, capture: _Capture, part: Code, count: str, wanted: str, here: Callable[[], None] | None = None
+    e: Emitter, capture: Capture, part: Code, count: str, wanted: str, here: Callable[[], None] | None = None
 ) -> None:
     """Write the function `part`, and a call that shares 0..count-1 where `wanted` holds; else what `here` writes, or a call
     that does all."""
@@ -102,9 +102,10 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     work = c.mul(reduce(c.mul, trips, "1"), _work(e, op.body.block.ops))
     wanted = c.let(f"icmp sge i64 {work}, {FORK_WORK}", "c")
 
-    capture = _Capture()
+    capture = Capture()
     inner = type(e)(e.library, ScratchPlan(), parallel=False)
-    inner.values.update(_captured(e, op, capture, inner))
+    inner.values.update(captured(e, op.body.block.ops, capture))
+    _take_scratch(e, op, capture, inner)
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]
     if len(trips) == 1:
@@ -150,9 +151,9 @@ def _trips(c: Code, lower: str, upper: str, step: str) -> str:
     return c.let(f"sdiv i64 {up}, {step}")
 
 
-def _captured(e: Emitter, op: Operation, capture: _Capture, inner: Emitter) -> Iterator[tuple[SSAValue, str | View]]:
-    """What the values from outside are inside; scratch of inner allocations becomes the thread's own."""
-    used = dict.fromkeys(v for o in op.walk() if o is not op for v in o.operands if v in e.values)
+def captured(e: Emitter, ops: Iterable[Operation], capture: Capture) -> Iterator[tuple[SSAValue, str | View]]:
+    """What the values from outside that operations use are inside."""
+    used = dict.fromkeys(v for op in ops for o in op.walk() for v in o.operands if v in e.values)
     pointers: dict[Root, set[str]] = {}
     for value in used:
         found = e.values[value]
@@ -165,6 +166,10 @@ def _captured(e: Emitter, op: Operation, capture: _Capture, inner: Emitter) -> I
         for pointer in names if len(names) == 1 else ():
             if pointer.startswith("%"):
                 capture.attributes[capture.scalar(pointer, "ptr")] = "noalias "
+
+
+def _take_scratch(e: Emitter, op: Operation, capture: Capture, inner: Emitter) -> None:
+    """Scratch of inner allocations becomes the thread's own."""
     inside = set(op.walk())
     own = [(o, place) for o, place in e.scratch.places.items() if o in inside]
     for o, place in own:
@@ -173,7 +178,7 @@ def _captured(e: Emitter, op: Operation, capture: _Capture, inner: Emitter) -> I
         inner.scratch.panels = _own(e, capture, inner.code, e.scratch.panels)
 
 
-def _own(e: Emitter, capture: _Capture, code: Code, place: str) -> str:
+def _own(e: Emitter, capture: Capture, code: Code, place: str) -> str:
     """The part of a scratch array that belongs to the thread."""
     base, each = capture.scalar(place, "ptr"), capture.scalar(e.scratch.strides[place], "i64")
     capture.attributes[base] = "noalias "
@@ -233,7 +238,7 @@ def fork_product(
     count = c.let(f"sdiv i64 {c.add(longer, c.sub(each, '1'))}, {each}")
     wanted = c.let(f"icmp sge i64 {work}, {FORK_PRODUCTS}", "c")
 
-    capture, code = _Capture(), Code()
+    capture, code = Capture(), Code()
     given = [capture.scalar(x, "ptr") for x in pointers]
     truth, in_place = capture.scalar(along_n, "i1"), capture.scalar(repeated, "i64")
     step, whole_m, whole_n = (capture.scalar(x, "i64") for x in (each, m, n))

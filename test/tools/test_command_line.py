@@ -1,0 +1,144 @@
+"""What a command line that is not right is answered, and in which colours."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from upl_mlir.tools.terminal.colour import coloured, wanted
+
+if TYPE_CHECKING:
+    from test.tools.conftest import Tool
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+MATMUL = EXAMPLES / "matmul.upl"
+ARRAYS = ("--input", "A=[[1,2]]", "--input", "B=[[1],[2]]")
+
+
+@pytest.mark.parametrize(
+    ("args", "near"),
+    [
+        (("chek", MATMUL), "check"),
+        (("run", MATMUL, "--inptu", "A=1"), "--input"),
+        (("run", MATMUL, "--engine", "nativ"), "native"),
+        (("fmt", MATMUL, "--chek"), "--check"),
+        (("check", MATMUL, "--jsn"), "--json"),
+    ],
+)
+def test_the_nearest_name(upl: Tool, args: tuple[object, ...], near: str) -> None:
+    done = upl(*args)
+    assert done.status == 2
+    assert done.err.endswith(f"help: did you mean `{near}`?\n")
+    assert "usage" not in done.err
+
+
+def test_what_is_like_nothing(upl: Tool) -> None:
+    done = upl("run", MATMUL, "two", "three")
+    assert done.status == 2
+    assert "unrecognized arguments: two three" in done.err
+    assert "`upl run --help`" in done.err
+
+
+def test_options_of_upl_opt_are_not_abbreviated(upl_opt: Tool) -> None:
+    """Else a new pass would change what an old command means, and an option might be taken for a pass."""
+    done = upl_opt("--autodif=of=C,wrt=A", MATMUL)
+    assert done.status == 2
+    assert "did you mean `--autodiff`?" in done.err
+
+
+def test_as_a_module() -> None:
+    out = subprocess.run(
+        [sys.executable, "-m", "upl_mlir", "check", MATMUL], capture_output=True, text=True, check=True
+    )
+    assert "proved" in out.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "owner"),
+    [
+        (("--machine", "m.toml"), "rtl"), (("--simulator", "amaranth"), "rtl"), (("--threads", "2"), "native"),
+        (("--lanes", "4"), "circuit"), (("--along", "i"), "circuit"), (("--share",), "circuit"),
+        (("--bench", "b"), "circuit"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_engine(upl: Tool, option: tuple[str, ...], owner: str) -> None:
+    """It would do nothing, silently."""
+    done = upl("run", MATMUL, *ARRAYS, *option)
+    assert done.status == 1
+    assert f"the engine `interp` has no option `{option[0][2:]}`" in done.err
+    assert f"`{owner}` has it" in done.err
+
+
+def test_a_name_for_outputs_that_is_neither(upl: Tool, tmp_path: Path) -> None:
+    """`C.txt` became a folder."""
+    done = upl("run", MATMUL, *ARRAYS, "--output", tmp_path / "C.txt")
+    assert done.status == 2
+    assert ".npz, or a folder" in done.err
+    assert not (tmp_path / "C.txt").exists()
+    assert upl("run", MATMUL, *ARRAYS, "--output", tmp_path / "out").status == 0
+
+
+def test_explain_without_a_derivative(upl: Tool) -> None:
+    done = upl("explain", MATMUL)
+    assert done.status == 1
+    assert "matmul.upl:3:9: error[UPL1401]" in done.err
+    assert "--of and --wrt" in done.err
+
+
+def test_run_says_which_arrays_it_needs(upl: Tool) -> None:
+    done = upl("run", MATMUL, "--input", "A=[[1,2]]")
+    assert done.status == 1
+    assert "give arrays for B<k,j>; on the command line by --input B=FILE.npy" in done.err
+    assert "A<i,k>, B<k,j>" in upl("run", MATMUL).err
+
+
+# -- colour ----------------------------------------------------------------------------------------------------------
+class Terminal(io.StringIO):
+    """What says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "terminal", "pipe"),
+    [
+        ({}, True, False),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"FORCE_COLOR": "1"}, True, True),
+        ({"TERM": "dumb"}, False, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False, False),
+        ({"NO_COLOR": ""}, True, False),
+    ],
+)
+def test_who_gets_colours(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], terminal: bool, pipe: bool
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert wanted(Terminal()) is terminal
+    assert wanted(io.StringIO()) is pipe
+
+
+def test_colours_add_nothing_else(upl: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = upl("run", MATMUL).err
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    bright = upl("run", MATMUL).err
+    assert "\x1b[1;31merror[UPL1501]:\x1b[0m" in bright
+    assert "\x1b[32mhelp:\x1b[0m" in bright
+    assert re.sub(r"\x1b\[[0-9;]*m", "", bright) == plain
+
+
+def test_source_lines_are_left_alone() -> None:
+    line = " 8 | error: x // help: y"
+    assert coloured(line) == line

@@ -1,0 +1,1 @@
+"""The terminal: how command lines are read, and messages coloured."""
