@@ -147,7 +147,134 @@ def test_examples(name: str) -> None:
     expected, found = upl.compile(p)(**arrays, **sizes), f(**arrays, **sizes)
     for port, values in expected.items():
         np.testing.assert_allclose(found[port], values, rtol=1e-12)
-    assert by_loops(f) or name == "pagerank"
+    assert by_loops(f)
+
+
+EDGE, WEIGHT = "to -> Link.to<t,e,from>", "#T -> Link.w<*,e,*>"
+
+
+@pytest.mark.parametrize(("old", "new", "loops"), [
+    (WEIGHT, WEIGHT, True),  # a number of activations of which data choose no field
+    (WEIGHT, "## -> Link.w<*,e,*>", True),
+    (WEIGHT, "## -> Link.w<0,e,*>; ## -> Link.w<t,e,*> for t in 1..T-1", True),  # all of the instances, in two parts
+    (EDGE, f"if from >= 0: {EDGE}", True),
+    (EDGE, f"if from > 0: {EDGE}", False),  # some instances do not fire: activations are left
+    (WEIGHT, "#T+1 -> Link.w<*,e,*>", False), (WEIGHT, "#T-1 -> Link.w<*,e,*>", False),
+    (WEIGHT, "## -> Link.w<0,e,*>", False), (WEIGHT, "#1 -> Link.w<0,e,*>", False),  # instances without a weight
+    (WEIGHT, "## -> Link.w<*,e+1,*>", False),
+])  # fmt: skip
+def test_a_token_for_instances_that_data_choose(old: str, new: str, loops: bool) -> None:
+    """It is used as often as it says, and comes to each of them; else the error is the interpreter's."""
+    text = (SPARSE / "pagerank.upl").read_text()
+    assert old in text
+    p = upl.load(text.replace(old, new))
+    ends = {"From": np.array([0, 1, 2, 0, 1]), "To": np.array([1, 2, 0, 2, 2])}
+    arrays = {**ends, "W": RNG.random(5), "R0": RNG.random(3), "T": 3}
+    f = upl.compile(p, engine="native")
+    try:
+        expected = upl.compile(p)(**arrays)["R"]
+    except upl.UplError as e:
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert not loops and {d.code for d in found.value.diagnostics} == {d.code for d in e.diagnostics}
+    else:
+        np.testing.assert_allclose(f(**arrays)["R"], expected, rtol=1e-12)
+        assert loops and by_loops(f)
+
+
+@pytest.mark.parametrize("change", [{}, {"Col": (3, 1, 3)}, {"Col": (3, 1, 5)}, {"Col": (3, 1, -1)}, {"Count": (2, 3)},
+                                    {"Count": (0, 1)}, {"Col": (3, 0, 7)}])  # fmt: skip
+def test_what_a_domain_says_of_data(change: dict[str, tuple[int, ...]]) -> None:
+    """A row is solved by those before it, as `Mul<j,i,p>` has no other instances: that orders loops, and is seen to."""
+    n, w = 5, 2
+    col = np.array([[0, 0], [0, 0], [1, 0], [9, 2], [3, 1]])  # 9: a place that is not in use
+    arrays: dict[str, Any] = {"V": RNG.random((n, w)), "Col": col, "Count": np.array([0, 1, 2, 0, 2]),
+                              "Diag": 1 + RNG.random(n), "B": RNG.random(n)}  # fmt: skip
+    for port, (*at, value) in change.items():
+        arrays[port][tuple(at)] = value
+    if change.get("Col", (0,))[0] == 3 and "Col" in change:
+        arrays["Count"][3] = 2
+        arrays["Col"][3] = np.where(arrays["Col"][3] == 9, 0, arrays["Col"][3])
+    p = upl.load(SPARSE / "lower_solve.upl")
+    f = upl.compile(p, engine="native")
+    try:
+        expected = upl.compile(p)(**arrays)
+    except upl.UplError as e:
+        assert change
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert {d.code for d in found.value.diagnostics} == {d.code for d in e.diagnostics}
+        return
+    assert not change and np.array_equal(f(**arrays)["X"], expected["X"]) and by_loops(f)
+
+
+@pytest.mark.parametrize("change", [{}, {"Count": (1, 4)}, {"Col": (2, 1, 5)}, {"Col": (2, 1, -1)}])
+def test_one_loop_asks_all(change: dict[str, tuple[int, ...]]) -> None:
+    """Value, both derivatives and what may go wrong of a sparse product, which come of one loop over the places of a row."""
+    p = upl.load(SPARSE.parent / "spmv.upl")
+    g = upl.vjp(p, of="Y", wrt=["V", "X"])
+    m, n, w = 4, 5, 3
+    v, col, count = RNG.normal(size=(m, w)), RNG.integers(0, n, (m, w)), np.array([3, 0, 2, 1])
+    col[3, 2] = 77  # not in use
+    arrays: dict[str, Any] = {"V": v, "Col": col, "Count": count, "X": RNG.normal(size=n), "d_Y": RNG.normal(size=m)}
+    for port, (*at, wrong) in change.items():
+        arrays[port][tuple(at)] = wrong
+    f = upl.compile(g, engine="native")
+    if change:
+        with pytest.raises(upl.UplError) as expected:
+            upl.compile(g)(**arrays)
+        with pytest.raises(upl.UplError) as found:
+            f(**arrays)
+        assert {d.code for d in found.value.diagnostics} == {d.code for d in expected.value.diagnostics}
+        return
+    out = f(**arrays)
+    assert by_loops(f)
+    used = np.arange(w) < count[:, None]
+    at_ = np.where(used, col, 0)
+    x, d = arrays["X"], arrays["d_Y"]
+    np.testing.assert_allclose(out["Y"], (np.where(used, v, 0) * x[at_]).sum(1), rtol=1e-13)
+    np.testing.assert_allclose(out["d_V"], np.where(used, d[:, None] * x[at_], 0), rtol=1e-13)
+    back = np.zeros(n)
+    np.add.at(back, at_[used], (d[:, None] * v)[used])
+    np.testing.assert_allclose(out["d_X"], back, rtol=1e-13)
+
+
+JUMP = """program jump
+param n >= 1
+input X<i> in 0<=i<n { -> Cell.x }
+input To<i>: int in 0<=i<n { if To >= 0 && To < n: true -> Go.there<i,To> }
+output Y<i>
+node Cell<i> in 0<=i<n { in x, @(+) s[##]; y = x + 0.5*s; y -> Y; y ## -> Go.y<i,*> }
+node Go<i,j> in 0<=i<j, j<n { in y, there: bool; y*y -> Cell.s<j> }
+"""
+"""Cells that send to cells behind them, which data choose."""
+
+
+@pytest.mark.parametrize("way", ["up", "down", "max"])
+def test_cells_that_add_to_others_ahead(way: str) -> None:
+    """A loop makes the cells in order, and each step adds to those that data choose; backwards as well."""
+    text = JUMP.replace("0<=i<j, j<n", "0<=j<i, i<n") if way == "down" else JUMP
+    p = upl.load(text.replace("@(+)", "@(max)").replace("0.5*s", "(s > 0 ? 0.5*s : 0)") if way == "max" else text)
+    f = upl.compile(p, engine="native")
+    for n in (1, 2, 30):
+        i, x = np.arange(n), RNG.normal(size=n) / 2
+        to = RNG.integers(-3, np.maximum(i, -2)) if way == "down" else RNG.integers(i + 1, n + 3)
+        y = np.zeros(n)
+        come: list[list[float]] = [[] for _ in i]
+        for k in i[::-1] if way == "down" else i:
+            s = max(0, *come[k], 0) if way == "max" else sum(come[k])
+            y[k] = x[k] + 0.5 * s
+            if 0 <= to[k] < n:
+                come[to[k]].append(y[k] ** 2)
+        np.testing.assert_allclose(f(X=x, To=to)["Y"], y, rtol=1e-14)
+        assert by_loops(f)
+        g = upl.vjp(p, of="Y", wrt="X")
+        back, seeded = upl.compile(g, engine="native"), {"X": x, "To": to, "d_Y": RNG.random(n)}
+        np.testing.assert_allclose(back(**seeded)["d_X"], upl.compile(g)(**seeded)["d_X"], rtol=1e-13)
+        assert by_loops(back) or way == "max"
+    to[3] = 3  # to itself: there is no such instance
+    with pytest.raises(upl.UplError, match="UPL1610"):
+        f(X=x, To=to)
 
 
 @pytest.mark.parametrize(("change", "code"), [

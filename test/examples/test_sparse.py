@@ -199,13 +199,14 @@ def test_values_and_gradients(name: str, engine: str, order: str) -> None:
         np.testing.assert_allclose(out[f"d_{n}"], x, rtol=1e-10, atol=1e-12, err_msg=n)
 
 
-@pytest.mark.parametrize("name", ["embedding", "knapsack", "message_passing", "spmv", "viterbi"])
+@pytest.mark.parametrize("name", CASES)
 def test_gradients_by_loops(name: str) -> None:
-    """Natively these move no tokens."""
-    f = upl.compile(gradient(name), engine="native", **CASES[name].params)
-    f(**seeded(name))
-    native = f._native
-    assert isinstance(native, LoopsOrTokens) and not native._by_tokens
+    """Natively these move no tokens, and neither do the programs."""
+    for p, arrays in ((program(name), CASES[name].arrays), (gradient(name), seeded(name))):
+        f = upl.compile(p, engine="native", **CASES[name].params)
+        f(**arrays)
+        native = f._native
+        assert isinstance(native, LoopsOrTokens) and not native._by_tokens
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -134,6 +134,27 @@ def test_what_data_decide_as_c(vertex: int, compiler: str, tmp_path: Path) -> No
             np.testing.assert_allclose(found[n], v, rtol=1e-12, atol=1e-12, err_msg=n)
 
 
+@pytest.mark.parametrize("column", [1, 3, 4, -1])
+def test_rows_that_data_order_as_c(column: int, compiler: str, tmp_path: Path) -> None:
+    """A triangular solve and its gradient: rows are read, and added to ahead of the loop; one behind is a fault."""
+    p = upl.vjp(upl.load(EXAMPLES / "sparse" / "lower_solve.upl"), of="X", wrt=["V", "B"])
+    (tmp_path / "p.upl").write_text(str(p), encoding="utf-8")
+    command = [str(tmp_path / "p.upl"), "--if-convert=compared=true", "-t", "upl", "-o", str(tmp_path / "q.upl")]
+    assert not upl_opt(command)
+    function, arguments = compiled(upl.load(tmp_path / "q.upl").infer_domains(), compiler, tmp_path, "f64", "relaxed")
+    rng = np.random.default_rng(3)
+    params = {"n": 5, "w": 2}
+    given = {n: 1 + rng.random(v.shape(**params)) for n, v in p.inputs.items() if v.dtype.kind == "f"}
+    given |= {"Col": np.array([[9, 9], [0, 9], [1, 0], [2, 0], [2, 3]]), "Count": np.array([0, 1, 2, 1, 2])}
+    given["Col"][3, 0] = column
+    found = {n: np.full(v.shape(**params), 7, v.dtype) for n, v in p.outputs.items()} | {"fault": np.zeros((), bool)}
+    call(function, arguments, params, given | found)
+    assert found["fault"] == (column not in range(3))
+    if column in range(3):
+        for n, v in upl.compile(p, engine="interp")(**given, **params).items():
+            np.testing.assert_allclose(found[n], v, rtol=1e-12, atol=1e-12, err_msg=n)
+
+
 @pytest.mark.parametrize(("steps", "m"), [(1, 3), (23, 12)])
 def test_states_made_again_as_c(steps: int, m: int, compiler: str, tmp_path: Path) -> None:
     p = upl.grad(upl.load(EXAMPLES.parent / "bench" / "native" / "programs" / "reaction.upl"), "L", ["U0"])

@@ -26,6 +26,7 @@ from upl_mlir.passes.loops.ir import write
 from upl_mlir.passes.loops.matches import searches
 from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
 from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.transform import pushed
 from upl_mlir.passes.loops.tree import Leaf, leaves, subtrees
 from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.predicate.drafts import COMPARED
@@ -49,25 +50,37 @@ def schedule(
     expand(program)
     left_out = without if threads == 1 else without | {RunningSumsPass.name}
     p = _transformed(program, real, gather, fixed or {}, left_out)
-    for leaf, _ in leaves([t for t in subtrees(p.scheduled) if isinstance(t, Leaf)]) if p.compared else ():
-        if searches(leaf.stmt.term, leaf.stmt.fields):
-            what = f"data decide which elements of `{leaf.stmt.array}` there are, and no loop but a search finds them"
-            raise error("UPL1821", what, p.places.get(leaf.stmt.array), help='use engine="native", which moves tokens then')
+    if p.compared and (found := pushed.wanted(p.scheduled, _searched(p))):
+        p = _transformed(program, real, gather, fixed or {}, left_out, found)
+    for array in _searched(p) if p.compared else ():
+        what = f"data decide which elements of `{array}` there are, and no loop but a search finds them"
+        raise error("UPL1821", what, p.places.get(array), help='use engine="native", which moves tokens then')
     return p
 
 
+def _searched(p: LoopProgram) -> list[str]:
+    """The arrays whose elements look through summands for those with their index, and those that are added to otherwise than
+    in place."""
+    plain = [leaf.stmt for leaf, _ in leaves([t for t in subtrees(p.scheduled) if isinstance(t, Leaf)])]
+    return [s.array for s in plain if searches(s.term, s.fields)] + pushed.apart(p)
+
+
 def _transformed(
-    program: ProgramOp, real: str, gather: str, fixed: Mapping[str, int], left_out: frozenset[str]
-) -> LoopProgram:
-    """The program after the passes of `SCHEDULE`, but those that are left out.  Raises UplError."""
+    program: ProgramOp, real: str, gather: str, fixed: Mapping[str, int], left_out: frozenset[str],
+    added: pushed.Wanted | None = None,
+) -> LoopProgram:  # fmt: skip
+    """The program after the passes of `SCHEDULE`, but those that are left out; arrays of `added` are added to in the loop
+    that reads them.  Raises UplError."""
     p = raised(program, real=real, gather=gather, fixed=fixed)
     reused = False
     for step in (LOOP_PASSES[name]() for name in SCHEDULE.passes if name in LOOP_PASSES and name not in left_out):
+        if added and isinstance(step, OrderLoopsPass):
+            pushed.push(p.system, added)
         try:
             changed = step.step(p)
         except UplError:
             if reused and isinstance(step, OrderLoopsPass):  # the reads asked for another order
-                return _transformed(program, real, gather, fixed, left_out | {ReuseFunctionsPass.name})
+                return _transformed(program, real, gather, fixed, left_out | {ReuseFunctionsPass.name}, added)
             raise
         reused |= changed and isinstance(step, ReuseFunctionsPass)
     return p

@@ -15,7 +15,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import System
-from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.statements import Edge, Statement, adds_to
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.poly.expr import IndexExpr, Lookup, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -49,6 +49,7 @@ class _Access:
     path: tuple[int, ...]  # places in the bodies from the root to the leaf
     loops: dict[int, Loop]  # by depth in the path
     whole: bool = False  # a contraction, for all values of the fields that no loop gives
+    added: bool = False  # of that kind, and each element is added to its own old one
 
 
 _Timed = tuple[_Access, dict[str, IndexExpr]]
@@ -112,7 +113,8 @@ class Storage:
                 case Guard():
                     self._walk(t.body, here, loops)
                 case Box():
-                    self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops, whole=True)
+                    added = not t.contraction.terms and adds_to(t.leaf.stmt) is not None
+                    self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops, whole=True, added=added)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name."""
@@ -290,7 +292,8 @@ class Storage:
         """Whether the read of a dependence comes before statement `w` writes the element `index` (by names of the reader).
 
         Both stand in the loop at `depth`.  The same instance reads before it writes, but for a contraction: of that, which
-        is all instances at once, some have been written when others are still to read.
+        is all instances at once, some have been written when others are still to read.  Where data choose the elements that
+        are added to, each instance reads its own old one only.
         """
         r, o = self.accesses[e.reader], self.accesses[w]
         names = {f: IndexExpr.of(f"other {f}") for f in w.fields}
@@ -312,7 +315,9 @@ class Storage:
             cons = (*cons, Con(apart, True))
             if not self.lin.feasible(cons):
                 return True
-        return r.leaf is o.leaf and not r.whole
+        if r.leaf is not o.leaf or not r.whole:
+            return r.leaf is o.leaf
+        return r.added and all(self.lin.plain(index[f] - IndexExpr.of(f)).constant == 0 for f in w.fields)
 
     # -- elements that follow each other in several loops -----------------------------------------------------------------
     def _few(self, extent: IndexExpr) -> bool:

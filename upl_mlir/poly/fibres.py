@@ -56,6 +56,12 @@ def fibre_counts(s: PSet, over: Sequence[str], prefer: Sequence[IndexExpr] = ())
     return out
 
 
+def is_fibre_count(s: PSet, over: Sequence[str], n: IndexExpr) -> bool:
+    """Whether a fibre that is not empty has `n` points (proved; False may also mean unknown)."""
+    terms, base = fibre_counts(s, over, [n]), s.project([d for d in s.dims if d not in over])
+    return terms is not None and not base.lost and all(same_value(p, k, n) for p, k in sum_by_parts(base, terms))
+
+
 def _by_values(p: PSet, over: Sequence[str]) -> Terms | None:
     """The counts of the parts of a set, by the values of a dimension that has few."""
     out: Terms = []

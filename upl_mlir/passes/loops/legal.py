@@ -22,7 +22,7 @@ from functools import cached_property
 
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.pull import subtract
-from upl_mlir.passes.loops.statements import Statement
+from upl_mlir.passes.loops.statements import Statement, adds_to
 from upl_mlir.passes.loops.terms import Choice, Fold, Get, Term, arguments
 from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
@@ -62,6 +62,8 @@ class _Site:
     path: tuple[Step, ...]
     contexts: tuple[Cons, ...]
     open: tuple[str, ...]
+    added: bool = False
+    """Whether it is a gather whose elements data choose, each of which is added to its own old one."""
 
     @cached_property
     def loops(self) -> dict[str, Loop]:
@@ -136,9 +138,10 @@ class _Verifier:
                     self._collect(inside, (*here, 0), tuple((*c, *cons) for c in contexts))
                     rest = tuple(r for c in contexts for r in subtract(self.lin, c, cons))
                     self._collect(other, (*here, 1), rest)
-                case Box(leaf):
-                    s = leaf.stmt
-                    self.sites.append(_Site(s, leaf.env, here, contexts, tuple(f for f in s.fields if f not in leaf.env)))
+                case Box(leaf, contraction):
+                    s, added = leaf.stmt, not contraction.terms and adds_to(leaf.stmt) is not None
+                    open_ = tuple(f for f in s.fields if f not in leaf.env)
+                    self.sites.append(_Site(s, leaf.env, here, contexts, open_, added))
 
     # -- questions ------------------------------------------------------------------------------------------------------
     def faults(self) -> Iterator[Fault]:
@@ -216,6 +219,8 @@ class _Verifier:
             clash = self._clash(array, index, over, run)
             if clash is None:
                 continue
+            if s is run.site and s.added:  # the instance itself reads before it writes
+                clash &= Formula.any(Formula.compare(x, "!=", y) for x, y in zip(over.element, run.element, strict=True))
             for before in self._before(over, run, must=False):
                 both = (*dims, *over.dims)
                 bad = self._set(both, where & over.where & clash & before)

@@ -215,7 +215,7 @@ def few(t: Term) -> bool:
 def searches(t: Term, fields: Collection[str]) -> bool:
     """Whether a term of an element looks through summands for those whose index is one of its fields."""
     folds = [x for x in inner_first(t, made_of) if isinstance(x, Fold)]
-    return any(taken(x, p, fields)[1] for x in folds for p in x.parts)
+    return any(p.dims and taken(x, p, fields)[1] for x in folds for p in x.parts)
 
 
 # -- the same in the body of a node, before there are terms ----------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.groups import Group, parted, readers_first
 from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.terms import arrays_in
 from upl_mlir.passes.loops.transform.contractions import Finder, of_matrices
 from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import IndexExpr, extremum
@@ -44,8 +45,9 @@ class NoOrder(Exception):
 class Scheduler:
     """Builds the tree of loops."""
 
-    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool):
-        self.lin = lin
+    def __init__(self, lin: Linear, stmts: Sequence[Statement], deps: Sequence[Edge], *, ordered: bool, compared: bool):
+        """With `compared`, what reads the same host arrays shares loops, too: it compares the same data."""
+        self.lin, self.compared = lin, compared
         self.finder = Finder(lin, ordered=ordered)
         self.stmts = list(stmts)
         self.deps = list(deps)
@@ -320,8 +322,12 @@ class Scheduler:
 
     def _share(self, g: Group, new: Group) -> bool:
         """Whether two groups read the same arrays."""
-        mine = {r.array for s in g.members for r in s.reads}
-        return any(r.array in mine for s in new.members for r in s.reads)
+        mine, theirs = ({a for s in x.members for a in self._read(s)} for x in (g, new))
+        return bool(mine & theirs)
+
+    def _read(self, s: Statement) -> set[str]:
+        """The arrays that a statement reads; with `compared` those of the host, too."""
+        return arrays_in(s.term) if self.compared else {r.array for r in s.reads}
 
     def _common(
         self, g: Group, new: Group, between: list[Edge], places: dict[Statement, _Place]

@@ -35,6 +35,7 @@ from upl_mlir.passes.loops.transform.invariant import (
 )
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.single import gather_as_made
+from upl_mlir.passes.loops.transform.truths import simplify_truths
 from upl_mlir.passes.storage import Storage
 
 
@@ -141,7 +142,8 @@ class InvariantFieldsPass(LoopPass):
     """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
 
     Arrays lose the fields on which their elements do not depend (`transform/invariant.py`).  A sum is not asked whether it
-    has summands if the sign of 0 does not count (`transform/empty.py`).  Truth values that are only gathered are gathered
+    has summands if the sign of 0 does not count (`transform/empty.py`).  Conditions are asked once, and not where the answer
+    is known (`transform/truths.py`).  Truth values that are only gathered are gathered
     as they are made (`transform/single.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
@@ -158,7 +160,9 @@ class InvariantFieldsPass(LoopPass):
         if not chosen_by_data(p.system):
             return False
         some = settle_comparisons(p.system)
+        some |= simplify_truths(p.system)
         some |= not p.ordered and ask_no_empty_sums(p.system)
+        some |= simplify_truths(p.system, counts=True)
         some |= gather_as_made(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True
@@ -240,7 +244,7 @@ class OrderLoopsPass(LoopPass):
             stmts = statements(p.system)
             p.deps = edges(p.system.lin, stmts)
             try:
-                p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered).tree()
+                p.tree = Scheduler(p.system.lin, stmts, p.deps, ordered=p.ordered, compared=p.compared).tree()
             except NoOrder as e:
                 first = first or e
                 if not coordinates.change(e.deps):

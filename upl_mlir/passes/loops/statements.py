@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.terms import Get, Term, walk
+from upl_mlir.passes.loops.terms import Fold, Get, Term, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -102,6 +102,19 @@ def fix(lin: Linear, cons: Cons, fields: tuple[str, ...]) -> tuple[dict[str, Ind
         equal.append(Con(e, True))
     rest = [Con(lin.plain(c.e.substitute(fixed)), c.eq) for c in rest]
     return fixed, lin.tidy((*equal, *rest))
+
+
+def adds_to(s: Statement) -> int | None:
+    """The number of the part of a gather that is an element of the same array, shifted by numbers, if all else comes from
+    other arrays."""
+    if not isinstance(s.term, Fold) or sum(r.array == s.array for r in s.reads) != 1:
+        return None
+    for n, p in enumerate(s.term.parts):
+        if p.dims or p.cons or p.guards or not isinstance(p.body, Get) or p.body.array != s.array:
+            continue
+        shifts = [(e - IndexExpr.of(f)).constant for e, f in zip(p.body.index, s.fields, strict=True)]
+        return None if None in shifts else n
+    return None
 
 
 def edges(lin: Linear, stmts: list[Statement]) -> list[Edge]:

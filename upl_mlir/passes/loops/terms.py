@@ -92,6 +92,12 @@ class Fold:
     parts: tuple[Part, ...]
     count: IndexExpr | None
 
+    @property
+    def counted(self) -> IndexExpr | None:
+        """The number of summands where none gives another value than the one that a fold starts from."""
+        other = self.kind.is_float and repr(float(self.gather.neutral)) != repr(float(self.gather.empty))
+        return self.count if other else None
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
@@ -196,37 +202,47 @@ def walk(term: Term, cons: Cons = ()) -> Iterator[tuple[Term, Cons]]:
 
 
 def rewritten(
-    whole: Term, memo: dict[Term, Term], get: Callable[[Get], Get], index: Callable[[IndexExpr], IndexExpr] | None = None
+    whole: Term, memo: dict[Term, Term], get: Callable[[Get], Term], index: Callable[[IndexExpr], IndexExpr] | None = None
 ) -> Term:
     """A term with other reads of arrays and, everywhere else, other index expressions."""
+    for t in inner_first(whole, made_of):
+        if t not in memo:
+            memo[t] = remade(t, memo, get, index)
+    return memo[whole]
+
+
+def remade(
+    t: Term, memo: Mapping[Term, Term], get: Callable[[Get], Term], index: Callable[[IndexExpr], IndexExpr] | None = None
+) -> Term:
+    """One term of others, which `memo` has."""
 
     def under(cons: Cons) -> Cons:
         return cons if index is None else tuple(Con(index(c.e), c.eq) for c in cons)
 
-    def part(p: Part) -> Part:
-        return Part(p.dims, under(p.cons), memo[p.body], tuple(map(under, p.guards)))
+    match t:
+        case Get():
+            return get(t)
+        case Entry(_, _, arg):
+            return replace(t, at=memo[arg])
+        case Convert(_, arg):
+            return replace(t, arg=memo[arg])
+        case Apply(_, _, args):
+            return replace(t, args=tuple(memo[a] for a in args))
+        case Fold(_, _, parts, count):
+            number = count if count is None or index is None else index(count)
+            new = (Part(p.dims, under(p.cons), memo[p.body], tuple(map(under, p.guards))) for p in parts)
+            return replace(t, parts=tuple(new), count=number)
+        case Choice(_, cases):
+            return replace(t, cases=tuple((under(when), memo[v]) for when, v in cases))
+        case IndexValue(e):
+            return t if index is None else replace(t, e=index(e))
+        case Number():
+            return t
 
-    for t in inner_first(whole, made_of):
-        if t not in memo:
-            match t:
-                case Get():
-                    memo[t] = get(t)
-                case Entry(_, _, arg):
-                    memo[t] = replace(t, at=memo[arg])
-                case Convert(_, arg):
-                    memo[t] = replace(t, arg=memo[arg])
-                case Apply(_, _, args):
-                    memo[t] = replace(t, args=tuple(memo[a] for a in args))
-                case Fold(_, _, parts, count):
-                    number = count if count is None or index is None else index(count)
-                    memo[t] = replace(t, parts=tuple(map(part, parts)), count=number)
-                case Choice(_, cases):
-                    memo[t] = replace(t, cases=tuple((under(when), memo[v]) for when, v in cases))
-                case IndexValue(e):
-                    memo[t] = t if index is None else replace(t, e=index(e))
-                case Number():
-                    memo[t] = t
-    return memo[whole]
+
+def arrays_in(t: Term) -> set[str]:
+    """The arrays of which a term reads elements."""
+    return {x.array for x in inner_first(t, made_of) if isinstance(x, Get)}
 
 
 def made_of(t: Term) -> tuple[Term, ...]:

@@ -20,11 +20,11 @@ Source: the relation of an arrow turned round (docs/architecture.md), with the f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.dialects.builtin import SymbolRefAttr, i1
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import UplError, error
@@ -40,14 +40,17 @@ from upl_mlir.dialects.upl import (
     UplType,
     port_ref,
 )
-from upl_mlir.dialects.upl.query import Endpoint, ports_and_fields, span_of
+from upl_mlir.dialects.upl.attributes import Iterator
+from upl_mlir.dialects.upl.query import ports_and_fields, span_of
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import condition, index_value, unused
-from upl_mlir.passes.predicate.gates import Gates
+from upl_mlir.passes.predicate.certain import covered, surely_fires
+from upl_mlir.passes.predicate.drafts import Way
 from upl_mlir.passes.predicate.indices import OTHER_ENGINES, data_names
-from upl_mlir.poly.describe import describe
+from upl_mlir.passes.predicate.plan import Plan, index_at, plan_of, said_to
+from upl_mlir.poly.describe import describe, interval
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.fibres import fibre_counts
 from upl_mlir.poly.sets import PSet, union
@@ -57,7 +60,7 @@ from upl_mlir.poly.sets import PSet, union
 class Doubt:
     """Where a run goes wrong: an instance of `node` that fires with `bad` 1."""
 
-    node: NodeOp
+    node: InputOp | NodeOp
     bad: SSAValue
     what: str
 
@@ -69,6 +72,8 @@ class Rewritten:
     always: set[str] = field(default_factory=set[str])
     changed: set[str] = field(default_factory=set[str])
     doubts: list[Doubt] = field(default_factory=list[Doubt])
+    known: dict[str, Formula] = field(default_factory=dict[str, Formula])
+    """By node that lost fields, its domain: what it says of the inputs that have the names of those fields."""
 
 
 def by_source(sets: ProgramSets, *, ordered: bool) -> tuple[ProgramSets, Rewritten]:
@@ -84,165 +89,25 @@ def by_source(sets: ProgramSets, *, ordered: bool) -> tuple[ProgramSets, Rewritt
         if not todo:
             return sets, done
         tried.add(todo[0])
-        plan = _plan(sets, todo[0], surely_fires(sets, done.always), ordered=ordered)
+        plan = plan_of(sets, todo[0], surely_fires(sets, done.always), ordered=ordered)
         if plan is not None:
             _Rewriter(sets, plan, done).rewrite()
             tried.clear()
             sets = ProgramSets(sets.program)
 
 
-def surely_fires(sets: ProgramSets, always: Collection[str] = ()) -> set[str]:
-    """What fires on its whole domain in each run without an error: some input of it always gets its token, which would be
-    left over if the instance did not fire.  Nodes of `always` fire whatever comes."""
-    sure = {n for n, op in sets.ends.items() if not isinstance(op, NodeOp)} | set(always)
-    before = -1
-    while before != (before := len(sure)):
-        for name, op in sets.ends.items():
-            if not isinstance(op, NodeOp) or name in sure:
-                continue
-            declared = op.declared is not None and all(p.open for p in op.ports)
-            if declared or any(_always(sets, op, p, sure, always) for p in op.ports):
-                sure.add(name)
-    return sure
-
-
-def _always(sets: ProgramSets, op: NodeOp, port: Port, sure: Collection[str], always: Collection[str]) -> bool:
-    """Whether an input gets its token in every instance, and the token is left over if nothing fires."""
-    into = sets.into(op.symbol, port.name)
-    if not into or comes_always(sets, op, port, always) or counted_by(op, port) or port.open:
-        return False
-    return all(a.exact and a.source.symbol in sure and a.send.multiplicity is not Special.UNBOUNDED for a in into)
-
-
-def counted_by(op: Endpoint, port: Port) -> bool:
-    """Whether another input says how many summands a gather waits for."""
-    return isinstance(op, NodeOp) and isinstance(port.count, IndexExpr) and op.port(port.count.name or "") is not None
-
-
-def comes_always(sets: ProgramSets, op: NodeOp, port: Port, always: Collection[str]) -> bool:
-    """Whether an input has a value for every instance, there or not: it comes from nodes that fire always."""
-    into = sets.into(op.symbol, port.name)
-    return bool(into) and all(a.source.symbol in always for a in into)
-
-
-def determined(sets: ProgramSets, op: NodeOp, mine: Collection[str], always: Collection[str]) -> bool:
-    """Whether tokens on other inputs than `mine` say all fields of an instance: then a gather there may have no summand."""
-    known: set[str] = set()
-    for p in op.ports:
-        some = p.gather is None or (isinstance(p.count, IndexExpr) and (p.count.constant or 0) > 0)
-        into = sets.into(op.symbol, p.name)
-        if p.name not in mine and some and into and not comes_always(sets, op, p, always):
-            said = ({f for f, d in zip(op.fields, a.dst, strict=True) if d not in a.stars} for a in into)
-            known |= set.intersection(*said)
-    return known == set(op.fields)
-
-
-@dataclass(eq=False)
-class _Plan:
-    """A node that is to lose the fields `gone`: inputs that come from the sources of its instances, and the others."""
-
-    node: NodeOp
-    gone: list[str]
-    kept: list[str]
-    carried: dict[str, list[Arrow]]
-    looked_up: dict[str, list[Arrow]]
-    tell: list[str]
-    """Carried inputs whose tokens say the lost fields: one of those that come by the same arrows.  They all must say the
-    same, as tokens with different indices would not meet."""
-
-    @property
-    def asks(self) -> dict[str, list[str]]:
-        """By input that is looked up, the lost fields that say which token: at the others all have `*`."""
-        return {n: [f for f in self.gone if any(_at(self.node, a.send, f) is not None for a in into)]
-                for n, into in self.looked_up.items()}  # fmt: skip
-
-
-def _at(node: NodeOp, s: SendOp, name: str) -> IndexExpr | None:
-    """The index of an arrow to a node at one of its fields; None for `*`."""
-    return s.index.data[node.fields.index(name)]
-
-
-def _plan(sets: ProgramSets, name: str, sure: Collection[str], *, ordered: bool) -> _Plan | None:
-    """How a node can do without the fields that data choose; None if it cannot."""
-    node = sets.ends[name]
-    assert isinstance(node, NodeOp)
-    gone = [
-        f for n, f in enumerate(node.fields)
-        if any((e := a.send.index.data[n]) is not None and e.names & set(data_names(sets, a)) for a in sets.into(name))
-    ]  # fmt: skip
-    kept = [f for f in node.fields if f not in gone]
-    if not gone or any(p.gather is not None for p in node.ports) or _in_the_way(node, gone):
-        return None
-    if ordered and any(a.port.gather is not None and a.port.gather.rounds for a in sets.out_of(name)):
-        return None
-    carried: dict[str, list[Arrow]] = {}
-    looked_up: dict[str, list[Arrow]] = {}
-    for p in node.ports:
-        into = sets.into(name, p.name)
-        if into and all(_carries(sets, a, gone, kept) for a in into):
-            carried[p.name] = into
-        elif into and all(_is_looked_up(sets, a, sure) for a in into):
-            looked_up[p.name] = into
-        else:
-            return None
-    if not carried:
-        return None
-    gates = Gates(sets)
-    alike: dict[tuple[str, ...], str] = {}
-    for p, into in carried.items():
-        alike.setdefault(tuple(sorted(str(_way(gates, a)) for a in into)), p)
-    return _Plan(node, gone, kept, carried, looked_up, list(alike.values()))
-
-
-def _in_the_way(node: NodeOp, gone: Sequence[str]) -> bool:
-    """Whether something that has to follow from indices needs a field that is to go."""
-    for s in node.sends:
-        needed = {n for it in s.loops for e in (it.lo, it.hi) for n in e.names} | s.when_point.names
-        if isinstance(s.multiplicity, IndexExpr):
-            needed |= s.multiplicity.names
-        if needed & set(gone):
-            return True
-    return False
-
-
-def _carries(sets: ProgramSets, a: Arrow, gone: Sequence[str], kept: Sequence[str]) -> bool:
-    """Whether the kept fields of an instance say who sent the token, and whether the token says the others."""
-    if a.stars or a.send.multiplicity != IndexExpr.of(1):
-        return False
-    own = gone if a.source is a.target else ()  # what the node sends itself: of these it has one for each of the others
-    return said_by(sets, a, kept, own)
-
-
-def said_by(sets: ProgramSets, a: Arrow, fields: Sequence[str], own: Sequence[str] = ()) -> bool:
-    """Whether some fields of an arrow's target say which instance of the source sent the token, its fields `own` aside."""
-    dst = [f"{f}'" for f in fields]
-    r = sets.relation(a, inside_target=False)
-    return all(r.express(IndexExpr.of(d), dst) is not None for d in (*a.src, *a.loops) if d not in own)
-
-
-def _is_looked_up(sets: ProgramSets, a: Arrow, sure: Collection[str]) -> bool:
-    """Whether the instance alone says who sent the token, which its source always sends, for any number of instances."""
-    if not a.exact or a.source.symbol not in sure or a.send.multiplicity is not Special.UNBOUNDED:
-        return False
-    r = sets.relation(a, inside_target=False)
-    return all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops))
-
-
-def _way(gates: Gates, a: Arrow) -> object:
-    """What arrows that send under the same conditions to the same index have in common."""
-    s = a.send
-    predicate = None if s.predicate is None else gates.key(s.predicate)
-    return a.source.symbol, predicate, s.index, s.condition, s.iterators, s.point_condition
-
-
 class _Rewriter:
     """Takes fields from one node."""
 
-    def __init__(self, sets: ProgramSets, plan: _Plan, done: Rewritten):
+    def __init__(self, sets: ProgramSets, plan: Plan, done: Rewritten):
         self.sets, self.plan, self.done = sets, plan, done
         self.old = plan.node
         self.sends: dict[SendOp, SendOp] = {}
         """The arrows of the new node by those of the old one."""
+        self.compares: dict[str, PSet] = {}
+        """By input that is looked up, the instances of the node that compares."""
+        self.narrowed: set[str] = set()
+        """Those of them that have not all instances that the arrows cover, as the node's domain has not."""
         self.used = ports_and_fields(sets.program) | {
             n for op in sets.ends.values() if isinstance(op, NodeOp)
             for n in (*op.fields, *(p.name for p in op.ports), *(it.name for s in op.sends for it in s.loops))
@@ -250,8 +115,7 @@ class _Rewriter:
 
     def rewrite(self) -> None:
         """The node without the fields, its arrows, and what is looked up."""
-        plan = self.plan
-        domain = self._domain()
+        plan, domain = self.plan, self.plan.domain
         inside: list[Formula] = []
         counts: dict[str, IndexExpr] = {}
         makers: dict[str, NodeOp] = {}
@@ -264,22 +128,14 @@ class _Rewriter:
             for a in arrows:
                 to = makers.get(a.port.name, new)
                 target = port_ref(to.symbol, a.port.name if to is new else to.ports[0].name)
-                _moved(a.send, target, tuple(_at(self.old, a.send, f) for f in self._without_idle(a.port.name)))
+                index = tuple(index_at(self.old, a.send, f) for f in self._without_idle(a.port.name))
+                _moved(a.send, target, index, a.send.when & self._meets(a, self.compares.get(a.port.name, domain)))
+        was = describe(self.sets.domain(new.symbol).as_meant())
+        self.done.known[new.symbol] = was & self.done.known.get(new.symbol, TRUE)
         self._carry(new, makers)
         self._doubt(new, Formula.all(inside))
         self.done.always |= {m.symbol for m in makers.values()}
         self.done.changed |= {new.symbol, *(m.symbol for m in makers.values())}
-
-    def _domain(self) -> PSet:
-        """The instances that there may be, over the kept fields."""
-        kept = self.plan.kept
-        out: PSet | None = None
-        for into in self.plan.carried.values():
-            parts = [self.sets.image(a).project(kept) for a in into]
-            image = union(parts).coalesce()
-            out = image if out is None else out & image
-        assert out is not None
-        return out
 
     def _node(self, domain: PSet, counts: dict[str, IndexExpr]) -> NodeOp:
         """The node with what data choose as inputs, in the place of the old one."""
@@ -310,6 +166,7 @@ class _Rewriter:
             new.block.add_op(copy)
             for a, b in zip(op.results, copy.results, strict=True):
                 b.name_hint = a.name_hint
+        self.done.doubts = [replace(d, node=new, bad=values[d.bad]) if d.node is old else d for d in self.done.doubts]
         block = self.sets.program.body.block
         block.insert_op_before(new, old)
         old.detach()
@@ -337,8 +194,12 @@ class _Rewriter:
         type_ = next(p.type for p in old.ports if p.name == port)
         asks, fields = plan.asks[port], self._without_idle(port)
         images = union([sets.image(a).project(fields) for a in into]).coalesce()
+        own = sets.domain(old.symbol).as_meant().project(fields)  # a token that comes to another instance goes wrong
         every = domain.extend(fields).reorder(fields)
-        where = (images & every).coalesce()
+        where = (images & every & own).coalesce()
+        self.compares[port] = where
+        if not images & every <= own:
+            self.narrowed.add(port)
         value, *at = (unused(n, self.used) for n in ("v", *(f"at_{f}" for f in asks)))
         name = unused(f"{old.symbol}_{port}", self.used)
         maker = NodeOp(name, fields, [Port(value, type_), *(Port(n, UplType.INT) for n in at)])
@@ -360,7 +221,13 @@ class _Rewriter:
         terms = fibre_counts(where.as_meant(), asks)
         if terms is None:
             raise refused(into[0], "how many tokens there may be cannot be counted")
-        return maker, total(terms, domain), describe(images.as_meant(), every.as_meant())
+        return maker, total(terms, domain), describe(where.as_meant(), every.as_meant())
+
+    def _meets(self, a: Arrow, where: PSet) -> Formula:
+        """Which of an arrow's tokens meet some instance: where all did, some may not, of fewer instances."""
+        if a.loops:
+            return TRUE
+        return describe(covered(self.sets, a, where).project(a.src), self.sets.tokens(a).as_meant())
 
     def _without_idle(self, port: str) -> tuple[str, ...]:
         """The fields without the lost ones that no arrow to an input names."""
@@ -376,32 +243,70 @@ class _Rewriter:
                 s = self.sends.get(a.send, a.send)
                 source = new if a.source is self.old else a.source
                 index = tuple(e for f, e in zip(fields, s.index.data, strict=True) if f in plan.kept)
+                inside = said_to(s, self.old, plan.inside)
+                when = s.when & inside
                 if port in self.said:
+                    if not inside.is_true:
+                        self._outside(s, source, inside)
                     for f, told in zip(plan.gone, self.said[port], strict=True):
                         wanted = s.index.data[fields.index(f)]
                         assert wanted is not None
-                        self._tell(a, s, source, wanted, port_ref(new.symbol, told), index, None)
+                        self._tell(a, s, source, wanted, port_ref(new.symbol, told), index, None, when, Way(()))
                         for name, m in makers.items():
                             if port != first or f not in plan.asks[name]:
                                 continue
                             at = m.ports[1 + plan.asks[name].index(f)].name
-                            of = zip(fields, s.index.data, strict=True)
-                            stars = tuple(None if g in plan.gone else e for g, e in of if g in m.fields)
-                            self._tell(a, s, source, wanted, port_ref(m.symbol, at), stars, Special.UNBOUNDED)
-                _moved(s, s.target, index)
+                            each = self._each(name, m, s)
+                            some = describe(self.compares[name].project(plan.kept), plan.domain.as_meant())
+                            some = said_to(s, self.old, some)
+                            if some.names & {*plan.gone, *data_names(self.sets, a)}:
+                                raise refused(a, "its index follows from data, and not everywhere is there a token to meet")
+                            to = port_ref(m.symbol, at)
+                            self._tell(a, s, source, wanted, to, each.index, each.count, when & some, each)
+                _moved(s, s.target, index, when)
+
+    def _each(self, port: str, maker: NodeOp, s: SendOp) -> Way:
+        """How a node that compares is told the index of a token: by `*`; by a `for` where it has not all instances that this
+        covers, so that its domain follows from its arrows."""
+        plan, where = self.plan, self.compares[port]
+        index = {f: e for f, e in zip(self.old.fields, s.index.data, strict=True) if f in maker.fields}
+        stars = Way(tuple(None if f in plan.gone else e for f, e in index.items()), count=Special.UNBOUNDED)
+        if port not in self.narrowed:
+            return stars
+        loops: list[Iterator] = []
+        for f in plan.asks[port]:
+            got = interval(where, f, ())
+            if got is None:
+                return stars
+            loops.append(Iterator(unused(f, self.used), got[0].lo, got[0].hi))
+            index[f] = IndexExpr.of(loops[-1].name)
+        inside = describe(where.as_meant()).substitute({f: e for f, e in index.items() if e is not None})
+        return Way(tuple(index.values()), loops=tuple(loops), when_point=inside)
+
+    def _outside(self, s: SendOp, source: InputOp | NodeOp, inside: Formula) -> None:
+        """A token that goes to what is no instance goes wrong."""
+        scratch = Before(s)
+        names = body_names(source)
+        one = scratch.constant(1, i1)
+        bad = scratch.add(arith.XOrIOp(condition(scratch, inside, names), one))
+        if not s.when.is_true:
+            bad = scratch.add(arith.AndIOp(bad, condition(scratch, s.when, names)))
+        if s.predicate is not None:
+            bad = scratch.add(arith.AndIOp(bad, s.predicate))
+        self.done.doubts.append(Doubt(source, bad, f"a token goes to an index that `{self.old.symbol}` does not have"))
 
     def _tell(
         self, a: Arrow, s: SendOp, source: InputOp | NodeOp, e: IndexExpr, target: SymbolRefAttr,
-        index: tuple[IndexExpr | None, ...], count: Special | None,
+        index: tuple[IndexExpr | None, ...], count: IndexExpr | Special | None, when: Formula, more: Way,
     ) -> None:  # fmt: skip
-        """An arrow beside another one with the value of an index expression."""
+        """An arrow beside another one with the value of an index expression; with the iterators of a way, too."""
         if e.names & set(a.loops):
             raise refused(a, "its index follows from data and from an iterator")
         scratch = Before(s)
         value = index_value(scratch, e, body_names(source))
         new = SendOp(
-            value, target, index, count=count, condition=s.when, predicate=s.predicate, iterators=s.loops,
-            point_condition=s.when_point, rule="by source",
+            value, target, index, count=count, condition=when, predicate=s.predicate, iterators=(*s.loops, *more.loops),
+            point_condition=s.when_point & more.when_point, rule="by source",
         )  # fmt: skip
         scratch.emit(new)
 
@@ -451,11 +356,13 @@ class BeforeSends(Before):
         super().__init__(node.sends[0])
 
 
-def _moved(s: SendOp, target: SymbolRefAttr, index: tuple[IndexExpr | None, ...]) -> SendOp:
-    """The arrow to another place."""
+def _moved(
+    s: SendOp, target: SymbolRefAttr, index: tuple[IndexExpr | None, ...], when: Formula | None = None
+) -> SendOp:
+    """The arrow to another place, under its own condition or another one."""
     new = SendOp(
-        s.value, target, index, count=s.multiplicity, condition=s.when, predicate=s.predicate, iterators=s.loops,
-        point_condition=s.when_point, rule="by source",
+        s.value, target, index, count=s.multiplicity, condition=s.when if when is None else when, predicate=s.predicate,
+        iterators=s.loops, point_condition=s.when_point, rule="by source",
     )  # fmt: skip
     Before(s).emit(new)
     s.detach()

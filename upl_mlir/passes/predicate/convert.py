@@ -31,19 +31,13 @@ from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import PRIMAL, here, made
 from upl_mlir.passes.autodiff.adjoint_plan import total
 from upl_mlir.passes.build import index_value, unused
-from upl_mlir.passes.predicate.by_source import (
-    Rewritten,
-    by_source,
-    comes_always,
-    counted_by,
-    determined,
-    said_by,
-    surely_fires,
-)
+from upl_mlir.passes.predicate.by_source import Rewritten, by_source
+from upl_mlir.passes.predicate.certain import comes_always, counted_by, determined, surely_fires
 from upl_mlir.passes.predicate.drafts import COMPARED, Draft, Make, Values, Way, all_of, any_of, chosen, emit, negated
 from upl_mlir.passes.predicate.faults import Faults, counted
 from upl_mlir.passes.predicate.gates import Gates
 from upl_mlir.passes.predicate.indices import OTHER_ENGINES, Picked, data_names, static_indices
+from upl_mlir.passes.predicate.plan import said_by
 from upl_mlir.passes.predicate.spreads import Spreads
 from upl_mlir.passes.predicate.ways import Coming, Group
 from upl_mlir.poly.describe import describe
@@ -108,7 +102,7 @@ class _Conversion:
         self.gates = Gates(self.sets)
         self.used = self.gates.used
         self.faults = Faults(self.program, self.used, self.compared)
-        self.spreads = Spreads(self.sets, self.gates)
+        self.spreads = Spreads(self.sets, self.gates, self.rewritten.known)
         self.sure = surely_fires(self.sets, self.rewritten.always)
 
     def groups(self, ends: Sequence[tuple[Endpoint, Port]]) -> list[Group]:
@@ -371,11 +365,12 @@ class _Conversion:
         if not self.sets.image(a).project(keep) <= self.sets.domain(a.target.symbol).project(keep):
             raise self._refused(a, f"it may send to what is no instance of `{a.target.symbol}`")
 
-    def _sparse(self, w: Coming) -> None:
-        """Raise UplError UPL1821 where a few of the target's instances are there, one at most for each of the source's."""
+    def _sparse(self, w: Coming, ways: Sequence[Coming]) -> None:
+        """Raise UplError UPL1821 where a few of the target's instances are there, one at most for each of the source's, and
+        no others by `ways` that data do not choose."""
         a = w.arrow
         kept = [f for f, e in zip(a.target.fields, a.send.index.data, strict=True) if not self.spreads.by_data(a, e)]
-        if a.target.symbol not in self.sure and kept and said_by(self.sets, a, kept):
+        if a.target.symbol not in self.sure and all(v.chosen for v in ways) and kept and said_by(self.sets, a, kept):
             raise self._refused(a, f"of all indices that data could choose, `{a.target.symbol}` has one instance at most")
 
     def _refused(self, a: Arrow, why: str) -> UplError:
@@ -389,7 +384,7 @@ class _Conversion:
         for w in ways:
             a = w.arrow
             if w.chosen:
-                self._sparse(w)
+                self._sparse(w, ways)
             else:
                 self._inside(a)
             if a.stars:
@@ -397,7 +392,10 @@ class _Conversion:
             m = a.send.multiplicity
             if port.count is not Special.CARRIED and m != IndexExpr.of(1) and m is not Special.UNBOUNDED:
                 raise self._refused(a, f"its multiplicity is {m}, and it takes part in one activation")
-            r = self.sets.relation(a).in_terms_of(a.dst)
+            r = self.sets.relation(a)
+            if w.chosen and (known := self.spreads.reached(a)) is not None:
+                r = r & known.extend(r.dims).reorder(r.dims)
+            r = r.in_terms_of(a.dst)
             names = dict(zip(a.dst, first.fields, strict=True))
             r = r.rename({d: f'{d}"' for d in (*a.src, *a.loops)}).rename(names)
             terms += counted(r, [d for d in r.dims if d not in first.fields], a.send)

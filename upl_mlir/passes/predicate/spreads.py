@@ -6,7 +6,7 @@ each such index sends the token's value where they are equal, and what changes n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
@@ -24,15 +24,18 @@ from upl_mlir.passes.predicate.drafts import Draft, Make, Values, Way, all_of
 from upl_mlir.passes.predicate.gates import Gates
 from upl_mlir.passes.predicate.indices import data_names, no_bounds
 from upl_mlir.poly.describe import describe, interval
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.sets import PSet
 
 
 @dataclass(eq=False)
 class Spreads:
-    """Writes the nodes that compare.  `made` gets them; they are to be built."""
+    """Writes the nodes that compare.  `made` gets them; they are to be built.  `known` says of nodes what holds of their
+    fields and inputs in every instance that does not go wrong."""
 
     sets: ProgramSets
     gates: Gates
+    known: Mapping[str, Formula]
     made: list[Draft] = field(default_factory=list[Draft])
 
     @property
@@ -56,9 +59,32 @@ class Spreads:
         chosen = [f for f, e in zip(a.target.fields, a.send.index.data, strict=True) if self.by_data(a, e)]
         rest = [f for f in a.target.fields if f not in chosen]
         sent = self.sets.image(a).project(rest)
+        reached = self._reached_at(a, index)
         if sent <= target.project(rest):  # what data do not choose is right anyway
-            return describe(target, sent.as_meant().extend(target.dims).reorder(target.dims)).substitute(names)
-        return describe(target).substitute(names)
+            return describe(target, sent.as_meant().extend(target.dims).reorder(target.dims)).substitute(names) & reached
+        return describe(target).substitute(names) & reached
+
+    def reached(self, a: Arrow) -> PSet | None:
+        """What is known of the fields of the target that data choose, over the source's fields, the iterators and those
+        fields (as `a.dst` has them).  None where nothing is."""
+        names = set(data_names(self.sets, a))
+        at = {d: e for d, e in zip(a.dst, a.send.index.data, strict=True) if e is not None and e.names & names}
+        dims = (*a.src, *a.loops, *at)
+        said = self.known.get(a.source.symbol, TRUE).conjuncts
+        facts = [f for f in said if f.names & names and f.names <= {*dims, *names, *self.sets.ctx.params}]
+        if not facts:
+            return None
+        equal = [Formula.compare(d, "==", e) for d, e in at.items()]
+        sends = self.sets.tokens(a).as_meant()
+        return sends.extend((*dims, *sorted(names))).constrain(Formula.all((*facts, *equal))).project(dims)
+
+    def _reached_at(self, a: Arrow, index: Sequence[IndexExpr | None]) -> Formula:
+        """What is known of an index."""
+        r = self.reached(a)
+        if r is None:
+            return TRUE
+        text = describe(r.as_meant(), self.sets.tokens(a).as_meant().extend(r.dims))
+        return text.substitute({d: e for d, e in zip(a.dst, index, strict=True) if d in r.dims and e is not None})
 
     def by_data(self, a: Arrow, e: IndexExpr | None) -> bool:
         """Whether data decide an expression of an arrow's index."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from upl_mlir.dialects.upl import Port, Special
 from upl_mlir.dialects.upl.query import Endpoint
 from upl_mlir.passes.analysis.relations import Arrow
-from upl_mlir.passes.predicate.by_source import counted_by
+from upl_mlir.passes.predicate.certain import counted_by
 
 
 @dataclass(eq=False)

@@ -8,7 +8,8 @@ Several such gathers that stand together and whose summands come by the same loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, memref
@@ -21,6 +22,7 @@ from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.generic import Writer
 from upl_mlir.passes.loops.emit.values import Values, identity, neutral
 from upl_mlir.passes.loops.matches import Match, names_in, taken
+from upl_mlir.passes.loops.statements import adds_to
 from upl_mlir.passes.loops.terms import inner_first, made_of
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import IndexExpr
@@ -48,15 +50,18 @@ def is_scatter(box: Box) -> bool:
     return not box.contraction.terms
 
 
-def together(f: Frame, values: Values, trees: Sequence[Tree]) -> list[Tree | Together]:
+def together(
+    f: Frame, values: Values, trees: Sequence[Tree], begun: Mapping[Box, int] | None = None
+) -> list[Tree | Together]:
     """The trees; gathers whose elements data choose share a loop with others over the same values where they can, and with
-    folds of single elements."""
+    parallel loops and folds of single elements.  Of boxes that are `begun` so many loops are there already."""
+    begun = begun or {}
     out: list[Tree | Together] = []
     left = list(trees)
     while left:
         t = left.pop(0)
-        ends = _ends(f, t)
-        if not isinstance(t, Box) or ends is None:
+        ends = _ends(f, t, begun)
+        if ends is None or not (begun or isinstance(t, Box)):
             out.append(t)
             continue
         group: list[Tree] = [t]
@@ -66,11 +71,15 @@ def together(f: Frame, values: Values, trees: Sequence[Tree]) -> list[Tree | Tog
             if isinstance(u, Leaf):
                 written = _written([*group, *passed])
                 folds += [one for at, one in singles(values, u, written) if at == ends]
-            if _ends(f, u) == ends and not any(_depend(u, x) for x in (*group, *passed)):
+            if _ends(f, u, begun) == ends and not any(_depend(u, x) for x in (*group, *passed)):
                 group.append(u)
             else:
                 passed.append(u)
-        out.append(Together(tuple(group), *ends, tuple(folds)) if len(group) > 1 or folds else t)
+        if not any(isinstance(u, Box) for u in group):  # plain loops are as the schedule has them
+            out.append(t)
+            continue
+        shared = len(group) > 1 or folds
+        out.append(Together(tuple(group), *ends, tuple(folds), begun) if shared else t)
         left = [u for u in left if u not in group]
     return out
 
@@ -84,18 +93,20 @@ class Together:
     lows: tuple[IndexExpr, ...]
     highs: tuple[IndexExpr, ...]
     folds: tuple[Single, ...]
+    begun: Mapping[Box, int]
 
 
-def _ends(f: Frame, t: Tree) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]] | None:
+def _ends(f: Frame, t: Tree, begun: Mapping[Box, int]) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]] | None:
     """The bounds of the loop of a tree that may share it."""
     match t:
         case Loop(var=var, lows=lows, highs=highs, parallel=True):
             return None if any(a.private == var for a in f.arrays.values()) else (lows, highs)
         case Box() if is_scatter(t) and len(t.contraction.fold.parts) == 1:
             s = _summands(f, t, t.contraction.fold.parts[0])
-            if not s.part.dims:
+            dims = s.part.dims[begun.get(t, 0) :]
+            if not dims:
                 return None
-            lows, highs = f.limits(s.cons, (*s.part.dims, *(r.var for r in t.contraction.fields)))
+            lows, highs = f.limits(s.cons, (*dims, *(r.var for r in t.contraction.fields)))
             return tuple(lows), tuple(highs)
         case _:
             return None
@@ -115,37 +126,66 @@ def _written(trees: Sequence[Tree]) -> set[str]:
 
 
 def write_together(f: Frame, values: Values, t: Together, body: Callable[[Sequence[Tree]], None]) -> None:
-    """Fill the arrays, then one loop for all; `body` writes trees."""
+    """Fill the arrays, then one loop for all, and inside of it again what can share one; `body` writes trees."""
     code = f.code
-    for box in t.members:
-        if isinstance(box, Box):
+    boxes = [m for m in t.members if isinstance(m, Box)]
+    for box in boxes:
+        if box not in t.begun:
             Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
-    first, *_ = t.members
-    assert isinstance(first, Box)
-    var = first.contraction.fold.parts[0].dims[0]
+    begun = {box: t.begun.get(box, 0) + 1 for box in boxes}
+
+    def variable(m: Tree) -> str:
+        assert isinstance(m, Box | Loop)
+        return m.var if isinstance(m, Loop) else m.contraction.fold.parts[0].dims[begun[m] - 1]
 
     def inside() -> None:
         at = code.index(IndexExpr.of(var))
-        for m in t.members:
-            match m:
-                case Box():
-                    part = m.contraction.fold.parts[0]
-                    with code.taken_for(IndexExpr.of(part.dims[0]), at, t.lows, t.highs):
-                        _add(f, values, _summands(f, m, part), outer=1)
-                case Loop():
-                    with code.taken_for(IndexExpr.of(m.var), at, t.lows, t.highs):
-                        body(m.body)
-                case _:
-                    raise AssertionError(m)
+        with ExitStack() as same:
+            for m in t.members:
+                same.enter_context(code.taken_for(IndexExpr.of(variable(m)), at, t.lows, t.highs))
+            trees = [x for m in t.members for x in (m.body if isinstance(m, Loop) else [m])]
+            for x in together(f, values, _leaves_last(trees), begun):
+                match x:
+                    case Together():
+                        write_together(f, values, x, body)
+                    case Box() if x in begun:
+                        _add(f, values, _summands(f, x, x.contraction.fold.parts[0]), outer=begun[x])
+                    case _:
+                        body([x])
 
+    var = variable(boxes[0])
     share(values, var, (t.lows, t.highs), t.folds, inside)
+
+
+def _leaves_last(trees: Sequence[Tree]) -> list[Tree]:
+    """The trees, single elements that need no others of them, nor are needed, behind those: their folds share loops then."""
+    last = [t for t in trees if isinstance(t, Leaf) and not any(_depend(t, x) for x in trees if x is not t)]
+    return [*(t for t in trees if t not in last), *last]
 
 
 def write_scatter(f: Frame, values: Values, box: Box) -> None:
     """Write a box of which `is_scatter` holds."""
-    Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
-    for part in box.contraction.fold.parts:
-        _add(f, values, _summands(f, box, part))
+    own = _own(f, box)
+    if own is None:
+        Writer(f, box.leaf.stmt.array, box.contraction).zeros(_start(f, box))
+    for n, part in enumerate(box.contraction.fold.parts):
+        if n != own:
+            _add(f, values, _summands(f, box, part))
+
+
+def _own(f: Frame, box: Box) -> int | None:
+    """The number of the part that is the element itself before it is added to, and is in its place already."""
+    at = adds_to(box.leaf.stmt)
+    if at is None:
+        return None
+    part = box.contraction.fold.parts[at]
+    assert isinstance(part.body, terms.Get)
+    before = [e.substitute(dict(box.leaf.env)) for e in part.body.index]
+    for x in f.arrays[box.leaf.stmt.array].axes:
+        shift = f.lin.plain(before[x.at] - box.contraction.index[x.at]).constant
+        if shift is None or (shift % x.modulus if x.modulus else shift):
+            return None
+    return at
 
 
 def _start(f: Frame, box: Box) -> SSAValue:
@@ -153,9 +193,9 @@ def _start(f: Frame, box: Box) -> SSAValue:
     fold, code = box.contraction.fold, f.code
     signed = f.program.ordered or fold.gather is not Gather.SUM
     start = neutral(code, fold) if signed else code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
-    if fold.count is None:
+    if fold.counted is None:
         return start
-    count = f.lin.plain(fold.count.substitute(dict(box.leaf.env)))
+    count = f.lin.plain(fold.counted.substitute(dict(box.leaf.env)))
     empty = code.constant(identity(fold.gather, fold.kind), fold.kind.mlir)
     return code.add(arith.SelectOp(code.holds(Con(-count)), empty, start))
 

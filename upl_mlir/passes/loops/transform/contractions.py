@@ -168,7 +168,8 @@ class Finder:
             if f not in values:
                 values[f] = self.lin.plain(v.substitute(values))
         cons = self._at(s.cons, values)
-        if self._uncouple(cons, left) != [] or (fold.count is not None and fold.count.substitute(values).names & set(left)):
+        count = fold.counted
+        if self._uncouple(cons, left) != [] or (count is not None and count.substitute(values).names & set(left)):
             return None
         ranges = self._ranges(cons, left, set(left), context)
         index = tuple(self.lin.plain(values.get(f, IndexExpr.of(f)).substitute(values)) for f in s.fields)

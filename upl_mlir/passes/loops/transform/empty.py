@@ -57,19 +57,24 @@ def ask_no_empty_sums(system: System) -> bool:
     return some
 
 
-def _asked(system: System, t: Term) -> Get | None:
+def _asked(system: System, t: Term) -> Get | Fold | None:
     """The sum, if a term is 0 where it has no summands, and else the sum."""
     match t:
         case Apply(
             _, arith.SelectOp(),
-            (Apply(_, arith.CmpiOp() as asks, (Get() as count, Number(_, 0))), Number(_, 0), Get() as value),
+            (Apply(_, arith.CmpiOp() as asks, (Get() as count, Number(_, 0))), Number(_, 0), Get() | Fold() as value),
         ):  # fmt: skip
             pass
         case _:
             return None
-    if asks.predicate.value.data != EQUAL or count.index != value.index or not value.kind.is_float:
+    if asks.predicate.value.data != EQUAL or not value.kind.is_float:
         return None
-    of, s = (system.equations.get(g.array) for g in (count, value))
+    of = system.equations.get(count.array)
+    if isinstance(value, Fold):  # a sum that only this element has
+        return value if of is not None and _counts_here(of, count, value) else None
+    if count.index != value.index:
+        return None
+    s = system.equations.get(value.array)
     return value if of is not None and s is not None and _counts(of, s) else None
 
 
@@ -85,6 +90,15 @@ def _counts(of: Equation, s: Equation) -> bool:
         and all(_same(p, q, at) for p, q in zip(counted.parts, summed.parts, strict=True))
         for (mine, counted), (cons, summed) in zip(of.pieces, s.pieces, strict=True)
     )  # fmt: skip
+
+
+def _counts_here(of: Equation, count: Get, s: Fold) -> bool:
+    """Whether an element of an array is the number of summands of a sum that stands beside it."""
+    if len(of.pieces) != 1 or not isinstance(counted := of.pieces[0][1], Fold):
+        return False
+    at = dict(zip(of.fields, count.index, strict=True))
+    both = counted.gather is Gather.SUM and s.gather is Gather.SUM and len(counted.parts) == len(s.parts)
+    return both and all(_same(p, q, at) for p, q in zip(counted.parts, s.parts, strict=True))
 
 
 def _same(counted: Part, summed: Part, at: dict[str, IndexExpr]) -> bool:
