@@ -42,7 +42,7 @@ class BatchPass(ModulePass):
     extent is a new parameter ``B``.
 
     Requires: all domains known; no `adjoint of` directives.
-    Establishes: host inputs in `ports` and all that depends on them have `field` in front; the rest is as it was.
+    Establishes: host inputs in `ports` and all that depends on them have `field` in front; the rest does not change.
     Source: AUTODIFF section 4; the transformation is that of `vmap` in array languages.
 
         input X<i> { -> M.x<i> }    input W<i> { -> M.w<i> }          node M<i> { in x, w; x*w -> Y<i> }

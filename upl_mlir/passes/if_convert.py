@@ -15,14 +15,15 @@ from upl_mlir.passes.predicate.convert import decided_by_data, if_convert
 
 @dataclass(frozen=True)
 class IfConvertPass(ModulePass):
-    """Let every arrow whose condition or index data decide send always, with a bit that says whether its token is there.
+    """Make every arrow whose condition or index data decide send always, with a bit that says whether its token exists.
 
-    Requires: all domains known, `adjoint of` expanded (each is seen to); bounds of the fields that data choose.
-    Establishes: conditions, indices and numbers of summands follow from indices; each instance that there could be fires,
-    and outputs that the program did not have (attribute `upl.check`) say whether a run was one without an error.
-    Integers are those of `integers` bits.  `compared` is for loops over arrays.  A node then loses the fields that data
-    choose, if its other fields say who sent its tokens.  An index from data is compared with each that there could be.
-    One output says whether anything went wrong.  With `ordered` as well, no order of summands that round changes.
+    Requires: all domains known, `adjoint of` expanded (the pass does both first); bounds of the fields that data
+    choose.
+    Establishes: conditions, indices and numbers of summands follow from indices. Every possible instance fires. New
+    outputs (attribute `upl.check`) say whether a run had an error. Integers have `integers` bits. `compared` is for
+    loops over arrays. A node then loses the fields that data choose, if its other fields say who sent its tokens. An
+    index from data is compared with each possible index. One output says whether anything went wrong. With `ordered` as
+    well, no order of summands that round changes.
     Source: Allen, Kennedy, Porterfield and Warren 1983 (control dependence to data dependence).
 
         upl.send %x -> @J::@x <"i"> if %more : f64

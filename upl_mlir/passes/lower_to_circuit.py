@@ -93,13 +93,13 @@ def _decided(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> Program
 class LowerCircuitPass(ModulePass):
     """Replace a program by the circuit that computes it: processes with their units, channels and ports (`ppn`).
 
-    Requires: all sizes known (`-D`), all domains known, `adjoint of` expanded, nothing refuted, no arrow decided by data
-    (each is seen to, the last one by `if-convert`); values of one type of reals (`real`: f32 or a small type), truth
-    values, and integers that fit 32 bits.
-    Establishes: one `ppn.circuit` with a schedule in which every value is there when it is read, and no slot passes idle
-    that no dependence asks for; sums keep their order.  `lanes` at most compute at a time, along the field `along` (else
-    along the best one), with loops in the `order` that is given (else in the best one).  With `share`, running sums use
-    the units of one array of lanes in turn.
+    Requires: all sizes known (`-D`); values of one type of reals (`real`: f32 or a small type), truth values, and
+    integers that fit 32 bits. The pass itself first makes all domains known, expands `adjoint of`, proves, and removes
+    arrows that data decide (by `if-convert`).
+    Establishes: one `ppn.circuit` with a schedule. Every value is there when it is read, and only dependences cause
+    idle slots. Sums keep their order. At most `lanes` lanes compute at a time, along the field `along` (default: the
+    best one), with loops in the given `order` (default: the best one). With `share`, running sums use the units of one
+    array of lanes in turn.
     Source: systolic arrays (Quinton 1984), polyhedral process networks (Verdoolaege 2010).
 
         upl.program @matmul { ... }

@@ -57,9 +57,9 @@ class LowerLinalgPass(ModulePass):
     """Replace a program, or the loops that `schedule` made of one, by a function on tensors (docs/native.md).
 
     Requires: as `lower-loops`.
-    Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `tensor`, `linalg`, which takes a tensor for each input
-    and returns one for each output.  Parallel loops and folds are `linalg.generic` where arrays are read and written with
-    step 1 along their axes; the others are `scf.for` that hand tensors on.
+    Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `tensor`, `linalg`, which takes a tensor for each
+    input and returns one for each output. Parallel loops and folds become `linalg.generic` where arrays are read and
+    written with step 1 along their axes; the others become `scf.for` with tensors as loop-carried values.
     Source: docs/native.md; Allen and Kennedy 1987 (loops split into operations on arrays).
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> ...

@@ -122,8 +122,9 @@ def _with_boxes(trees: Sequence[Tree], context: Cons, keep: Callable[[Box, Cons]
 class LowerLoopsPass(ModulePass):
     """Replace a program, or the loops that `schedule` made of one, by a function of loops (docs/native.md).
 
-    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.  Loops
-    that stand in the module already are lowered as they are, once they are proved to compute what their statements say.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (the pass sees to these); no arrow decided by
+    data. If the module already has loops, the pass proves that they compute what their statements say, and lowers them
+    as they are.
     Establishes: one `func.func` in `func`, `scf`, `arith`, `math`, `memref` with a memref for each host port.
     Source: docs/native.md; ARCHITECTURE, "the way of the data".
 

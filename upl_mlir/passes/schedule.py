@@ -148,7 +148,7 @@ def prepared(module: ModuleOp, real: str, gather: str) -> ProgramOp:
 class SchedulePass(ModulePass):
     """Replace a program by its loops over arrays: what is computed, when, and where it is kept (`upl_loops`).
 
-    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (the pass sees to these); no arrow decided by data.
     Establishes: one `upl_loops.program` with a schedule and with a place for every array, which `lower-loops` takes.
     Source: Feautrier 1991 (recurrences to loops), Allen and Kennedy 1987 (order), Bondhugula et al. 2008 (fusion).
 
@@ -170,7 +170,7 @@ class SchedulePass(ModulePass):
 class RaiseToLoopsPass(ModulePass):
     """Replace a program by its equations: what each element of each array is (`upl_loops` without a schedule).
 
-    Requires: all domains known, `adjoint of` expanded, nothing refuted (each is seen to); no arrow decided by data.
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (the pass sees to these); no arrow decided by data.
     Establishes: one `upl_loops.program` without a schedule, to which the passes on equations apply.
     Source: Feautrier 1991 (recurrences to loops).
 

@@ -24,10 +24,11 @@ class SimplifyPass(ModulePass):
     """Tidy the bodies that passes have written (adjoint nodes); what the author wrote stays as it is.
 
     Requires: a verified program.
-    Establishes: in adjoint nodes no product by 1, no double negation, no select between equal arms, no two equal
-    operations; signs outside and powers of two in front of products; ``c ? a : b`` for ``(c ? a : 0) + (c ? 0 : b)``.
-    Source: no result changes under IEEE rules but for the sign of a zero, where nothing over- or underflows: x*1, -(-x),
-    products by powers of two are exact, and so x+x is 2*x.  0*x and x+0 are left alone.
+    Establishes: adjoint nodes have no product by 1, no double negation, no select between equal arms, no two equal
+    operations. Signs are outside of products and powers of two in front of them. ``c ? a : b`` replaces ``(c ? a : 0) +
+    (c ? 0 : b)``.
+    Source: under IEEE rules only the sign of a zero may change, where nothing over- or underflows. x*1, -(-x) and
+    products by powers of two are exact, and so x+x is 2*x. 0*x and x+0 are left alone.
 
         %1 = arith.mulf %d, %one : f64      ->      %d
     """

@@ -33,8 +33,8 @@ class StripMinePass(ModulePass):
     """Divide the field `field` of the node `node` into strips of `by` values.
 
     Requires: all domains known; no `adjoint of` directives.
-    Establishes: the node has a field in front, ``field floordiv by``, called `strip` (``t`` unless told); tokens with `*` in
-    `field` cover one strip, and their arrows have a `for` over the strips.  The node computes the same instances.
+    Establishes: the node has a new first field, ``field floordiv by``, called `strip` (default ``t``). A token with `*`
+    in `field` covers one strip, and its arrow has a `for` over the strips. The node computes the same instances.
     Source: Wolfe, "More iteration space tiling", Supercomputing 1989 (strip mining).
 
         input B<k,j> { #n -> Mul.b<*,j,k> }    node Mul<i,j,k> { in a, b; a*b -> Acc.s<i,j> }

@@ -144,8 +144,8 @@ class AxesAttr(ListAttr[Axis]):
 
 @irdl_attr_definition
 class RangesAttr(TextAttr[tuple[Range, ...]]):
-    """Ranges, outer ones first: ``#upl_loops.ranges<"i in 0..n-1; j in 0, k..n-1">``, each from the greatest of some
-    bounds to the least of others."""
+    """Ranges, outer ones first: ``#upl_loops.ranges<"i in 0..n-1; j in 0, k..n-1">``, each from the maximum of its
+    lower bounds to the minimum of its upper bounds."""
 
     name = "upl_loops.ranges"
 

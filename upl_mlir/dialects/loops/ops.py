@@ -17,9 +17,10 @@
       }
     }
 
-*What*: an element of an array is what the statement says whose constraints hold at its index; each has one.  *When*: the
-schedule runs statements at indices given by loops' variables; without it the program is a system of equations.  *Where*:
-`kept` says which fields of an array are axes in memory; without it nothing has been decided.
+*What*: statements define the elements of arrays. For each element, the constraints of exactly one statement hold at its
+index. *When*: the schedule runs statements at indices given by loop variables. Without a schedule the program is a
+system of equations. *Where*: `kept` says which fields of an array are axes in memory. Without it the array has no
+memory yet.
 
 Source: equations after Feautrier 1991 (array dataflow analysis), the tree after Grosser, Verdoolaege, Cohen 2015 (schedule
 trees).
@@ -82,9 +83,10 @@ class LoopProgramOp(SymbolScope):
 class ArrayOp(Named):
     """An array: of the host (`role` "input" or "output") or of the run ("local").
 
-    `declared` is the domain by which the host lays it out, `domain` its elements, as disjoint cases.  `kept` are its axes;
-    the array is `private` to each iteration of the loop with that variable.  In a `planar` array fields of few values come
-    first.  `in_turn`: elements share places as they follow each other in several loops, whose order must stay as it is.
+    `declared` is the domain by which the host lays the array out. `domain` is the set of its elements, as disjoint
+    cases. `kept` are its axes; the array is `private` to each iteration of the loop with that variable. In a `planar`
+    array fields of few values come first. `in_turn`: elements share memory in turn, in the order of several loops; the
+    order of these loops must not change.
     """
 
     name = "upl_loops.array"
@@ -177,8 +179,8 @@ class FoldOp(IRDLOperation):
 
 @irdl_op_definition
 class PartOp(IRDLOperation):
-    """Summands of a fold: what the body yields for every point of `over` (in this order) where `where` and one of `guards`
-    (if there are any) hold."""
+    """Summands of a fold. The body yields one for every point of `over`, in this order, where `where` and one of
+    `guards` (if there are any) hold."""
 
     name = "upl_loops.part"
     over = prop_def(NamesAttr)
@@ -191,7 +193,7 @@ class PartOp(IRDLOperation):
 
 @irdl_op_definition
 class ChooseOp(IRDLOperation):
-    """What the first case yields whose constraints hold; the last one is taken without a test."""
+    """The value of the first case whose constraints hold. The last case is taken without a test."""
 
     name = "upl_loops.choose"
     cases = region_def("single_block")
@@ -264,8 +266,8 @@ class RunOp(IRDLOperation):
 class ContractOp(IRDLOperation):
     """A statement for all values of the fields that `at` leaves open (`*`), as sums of products over boxes of indices.
 
-    `around` are loops for some of the open fields, `over` the ranges of the others, `index` the element that is written.
-    `plain` computes the same by loops.
+    `around` are loops for some of the open fields, `over` are the ranges of the others, and `index` is the element that
+    is written. `plain` computes the same by loops.
     """
 
     name = "upl_loops.contract"
@@ -284,9 +286,9 @@ class ContractOp(IRDLOperation):
 class ProductOp(IRDLOperation):
     """One sum of products where `where` holds: loops `around`, in them the box of `over` and `summed`.
 
-    `indices` are those of the two factors `of` and of the result, over all these names; `reads` those by which the
-    statement reads the factors.  A `padded` product is another form of the whole sum: factor number `padded` is 0 outside
-    of `limits` (by the number of its index), and the other one is finite.
+    `indices` are the indices of the two factors `of` and of the result, over all these names. `reads` are the indices
+    at which the statement reads the factors. A `padded` product is another form of the whole sum: factor number
+    `padded` is 0 outside of `limits` (by the number of its index), and the other factor is finite.
     """
 
     name = "upl_loops.product"

@@ -37,10 +37,10 @@
       ppn.port @C "out" order <"j, i"> words 256 wait 241 depth 16
     }
 
-*What* is computed stands in the equations of the program inside.  A *process* computes the instances of a statement,
-one in a slot in each lane; it says when.  A *unit* begins an operation in each slot (`interval`); `bind` gives it one
-of the process. A *channel* is the way of a value from where it is written to where it is read.  A *port* is a stream
-from or to outside.
+The equations of the program inside say *what* is computed. A *process* computes the instances of a statement, one in a
+slot in each lane; it says when. A *unit* begins an operation in each slot (`interval`); `bind` gives it one of the
+process. A *channel* is the way of a value from where it is written to where it is read. A *port* is a stream from or to
+outside.
 
 Source: polyhedral process networks (Verdoolaege 2010; Turjan, Kienhuis, Deprettere 2007), schedules in space and time
 of systolic arrays (Quinton 1984).
@@ -88,12 +88,13 @@ class ProcessOp(Named):
     """The instances of the statement that computes `array`, over the ranges of its fields and of the iterators of
     its running sum.
 
-    Lane n has the values of the field `along` that leave n by `lanes`, counted from the least one.  Every lane runs
-    the loops of `order`, outermost first, that of `along` over blocks; an iteration of loop k takes `every[k]` slots,
-    and lane n begins `skew` slots after lane n-1.  The loops of fields `down` run from the greatest value on.  The first
-    iteration begins `start` slots after the circuit's first slot (0 if it does not say so).  A run of the circuit takes
-    `slots`, the same for all its processes; the value of an instance is there `result` slots after its operands are
-    taken.  `cycles` are those of the circuit, from the first word of an input to the last one of an output.
+    Lane n has the values of the field `along` with remainder n by `lanes`, counted from the least value. Every lane
+    runs the loops of `order`, outermost first; the loop of `along` runs over blocks. An iteration of loop k takes
+    `every[k]` slots, and lane n begins `skew` slots after lane n-1. The loops of fields `down` run from the greatest
+    value on. The first iteration begins `start` slots after the circuit's first slot (default 0). A run of the circuit
+    takes `slots`, the same for all its processes. The value of an instance is ready `result` slots after its operands
+    are taken. `cycles` is the time of a run of the circuit, from the first word of an input to the last word of an
+    output.
     """
 
     name = "ppn.process"
@@ -118,7 +119,7 @@ class ProcessOp(Named):
 
 @irdl_op_definition
 class UnitOp(Named):
-    """A pipelined unit, in every lane: an operation can begin every `interval` slots, its result is there `latency`
+    """A pipelined unit, in every lane: an operation can begin every `interval` slots, and its result is ready `latency`
     later."""
 
     name = "ppn.unit"
@@ -131,8 +132,8 @@ class UnitOp(Named):
 
 @irdl_op_definition
 class BindOp(IRDLOperation):
-    """An operation of a process is done by a unit; it begins at a stage, so many slots after an instance's operands
-    are taken."""
+    """Assigns an operation of a process to a unit. The operation begins at a stage: that many slots after an instance's
+    operands are taken."""
 
     name = "ppn.bind"
     unit = prop_def(SymbolRefAttr)
@@ -144,15 +145,21 @@ class BindOp(IRDLOperation):
 
 @irdl_op_definition
 class ChannelOp(Named):
-    """The way of values from `source`, a port or a process, to a process that reads them at `index` at a stage;
-    without an index it is the running sum of the instance before.
+    """A channel takes values from `source`, a port or a process, to a process that reads them at `index` at a stage.
+    Without an index the value is the running sum of the instance before.
 
-    `kind`: "delay" (a constant number of slots in each lane), "varying" (one for each block of lanes); from instances of
-    the same lane "fifo" (each value once, in the order in which they were written), "sticky" (several times one after
-    the other), "buffer" (in another order); from a port or a stream "window" (the last words, at a computed address; one
-    for all lanes, which pass each word on), "windows" (each lane has its own), "dealt" (each lane has its own, with its
-    turn of the words), "held" (the same in registers, for words that are read one after the other).  `depth` values are
-    under way at most in one lane; so many `reads` were looked at, and each found its value.
+    `kind` is one of these. "delay": a constant number of slots in each lane. "varying": a number of slots for each
+    block of lanes.
+
+    From instances of the same lane: "fifo" (each value is read once, in the order in which values were written),
+    "sticky" (several times one after the other), "buffer" (in another order).
+
+    From a port or a stream: "window" (the last words, at a computed address; one window for all lanes, which pass each
+    word on), "windows" (each lane has its own), "dealt" (each lane has its own, with its turn of the words), "held"
+    (the same in registers, for words that are read one after the other).
+
+    At most `depth` values are in flight in one lane. `reads` is the number of reads that were checked; each found its
+    value.
     """
 
     name = "ppn.channel"
@@ -174,12 +181,11 @@ class PortOp(Named):
     """A stream of the elements of a host port ("in", "out"), or of a process's array for another process ("inner"):
     each once in a run, in the order of nested loops over its fields.
 
-    A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes.
-    Of an input
-    `need` are the words that must have come before each group of iterations, `free` those that are not read any more
-    after it; the loops are those of the process `by`, of the only one if it is not named.  If the words of a stream come
-    from several lanes, these take turns from slot `wait` on, and up to `depth` words wait in a lane; with a `pace` a turn of
-    all lanes begins so many slots after the one before, else as many as there are lanes.
+    A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes. For
+    an input, `need` counts the words that must have come before each group of iterations, `free` counts those that are
+    not read any more after it. The loops are those of the process `by` (default: the only one). If the words of a
+    stream come from several lanes, the lanes take turns from slot `wait` on, and up to `depth` words wait in a lane. A
+    turn of all lanes begins `pace` slots after the one before (default: the number of lanes).
     """
 
     name = "ppn.port"

@@ -78,8 +78,8 @@ class FieldsAttr(ListAttr[Field]):
 class InputsAttr(ListAttr[Input]):
     """The inputs of a node, with their types: ``#ttm.inputs<"x: f32, n: i32, @(+) s: f32">``.
 
-    An operator in front makes an input gather: it folds its summands, each of which says how many there are.  With `[##]`
-    behind the name it is an open gather, which ends when no summand can come any more: ``@(+) s[##]: f32``.
+    An input with an operator in front is a gather: it folds its summands, and each summand says how many there are.
+    With `[##]` behind the name it is an open gather, which ends when no summand can come any more: ``@(+) s[##]: f32``.
     """
 
     name = "ttm.inputs"

@@ -11,9 +11,9 @@
       }
     }
 
-Every index field has a bias and a width in bits, every value is i32, f32 or i1, every index expression, count and
-condition is code.  What may only be computed when a condition holds stands inside `ttm.when`; a `for` arrow is `ttm.for`.
-A program is whole: arrays for its host inputs and a machine's description are all that a run needs besides.
+Every index field has a bias and a width in bits. Every value is i32, f32 or i1. Every index expression, count and
+condition is code. Code that may only run when a condition holds stands inside `ttm.when`; a `for` arrow is `ttm.for`. A
+program is complete: besides it, a run needs only arrays for its host inputs and a machine description.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from upl_mlir.poly.expr import Formula
 class ProgramOp(Program):
     """A whole program.
 
-    `machine` is the path of the machine description that it is meant for.  `streams` are fields along which it streams: no
-    token goes from a later value of the field to an earlier one, in the nodes that have it.
+    `machine` is the path of the machine description that the program is meant for. `streams` are fields along which it
+    streams: in the nodes that have such a field, no token goes from a later value of it to an earlier one.
     """
 
     name = "ttm.program"
@@ -103,7 +103,7 @@ class _Indexed(Named):
 class OutputOp(_Indexed):
     """A place where tokens leave the machine.
 
-    `domain` are the elements of the output, over the fields; without it, all that the fields can hold.
+    `domain` is the set of the output's elements, over the fields. The default is all values that the fields can hold.
     """
 
     name = "ttm.output"
@@ -122,8 +122,9 @@ class OutputOp(_Indexed):
 class NodeOp(_Indexed):
     """A node: tag layout, inputs, microcode.  Fields and inputs are the arguments of its block.
 
-    `domain` are its instances, over the fields; without it, all that the fields can hold.  With `host` it is a host input:
-    the domain is that of the array, and the code runs outside of the machine, once for each of them.
+    `domain` is the set of its instances, over the fields. The default is all values that the fields can hold. With
+    `host` the node is a host input: the domain is that of the array, and the code runs outside of the machine, once for
+    each element.
     """
 
     name = "ttm.node"
@@ -159,7 +160,7 @@ class NodeOp(_Indexed):
 class BootOp(IRDLOperation):
     """A gather that is complete before the start (no summands): its instance and the operator's identity.
 
-    An open gather is not complete then: it is said that it exists, and its `rank`.
+    An open gather is not complete then: the operation states only that it exists, and its `rank`.
     """
 
     name = "ttm.boot"
@@ -204,7 +205,8 @@ class SigmoidOp(Unary):
 
 @irdl_op_definition
 class WhenOp(IRDLOperation):
-    """What is computed and sent only if the condition holds: the guard of arrows, or, in a `ttm.for`, of its points."""
+    """Code that runs, and arrows that send, only if the condition holds. It is the guard of arrows, or, in a `ttm.for`,
+    of its points."""
 
     name = "ttm.when"
     condition = operand_def(i1)
@@ -235,9 +237,10 @@ class ForOp(IRDLOperation):
 class SendOp(IRDLOperation):
     """A send descriptor: a token for an input of a node, or for a host output.
 
-    `pattern` has an ``x`` for each field that comes from `tag`, a ``*`` for each open one; a missing multiplicity is 1,
-    `unbounded` is ``##``.  For an open gather the multiplicity is 1 more than the rank of its instance; with `present` the
-    token is no summand: it says that the gather exists, and the value that it has without summands.
+    `pattern` has an ``x`` for each field that comes from `tag`, and a ``*`` for each open one. A missing multiplicity
+    is 1; `unbounded` is ``##``. For an open gather the multiplicity is 1 more than the rank of its instance. With
+    `present` the token is not a summand: it says that the gather exists, and its value is that of the gather without
+    summands.
     """
 
     name = "ttm.send"

@@ -40,8 +40,8 @@ class TangentPass(ModulePass):
     """Add the tangents of each `of` along all `wrt` together.
 
     Requires: all domains known; no `adjoint of` directives.
-    Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``.  ``t_W`` is the tangent of its port, whatever comes to
-    it; of `total` tangents it is what the port moves by itself, in addition to what comes.  Ports of `held` do not move.
+    Establishes: an input ``t_W`` for each `wrt`, an output ``t_R``. ``t_W`` replaces the tangent that arrives at its
+    port. With `total` it is added to the tangent that arrives. Ports of `held` have tangent 0.
     Source: AUTODIFF section 4; rows of the derivative table are linear in ``d``, so the same row serves.
 
         node Sum { in @(+) s[#]; s -> F.x }      ->      node Sum { in @(+) s[#], @(+) t_s[#]; s -> F.x; t_s -> F.t_x }

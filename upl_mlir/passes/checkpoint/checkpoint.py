@@ -40,14 +40,15 @@ from upl_mlir.poly.sets import PSet
 
 @dataclass(frozen=True)
 class CheckpointPass(ModulePass):
-    """Keep what enters some steps of the loop along the field `along`; fire the steps between again.
+    """Keep the state before some steps of the loop along the field `along`, and fire the steps between them again.
 
-    Either every `every`-th step (a number, or the name of an integer constant), or at any time at most `snapshots` steps,
-    the first included, by the schedule that needs the fewest firings; then the number of steps must be known.
+    With `every` (a number, or the name of an integer constant) every `every`-th state is kept. With `snapshots` at most
+    that many states are kept at any time, the first included, by the schedule that needs the fewest firings; the number
+    of steps must then be known.
 
     Requires: all domains known; no `adjoint of` directives; a gradient program.
-    Establishes: forward values, but those of the last steps, come from copies ``R...`` that fire when the adjoint has come
-    back to the step after.
+    Establishes: forward values, except those of the last steps, come from copies ``R...``. A copy fires when the
+    adjoint has come back to the step after it.
     Source: AUTODIFF section 4; A. Griewank, A. Walther, "Algorithm 799: Revolve", ACM TOMS 26 (2000).
     """
 

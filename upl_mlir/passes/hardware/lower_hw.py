@@ -64,9 +64,10 @@ OPEN_RUNS = 2
 class LowerHwPass(ModulePass):
     """Replace the UPL program by one for the machine.
 
-    Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from the
-    domains), no declared f64; nothing that `check` refutes (`upl run --force` runs even that, and the machine finds out).
-    Establishes: a `ttm.program` instead of the `upl.program`, which has all that a run needs: domains of nodes and ports,
+    Requires: all domains known; no `adjoint of` directives; all parameters bound (the widths of index fields come from
+    the domains), no declared f64; nothing that `check` refutes. (`upl run --force` runs even a refuted program, and the
+    machine detects the error.)
+    Establishes: a `ttm.program` instead of the `upl.program`. It has all that a run needs: domains of nodes and ports,
     and the fields along which the program streams.
     Source: docs/machine.md, "Program"; Klimov's PPVS as the model of the machine.
 

@@ -141,10 +141,10 @@ class SplitProductsPass(LoopPass):
 class InvariantFieldsPass(LoopPass):
     """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
 
-    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`).  A sum is not asked whether it
-    has summands if the sign of 0 does not count (`transform/empty.py`).  Conditions are asked once, and not where the answer
-    is known (`transform/truths.py`).  Truth values that are only gathered are gathered
-    as they are made (`transform/single.py`).
+    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`). The test whether a sum has
+    summands is removed if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once, and not
+    where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they are made
+    (`transform/single.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
     Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
@@ -174,8 +174,8 @@ class ReuseFunctionsPass(LoopPass):
     """A costly function of a stored element is read where another array holds its values already.
 
     Requires: equations, no schedule yet.
-    Establishes: no array is read any more than before; the same bits.  Functions of at least `cost` additions are replaced.
-    A program that has an order of loops only as it was stays so.
+    Establishes: no array is read more often than before; the same bits. Functions of at least `cost` additions are
+    replaced. If the changed program would have no order of loops, it stays as it was.
     Source: common subexpressions (Cocke 1970), across arrays.
 
         H<i> = tanh(S<i>);  D<i> = G<i> * (1 - tanh(S<i>) * tanh(S<i>))    ->    D<i> = G<i> * (1 - H<i> * H<i>)
@@ -202,7 +202,7 @@ class ReuseFunctionsPass(LoopPass):
 
 @dataclass(frozen=True)
 class RunningSumsPass(LoopPass):
-    """Sums along columns become running sums, so that they are taken while the numbers are made.
+    """Sums along columns become running sums, so that they are computed while their summands are computed.
 
     Requires: equations, no schedule yet.  A program whose sums keep their order (`ordered`) stays as it is.
     Establishes: sums in another order, those of at most `short` elements excepted.
@@ -263,10 +263,10 @@ def _no_order(p: LoopProgram, e: NoOrder) -> UplError:
 # -- on loops ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class AllocateArraysPass(LoopPass):
-    """Every array gets a place: as many values along each field as are needed at once.
+    """Every array gets memory: along each field, as many values as are needed at the same time.
 
     Requires: a schedule (`order-loops`).
-    Establishes: a place for each element, which it keeps until it was read for the last time.
+    Establishes: a place in memory for each element, which it keeps until its last read.
     Source: Lefebvre and Feautrier 1998 (windows modulo a number).
 
         upl_loops.array @U <"t,i"> f64 "local" [...]    ->    ... kept <"0 from 0 size 2 mod 2, 1 from 0 size n">
@@ -282,7 +282,8 @@ class AllocateArraysPass(LoopPass):
 
 @dataclass(frozen=True)
 class RecomputeStatesPass(LoopPass):
-    """Of the states of a loop over time that a later one reads backwards, every `segment`-th is kept, others made again.
+    """If a later loop reads the states of a time loop backwards, every `segment`-th state is kept and the others are
+    recomputed.
 
     Requires: a schedule and places.
     Establishes: the two loops in blocks of time, each with a wave (`tile-time`); the same bits.  States whose elements cost
