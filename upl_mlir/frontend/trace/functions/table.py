@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from upl_mlir.frontend.trace.array import Array, as_array
-from upl_mlir.frontend.trace.functions import elements, folds, matrices, order, shapes
+from upl_mlir.frontend.trace.functions import eigen, elements, folds, matrices, order, shapes
 from upl_mlir.frontend.trace.functions.elements import UFUNCS
 from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.position import fail
@@ -15,6 +15,7 @@ from upl_mlir.frontend.trace.reshape import reshape, stack, transpose
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **elements.FUNCTIONS, **folds.FUNCTIONS, **shapes.FUNCTIONS, **order.FUNCTIONS, **matrices.FUNCTIONS,
+    **eigen.FUNCTIONS,
 }  # fmt: skip
 """numpy's functions that are no ufuncs."""
 
