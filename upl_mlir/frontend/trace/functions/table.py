@@ -35,13 +35,10 @@ METHODS.update({
 })  # fmt: skip
 """Methods of arrays."""
 
-_SINGULAR = (
-    "it takes as many rounds as the values need; compute it before the call, or write the rounds with upl.while_loop "
-    "(the power iteration, for one)"
-)
 _COUNTED = "how many elements it has is data: np.where(c, x, 0) keeps the shape, np.sum(c) counts"
 _NEAR = {
-    **dict.fromkeys("svd svdvals eig eigh eigvals eigvalsh pinv lstsq matrix_rank cond".split(), _SINGULAR),
+    **dict.fromkeys(("eig", "eigvals"), "eigenvalues may be complex; np.linalg.eigh is for symmetric matrices"),
+    **dict.fromkeys(("matrix_rank", "cond"), "np.linalg.svdvals has the singular values, greatest first"),
     **dict.fromkeys("nonzero argwhere flatnonzero extract compress unique union1d intersect1d".split(), _COUNTED),
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "fftn"),
                     "numbers are real: multiply by the tables np.cos(2*np.pi*k*n/N) and np.sin(…)"),
