@@ -150,7 +150,7 @@ def newton(where: Any, whilst: Any, sin: Any, cos: Any, x: Any, k: Any) -> Any:
 
 
 def test_against_jax() -> None:
-    """Choices inside a loop that data end, natively: value, gradient and gradient of the gradient.  JAX has no reverse mode of
+    """Choices inside a loop that data end, natively: value, gradients, and their gradients.  JAX has no reverse mode of
     such loops; its forward mode, twice, is the reference."""
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
