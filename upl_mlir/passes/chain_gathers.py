@@ -69,7 +69,8 @@ def _chain(sets: ProgramSets, op: NodeOp, port: Port) -> None:
     places: list[IndexExpr] = []
     total = IndexExpr()
     for a in arrows:
-        if not domain <= sets.image(a):
+        image = sets.image(a)
+        if not a.exact or image.lost or not domain <= image:
             raise _unknown(op, port, f"{a.text} sends to some of its instances only")
         relation = sets.relation(a)
         own = (*a.src, *a.loops)
@@ -132,26 +133,24 @@ def _put(
         connect(program, node, added, target, index, rule="chain", origin=op, condition=when)
     for a, place in zip(arrows, places, strict=True):
         to = {f: e for f, e in zip(op.fields, a.send.index.data, strict=True) if e is not None}
-        several = Formula.compare(total.substitute(to), ">", 1)
+        more, tokens = last.substitute(to), sets.tokens(a)
         index = tuple(a.send.index.data)
         first = Formula.compare(place, "==", 0)
         cases = (
-            (first & several, port_ref(node.symbol, so_far), (*index, one)),
-            (Formula.compare(place, ">", 0), port_ref(node.symbol, term), (*index, place)),
-            (first & Formula.compare(total.substitute(to), "==", 1), port_ref(op.symbol, port.name), index),
+            ((first, Formula.compare(more, ">", 0)), port_ref(node.symbol, so_far), (*index, one)),
+            ((Formula.compare(place, ">", 0),), port_ref(node.symbol, term), (*index, place)),
+            ((first, Formula.compare(more, "==", 0)), port_ref(op.symbol, port.name), index),
         )
-        tokens = sets.tokens(a)
-        for when, target, there in cases:
-            if tokens.constrain(when).is_empty():
+        for conditions, target, there in cases:
+            if tokens.constrain(Formula.all(conditions)).is_empty():
                 continue
+            when = Formula.all(f for f in conditions if not tokens.constrain(f.negate()).is_empty())
             send = a.send.clone({v: v for v in a.send.operands})
             a.source.block.insert_op_before(send, a.send)
             send.target, send.index, send.count = target, IndexAttr(there), None
-            if tokens.constrain(when.negate()).is_empty():
-                continue
             if when.names & {*a.loops}:
                 send.point_condition = FormulaAttr(a.send.when_point & when)
-            else:
+            elif not when.is_true:
                 send.condition = FormulaAttr(a.send.when & when)
         a.send.detach()
         a.send.erase()
