@@ -1,4 +1,4 @@
-"""Sums as chains: random programs stay right, and whatever the order of arrival, results have the bits of the ordered sum."""
+"""Sums as chains: random programs stay right, and in any order of arrival results have the bits of the ordered sum."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_random_programs(seeds: range) -> None:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("cholesky", {"n": 5}), ("matmul", {"m": 3, "n": 4, "r": 5}), ("fir", {"K": 3, "n": 4})])
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("cholesky", {"n": 5}), ("matmul", {"m": 3, "n": 4, "r": 5}), ("fir", {"K": 3, "n": 4})]
+)
 def test_on_the_machine(name: str, sizes: dict[str, int]) -> None:
     """The interpreter's bits; sums of nothing, of one and of several summands."""
     p = upl.load((EXAMPLES / f"{name}.upl").read_text())

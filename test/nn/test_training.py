@@ -87,7 +87,7 @@ def test_steps_on_the_machine(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_parts_on_the_machine(tmp_path: Path) -> None:
-    """The layers of the example on parts of its images: nothing but `+ - * / sqrt max`, whose bits are the same everywhere."""
+    """The layers of the example on parts of its images: only `+ - * / sqrt max`, whose bits are the same everywhere."""
     model = nn.chain(nn.conv(2, 3, bias=False), nn.batch_norm(), nn.relu, nn.max_pool(2), nn.flatten, nn.dense(10))
     x, y = digits_cnn.digits()
     data = [(x[n : n + 2, :, 2:6, 2:6], np.eye(10)[y[n : n + 2].astype(int)]) for n in (0, 2)]

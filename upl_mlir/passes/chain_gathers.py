@@ -199,7 +199,8 @@ def _put(sets: ProgramSets, op: NodeOp, port: Port, part: _Part, taken: set[str]
 
 
 def _node(
-    program: ProgramOp, op: NodeOp, port: Port, what: str, fields: Sequence[str], ports: Sequence[Port], domain: PSet, why: str
+    program: ProgramOp, op: NodeOp, port: Port, what: str, fields: Sequence[str], ports: Sequence[Port], domain: PSet,
+    why: str,
 ) -> NodeOp:  # fmt: skip
     """A node before the one that gathers."""
     node = NodeOp(unused(f"{what}{op.symbol}_{port.name}", symbols(program)), fields, ports, describe(domain))

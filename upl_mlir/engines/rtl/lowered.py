@@ -41,7 +41,8 @@ def lowered(
             raise error("UPL1505", f"the program has no parameter `{param}`: it is lowered", span_of(program))
         if ordered:
             help = "lower with `--chain-gathers --lower-hw`, then use gather=relaxed"
-            raise error("UPL1422", "sums of a lowered program are taken as their summands arrive", span_of(program), help=help)
+            found = "sums of a lowered program are taken as their summands arrive"
+            raise error("UPL1422", found, span_of(program), help=help)
         return program
     source = program_of(module.clone())
     bind_parameters(source, params)
