@@ -117,8 +117,9 @@ REAL: dict[str, Cases] = {
     },
     "eigenvalues": {
         "eigvalsh": (lambda np, a: np.linalg.eigvalsh(a + a.T), (M,)),
-        "eigvalsh, a batch": (lambda np, a: np.linalg.eigvalsh(a + np.swapaxes(a, 1, 2)), (N,)),
         "eigvalsh of one row": (lambda np, a: np.linalg.eigvalsh(a), (M[:1, :1],)),
+    },
+    "eigenvectors": {
         "eigh": (lambda np, a: np.linalg.eigh(a + a.T)[1] ** 2, (N[0],)),  # but for the signs
     },
     "singular values": {
@@ -204,6 +205,7 @@ OTHER: dict[str, Cases] = {
         "det, a pivot of 0": (lambda np, x: np.linalg.det(x * np.array([1.0, 0.0, 1.0, 1.0])), (M,)),
         "slogdet, a pivot of 0": (lambda np, x: np.stack(np.linalg.slogdet(x * np.array([1.0, 0.0, 1.0, 1.0]))), (M,)),
         "solve, one matrix": (lambda np, a, b: np.linalg.solve(a, b), (N[0], N)),
+        "eigvalsh, a batch": (lambda np, a: np.linalg.eigvalsh(a + np.swapaxes(a, 1, 2)), (N,)),
         "qr, complete": (lambda np, x: np.linalg.qr(x, mode="complete")[0], (B,)),
         "qr, wide": (lambda np, x: np.linalg.qr(x)[1], (B.T,)),
         "qr of an identity": (lambda np, x: np.stack(np.linalg.qr(np.round(x) * 0 + np.eye(4))), (M,)),

@@ -40,7 +40,7 @@ def matrices(n: int) -> Iterator[Any]:
     yield 1e-200 * (a + a.T)
 
 
-@pytest.mark.parametrize("n", [2, 5, 16, 33])
+@pytest.mark.parametrize("n", [2, 5, 16, pytest.param(33, marks=pytest.mark.slow)])
 def test_matrices_of_all_kinds(n: int) -> None:
     """Values beside numpy's; the factors multiply to the matrix, and vectors are orthogonal: as far as numpy's are."""
     eigh = upl.function(np.linalg.eigh, engine="native")
