@@ -150,8 +150,8 @@ def test_source_lines_are_left_alone() -> None:
     [
         ("input X<i,> in 0<=i<3 { -> R }\noutput R<i>", "leave out the comma before it"),
         ("input X<i> in 0<=i<3 { -> A.x }\nnode A<i> { in x, ; x -> R }\noutput R<i>", "leave out the comma before it"),
-        ("input X<i> in 0<=i<3 { => R }\noutput R<i>", "an arrow is `->`"),
-        ("input X<i> in 0<=i<3 { -> A.x }\nnode A<i> { in x; y = x; y => R }\noutput R<i>", "an arrow is `->`"),
+        ("input X<i> in 0<=i<3 { => R }\noutput R<i>", "an arrow is written `->`"),
+        ("input X<i> in 0<=i<3 { -> A.x }\nnode A<i> { in x; y = x; y => R }\noutput R<i>", "an arrow is written `->`"),
         ("input X<i> in 0<=i<3 { -> R }", "declare it: `output R`"),
         ("input X<i> in 0<=i<3 { -> S.s<> }\nnode S { in s; s -> R }\noutput R", "gathers them: `in @(+) s[#]`"),
     ],
