@@ -179,7 +179,8 @@ class Cursor:
         token = self.token
         notes = [Note(f"this `{opening.text}` is still open", opening.span)] if opening else []
         if is_one_of(token, ("=",)) and self.following().text == ">":
-            raise error("UPL1002", f"expected {expected}, found `=>`", token.span, notes=notes, help="an arrow is written `->`")
+            help = "an arrow is written `->`"
+            raise error("UPL1002", f"expected {expected}, found `=>`", token.span, notes=notes, help=help)
         if is_one_of(self.previous, (",",)) and token.text in (">", ")", "]", "}", ";"):
             help = "leave out the comma before it"
         if help is None and is_one_of(token, ("=",)) and ends_operand(self.previous):
