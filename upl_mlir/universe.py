@@ -50,6 +50,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("if-convert", "if_convert", "IfConvertPass"),
         ("batch", "batch", "BatchPass"),
         ("strip-mine", "strip_mine", "StripMinePass"),
+        ("chain-gathers", "chain_gathers", "ChainGathersPass"),
         ("relay", "jacobian.relay", "RelayPass"),
         ("checkpoint", "checkpoint.checkpoint", "CheckpointPass"),
         ("lower-hw", "hardware.lower_hw", "LowerHwPass"),

@@ -122,6 +122,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "batch": ["--batch=ports=WRT,field=example"],
     "relay": ["--relay=port=NODE.x"],
     "strip-mine": ["--strip-mine=node=NODE,field=OWN,by=2"],
+    "chain-gathers": ["--chain-gathers"],
     "checkpoint": ["--autodiff=of=OF,wrt=WRT", "--checkpoint=along=FIELD,every=2"],
     "lower-hw": ["--lower-hw"],
     **{name: [f"--{p}" for p in SCHEDULE.passes[: k + 1]] for k, name in enumerate(SCHEDULE.passes)},

@@ -101,6 +101,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": {"along": "t", "every": 2},
     "relay": {"port": "Upd.g"},
     "strip-mine": {"node": "Upd", "field": "t", "by": 2},
+    "chain-gathers": {},
     "lower-hw": {},
     "lower-circuit": {},
     "if-convert": {},

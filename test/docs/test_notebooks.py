@@ -26,7 +26,9 @@ def test_a_notebook(path, monkeypatch, tmp_path):
         assert names["by_inputs"].check().ok
         assert "<svg" in names["picture"](names["chain"]).text
     if path.stem == "lecture":
-        assert names["table"]["x1"] == 5.5 and max(names["off"].values()) < 1e-7
+        assert names["table"]["x1"] == 5.5 and max(names["off"].values()) < 1e-13
+        reverse, forward = names["passes"]["reverse"], names["passes"]["forward"]
+        assert reverse == sorted(reverse) and reverse[0] < forward[0] / 4 and forward[-1] < reverse[-1] / 4
         assert names["firings"][0] > names["firings"][-1] and names["peaks"][0] < names["peaks"][-1]
         assert abs(names["hutchinson"] - sum(names["spectrum"])) < 0.1 * sum(names["spectrum"])
     if path.stem == "price_of_matching":

@@ -142,3 +142,22 @@ def test_colours_add_nothing_else(upl: Tool, monkeypatch: pytest.MonkeyPatch) ->
 def test_source_lines_are_left_alone() -> None:
     line = " 8 | error: x // help: y"
     assert coloured(line) == line
+
+
+# -- the literal fix -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("input X<i,> in 0<=i<3 { -> R }\noutput R<i>", "leave out the comma before it"),
+        ("input X<i> in 0<=i<3 { -> A.x }\nnode A<i> { in x, ; x -> R }\noutput R<i>", "leave out the comma before it"),
+        ("input X<i> in 0<=i<3 { => R }\noutput R<i>", "an arrow is written `->`"),
+        ("input X<i> in 0<=i<3 { -> A.x }\nnode A<i> { in x; y = x; y => R }\noutput R<i>", "an arrow is written `->`"),
+        ("input X<i> in 0<=i<3 { -> R }", "declare it: `output R`"),
+        ("input X<i> in 0<=i<3 { -> S.s<> }\nnode S { in s; s -> R }\noutput R", "gathers them: `in @(+) s[#]`"),
+    ],
+)
+def test_the_literal_fix(upl: Tool, tmp_path: Path, text: str, fix: str) -> None:
+    (tmp_path / "p.upl").write_text(f"program p\n{text}\n", encoding="utf-8")
+    done = upl("check", tmp_path / "p.upl")
+    assert done.status == 1
+    assert fix in done.err

@@ -91,7 +91,9 @@ def _options(s: Setting) -> dict[str, Any]:
 def _rtl(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
     from upl_mlir.engines.rtl.engine import RtlEngine
 
-    return RtlEngine(program.module, bound, machine=s.machine, simulator=s.simulator)
+    return RtlEngine(
+        program.module, bound, machine=s.machine, simulator=s.simulator, ordered=s.gather == "ordered"
+    )
 
 
 def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
@@ -158,7 +160,6 @@ ENGINES: Mapping[EngineName, EngineRow] = {
         _rtl, real="f32", machine_programs=True, takes=("machine", "simulator"),
         refuses={
             ("real", "f64"): ("the machine computes in f32", "compare with the interpreter under --real f32"),
-            ("gather", "ordered"): ("the machine adds summands in arrival order", "use gather=relaxed"),
         },
     ),
     EngineName.CIRCUIT: EngineRow(

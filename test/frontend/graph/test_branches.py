@@ -46,9 +46,9 @@ def branch() -> tuple[Any, Any]:
     return [x, y], ad.cond_op(x > y, lambda a, b: ad.exp_op(a * b), lambda a, b: a * a, x, y)
 
 
-@pytest.mark.parametrize("engine", ["interp", "token", "reference"])
+@pytest.mark.parametrize("engine", ["interp", "token", "reference", "native"])
 def test_a_branch(engine: str) -> None:
-    """Values and first derivatives, on each engine that moves tokens."""
+    """Values and first derivatives."""
     wrt, z = branch()
     e = ad.Executor([z, *ad.gradients(z, wrt)], engine=engine)
     value, dx, dy = e.run({"x": X, "y": Y})
@@ -71,11 +71,12 @@ def test_only_one_way_is_computed() -> None:
     assert (fired["cond_1_then"], fired["cond_1_else"]) == (up, X.size - up)
 
 
-def test_second_derivatives_of_a_branch() -> None:
+@pytest.mark.parametrize("engine", ["token", "native"])
+def test_second_derivatives_of_a_branch(engine: str) -> None:
     """Reverse over reverse."""
     (x, y), z = branch()
     (d,) = ad.gradients(z, [x])
-    dxx, dxy = ad.Executor(ad.gradients(d, [x, y]), engine="token").run({"x": X, "y": Y})
+    dxx, dxy = ad.Executor(ad.gradients(d, [x, y]), engine=engine).run({"x": X, "y": Y})
     up = X > Y
     np.testing.assert_allclose(dxx, np.where(up, Y * Y * np.exp(X * Y), 2), rtol=1e-13)
     np.testing.assert_allclose(dxy, np.where(up, (1 + X * Y) * np.exp(X * Y), 0).sum(0), rtol=1e-13, atol=1e-14)
@@ -114,7 +115,7 @@ def loop() -> tuple[Any, Any, Any]:
     return m, e, u
 
 
-@pytest.mark.parametrize("engine", ["interp", "token"])
+@pytest.mark.parametrize("engine", ["interp", "token", "native"])
 def test_a_loop(engine: str) -> None:
     """Each element in as many rounds as it takes; derivatives by the implicit function."""
     m, e, u = loop()
@@ -125,12 +126,80 @@ def test_a_loop(engine: str) -> None:
     np.testing.assert_allclose(de, np.sin(value) * slope, rtol=1e-8)
 
 
-def test_second_derivatives_of_a_loop() -> None:
+@pytest.mark.parametrize("engine", ["token", "native"])
+def test_second_derivatives_of_a_loop(engine: str) -> None:
     """Reverse over reverse through a loop that data end (it stranded tokens)."""
-    m, _, u = loop()
+    m, e, u = loop()
     (dm,) = ad.gradients(u, [m])
-    value, dmm = ad.Executor([u, *ad.gradients(dm, [m])], engine="token").run({"m": M, "e": E})
-    np.testing.assert_allclose(dmm, -E * np.sin(value) / (1 - E * np.cos(value)) ** 3, rtol=1e-6)
+    value, dmm, dme = ad.Executor([u, *ad.gradients(dm, [m, e])], engine=engine).run({"m": M, "e": E})
+    sine, slope = np.sin(value), 1 / (1 - E * np.cos(value))
+    np.testing.assert_allclose(dmm, -E * sine * slope**3, rtol=1e-6)
+    np.testing.assert_allclose(dme, slope**2 * (np.cos(value) - E * sine**2 * slope), rtol=1e-6)
+
+
+def newton(where: Any, whilst: Any, sin: Any, cos: Any, x: Any, k: Any) -> Any:
+    """A root by Newton's method, of one of two equations, on JAX's arrays or on nodes."""
+    def off(u: Any, x: Any, k: Any) -> Any:
+        return where(k > 0, u * u * u + k * u - x, u - x / 2 - sin(u) / 4)
+
+    def body(u: Any, step: Any, x: Any, k: Any) -> Any:
+        step = off(u, x, k) / where(k > 0, 3 * u * u + k, 1 - cos(u) / 4)
+        return u - step, step, x, k
+
+    return whilst(lambda u, step, x, k: step * step > 1e-24, body, x, x * 0 + 1, x, k)[0]
+
+
+def test_against_jax() -> None:
+    """Choices inside a loop that data end, natively: value, gradients, and their gradients.  JAX has no reverse mode of
+    such loops; its forward mode, twice, is the reference."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    x, k = ad.Variable("x"), ad.Variable("k")
+    u = newton(ad.where_op, ad.while_op, ad.sin_op, ad.cos_op, x, k)
+    y = ad.sum_op(u * u * x)
+    first = ad.gradients(y, [x, k])
+    second = [*ad.gradients(first[0], [x, k]), *ad.gradients(first[1], [x, k])]
+    given = np.array([0.4, 2.0, -1.3, 3.0]), np.array([2.0, -1.0, 0.5, -2.0])
+    found = ad.Executor([u, *first, *second], engine="native").run(dict(zip((x, k), given, strict=True)))
+    jnp = jax.numpy
+
+    def whilst(holds: Any, body: Any, *states: Any) -> Any:
+        return jax.lax.while_loop(lambda s: holds(*s), lambda s: body(*s), states)
+
+    def root(x: Any, k: Any) -> Any:
+        return newton(jnp.where, whilst, jnp.sin, jnp.cos, x, k)
+
+    def one(x: Any, k: Any) -> Any:
+        return root(x, k) ** 2 * x
+
+    slopes = [jax.vmap(jax.jacfwd(one, n))(*given) for n in (0, 1)]
+    curves = [jax.vmap(jax.jacfwd(jax.jacfwd(one, n), m))(*given) for n in (0, 1) for m in (0, 1)]
+    for got, want in zip(found, [jax.vmap(root)(*given), *slopes, *curves], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["interp", "native"])
+def test_rounds_that_mix_elements(engine: str) -> None:
+    """By a traced function: the derivative of the greatest eigenvalue, through the power iteration, and its derivative."""
+    def power(a: Any, x: Any) -> Any:
+        def body(s: Any) -> Any:
+            y = a @ s[0]
+            return y / np.linalg.norm(y), s[0]
+
+        return upl.while_loop(lambda s: np.sum((s[0] - s[1]) ** 2) > 1e-24, body, (x, 0 * x))[0]
+
+    a, x = ad.Variable("a"), ad.Variable("x")
+    most = ad.call_op(lambda a, y: y @ a @ y, a, ad.call_op(power, a, x))
+    (slope,) = ad.gradients(most, [a])
+    (twice,) = ad.gradients(ad.sum_op(slope * slope * slope), [a])
+    matrix = np.array([[2.0, 0.5], [0.5, 4.0]])
+    found = ad.Executor([most, slope, twice], engine=engine).run({a: matrix, x: np.ones(2)})
+    values, vectors = np.linalg.eigh(matrix)
+    v, w = vectors[:, 1], vectors[:, 0]
+    np.testing.assert_allclose(found[0], values[1], rtol=1e-14)
+    np.testing.assert_allclose(found[1], np.outer(v, v), rtol=1e-9, atol=1e-12)
+    turn = 3 * (np.outer(v, v) ** 2 * (np.outer(w, v) + np.outer(v, w))).sum() / (values[1] - values[0])
+    np.testing.assert_allclose(found[2] + found[2].T, turn * (np.outer(w, v) + np.outer(v, w)), rtol=1e-7)
 
 
 def test_a_loop_in_a_graph() -> None:
@@ -159,7 +228,7 @@ def test_what_is_refused() -> None:
 
     assert "UPL1925]: cond: `y` comes from outside" in wrong(lambda: ad.cond_op(x, lambda a: a * y, lambda a: a, x))
     mixed = wrong(lambda: ad.while_op(lambda a: a > 1, lambda a: ad.sum_op(a) * a, x))
-    assert "while: `Sum(x)` is no operation on elements (sum)" in mixed and "make it an operand" in mixed
+    assert "while: `Sum(x)` is no operation on elements (sum)" in mixed and "upl.while_loop" in mixed
     assert "`body` returned 1 nodes for 2 states" in wrong(lambda: ad.while_op(lambda a, b: a > b, lambda a, b: a, x, y))
     assert "at least one state" in wrong(lambda: ad.while_op(lambda: 1, lambda: 1))
     assert "UPL1923" in wrong(lambda: ad.cond_op(x, lambda a: "one", lambda a: a, x))

@@ -16,6 +16,11 @@ def _n(*shape: int) -> Any:
     return RNG.normal(size=shape)
 
 
+def _first(u: Any, s: Any, vh: Any) -> Any:
+    """The first part of a matrix: signs of vectors are not determined, those of products are."""
+    return u[:, :1] @ vh[:1] * s[-1]
+
+
 def _functions(a: Any) -> Any:
     one = jnp.arcsin(jnp.tanh(a)) + jnp.arctan2(a, 2.0) + jnp.sinh(a) + jnp.cosh(a) + jnp.arcsinh(a)
     two = jax.scipy.special.erf(a) + jax.nn.softplus(a) + jax.nn.silu(a) + jnp.exp2(a) + jnp.cbrt(a)
@@ -143,6 +148,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "qr, R": (lambda a: jnp.linalg.qr(a, mode="r"), (_n(4, 3),)),
     "qr of a triangle": (lambda a: jnp.stack(jnp.linalg.qr(a)), (np.triu(_n(3, 3)),)),
     "qr of an identity": (lambda a: jnp.stack(jnp.linalg.qr(a)), (np.eye(3),)),
+    "eigh": (lambda a: jnp.linalg.eigvalsh(a) * jnp.linalg.eigh(a)[1] ** 2, (_n(3, 3) + _n(3, 3).T,)),
+    "svd": (lambda a: jnp.linalg.svd(a, compute_uv=False), (_n(2, 3),)),
+    "svd, factors": (lambda a: _first(*jnp.linalg.svd(a, full_matrices=False)), (_n(3, 2),)),
+    "lstsq": (lambda a, b: jnp.linalg.lstsq(a, b)[0], (_n(4, 2), _n(4))),
+    "pinv": (jnp.linalg.pinv, (_n(2, 3),)),
     "qr, a batch": (lambda a: jnp.linalg.qr(a)[1], (_n(2, 3, 2),)),
     "mean and var": (lambda a: a.mean(0) * a.var(0), (_n(3, 4),)),
 }

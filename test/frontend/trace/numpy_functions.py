@@ -115,6 +115,25 @@ REAL: dict[str, Cases] = {
         "qr, tall": (lambda np, a: np.linalg.qr(a)[0], (B,)),
         "qr, R": (lambda np, a: np.linalg.qr(a, mode="r"), (B,)),
     },
+    "eigenvalues": {
+        "eigvalsh": (lambda np, a: np.linalg.eigvalsh(a + a.T), (M,)),
+        "eigvalsh of one row": (lambda np, a: np.linalg.eigvalsh(a), (M[:1, :1],)),
+    },
+    "eigenvectors": {
+        "eigh": (lambda np, a: np.linalg.eigh(a + a.T)[1] ** 2, (N[0],)),  # but for the signs
+    },
+    "singular values": {
+        "svd": (lambda np, a: np.linalg.svd(a, compute_uv=False), (M,)),
+        "svdvals, tall": (lambda np, a: np.linalg.svdvals(a), (B,)),
+        "svd, wide": (lambda np, a: _outer(np.linalg.svd(a, full_matrices=False)), (B.T,)),
+        "svd, a row": (lambda np, a: _outer(np.linalg.svd(a, full_matrices=False)), (M[:1],)),
+    },
+    "least squares": {
+        "lstsq": (lambda np, a, b: np.linalg.lstsq(a, b)[0], (B, W)),
+        "lstsq, wide": (lambda np, a, b: np.linalg.lstsq(a, b)[0], (B.T, M[:2])),
+        "what is left": (lambda np, a, b: np.linalg.lstsq(a, b)[1], (B, W)),
+        "pinv": (lambda np, a: np.linalg.pinv(a), (N[:, :2],)),
+    },
 }  # fmt: skip
 
 
@@ -124,6 +143,12 @@ def _beyond(np: Any, x: Any) -> Any:
     if isinstance(x, numpy.ndarray):
         return numpy.where((k >= -5) & (k < 5), x[numpy.arange(3)[:, None], k % 5], numpy.nan)
     return np.take_along_axis(x, k, axis=1)
+
+
+def _outer(factors: Any) -> Any:
+    """The first part of a matrix: signs of vectors are not determined, those of products are."""
+    u, s, vh = factors
+    return u[:, :1] @ vh[:1] * s[-1]
 
 
 def _total(np: Any, n: int) -> dict[str, int]:
@@ -180,6 +205,7 @@ OTHER: dict[str, Cases] = {
         "det, a pivot of 0": (lambda np, x: np.linalg.det(x * np.array([1.0, 0.0, 1.0, 1.0])), (M,)),
         "slogdet, a pivot of 0": (lambda np, x: np.stack(np.linalg.slogdet(x * np.array([1.0, 0.0, 1.0, 1.0]))), (M,)),
         "solve, one matrix": (lambda np, a, b: np.linalg.solve(a, b), (N[0], N)),
+        "eigvalsh, a batch": (lambda np, a: np.linalg.eigvalsh(a + np.swapaxes(a, 1, 2)), (N,)),
         "qr, complete": (lambda np, x: np.linalg.qr(x, mode="complete")[0], (B,)),
         "qr, wide": (lambda np, x: np.linalg.qr(x)[1], (B.T,)),
         "qr of an identity": (lambda np, x: np.stack(np.linalg.qr(np.round(x) * 0 + np.eye(4))), (M,)),

@@ -113,7 +113,7 @@ def read_only(x: Any) -> Any:
 
 
 def unsupported_function(x: Any) -> Any:
-    return np.linalg.svd(x)  # here
+    return np.linalg.eig(x)  # here
 
 
 def unsupported_ufunc(x: Any) -> Any:
@@ -301,7 +301,7 @@ def hessian_inside(x: Any) -> Any:
         (wrong_reshape, "UPL1931", "12 elements"),
         (wrong_write, "UPL1931", "(3,)"),
         (read_only, "UPL1932", "copy"),
-        (unsupported_function, "UPL1932", "svd"),
+        (unsupported_function, "UPL1932", "`eig`"),
         (unsupported_ufunc, "UPL1932", "nextafter"),
         (of_unknown_length, "UPL1932", "np.where(c, x, 0) keeps the shape"),
         (uneven_parts, "UPL1931", "np.array_split"),

@@ -171,7 +171,10 @@ def test_options_are_not_passed_over() -> None:
         (lambda x: np.subtract.accumulate(x) + 1, "UPL1932", "upl.scan"),
         (lambda x: np.quantile(x, x[0, 0]), "UPL1932", "np.quantile(x, 0.9)"),
         (lambda x: np.quantile(x, 1.5), "UPL1931", "1.5 is not between 0 and 1"),
-        (lambda x: np.linalg.norm(x, 2), "UPL1932", "singular values"),
+        (lambda x: np.linalg.norm(x, 2), "UPL1932", "np.linalg.svdvals"),
+        (lambda x: np.linalg.svd(x)[1], "UPL1932", "full_matrices=False"),
+        (lambda x: np.linalg.eigvalsh(x) + 1, "UPL1931", "(3, 4) is not square"),
+        (lambda x: np.linalg.lstsq(x, x[0])[0], "UPL1931", "as many rows"),
         (lambda x: np.linalg.inv(x) + 1, "UPL1931", "(3, 4) is not square"),
         (lambda x: np.linalg.cholesky(x[0]), "UPL1931", "(4,) is no matrix"),
         (lambda x: np.linalg.det(np.broadcast_to(x[:, :3], (65, 3, 3))), "UPL1932", "65 matrices at once"),
@@ -199,7 +202,8 @@ def test_what_is_refused(f: Any, code: str, text: str) -> None:
 
 def test_suggestions_are_near_in_meaning() -> None:
     """Not in spelling: a function that is called alike does something else."""
-    for f, text in ((np.linalg.svd, "upl.while_loop"), (np.digitize, "np.searchsorted"), (np.bincount, "upl.segment_sum")):
+    near = ((np.linalg.eigvals, "np.linalg.eigh"), (np.digitize, "np.searchsorted"), (np.bincount, "upl.segment_sum"))
+    for f, text in near:
         with pytest.raises(upl.UplError, match=text):
             upl.function(f if f is not np.digitize else lambda x: np.digitize(x, [0.0]))(X[0] if f is np.bincount else X)
     with pytest.raises(upl.UplError) as found:

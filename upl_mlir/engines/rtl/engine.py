@@ -66,13 +66,14 @@ class RtlEngine:
         *,
         machine: Machine | str | Path | None = None,
         simulator: Simulator | None = None,
+        ordered: bool = False,
     ):
         name = None if machine is None or isinstance(machine, Machine) else str(machine)
         if not isinstance(machine, Machine):
             machine = load_machine(name) if name else machine_of(module)
         self.machine = machine
         self.simulator: Simulator | None = simulator
-        self._loaded = _Loaded(lowered(module, params, machine, name))
+        self._loaded = _Loaded(lowered(module, params, machine, name, ordered=ordered))
         self.ports, self.hosts = self._loaded.ports, self._loaded.hosts
         self.image = self._fitting()
 

@@ -130,7 +130,8 @@ def _made(word: str, value: Any, params: Sequence[Node]) -> Node | float:
         if not isinstance(meaning(n), Elementwise) or n.op.leads:
             raise error(
                 "UPL1925", f"{word}: `{n.name}` is no operation on elements ({n.op.word})",
-                help="compute it before, and make it an operand",
+                help="compute it before, and make it an operand; rounds that mix elements are "
+                "call_op(f, …) of a function with upl.while_loop",
             )  # fmt: skip
     return value
 

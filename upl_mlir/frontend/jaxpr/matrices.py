@@ -1,5 +1,5 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
-"""Rules for factorisations and solves: traced functions have them (`trace/functions/matrices.py`)."""
+"""Rules for factorisations and solves: traced functions have them (`trace/functions/matrices.py`, `eigen.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from upl_mlir.frontend.jaxpr.evaluate import evaluate, traced
 from upl_mlir.frontend.trace.array import Array
-from upl_mlir.frontend.trace.functions import matrices
+from upl_mlir.frontend.trace.functions import eigen, matrices
 from upl_mlir.frontend.trace.position import fail
 
 
@@ -37,6 +37,29 @@ def qr(eqn: Any, a: Any) -> list[Any]:
     if eqn.params.get("pivoting"):
         raise fail("UPL1936", "`qr` that exchanges columns is not built", help="jnp.linalg.qr does without")
     return [*matrices.qr(traced(a), full=bool(eqn.params["full_matrices"]))]
+
+
+def _whole(eqn: Any) -> None:
+    """Raises UplError (UPL1936) where some of the values are asked for, by their places."""
+    if eqn.params.get("subset_by_index") is not None:
+        raise fail("UPL1936", f"`{eqn.primitive.name}` of some values is not built", help="take all, then a slice")
+
+
+def eigh(eqn: Any, a: Any) -> list[Any]:
+    """Eigenvectors, and eigenvalues, least first."""
+    _whole(eqn)
+    values, vectors = eigen.eigh(traced(a))
+    return [vectors, values]
+
+
+def svd(eqn: Any, a: Any) -> list[Any]:
+    """Singular values, greatest first, and thin factors."""
+    _whole(eqn)
+    x, p = traced(a), eqn.params
+    if p["compute_uv"] and p["full_matrices"] and x.shape[-1] != x.shape[-2]:
+        raise fail("UPL1936", "`svd` with square factors is not built", help="full_matrices=False")
+    u, s, vh = eigen.svd(x)
+    return [s, u, vh] if p["compute_uv"] else [s]
 
 
 def linear_solve(eqn: Any, *args: Any) -> list[Any]:

@@ -363,8 +363,9 @@ RULES.update({
     # matrices
     "triangular_solve": matrices.triangular_solve, "cholesky": matrices.cholesky, "lu": matrices.lu, "qr": matrices.qr,
     "custom_linear_solve": matrices.linear_solve,
+    "eigh": matrices.eigh, "svd": matrices.svd,
     **{name: _not_built("this factorisation, which takes as many rounds as the values need,", "compute it before the call")
-       for name in ("eigh", "eig", "svd", "schur", "hessenberg")},
+       for name in ("eig", "schur", "hessenberg")},
     **{name: _not_built("the inside of a factorisation", "use jnp.linalg.qr")
        for name in ("geqrf", "geqp3", "householder_product", "tridiagonal")},
     "fft": _not_built("a transform to complex numbers", "multiply by the tables jnp.cos(2*jnp.pi*k*n/N) and jnp.sin(…)"),

@@ -264,7 +264,10 @@ def find_endpoint(endpoints: Mapping[str, Endpoint], scope: Scope, ref: ast.Port
     if symbol is not None:
         message = f"`{name}` is {symbol.role.article}, not a node or a host port"
         raise error(code, message, ref.port.span, notes=declared_at(symbol))
-    raise error(code, f"unknown node or host port `{name}`", ref.port.span, help=did_you_mean(name, endpoints))
+    help = did_you_mean(name, endpoints)
+    if help is None and ref.member is None:
+        help = f"declare it: `output {name}`, with its index fields in `<>`; an input of a node is written NODE.input"
+    raise error(code, f"unknown node or host port `{name}`", ref.port.span, help=help)
 
 
 def find_input(target: Endpoint, ref: ast.PortRef, code: str = "UPL1104") -> Port:

@@ -178,6 +178,11 @@ class Cursor:
         """Raise the error that something else is expected; `opening` is the bracket that should be closed here."""
         token = self.token
         notes = [Note(f"this `{opening.text}` is still open", opening.span)] if opening else []
+        if is_one_of(token, ("=",)) and self.following().text == ">":
+            help = "an arrow is written `->`"
+            raise error("UPL1002", f"expected {expected}, found `=>`", token.span, notes=notes, help=help)
+        if is_one_of(self.previous, (",",)) and token.text in (">", ")", "]", "}", ";"):
+            help = "leave out the comma before it"
         if help is None and is_one_of(token, ("=",)) and ends_operand(self.previous):
             help = "compare with `==`; an assignment is a statement of its own, `name = value`"
             raise error("UPL1010", f"expected {expected}, found `=`", token.span, notes=notes, help=help)

@@ -154,7 +154,8 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
             there = {k: v for k, v in point.items() if k.removesuffix('"') not in (*a.src, *a.loops)}
             by, other = (_at_source(a, point, mark) for mark in ("", '"'))
             message = f"two tokens of {a.text} reach {instance(op, there)}: one from {by}, another from {other}"
-            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(there))
+            help = _gathered(op, a)
+            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(there), help)
             return
     for n, a in enumerate(into):
         for b in into[:n]:
@@ -167,9 +168,15 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
                     return
                 message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
                 notes = (Note("the other one is sent here", span_of(b.send)),)
-                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point, None, notes)
+                help = _gathered(op, a)
+                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point, help, notes)
                 return
     yield Obligation(Kind.UNIQUE, Status.PROVED, where, "no instance gets two tokens", span_of(op))
+
+
+def _gathered(op: Endpoint, a: Arrow) -> str | None:
+    """How an input takes several tokens; an element of an output takes one."""
+    return f"an input that takes several gathers them: `in @(+) {a.port.name}[#]`" if isinstance(op, NodeOp) else None
 
 
 def _two_tokens(r: PSet, a: Arrow) -> PSet | None:

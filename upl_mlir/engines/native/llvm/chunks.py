@@ -49,6 +49,7 @@ def write(e: Emitter, block: Block) -> None:
             group, weight = [], 0
     if group:
         _outlined(e, group)
+    e.release()
 
 
 def _loops(op: Operation) -> int:
@@ -92,8 +93,7 @@ def _outlined(e: Emitter, ops: Sequence[Operation]) -> None:
     if any(isinstance(o, GenericOp) for o in inside):
         plan.panels = _scratch(e, capture, plan, e.scratch.panels)
     inner.run(ops)
-    for pointer in inner.heap:
-        inner.code.do(f"call void @free(ptr {pointer})")
+    inner.release()
     name = f"@group{sum(key.startswith('@group') for key in e.library.functions)}"
     formal = ["ptr %fork", "i64 %pool", *(f"{t} {capture.attributes.get(x, '')}{x}" for t, x in capture.names.values())]
     actual = ["ptr %fork", "i64 %pool", *(f"{t} {outer}" for outer, (t, _) in capture.names.items())]

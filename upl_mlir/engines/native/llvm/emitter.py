@@ -151,7 +151,11 @@ class Emitter(Walk[str, View]):
     def body(self, block: Block) -> list[str]:
         around, self.heap = self.heap, []
         handed = super().body(block)
-        for pointer in self.heap:
-            self.code.do(f"call void @free(ptr {pointer})")
+        self.release()
         self.heap = around
         return handed
+
+    def release(self) -> None:
+        """Give back what the block has from the heap."""
+        for pointer in self.heap:
+            self.code.do(f"call void @free(ptr {pointer})")

@@ -198,7 +198,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
         over, rest = (rows, columns) if abs(ord) == 1 else (columns, rows)
         total = fold_sum(size, over)
         return (fold_max if ord > 0 else fold_min)(total, rest - (over < rest))
-    help = "norms of vectors can, of matrices the Frobenius norm, 1 and inf; the others need singular values"
+    help = "norms of vectors can, of matrices the Frobenius norm, 1 and inf; for 2, the greatest of np.linalg.svdvals"
     raise fail("UPL1932", f"norm: ord={ord!r} cannot be traced", help=help)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from upl_mlir.frontend.trace.array import Array, as_array
-from upl_mlir.frontend.trace.functions import elements, folds, matrices, order, shapes
+from upl_mlir.frontend.trace.functions import eigen, elements, folds, matrices, order, shapes
 from upl_mlir.frontend.trace.functions.elements import UFUNCS
 from upl_mlir.frontend.trace.late import LATE, METHODS
 from upl_mlir.frontend.trace.position import fail
@@ -15,6 +15,7 @@ from upl_mlir.frontend.trace.reshape import reshape, stack, transpose
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **elements.FUNCTIONS, **folds.FUNCTIONS, **shapes.FUNCTIONS, **order.FUNCTIONS, **matrices.FUNCTIONS,
+    **eigen.FUNCTIONS,
 }  # fmt: skip
 """numpy's functions that are no ufuncs."""
 
@@ -34,13 +35,10 @@ METHODS.update({
 })  # fmt: skip
 """Methods of arrays."""
 
-_SINGULAR = (
-    "it takes as many rounds as the values need; compute it before the call, or write the rounds with upl.while_loop "
-    "(the power iteration, for one)"
-)
 _COUNTED = "how many elements it has is data: np.where(c, x, 0) keeps the shape, np.sum(c) counts"
 _NEAR = {
-    **dict.fromkeys("svd svdvals eig eigh eigvals eigvalsh pinv lstsq matrix_rank cond".split(), _SINGULAR),
+    **dict.fromkeys(("eig", "eigvals"), "eigenvalues may be complex; np.linalg.eigh is for symmetric matrices"),
+    **dict.fromkeys(("matrix_rank", "cond"), "np.linalg.svdvals has the singular values, greatest first"),
     **dict.fromkeys("nonzero argwhere flatnonzero extract compress unique union1d intersect1d".split(), _COUNTED),
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "fftn"),
                     "numbers are real: multiply by the tables np.cos(2*np.pi*k*n/N) and np.sin(…)"),
