@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -193,7 +194,8 @@ def turn(
                 out.failures += [(line["seed"], f["what"], f["file"]) for f in line["failures"]]
             child.wait(10)
             if child.returncode:
-                out.broken = f"the process ended with {child.returncode}: " + "".join(errors[-3:]).strip()
+                words = re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", "".join(errors[-3:]).strip())  # paths of one machine
+                out.broken = f"the process ended with {child.returncode}: {words}"
         except (queue.Empty, subprocess.TimeoutExpired):
             out.broken = f"no answer within {HANG_SECONDS:.0f} s"
         finally:
