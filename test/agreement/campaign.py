@@ -23,7 +23,7 @@ from agreement import data, naive, witness
 from agreement import properties as P
 from agreement.circuits import circuit
 from agreement.directives import inside
-from agreement.engines import engines, machine, native
+from agreement.engines import engines, machine, native, rare
 from agreement.generator import generate
 from agreement.gradients import gradients
 from agreement.model import Program
@@ -32,7 +32,7 @@ from agreement.shrink import shrink
 
 PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {
     **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients, "inside": inside,
-    "circuit": circuit,
+    "circuit": circuit, "rare": rare,
 }  # fmt: skip
 """By name, as saved cases say it."""
 SAVED = Path(__file__).resolve().parent / "saved"

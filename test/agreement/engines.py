@@ -192,6 +192,13 @@ def machine(case: Case) -> Counter[str]:
     return engines(case, tuple(BY_NAME[n] for n in ("RTL hashed", more) if n is not None))
 
 
+def rare(case: Case) -> Counter[str]:
+    """The engines that the other campaigns try least: the token engine; for every other seed the associative store; for one
+    in forty the default store on Amaranth's own simulator, which takes a minute or more."""
+    turns = (("token", 1), ("RTL cam", 2), ("RTL hashed, Amaranth's simulator", 40))
+    return engines(case, tuple(BY_NAME[name] for name, every in turns if case.seed % every == 0))
+
+
 def _bounded(p: upl.Program, case: Case, expected: Arrays, got: Arrays) -> str:
     """What to count for relaxed sums.  Raises Broken where an element is farther from the ordered result than it may be."""
     assert case.apart is not None

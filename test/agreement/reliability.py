@@ -44,6 +44,10 @@ ABOUT = {
         'Sums that round in f32 are compared within rounding: the machine adds in order of arrival. '
         "Up to seed 4001931 the interpreter was the reference."
     ),
+    "rare": (
+        "Random programs on the engines that the other campaigns try least: the token engine, every other one with the "
+        "associative store (`cam`), one in forty on Amaranth's own simulator."
+    ),
     "circuit": (
         "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its "
         "plan is proved, two runs after each other give every output bit of the reference (within rounding where there are "
@@ -204,7 +208,7 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
 def _by_engine(ledger: Ledger) -> Counter[str]:
     """What the campaigns that compare engines reached, together; their programs are different ones."""
     out = Counter[str]()
-    for campaign in ("engines", "native", "machine"):
+    for campaign in ("engines", "native", "machine", "rare"):
         for key, n in ledger.reached(campaign).items():
             if key.startswith(f"{campaign}: ") and key.count(": ") == 2 and ": not proved: " not in key:
                 out[key.partition(": ")[2]] += n
