@@ -127,3 +127,18 @@ def test_two_products_that_need_each_other_for_nothing_but_a_unit() -> None:
              or p.array in ("W_out.1", "W_out.2")}  # fmt: skip
     with pytest.raises(UplError, match="use a unit at the same time"):
         planned(plan.network, Fixed({**nests, **later}, {}, plan.shared), plan.units)
+
+
+def test_words_are_kept_until_the_process_that_reads_last_has_read_them() -> None:
+    """The weights are read by the first product and by the update, whose loops say when a word's place is free.  By the
+    loops of the first product alone, all of them would be kept until the run ends, beside those of the next run."""
+    plan = SMALL.planned(1)[1]
+    weights = next(i for i in plan.inputs if i.name == "W.1")
+    assert plan.parts[weights.by].process.name == "Sum.s.1"
+    assert plan.parts[weights.until].process.name == "W_out.1"
+    assert weights.size < 2 * weights.words
+    groups = sum(n for n, _ in weights.free.runs)
+    early = replace(weights, free=replace(weights.free, runs=((1, weights.words), (groups - 1, 0))))
+    wrong = replace(plan, inputs=tuple(early if i is weights else i for i in plan.inputs))
+    refuted = [p for p in proofs(wrong) if not p.holds]
+    assert [p.claim for p in refuted] == ["a word is kept until it is read"]

@@ -394,7 +394,10 @@ def _port_lines(name: str, order: Order, words: int, notes: Sequence[str]) -> li
 def _input_note(plan: Plan, i: Input) -> list[str]:
     notes = [cut(f"{what} loop {r.level}: " + ", ".join(f"{n} x {w}" for n, w in r.runs), 36)
              for what, r in (("need", i.need), ("free", i.free))]  # fmt: skip
-    return notes if len(plan.parts) == 1 else [*notes, cut(f"by the loops of {plan.parts[i.by].process.name}", 36)]
+    if len(plan.parts) == 1:
+        return notes
+    loops = " and ".join(plan.parts[n].process.name for n in dict.fromkeys((i.by, i.until)))
+    return [*notes, cut(f"by the loops of {loops}", 36)]
 
 
 def _output_note(o: Output) -> list[str]:

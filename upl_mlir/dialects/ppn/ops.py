@@ -182,10 +182,11 @@ class PortOp(Named):
     each once in a run, in the order of nested loops over its fields.
 
     A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes. For
-    an input, `need` counts the words that must have come before each group of iterations, `free` counts those that are
-    not read any more after it. The loops are those of the process `by` (default: the only one). If the words of a
-    stream come from several lanes, the lanes take turns from slot `wait` on, and up to `depth` words wait in a lane. A
-    turn of all lanes begins `pace` slots after the one before (default: the number of lanes).
+    an input, `need` counts the words that must have come before each group of iterations, by the loops of the process
+    `by` (default: the only one); `free` counts those that are not read any more after it, by the loops of `until`
+    (default: `by`). If the words of a stream come from several lanes, the lanes take turns from slot `wait` on, and up
+    to `depth` words wait in a lane. A turn of all lanes begins `pace` slots after the one before (default: the number
+    of lanes).
     """
 
     name = "ppn.port"
@@ -195,13 +196,14 @@ class PortOp(Named):
     by = opt_prop_def(SymbolRefAttr)
     need = opt_prop_def(RunsAttr)
     free = opt_prop_def(RunsAttr)
+    until = opt_prop_def(SymbolRefAttr)
     wait = opt_prop_def(Number)
     depth = opt_prop_def(Number)
     pace = opt_prop_def(Number)
     traits = traits_def(HasParent(CircuitOp))
     assembly_format = (
-        "$sym_name $role `order` $order `words` $words (`by` $by^)? (`need` $need^)? (`free` $free^)? (`wait` $wait^)? "
-        "(`depth` $depth^)? (`pace` $pace^)? attr-dict"
+        "$sym_name $role `order` $order `words` $words (`by` $by^)? (`need` $need^)? (`free` $free^)? "
+        "(`until` $until^)? (`wait` $wait^)? (`depth` $depth^)? (`pace` $pace^)? attr-dict"
     )
 
 

@@ -114,8 +114,9 @@ class _Verifier:
         if o.role.data == "inner":
             self._inner(o)
             return
-        if o.by is not None:
-            self._known(o, o.by, self.processes, "process")
+        for of in (o.by, o.until):
+            if of is not None:
+                self._known(o, of, self.processes, "process")
         if name not in self.arrays or self.arrays[name].role.data != {"in": "input", "out": "output"}.get(o.role.data):
             raise RuleError(f"`{name}` is no host port of the program with the role `{o.role.data}`", o)
         self._order(o, self.arrays[name].fields)

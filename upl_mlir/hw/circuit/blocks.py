@@ -205,8 +205,8 @@ WINDOW_IN_LUTS = 8
 takes one block RAM there instead of 48 LUT sites; of 80 with 32 words of 18 bits."""
 
 
-def lane_window(width: int, depth: int, target: Target, several: bool) -> Window:
-    """The window of a lane.  LUTs are scarcer than block RAM in a circuit of `several` processes, and with short words,
-    which one block holds."""
+def lane_window(width: int, depth: int, target: Target, several: bool) -> Ram:
+    """The memory of a lane's window.  The place of each word comes with it, so that a lane needs no counter.  LUTs are
+    scarcer than block RAM in a circuit of `several` processes, and with short words, which one block holds."""
     in_luts = WINDOW_IN_LUTS if several or width <= ONE_BLOCK else LUT_WORDS
-    return Window(width, depth, target, in_luts, several)
+    return Ram(width, depth, Window.LATENCY, target, in_luts, several)

@@ -59,7 +59,8 @@ class Head:
                 now = Mux(went, mark.later[1], before[1])
             self.starts[n], self.wanted[n] = before[0], now
         self.nests: dict[int, LoopNest] = {}
-        for n in sorted({*(i.by for i in plan.inputs), *(f.feed.part for w in wires for f in w.feeds if f.feed.shared)}):
+        counted = {n for i in plan.inputs for n in (i.by, i.until)}
+        for n in sorted(counted | {f.feed.part for w in wires for f in w.feeds if f.feed.shared}):
             self.nests[n] = nest = loop_nest(plan.parts[n].nest, plan.slots)
             m.submodules[f"nest_{n}"] = nest
             m.d.comb += [nest.enable.eq(wires[n].went), nest.start.eq(self.starts[n])]
@@ -94,7 +95,7 @@ class Head:
         `room` are the places that are free, less `BEHIND` and one: what is asked of them is their sign, a register.  `open`
         is that sign a clock later, a register beside the port, so that no path leads from a counter to the port and back.
         """
-        m, nest, went = self.m, self.nests[i.by], self.wires[i.by].went
+        m, nest, went = self.m, self.nests[i.until], self.wires[i.until].went
         size = i.size
         m.submodules[f"need_{n}"] = need = Permits(self.plan.parts[i.by].nest, self.plan.slots, i.need, size)
         m.submodules[f"free_{n}"] = freed = Tally(i.need if i.held else i.free)
@@ -142,15 +143,18 @@ class Head:
         m, f = self.m, fed.feed
         wires, lanes = self.wires[f.part], self.plan.parts[f.part].nest.lanes
         if not f.shared:
-            strobe, word, lane = wires.own[f][0]
-            m.d.sync += [strobe.eq(take), word.eq(data)]
+            strobe, word, lane, place = wires.own[f][0]
+            at = Signal.like(place, name=f"place_{name}")
+            m.d.sync += [strobe.eq(take), word.eq(data), place.eq(at)]
+            with m.If(take):
+                if f.dealt and lanes > 1:
+                    count, last = Signal.like(lane, name=f"lane_{name}"), Signal(name=f"last_lane_{name}")
+                    m.d.comb += last.eq(count == lanes - 1)
+                    m.d.sync += [count.eq(Mux(last, 0, count + 1)), at.eq(at + last)]
+                else:
+                    m.d.sync += at.eq(at + 1)
             if f.dealt and lanes > 1:
-                count = Signal.like(lane, name=f"lane_{name}")
                 m.d.sync += lane.eq(count)
-                with m.If(take):
-                    m.d.sync += count.eq(count + 1)
-                    with m.If(count == lanes - 1):
-                        m.d.sync += count.eq(0)
             return
         wide, went = len(self.plan.parts) > 1, wires.went
         for k, r in enumerate(f.reads):

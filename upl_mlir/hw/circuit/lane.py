@@ -253,15 +253,15 @@ class Lane:
         if fed.held:
             return self._held(fed, r)
         m, n, dealt = self.m, self._number(), fed.feed.dealt
-        strobe, word, lane = self.wires.own[fed.feed][self.number]
+        strobe, word, lane, place = self.wires.own[fed.feed][self.number]
         m.submodules[f"window_{n}"] = window = lane_window(self.width, fed.window, self.target, self.wide)
-        m.d.comb += [
-            window.write.eq(strobe & (lane == self.number) if dealt else strobe), window.data_in.eq(word),
-            window.read_enable.eq(self.enable),
-        ]  # fmt: skip
         words = fed.words // self.part.nest.lanes if dealt else fed.words
-        m.d.comb += window.read_address.eq(self._address(r.at, words, fed.window, LEAD + r.site.stage - Window.LATENCY))
-        return window.data_out
+        m.d.comb += [
+            window.write_enable.eq(strobe & (lane == self.number) if dealt else strobe), window.write_data.eq(word),
+            window.write_address.eq(place), window.read_enable.eq(self.enable),
+            window.read_address.eq(self._address(r.at, words, fed.window, LEAD + r.site.stage - Window.LATENCY)),
+        ]  # fmt: skip
+        return window.read_data
 
     def _address(self, at: Steps, words: int, depth: int, slots: int) -> Value:
         """An address along the lane's nest, so many slots after its counters."""
@@ -289,7 +289,7 @@ class Lane:
         There are never too many: the head lets a word come only when a place is free again.
         """
         m, n, nest = self.m, self._number(), self.part.nest
-        strobe, word, lane = self.wires.own[fed.feed][self.number]
+        strobe, word, lane, _ = self.wires.own[fed.feed][self.number]
         at = np.reshape(places(r, nest), nest.extents)
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
@@ -453,25 +453,38 @@ class Lane:
         some, own = o.when.any(axis=-1), o.when[..., self.number]
         depth = 1 << (o.depth - 1).bit_length()
         n = self._number()
-        m.submodules[f"queue_{n}"] = queue = Window(self.width + 1, depth, self.target, QUEUE_IN_LUTS, self.wide)
-        mine = self.control[o, "turn"] = self._turn(o, n)
-        place = Signal(range(depth), name=f"place_{n}")
-        with m.If(self.enable & mine):
-            m.d.sync += place.eq(place + 1)
+        m.submodules[f"queue_{n}"] = queue = Ram(
+            self.width + 1, depth, Window.LATENCY, self.target, QUEUE_IN_LUTS, self.wide
+        )  # fmt: skip
+        mine = self._later((o, "turn"), lambda: self._turn(o, n), f"turn_before_{n}")
+        place = self._later((o, "place"), lambda: self._counted(mine, depth, f"place_{n}"), f"place_before_{n}")
+        sends = self._sends(some)
+        at_end = self._passed((o, "end"), lambda: self._counted(sends, depth, f"end_{n}"))
         written = self.wires.written["result"][self.number]
         flag = Const(1) if (own == some).all() else self.condition(own, some & ~own, at)
         m.d.comb += [
-            queue.write.eq(self._sends(some) & self.enable),
-            queue.data_in.eq(Cat(written, Const(0, self.width - len(written)), flag)),
+            queue.write_enable.eq(sends & self.enable), queue.write_address.eq(at_end),
+            queue.write_data.eq(Cat(written, Const(0, self.width - len(written)), flag)),
             queue.read_address.eq(place), queue.read_enable.eq(self.enable),
         ]  # fmt: skip
         there = delayed(m, mine, Window.LATENCY, self.enable, f"turn_{n}")
-        return there & queue.data_out[self.width], queue.data_out[:self.width]
+        return there & queue.read_data[self.width], queue.read_data[:self.width]
+
+    def _later(self, key: object, computed: Callable[[], Value], name: str) -> Value:
+        """Control as the lane before has it a slot earlier, else computed."""
+        value = self.before.control.get(key) if self.before is not None else None
+        self.control[key] = out = computed() if value is None else delayed(self.m, self._hop(value), 1, self.enable, name)
+        return out
+
+    def _counted(self, event: Value, modulo: int, name: str) -> Signal:
+        """The number of slots before this one with an event, modulo a power of two."""
+        count = Signal(range(modulo), name=name)
+        with self.m.If(self.enable & event):
+            self.m.d.sync += count.eq(count + 1)
+        return count
 
     def _turn(self, o: Output, n: int) -> Value:
-        """Whether it is this lane's turn: a slot after the lane before."""
-        if self.before is not None and (o, "turn") in self.before.control:
-            return delayed(self.m, self._hop(self.before.control[o, "turn"]), 1, self.enable, f"turn_before_{n}")
+        """Whether it is this lane's turn, by counting: a slot after the lane before."""
         lanes = self.part.nest.lanes
         self.m.submodules[f"turns_{n}"] = nest = LoopNest([turns_of(o), lanes], [0, o.pace - lanes])
         wait = self._marks(self.wires.start[self.number], LEAD + self.part.at.result + o.wait, f"wait_{n}")

@@ -47,8 +47,8 @@ class Wires:
     """"result" and "total"."""
     feeds: list[Fed] = field(default_factory=list)
     shared: dict[Read, list[Signal]] = field(default_factory=dict)
-    own: dict[Feed, list[tuple[Signal, Signal, Signal]]] = field(default_factory=dict)
-    """Strobe, word, lane (for words that are dealt)."""
+    own: dict[Feed, list[tuple[Signal, Signal, Signal, Signal]]] = field(default_factory=dict)
+    """Strobe, word, lane (for words that are dealt), place in the window of the lane."""
     sent: dict[Output, list[tuple[Signal, Signal]]] = field(default_factory=dict)
     """Strobe and word, a clock behind the lane."""
     stored: dict[Buffer, list[tuple[Signal, Signal]]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def _feed(wires: Wires, name: str, fed: Fed, lanes: int, bits: int) -> None:
     else:
         wires.own[f] = [
             (Signal(name=f"{name}_strobe_{n}"), Signal(bits, name=f"{name}_word_{n}", reset_less=True),
-             Signal(range(max(2, lanes)), name=f"{name}_lane_{n}"))
+             Signal(range(max(2, lanes)), name=f"{name}_lane_{n}"), Signal(range(fed.window), name=f"{name}_place_{n}"))
             for n in range(last + 1)
         ]  # fmt: skip
 

@@ -132,6 +132,8 @@ def _input(plan: Plan, i: Input) -> PortOp:
     props = _port(i.name, "in", i.order, i.words)
     if len(plan.parts) > 1:
         props["by"] = SymbolRefAttr(process_name(plan.parts[i.by]))
+    if i.until != i.by:
+        props["until"] = SymbolRefAttr(process_name(plan.parts[i.until]))
     return PortOp(properties=props | {"need": _runs(i.need), "free": _runs(i.free)})
 
 

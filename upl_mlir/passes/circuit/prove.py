@@ -246,8 +246,9 @@ def _window(plan: Plan, i: Input, f: Feed, r: Read, name: str) -> Iterator[Proof
     yield Proof(name, "a word has come when it is read", int(mask.sum()), not missing.any(), _first(part, missing))
     if i.held:
         return  # a word is replaced by the one that the next group reads, and that is shown above
-    _, ends = group_slots(by, i.free.level)
-    gone = np.cumsum(steps(by, i.free))
+    until = plan.parts[i.until].nest
+    _, ends = group_slots(until, i.free.level)
+    gone = np.cumsum(steps(until, i.free))
     start = nest.begins if not f.shared else now
     read_at = start + LEAD + r.site.stage
     passed = np.concatenate([[0], gone])[np.searchsorted(ends + i.after, read_at, side="left")]
@@ -260,7 +261,7 @@ def _goes_on(plan: Plan, i: Input) -> Proof:
     part = plan.parts[i.by]
     nest = part.nest
     before, _ = group_slots(nest, i.need.level)
-    ends, many = freed(i, nest)
+    ends, many = freed(i, plan.parts[i.until].nest)
     runs = 3 + int(ends.max() - nest.start) // nest.slots
     needed = np.cumsum(np.concatenate([steps(nest, i.need)] * runs))
     at = np.concatenate([before + n * nest.slots for n in range(runs)])

@@ -42,7 +42,8 @@ class Runs:
 class Input:
     """An input port; the axes of its `order` divide fields by `lanes`.
 
-    `need` and `free` go by the loops of process number `by`; places become free `after` slots behind the end of a group.
+    `need` goes by the loops of process number `by`, which reads first, and `free` by those of process number `until`; places
+    become free `after` slots behind the end of a group.
     `window` words are kept, by each lane if there are lanes to which they are dealt; whoever reads all words keeps as many
     as all lanes together.
     `held`: each lane reads its words one after the other, so that `window` registers before the one that is read suffice.
@@ -55,6 +56,7 @@ class Input:
     held: bool
     window: int
     by: int
+    until: int
     need: Runs
     free: Runs
     after: int
@@ -129,25 +131,44 @@ def _inputs(
         feeds.append(made)
     first = min(feeds, key=lambda f: parts[f.part].nest.start)
     nest = parts[first.part].nest
-    lateness = late_of(parts[first.part], first)
-    wanted = _wanted([(parts[f.part].nest, words[f.part], late_of(parts[f.part], f) - lateness) for f in feeds], total)
-    longer = max(0, int(wanted.last.max(initial=0)) - (nest.start + nest.slots - 1))
+    wanted = _wanted([(parts[f.part].nest, words[f.part], 0) for f in feeds], total)
+    frees = [w for f in _last(feeds, parts, first) for w in _freed(f, feeds, words, parts, total)]
     for need in map(_early, _needs(wanted, nest)) if early else _needs(wanted, nest):
         if need is None:
             continue
-        for free in _frees(wanted, nest, longer):
-            after = lateness + longer
-            fill, window = _window(nest, total, need, group_slots(nest, free.level)[1] + after, steps(nest, free))
+        for until, free, after in frees:
+            ends = group_slots(parts[until].nest, free.level)[1]
+            fill, window = _window(nest, total, need, ends + after, steps(parts[until].nest, free))
             each = -(-window // lanes) if any(f.dealt for f in feeds) else window
             room = 1 << max(1, each - 1).bit_length()
-            port = Input(name, dims, order, lanes, False, room, first.part, need, free, after, tuple(feeds))
-            held = replace(port, held=True, window=HELD)
+            port = Input(name, dims, order, lanes, False, room, first.part, until, need, free, after, tuple(feeds))
+            held = replace(port, held=True, window=HELD, until=first.part)
             if first.dealt and len(feeds) == len(first.reads) == 1 and _one_by_one(held, first.reads[0], nest):
                 _, waiting = _window(nest, total, need, *freed(held, nest))
                 port = held if waiting <= HELD * nest.lanes else port
             # In a circuit of several processes block RAM is scarce: a place in it counts as much as a few slots of waiting.
             kept = sum(port.places(f) * (1 if f.shared else parts[f.part].nest.lanes) for f in feeds)
             yield (fill + window + (kept // 4 if len(parts) > 1 else 0), kept), port
+
+
+def _last(feeds: Sequence[Feed], parts: Sequence[Placed], first: Feed) -> Iterator[Feed]:
+    """The feeds whose loops may say when words are dead: the first one, and that of the process that starts last."""
+    yield first
+    last = max(feeds, key=lambda f: parts[f.part].nest.start)
+    if parts[last.part].nest.start > parts[first.part].nest.start:
+        yield last
+
+
+def _freed(
+    f: Feed, feeds: Sequence[Feed], words: Mapping[int, Sequence[Words]], parts: Sequence[Placed], total: int
+) -> Iterator[tuple[int, Runs, int]]:
+    """When words are dead, by the loops of a feed's process: its number, words by group, and the slots that they stay
+    behind the end of a group."""
+    nest, late = parts[f.part].nest, late_of(parts[f.part], f)
+    wanted = _wanted([(parts[g.part].nest, words[g.part], late_of(parts[g.part], g) - late) for g in feeds], total)
+    longer = max(0, int(wanted.last.max(initial=0)) - (nest.start + nest.slots - 1))
+    for free in _frees(wanted, nest, longer):
+        yield f.part, free, late + longer
 
 
 def places(r: Read, nest: Nest) -> Ints:
@@ -164,7 +185,8 @@ def _one_by_one(i: Input, r: Read, nest: Nest) -> bool:
 
 
 def freed(i: Input, nest: Nest) -> tuple[Ints, Ints]:
-    """By group, the slot in which places become free, and how many: after it, or when it begins if its words are held."""
+    """By group, the slot in which places become free, and how many: after it, or when it begins if its words are held.
+    `nest` is that of process number `until`."""
     if i.held:
         return group_slots(nest, i.need.level)[0] + i.after, steps(nest, i.need)
     return group_slots(nest, i.free.level)[1] + i.after, steps(nest, i.free)
