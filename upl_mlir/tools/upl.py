@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, not_installed
 from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.tools import (
     breaks,
@@ -96,6 +96,10 @@ def _parser() -> Parser:
     wrap.add_arguments(p)
     text = "run a program on many machines: which is the best for it?"
     explore.add_arguments(commands.add_parser("explore", help=text, description=text))
+    text = "a language server, for editors: errors while typing, names, completion, fixes (docs/editors.md)"
+    p = commands.add_parser("lsp", help=text, description=text)
+    p.add_argument("--stdio", action="store_true", help="speak on standard input and output, as it does anyway")
+    p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
     text = "format .upl files in place: one layout, nothing of the text lost"
     fmt.add_arguments(commands.add_parser("fmt", help=text, description=text))
     return top
@@ -346,11 +350,21 @@ def _fmt(args: argparse.Namespace) -> int:
     return fmt.run(args.files, check=args.check, stdout=args.stdout)
 
 
+def _lsp(_args: argparse.Namespace) -> int:
+    try:
+        from upl_mlir.tools.lsp.server import run
+    except ImportError as e:
+        if (e.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise not_installed("the language server needs", "pygls", "lsp") from None
+    return run()
+
+
 _COMMANDS = {
     "check": _check, "grad": _grad, "jacobian": _jacobian, "explain": _explain, "draw": _draw, "view": _view, "run": _run,
     "train": _train,
     "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "wrap": wrap.run,
-    "explore": explore.run, "fmt": _fmt,
+    "explore": explore.run, "fmt": _fmt, "lsp": _lsp,
 }  # fmt: skip
 
 
