@@ -107,7 +107,7 @@ COMMANDS: Mapping[str, list[str]] = {
     "explore": ["FILE", "--list"],  # no sweep: an error
     "fmt": ["--stdout", "FILE"],
 }
-OTHER_COMMANDS = {"lsp"}
+OTHER_COMMANDS = {"lsp", "completion"}
 """Those that take no program."""
 PIPELINES: Mapping[str, list[str]] = {
     "infer-domains": ["--infer-domains"],
