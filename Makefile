@@ -23,7 +23,7 @@ define install
 	              -e 's/^Installing collected packages.*/    installing/p'
 endef
 
-.PHONY: help demo test test-slow lint lit oracle bench machine-table circuit-table circuit-model fp-table docs clean distclean setup soak reliability mutants
+.PHONY: help demo test test-slow lint lit oracle bench machine-table circuit-table circuit-model fp-table docs vsix clean distclean setup soak reliability mutants
 
 help: ## this list
 	@echo "upl-mlir: make TARGET"
@@ -94,6 +94,13 @@ docs: .venv/.installed ## the site, in build/docs/html (the extra `docs`)
 	@$(BIN)/python docs/reference.py
 	@$(BIN)/sphinx-build -q -W -b html docs build/docs/html
 	@echo "build/docs/html/index.html"
+
+vsix: ## the extension for Visual Studio Code, build/vscode/upl-language-VERSION.vsix (needs npm; see docs/editors.md)
+	@command -v npm >/dev/null || { echo "make: npm not found: install Node.js 20 or newer" >&2; exit 1; }
+	@mkdir -p build/vscode
+	@cp -R editors/vscode/. build/vscode
+	@cd build/vscode && npm install --silent --no-audit --no-fund && npm run --silent package
+	@ls build/vscode/*.vsix
 
 gallery: .venv/.installed ## the pictures and pages in docs/gallery, from examples/
 	@$(BIN)/python docs/gallery/make.py

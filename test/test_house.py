@@ -64,7 +64,7 @@ CONFINED = {
     "llvmlite": ("engines.native",),
     "ctypes": ("engines.native", "engines.token", "engines.circuit", "hw"),  # calls of machine code, with raw addresses
     "jax": ("interop", "frontend.jaxpr"),  # the extras of the same names: programs as functions of these systems, and back
-    "torch": ("interop",),
+    "torch": ("interop",), "pygls": ("tools",), "lsprotocol": ("tools",),
     **dict.fromkeys(("sympy", "pytest", "hypothesis"), ()),
 }
 NO_XDSL = ("diagnostics", "numbers", "poly")

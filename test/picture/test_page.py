@@ -88,6 +88,19 @@ def test_forward_mode_and_directives(examples: Path, perceptron: Program) -> Non
     assert "adjoint of" in steps[0]["text"] and "adjoint of Err.r seed" not in steps[-1]["text"]
 
 
+def test_a_run_of_the_program_beside_its_derivative(perceptron: Program) -> None:
+    """What `upl run FILE --trace` records is replayed on the first half; a trace of another program is refused early."""
+    rng = np.random.default_rng(1)
+    primal, _ = record(perceptron, {n: rng.normal(size=v.shape(D=2)) for n, v in perceptron.inputs.items()})
+    data = _data(view(perceptron, of="R", wrt=["W"], trace=primal))
+    assert data["trace"]["nodes"] == primal.nodes and "DLink" not in primal.nodes
+    assert "DLink" in data["boxes"]
+    other = upl.load("program other\ninput A { -> Y }\noutput Y\n")
+    with pytest.raises(upl.UplError, match="UPL1806"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("upl_mlir.observe.viewing.svg_of", lambda *_args, **_kwargs: pytest.fail("laid out"))
+        view(other, trace=primal)
+
+
 # ---------------------------------------------------------------------------------------------------- in a browser
 
 CHROMIUM = os.environ.get("UPL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -147,6 +160,24 @@ def opened(browser: Any, html: str, tmp_path: Path) -> Iterator[_Opened]:
     assert found.complaints == []
     assert found.asked == [path.as_uri()], "nothing but the file itself"
     found.page.close()
+
+
+def test_the_picture_is_shown_whole(opened: _Opened) -> None:
+    """When the page opens, with the replay under it, and when the window gets another size."""
+    page = opened.page
+    for width, height in ((1400, 900), (900, 600), (1400, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        opened.until(
+            """(() => {
+              const a = document.querySelector('#canvas svg').getBoundingClientRect();
+              const b = document.getElementById('stage').getBoundingClientRect();
+              return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1
+                && (a.width > .98 * b.width || a.height > .98 * b.height);
+            })()"""
+        )
+    footer, plot = page.locator("#replay").bounding_box(), page.locator("#plot").bounding_box()
+    assert footer["height"] < 140, "the interpreter has no lanes of cores, and no room for them"
+    assert footer["y"] + footer["height"] <= 900 and plot["height"] == 40
 
 
 def test_the_slider_steps_tokens(opened: _Opened, trace: Trace) -> None:

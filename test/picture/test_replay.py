@@ -205,11 +205,14 @@ def test_plots_of_machines_and_of_trainings(tmp_path: Path) -> None:
 
     events = [Sending(0, [1], "1", False), Firing(0, [1], [(0, 0)]), Sending(1, [1], "2", False), Firing(0, [2], [])]
     places = [[-1, 0], [0, 40], [0, 40], [1, 79]]
-    trace = Trace("upl-trace", 1, "p", ["N"], ["N.a", "Y"], ["Y"], events, [2], None, places)
+    records = [[0, 10, 3], [1, 45, 2], [0, 45, 1], [0, 46, 3], [0, 49, 0], [1, 50, 1], [1, 70, 0]]
+    trace = Trace("upl-trace", 1, "p", ["N"], ["N.a", "Y"], ["Y"], events, [2], None, places, records)
     starts, fired, waiting = over_cycles(trace, 8)
     assert starts == [0, 10, 20, 30, 40, 50, 60, 70]
     assert fired == [0, 0, 0, 0, 0.1, 0, 0, 0.1]
-    assert waiting == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert waiting == [0, 3, 3, 3, 5, 1, 1, 0]
+    starts, fired, _ = over_cycles(trace, 7)
+    assert starts == [0, 12, 23, 35, 46, 58, 69] and fired == [0, 0, 0, 1 / 11, 0, 0, 1 / 11]
     assert lanes(trace, 4) == [[0, 0, 1, 0], [0, 0, 0, 1]]
     save_plot(trace, tmp_path / "run.svg")
     assert "firings per cycle" in (tmp_path / "run.svg").read_text()

@@ -161,3 +161,11 @@ def test_the_literal_fix(upl: Tool, tmp_path: Path, text: str, fix: str) -> None
     done = upl("check", tmp_path / "p.upl")
     assert done.status == 1
     assert fix in done.err
+
+
+def test_a_server_without_its_package(upl: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "upl_mlir.tools.lsp.server", raising=False)
+    monkeypatch.setitem(sys.modules, "lsprotocol", None)
+    done = upl("lsp")
+    assert done.status == 1
+    assert "UPL1804" in done.err and "pip install 'upl-mlir[lsp]'" in done.err

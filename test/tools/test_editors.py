@@ -71,7 +71,7 @@ def test_the_lexer_has_the_parsers_words(lexer: Any) -> None:
 
 
 # -- the TextMate grammar ---------------------------------------------------------------------------------------------
-GRAMMAR: dict[str, Any] = json.loads((EDITORS / "upl.tmLanguage.json").read_text(encoding="utf-8"))
+GRAMMAR: dict[str, Any] = json.loads((EDITORS / "vscode" / "upl.tmLanguage.json").read_text(encoding="utf-8"))
 
 
 def rules(part: Any = GRAMMAR) -> Iterator[dict[str, Any]]:

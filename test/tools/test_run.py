@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from upl_mlir.engines.names import EngineName
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 Tool = Callable[..., Any]
 X, n = np.array([1.0, -2.0, 0.5]), 3
 R = X * n + 2.5
@@ -220,3 +223,20 @@ def test_a_refuted_program_is_run_by_force_alone(upl: Tool, tmp_path: Path, engi
     forced = upl(*command, "--force")
     assert forced.status == 1 and not out.exists()
     assert ("UPL1304" if engine == "native" else "UPL1601") in forced.err
+
+
+def test_every_engine_writes_the_same_statistics(upl: Tool, tmp_path: Path) -> None:
+    """The first entries are the same, with the same counts; what is known of one engine only comes after them."""
+    found: dict[str, dict[str, Any]] = {}
+    for engine in EngineName:
+        path = tmp_path / f"{engine}.json"
+        arrays = ("--input", "A=[[1,2],[3,4]]", "--input", "B=[[1,2],[3,4]]")
+        assert upl("run", EXAMPLES / "matmul.upl", "--engine", engine, *arrays, "--stats", path).status == 0
+        found[engine] = json.loads(path.read_text())
+    common = ["engine", "firings", "tokens", "tokens_sent", "peak_waiting", "seconds"]
+    for engine, stats in found.items():
+        assert list(stats)[:6] == common and stats["engine"] == engine
+        assert stats["firings"] == {"Mul": 8, "Acc": 4}
+        assert stats["tokens"] == {"Mul": 8, "Acc": 8, "C": 4} and stats["tokens_sent"] == 20
+        assert isinstance(stats["seconds"], float)
+        assert stats["peak_waiting"] is None if engine in ("native", "circuit") else stats["peak_waiting"] > 0

@@ -48,12 +48,16 @@ def load(source: str | Path, /, **overrides: Value) -> Program:
             return _parse_mlir(_read(path), str(path), overrides)
         from upl_mlir.frontend.upl_text.parser import read_file
 
-        name, text = str(path), read_file(path)
-    elif _MLIR_TEXT.match(text):
-        return _parse_mlir(text, "<string>", overrides)
-    else:
-        name = "<string>"
+        return _of_upl(read_file(path), str(path), overrides)
+    return of_text(text, "<string>", overrides)
 
+
+def of_text(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
+    """A program from text, of which messages say that it is from `name`.  Raises UplError."""
+    return (_parse_mlir if _MLIR_TEXT.match(text) else _of_upl)(text, name, overrides)
+
+
+def _of_upl(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
     def made() -> ModuleOp:
         from upl_mlir.frontend.upl_text.load import load_text
 

@@ -63,6 +63,8 @@ class Stats:
     queue_peak: int
     seconds: float
     simulator: str = "amaranth"
+    elements: dict[str, int] = field(default_factory=dict[str, int])
+    """Of each host output, those that came."""
     spills: int = 0
     queue_spills: int = 0
     injection_bound: int = 0
@@ -82,7 +84,8 @@ class Stats:
         return {
             "engine": "rtl",
             "firings": dict(self.firings),
-            "tokens": dict(self.tokens),
+            "tokens": {**self.tokens, **self.elements},
+            "tokens_sent": sum(self.tokens.values()) + sum(self.elements.values()),
             "peak_waiting": self.peak_waiting,
             "seconds": self.seconds,
             "cycles": self.cycles,

@@ -10,6 +10,7 @@ wait there.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from vcd import VCDWriter
 
 from upl_mlir.api.programs import Program
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, figures, run, to_stream, values
+from upl_mlir.engines.circuit.engine import CircuitEngine, CircuitResult, run, to_stream, values
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 from upl_mlir.observe.replay import FORMAT, VERSION, Firing, Sending, Trace
 from upl_mlir.passes.circuit.channels.inner import number_of
@@ -89,14 +90,16 @@ def record_circuit(
         dense = bind_arrays(program.op, host_ports(program.op, bound, real_type), dict(arrays))
         plan = engine.plan
         given = engine.given(dense)
+        start = time.perf_counter()
         (made,), streamed = run(engine.simulation, [given])
+        figures = engine.figures(streamed, time.perf_counter() - start)
         outputs = engine.results(made)
     words: list[Word] = []
     for k, i in enumerate(plan.inputs):
         words += _words(plan, k, i, to_stream(plan, i, given[i.name]), streamed.taken[i.name])
     for k, o in enumerate(plan.outputs, len(plan.inputs)):
         words += _words(plan, k, o, streamed.words[o.name], streamed.clocks[o.name])
-    return CircuitRun(plan, words, instances(plan), _spent(plan)), CircuitResult(outputs, figures(plan, streamed))
+    return CircuitRun(plan, words, instances(plan), _spent(plan)), CircuitResult(outputs, figures)
 
 
 def _words(plan: Plan, k: int, port: Input | Output, bits: Any, clocks: Any) -> Iterator[Word]:

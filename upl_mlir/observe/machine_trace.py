@@ -13,7 +13,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.engines.names import Simulator
 from upl_mlir.engines.rtl.engine import RtlEngine, RtlResult
 from upl_mlir.engines.rtl.observe.names import UNITS, named, shown
-from upl_mlir.engines.rtl.observe.watch import Recorded
+from upl_mlir.engines.rtl.observe.watch import Events, Recorded
 from upl_mlir.engines.rtl.observe.waves import write_waves
 from upl_mlir.engines.rtl.trees import Observer, repeat
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
@@ -103,6 +103,7 @@ class _Collector(Observer):
         self.ends: dict[int, bool] = {}
         self.levels: list[int] = []
         self.now, self.place = 0, (-1, 0)
+        self.records = _changes(run.seen["used"])
 
     def fired(self, node: int, index: Sequence[int], used: Sequence[int], spent: Sequence[int], event: int) -> None:
         """A firing: a level above those of its tokens."""
@@ -139,6 +140,16 @@ class _Collector(Observer):
         nodes = [*(n.name for n in self.image.nodes), *p.inputs, *outputs]
         return Trace(
             FORMAT, VERSION, p.name, nodes, [*self.targets, *outputs], outputs, self.events, self.levels, failed,
-            [list(place) for place in self.where],
+            [list(place) for place in self.where], self.records,
         )  # fmt: skip
 
+
+def _changes(used: Events) -> list[list[int]]:
+    """Core, cycle, and the number of records from then on, wherever that number changes."""
+    now: dict[int, int] = {}
+    found: list[list[int]] = []
+    for cycle, core, records in used.rows("records"):
+        if records != now.get(core, 0):
+            found.append([core, cycle, records])
+        now[core] = records
+    return found

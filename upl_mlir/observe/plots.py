@@ -39,19 +39,23 @@ def matplotlib() -> Any:
         raise not_installed("plots need", "matplotlib", "plot") from e
 
 
-def over_cycles(trace: Trace, columns: int = 100) -> tuple[list[float], list[float], list[int]]:
-    """Of a machine's run, in so many parts of its time: where each begins (cycle), firings per cycle in it, and the number
-    of tokens that wait or are under way at its end."""
-    last = max((cycle for _, cycle in trace.places), default=0) + 1
+def over_cycles(trace: Trace, columns: int = 100) -> tuple[list[int], list[float], list[int]]:
+    """Of a machine's run, in so many parts of its time: where each begins (cycle), firings per cycle in it, and the greatest
+    number of records in its matching stores (`occupancy` in the statistics)."""
+    last = max([cycle for _, cycle in trace.places] + [cycle for _, cycle, _ in trace.records], default=0) + 1
     columns = min(columns, last)
-    inputs = len(trace.targets) - len(trace.outputs)
-    fired, change = [0] * columns, [0] * columns
+    starts = [-(-last * n // columns) for n in range(columns)]
+    fired = [0] * columns
     for e, (_, cycle) in zip(trace.events, trace.places, strict=True):
-        at = cycle * columns // last
-        fired[at] += isinstance(e, Firing)
-        change[at] += -len(e.ends) if isinstance(e, Firing) else int(e.target < inputs)
-    starts = [last * n / columns for n in range(columns)]
-    return starts, [n * columns / last for n in fired], list(accumulate(change))
+        fired[cycle * columns // last] += isinstance(e, Firing)
+    ends = [*starts[1:], last]
+    rates = [n / (end - start) for n, start, end in zip(fired, starts, ends, strict=True)]
+    change, now = [0] * last, dict[int, int]()
+    for core, cycle, count in trace.records:
+        change[cycle] += count - now.get(core, 0)
+        now[core] = count
+    counts = list(accumulate(change))
+    return starts, rates, [max(counts[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _figure(mpl: Any, trace: Trace) -> Any:
@@ -68,7 +72,7 @@ def _figure(mpl: Any, trace: Trace) -> Any:
         left.set(title="Parallelism", xlabel="cycle", ylabel="firings per cycle", ylim=(0, None))
         right.fill_between(starts, counts, step="post", color=BLUE, alpha=0.35, linewidth=0)
         right.step(starts, counts, where="post", color=BLUE, linewidth=1)
-        right.set(title="Waiting tokens", xlabel="cycle", ylabel="tokens", ylim=(0, None))
+        right.set(title="Matching store", xlabel="cycle", ylabel="records", ylim=(0, None))
         return figure
     left.bar(range(len(trace.levels)), trace.levels, width=0.9, color=PINK)
     left.set(title="Parallelism", xlabel="step (chain of firings)", ylabel="firings")

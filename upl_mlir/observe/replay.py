@@ -67,6 +67,8 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     failed: str | None = None
     places: list[list[int]] = []
     """Of a machine: core and cycle of each event; core -1 is the host."""
+    records: list[list[int]] = []
+    """Of a machine: core, cycle, and from then on the number of records in the core's matching store."""
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON, compressed if the name ends in .gz; for Perfetto, one way only, if it ends in .pftrace."""

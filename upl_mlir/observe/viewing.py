@@ -33,17 +33,12 @@ NOTES = {
 class _Steps:
     """The program after every pass; equal pictures are kept once."""
 
-    pictures: list[str] = field(default_factory=list[str])
     steps: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    known: dict[Picture, int] = field(default_factory=dict[Picture, int])
+    pictures: dict[Picture, int] = field(default_factory=dict[Picture, int])
 
     def add(self, name: str, p: Program) -> None:
         """One step."""
-        picture = picture_of(p.op)
-        if picture not in self.known:
-            self.known[picture] = len(self.pictures)
-            self.pictures.append(svg_of(picture, theme=None))
-        at = self.known[picture]
+        at = self.pictures.setdefault(picture_of(p.op), len(self.pictures))
         note = NOTES.get(name, name)
         self.steps.append({"name": name, "note": note, "picture": at, "text": str(p), "ir": p.to_mlir()})
 
@@ -52,7 +47,8 @@ def view(
     p: Program, *, of: str | None = None, wrt: Sequence[str] = (), mode: str = "reverse", total: bool = False,
     trace: Trace | None = None,
 ) -> str:  # fmt: skip
-    """The page, as the text of one HTML file; with `of` and `wrt` also the derivative.
+    """The page, as the text of one HTML file; with `of` and `wrt` also the derivative.  A trace may be of the program
+    that is shown or, where a derivative is shown, of the program without it.
 
     Raises UplError: UPL14xx for a derivative that there is not, UPL1804 without the extra `draw`, UPL1806 for a trace of
     another program.
@@ -67,10 +63,12 @@ def view(
         steps.add("program", shown)
         run(shown.module, passes or passes_of(GRADIENT, {})[:1], after=lambda done, _: steps.add(done.name, shown))
         report = shown.check()
+    replay = None if trace is None else _replay(trace, shown, p)  # before the layout, which takes seconds
     data: dict[str, Any] = {
-        "steps": steps.steps, "pictures": steps.pictures, "boxes": _facts(report, shown),
+        "steps": steps.steps, "pictures": [svg_of(picture, theme=None) for picture in steps.pictures],
+        "boxes": _facts(report, shown),
         "sources": {file: text.split("\n") for file, text in p.sources.texts.items()},
-        "rules": [], "kept": {}, "trace": None,
+        "rules": [], "kept": {}, "trace": replay,
     }  # fmt: skip
     if derives:
         found = explain(shown)
@@ -78,8 +76,6 @@ def view(
             text = " ".join(t for t in (f"{r.source}:", r.value, r.count, f"-> {r.target}") if t)
             data["rules"].append([text, r.primal or r.where, r.rule])
         data["kept"] = {f"{k.node}>{k.target.partition('<')[0]}": k.why for k in found.kept}
-    if trace is not None:
-        data["trace"] = _replay(trace, shown)
     return page(f"UPL program {p.name}", data)
 
 
@@ -97,11 +93,16 @@ def _facts(report: Report, p: Program) -> dict[str, Any]:
     return facts
 
 
-def _replay(trace: Trace, p: Program) -> dict[str, Any]:
-    known = {*p.inputs, *p.outputs, *p.check().firings}
+def _names(p: Program) -> set[str]:
+    return {*p.inputs, *p.outputs, *p.check().firings}
+
+
+def _replay(trace: Trace, shown: Program, primal: Program) -> dict[str, Any]:
+    """What the page needs of a trace.  Raises UplError (UPL1806) if it is of neither program."""
+    known, ran = _names(shown), set(trace.nodes)
     # A machine may have nodes that the program has not: those that divide nodes with many inputs.
-    if set(trace.nodes) != known and not (trace.places and set(trace.nodes) > known):
-        missing = sorted(set(trace.nodes) ^ known)[0]
+    if not any(ran == names or (trace.places and ran > names) for names in (known, _names(primal))):
+        missing = sorted(ran ^ known)[0]
         raise error(
             "UPL1806", f"the trace is of another program: only one of them has `{missing}`",
             help="record it from the program that is shown: `upl run FILE --trace T.json`",

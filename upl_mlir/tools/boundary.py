@@ -146,6 +146,18 @@ def describe_exception(e: BaseException) -> str:
             return f"error[UPL1000]: internal error: {type(e).__name__}: {what}\n  note: {note}"
 
 
+STDIN = "<stdin>"
+"""What messages call the standard input."""
+
+
+def standard_input() -> str:
+    """The text on the standard input.  Raises UplError (UPL1001) if it is not UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise UplError(Diagnostic("UPL1001", f"this is not UTF-8 text: {e.reason}", Span(STDIN, 0, 0))) from None
+
+
 @contextmanager
 def whole_file(path: str | Path) -> Generator[IO[bytes]]:
     """A file to write into that becomes `path` when the block ends well; else there is no trace of it.

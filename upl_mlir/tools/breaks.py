@@ -10,12 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
 from upl_mlir.engines.names import EngineName
 from upl_mlir.tools.boundary import UsageError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from upl_mlir.api.programs import Program
     from upl_mlir.observe.breakpoints import Stop
 

@@ -30,6 +30,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("-o", dest="output", metavar="DIR", help="where results go and are looked for; default: SWEEP.results")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: the cores)")
     p.add_argument("--dask", metavar="ADDRESS", help="run on the Dask cluster of the scheduler there")
+    p.add_argument("-q", "--quiet", action="store_true", help="do not say how far it is")
     p.add_argument("--list", action="store_true", help="say how many points there are, and run none")
     p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.output or Path(args.file).with_suffix(".results").name)
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    shown = _Shown(console)
+    shown = _Shown(console, args.quiet)
     workers = dask(args.dask) if args.dask else local(args.jobs)
     runner: Runner | None = None
     try:
@@ -158,16 +159,24 @@ def _plots() -> bool:
 class _Shown(AbstractContextManager["_Shown"]):
     """Progress on the standard error: bars on a terminal, a line for each phase elsewhere."""
 
-    def __init__(self, console: Console):
-        self.console = console
+    def __init__(self, console: Console, quiet: bool):
+        self.console, self.quiet = console, quiet
         self.bars: Progress | None = None
         self.task: TaskID | None = None
 
     def __enter__(self) -> _Shown:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        if self.console.is_terminal and not self.quiet:
+            times = (TimeElapsedColumn(), TimeRemainingColumn())
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times)
             self.bars = Progress(*columns, console=self.console, transient=True)
             self.bars.start()
         return self
@@ -182,7 +191,7 @@ class _Shown(AbstractContextManager["_Shown"]):
             return
         if self.bars is not None:
             self.task = self.bars.add_task(what, total=total)
-        else:
+        elif not self.quiet:
             print(f"{total} {what}", file=sys.stderr, flush=True)
 
     def step(self, done: int = 1) -> None:

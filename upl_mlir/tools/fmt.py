@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from upl_mlir.diagnostics import Span, UplError, error
-from upl_mlir.tools.boundary import describe_exception, write_whole
+from upl_mlir.diagnostics import UplError
+from upl_mlir.tools.boundary import STDIN, describe_exception, standard_input, write_whole
 from upl_mlir.tools.terminal.colour import complain
 
 
@@ -51,9 +50,5 @@ def _standard_input() -> tuple[str, str]:
     """The text on the standard input, as it is and formatted."""
     from upl_mlir.frontend.upl_text.printing.format import format_text
 
-    file = "<stdin>"
-    try:
-        old = sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"this is not UTF-8 text: {e.reason}", Span(file, 0, 0)) from None
-    return old, format_text(old, file)
+    old = standard_input()
+    return old, format_text(old, STDIN)

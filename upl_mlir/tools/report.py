@@ -6,15 +6,21 @@ The JSON's schema is `docs/check.schema.json`; `upl check --schema` prints it.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from upl_mlir.diagnostics import Sources
+from upl_mlir.diagnostics import Sources, UplError
 from upl_mlir.passes.analysis.obligations import Status
 from upl_mlir.passes.check import Count, Report
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.tools.boundary import STDIN, UsageError, describe_exception
 from upl_mlir.tools.terminal.colour import complain
+from upl_mlir.tools.terminal.progress import waiting
+
+if TYPE_CHECKING:
+    from upl_mlir.api.programs import Program
 
 Number = int | str | None
 """A number, a polynomial in the parameters or sums of entries as text, or null where data decide or none was found."""
@@ -112,14 +118,47 @@ def print_json(report: Report) -> None:
     print(json.dumps(msgspec.to_builtins(to_json(report)), indent=2, ensure_ascii=False))
 
 
-def print_text(file: str, report: Report, sources: Sources | None = None) -> None:
-    """The report for people; what is refuted goes to the standard error."""
+def check(files: Sequence[str], load: Callable[[str], Program], *, json: bool, quiet: bool, verbose: bool) -> int:
+    """Check some programs and print the reports; an error in one does not keep the others from being checked.
+
+    Returns 1 if something is wrong with one of them, else 0.
+    """
+    if json and len(files) > 1:
+        raise UsageError("--json: expected one FILE, as it prints one report")
+    status = 0
+    for file in files:
+        try:
+            program = load(file)
+            with waiting(f"{file}: proving", quiet=quiet):
+                report = program.check()
+        except (UplError, OSError) as e:
+            if len(files) == 1:
+                raise
+            complain(describe_exception(e))
+            status = 1
+            continue
+        if json:
+            print_json(report)
+        else:
+            print_text(STDIN if file == "-" else file, report, program.sources, quiet=quiet, verbose=verbose)
+        status = status if report.ok else 1
+    return status
+
+
+def print_text(
+    file: str, report: Report, sources: Sources | None = None, *, quiet: bool = False, verbose: bool = False
+) -> None:
+    """The report for people; what is refuted goes to the standard error.  `quiet`: nothing else; `verbose`: what is proved,
+    too."""
     for d in report.diagnostics():
         complain(d.render(sources))
+    if quiet:
+        return
     for o in report.obligations:
-        if o.status is Status.UNPROVED:
+        if o.status is Status.UNPROVED or (verbose and o.status is Status.PROVED):
             where = f"{o.span}: " if o.span else ""
-            print(f"{where}unproved: {o.kind.value}, {o.where}: {o.message}")
+            message = "" if o.status is Status.PROVED else f": {o.message}"
+            print(f"{where}{o.status.value}: {o.kind.value}, {o.where}{message}")
     width = max((len(n) for n in report.firings), default=0)
     for name, n in report.firings.items():
         print(f"  {name:<{width}}  {n if n is not None else '?'}")

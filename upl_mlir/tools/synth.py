@@ -35,6 +35,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--seeds", type=int, default=3, metavar="N",
                    help="placements of a circuit, of which the worst counts (default 3)")  # fmt: skip
     p.add_argument("--json", action="store_true", help="the figures as JSON")
+    p.add_argument("-q", "--quiet", action="store_true", help="do not say what is being done")
     p.add_argument("-o", dest="output", metavar="FILE", help="where to write; default: the standard output")
     p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
 
@@ -62,7 +63,7 @@ def _machine(args: argparse.Namespace) -> Figures:
     machine = load_machine(args.machine) if args.machine else Machine()
     if args.file:
         _fits(args)
-    with progress() as say:
+    with progress(args.quiet) as say:
         return figures(machine, clock=clock, say=say)
 
 
@@ -83,22 +84,28 @@ def _circuit(args: argparse.Namespace) -> CircuitFigures:
     with program.errors():
         loops, plan = planned_circuit(program.module.clone(), {}, wish_of(args))
     seeds = range(1, args.seeds + 1) if args.place or args.nextpnr else ()
-    with progress() as say:
+    with progress(args.quiet) as say:
         return circuit_figures(loops.name, plan, seeds=seeds, say=say)
 
 
 @contextmanager
-def progress() -> Generator[Say]:
-    """What is being done: on a terminal a line that changes, in a log one line for each tool and part."""
+def progress(quiet: bool = False) -> Generator[Say]:
+    """What is being done: on a terminal a line that changes, with the seconds so far; in a log one line for each tool and
+    part."""
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=quiet)
     last = ""
-    with console.status("synthesis") as status:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bars:
+        task = bars.add_task("synthesis", total=None)
 
         def say(what: str) -> None:
             nonlocal last
-            status.update(what)
+            if quiet:
+                return
+            bars.update(task, description=what)
             part = what.partition(":")[0] + what.partition(":")[2].partition(":")[0]
             if not console.is_terminal and part != last:
                 print(what, file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, not_installed
 from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.tools import (
     breaks,
@@ -30,8 +30,10 @@ from upl_mlir.tools import (
     view,
     wrap,
 )
-from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
-from upl_mlir.tools.terminal.parser import Parser
+from upl_mlir.tools.boundary import STDIN, UsageError, definitions, guarded, standard_input, whole_file, write_whole
+from upl_mlir.tools.terminal import completion, examples
+from upl_mlir.tools.terminal.parser import Parser, WithExamples
+from upl_mlir.tools.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from upl_mlir.api.programs import Program
@@ -42,16 +44,26 @@ def _parser() -> Parser:
     top.add_argument("--version", action="version", version=f"upl {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        p = commands.add_parser(name, help=text, description=text)
-        p.add_argument("file", metavar="FILE", help="a program, .upl or .mlir")
+    def plain(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, help=text, description=text, epilog=examples.shown(name), formatter_class=WithExamples
+        )
+
+    def command(name: str, text: str, many: bool = False) -> argparse.ArgumentParser:
+        p = plain(name, text)
+        if many:
+            p.add_argument("files", metavar="FILE", nargs="+", help="a program, .upl or .mlir; `-`: the standard input")
+        else:
+            p.add_argument("file", metavar="FILE", help="a program, .upl or .mlir; `-`: the standard input")
         p.add_argument("-D", dest="define", action="append", default=[], metavar="NAME=VALUE",
                        help="bind a parameter or override a constant; lists as [4,5,3]")  # fmt: skip
         p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
         return p
 
-    p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
+    p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks", many=True)
     p.add_argument("--json", action="store_true", help="the report as JSON")
+    p.add_argument("-q", "--quiet", action="store_true", help="print what is refuted and nothing else")
+    p.add_argument("-v", "--verbose", action="store_true", help="list what is proved, too")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
     circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
@@ -84,20 +96,19 @@ def _parser() -> Parser:
     p.add_argument("--targets", default="Y", metavar="NAME", help="the input that holds what is wanted (default Y)")
     p.add_argument("-o", dest="output", metavar="OUT.npz", help="where to write the trained arrays")
     p.add_argument("--plot", metavar="F.svg|png|pdf", help="plot loss and accuracy, epoch by epoch")
-    text = "an einsum case as a UPL program, as its gradient, or as C++; and back"
-    einsum.add_arguments(commands.add_parser("einsum", help=text, description=text))
-    text = "plot a recorded run: parallelism and waiting tokens"
-    plot.add_arguments(commands.add_parser("plot", help=text, description=text))
-    text = "which small type a program needs, by ranges, and what each loses against f64"
-    quantize.add_arguments(commands.add_parser("quantize", help=text, description=text))
-    text = "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, and on request its clock"
-    synth.add_arguments(commands.add_parser("synth", help=text, description=text))
+    p.add_argument("-q", "--quiet", action="store_true", help="print the last epoch only")
+    einsum.add_arguments(plain("einsum", "an einsum case as a UPL program, as its gradient, or as C++; and back"))
+    plot.add_arguments(plain("plot", "plot a recorded run: parallelism and waiting tokens"))
+    quantize.add_arguments(plain("quantize", "which small type a program needs, by ranges, and what each loses against f64"))
+    synth.add_arguments(plain("synth", "what a machine or a circuit costs: LUTs, flip-flops, block RAMs, its clock"))
     p = command("wrap", "a program's circuit on a bus: Verilog, a C header and a module for LiteX")
     wrap.add_arguments(p)
-    text = "run a program on many machines: which is the best for it?"
-    explore.add_arguments(commands.add_parser("explore", help=text, description=text))
-    text = "format .upl files in place: one layout, nothing of the text lost"
-    fmt.add_arguments(commands.add_parser("fmt", help=text, description=text))
+    explore.add_arguments(plain("explore", "run a program on many machines: which is the best for it?"))
+    p = plain("lsp", "a language server, for editors: errors while typing, names, completion, fixes (docs/editors.md)")
+    p.add_argument("--stdio", action="store_true", help="speak on standard input and output, as it does anyway")
+    p.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
+    completion.add_arguments(plain("completion", "a script with which a shell completes commands, options and files"))
+    fmt.add_arguments(plain("fmt", "format .upl files in place: one layout, nothing of the text lost"))
     return top
 
 
@@ -147,10 +158,14 @@ def _threads_option(p: argparse.ArgumentParser) -> None:
     p.add_argument("--threads", type=int, default=1, metavar="N", help="of --engine native (default 1)")
 
 
-def _load(args: argparse.Namespace) -> Program:
-    from upl_mlir.api.programs import load
+def _load(args: argparse.Namespace, file: str | None = None) -> Program:
+    """The program of a command line: in a file, or `-` on the standard input."""
+    from upl_mlir.api.programs import load, of_text
 
-    return load(Path(args.file), **definitions(args.define))
+    name: str = args.file if file is None else file
+    if name == "-":
+        return of_text(standard_input(), STDIN, definitions(args.define))
+    return load(Path(name), **definitions(args.define))
 
 
 def _right(args: argparse.Namespace) -> Program:
@@ -162,17 +177,16 @@ def _right(args: argparse.Namespace) -> Program:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from upl_mlir.tools.report import print_json, print_text
+    from upl_mlir.tools import report
 
     if circuits.wanted(args):
+        args.file, *more = args.files
+        if more:
+            raise UsageError("--circuit: expected one FILE")
         return circuits.check(args)
-    program = _load(args)
-    report = program.check()
-    if args.json:
-        print_json(report)
-    else:
-        print_text(args.file, report, program.sources)
-    return 0 if report.ok else 1
+    return report.check(
+        args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose
+    )
 
 
 def _grad(args: argparse.Namespace) -> int:
@@ -203,11 +217,19 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    return circuits.draw(args) if circuits.wanted(args) else draw.run(_load(args), args)
+    if circuits.wanted(args):
+        return circuits.draw(args)
+    program = _load(args)
+    with waiting("laying out"):
+        return draw.run(program, args)
 
 
 def _view(args: argparse.Namespace) -> int:
-    return circuits.view(args) if circuits.wanted(args) else view.run(_load(args), args)
+    view.require_output(args)
+    status = circuits.view(args) if circuits.wanted(args) else view.run(_load(args), args)
+    if args.open:
+        view.show(args.output)
+    return status
 
 
 def _arrays(items: Sequence[str]) -> dict[str, Any]:
@@ -247,6 +269,14 @@ def _open(path: str) -> Any:
         raise error("UPL1504", f"{path} is not an array file of numpy: {why}") from None
 
 
+_RUNS = {
+    "rtl": "running (the first run compiles the machine, which takes about a minute)",
+    "circuit": "running (the first run compiles the circuit)",
+    "native": "compiling and running", "token": "compiling and running",
+}  # fmt: skip
+"""What takes time when an engine runs a program."""
+
+
 def _run(args: argparse.Namespace) -> int:
     from upl_mlir.api.programs import compile
 
@@ -264,14 +294,17 @@ def _run(args: argparse.Namespace) -> int:
             return 0
         out, stats = ended
     elif args.trace is not None or args.vcd is not None:
-        out, stats = view.traced(_right(args), args, _arrays(args.input))
+        with waiting(_RUNS.get(args.engine, "running")):
+            out, stats = view.traced(_right(args), args, _arrays(args.input))
     else:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
             machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along, share=args.share,
             bench=args.bench, simulator=args.simulator,
         )  # fmt: skip
-        out, stats = f(**_arrays(args.input)), f.stats
+        arrays = _arrays(args.input)
+        with waiting(_RUNS.get(args.engine, "running")):
+            out, stats = f(**arrays), f.stats
     with ExitStack() as files:  # all of them, or none
         if args.stats:
             text = json.dumps(stats, indent=2, ensure_ascii=False) + "\n"
@@ -322,9 +355,11 @@ def _train(args: argparse.Namespace) -> int:
     )  # fmt: skip
     start = time.perf_counter()
     curves: list[tuple[float, float]] = []
-    for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty()):
+    for epoch in training.epochs(args.epochs, progress=sys.stderr.isatty() and not args.quiet):
         curves.append((epoch.loss, epoch.accuracy))
         right = "" if math.isnan(epoch.accuracy) else f"   accuracy {100 * epoch.accuracy:5.1f} %"
+        if args.quiet and epoch.number < args.epochs:
+            continue
         print(f"epoch {epoch.number:3d}   loss {epoch.loss:.6f}{right}", flush=True)
     seconds = time.perf_counter() - start
     if args.epochs:  # apart from the results, which are the same in every run
@@ -346,11 +381,25 @@ def _fmt(args: argparse.Namespace) -> int:
     return fmt.run(args.files, check=args.check, stdout=args.stdout)
 
 
+def _lsp(_args: argparse.Namespace) -> int:
+    try:
+        from upl_mlir.tools.lsp.server import run
+    except ImportError as e:
+        if (e.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise not_installed("the language server needs", "pygls", "lsp") from None
+    return run()
+
+
+def _completion(args: argparse.Namespace) -> int:
+    return completion.run(args.shell, _parser())
+
+
 _COMMANDS = {
     "check": _check, "grad": _grad, "jacobian": _jacobian, "explain": _explain, "draw": _draw, "view": _view, "run": _run,
     "train": _train,
     "einsum": einsum.run, "plot": plot.run, "quantize": _quantize, "synth": synth.run, "wrap": wrap.run,
-    "explore": explore.run, "fmt": _fmt,
+    "explore": explore.run, "fmt": _fmt, "lsp": _lsp, "completion": _completion,
 }  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.engines.names import EngineName
 from upl_mlir.tools import derivatives
 from upl_mlir.tools.boundary import UsageError, write_whole
+from upl_mlir.tools.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,9 +23,29 @@ if TYPE_CHECKING:
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
     """The options of the command, besides those of every command on a program."""
-    p.add_argument("-o", dest="output", metavar="F.html", required=True, help="where to write")
+    p.add_argument("-o", dest="output", metavar="F.html", help="where to write")
+    p.add_argument("--open", action="store_true", help="show the page in the browser; without -o it is written to a "
+                   "temporary folder")  # fmt: skip
     p.add_argument("--trace", metavar="T.json", help="a run to replay, as `upl run --trace` writes it")
     derivatives.add_arguments(p)
+
+
+def require_output(args: argparse.Namespace) -> None:
+    """Give the page a place if it is only to be shown.  Raises UsageError if it is neither to be written nor shown."""
+    if args.output is None:
+        if not args.open:
+            raise UsageError("expected -o F.html, where to write the page, or --open, to show it")
+        name = "stdin" if args.file == "-" else Path(args.file).stem
+        args.output = str(Path(tempfile.mkdtemp(prefix="upl-view-")) / f"{name}.html")
+
+
+def show(path: str) -> None:
+    """Open a page in the browser, and say where it is."""
+    import webbrowser
+
+    print(path)
+    if not webbrowser.open(Path(path).resolve().as_uri()):
+        print("no browser was found: open the page yourself", file=sys.stderr)
 
 
 def run(p: Program, args: argparse.Namespace) -> int:
@@ -32,7 +55,9 @@ def run(p: Program, args: argparse.Namespace) -> int:
 
     wrt = derivatives.wrt_of(args)
     trace = load_trace(args.trace) if args.trace else None
-    write_whole(args.output, view(p, of=args.of, wrt=wrt, mode=args.mode, total=args.total, trace=trace))
+    with waiting("laying out"):
+        page = view(p, of=args.of, wrt=wrt, mode=args.mode, total=args.total, trace=trace)
+    write_whole(args.output, page)
     return 0
 
 

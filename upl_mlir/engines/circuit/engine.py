@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from upl_mlir.engines.circuit.ports import Ports
 from upl_mlir.engines.circuit.simulation import Simulation, Streamed
 from upl_mlir.hw.circuit.circuit import Circuit
 from upl_mlir.numbers.words import from_integer_words, from_words, to_integer_words, to_words
+from upl_mlir.passes.analysis.sizes import Figures, Sizes, total
 from upl_mlir.passes.circuit.body import INTEGER, WORDS
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import number
@@ -36,18 +39,24 @@ Array = NDArray[Any]
 class Stats:
     """`cycles` from the first word of an input to the last word of an output, and those that were predicted;
     `interval`: cycles from run to run; `busy`: how many of the slots of a run, of all lanes of the busiest process, have an
-    iteration."""
+    iteration.  `seconds` is the time of the simulation.  `firings` by node and `tokens` by node and host output are those of
+    the program, counted without running it; None where data decide them."""
 
     cycles: int
     predicted: int
     interval: int
     lanes: int
     busy: float
+    seconds: float
+    firings: Figures
+    tokens: Figures
 
     def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
         return {
-            "engine": "circuit", "cycles": self.cycles, "predicted_cycles": self.predicted, "interval": self.interval,
+            "engine": "circuit", "firings": self.firings, "tokens": self.tokens, "tokens_sent": total(self.tokens),
+            "peak_waiting": None, "seconds": self.seconds, "cycles": self.cycles,
+            "predicted_cycles": self.predicted, "interval": self.interval,
             "lanes": self.lanes, "busy": round(self.busy, 4),
         }  # fmt: skip
 
@@ -69,6 +78,7 @@ class CircuitEngine:
     """
 
     def __init__(self, module: ModuleOp, params: Mapping[str, int], wish: Wish, bench: str | Path | None = None):
+        self._program, self._params = program_of(module), dict(params)
         module = module.clone()
         _, self.plan = planned_circuit(module, params, wish)
         self.checks = checks(program_of(module))
@@ -79,11 +89,23 @@ class CircuitEngine:
     def run(self, arrays: Mapping[str, Array]) -> CircuitResult:
         """Run once; `arrays` are dense, as the host ports have them."""
         given = self.given(arrays)
+        start = time.perf_counter()
         (made,), streamed = run(self.simulation, [given])
+        seconds = time.perf_counter() - start
         if self.bench is not None:
             words = {i.name: to_stream(self.plan, i, given[i.name]) for i in self.plan.inputs}
             write_bench(Path(self.bench), self.simulation.circuit, words, streamed.words)
-        return CircuitResult(self.results(made), figures(self.plan, streamed))
+        return CircuitResult(self.results(made), self.figures(streamed, seconds))
+
+    @cached_property
+    def _counts(self) -> tuple[Figures, Figures]:
+        return Sizes.of(self._program).at(self._params)
+
+    def figures(self, streamed: Streamed, seconds: float) -> Stats:
+        """The figures of a run whose simulation took so long."""
+        p = self.plan
+        busy = max(int(np.count_nonzero(q.mask(q.process.domain))) / (p.slots * q.nest.lanes) for q in p.parts)
+        return Stats(streamed.cycles, cycles(p, 1), p.slots, p.lanes, busy, seconds, *self._counts)
 
     def given(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays of the circuit's input ports.  Raises UplError UPL1504 for an integer that a word has no room for."""
@@ -103,12 +125,6 @@ class CircuitEngine:
             lower = {(h.whole or h).name: self._outputs.box(h.whole or h).lower for h in self._outputs.hosts.values()}
             judge(self.checks, {n: found.pop(n) for n in self.checks}, lower)
         return found
-
-
-def figures(p: Plan, streamed: Streamed, runs: int = 1) -> Stats:
-    """The figures of runs."""
-    busy = max(int(np.count_nonzero(q.mask(q.process.domain))) / (p.slots * q.nest.lanes) for q in p.parts)
-    return Stats(streamed.cycles, cycles(p, runs), p.slots, p.lanes, busy)
 
 
 def run(

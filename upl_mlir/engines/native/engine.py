@@ -20,19 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import UplError, did_you_mean, error
-from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
-from upl_mlir.dialects.upl.query import endpoints, outputs, poly_context, span_of
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import outputs, poly_context, span_of
 from upl_mlir.engines.native import shapes
 from upl_mlir.engines.native.call import Again, again_call
 from upl_mlir.engines.native.whole import Source, compile_program
 from upl_mlir.host.arrays import HostPort, bind_parameters, check_names, dense_arrays, dtype_of, host_ports
 from upl_mlir.passes.analysis.at_sizes import require_at
-from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.analysis.sizes import Sizes, total
 from upl_mlir.passes.layouts import Layout
-from upl_mlir.poly.counts.counting import count
-from upl_mlir.poly.counts.quota import TooComplex, limited
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.sets import PolyContext, PSet
+from upl_mlir.poly.sets import PolyContext
 
 Array = NDArray[Any]
 
@@ -72,10 +70,9 @@ class Stats:
 
     def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
-        known = [n for n in self.tokens.values() if n is not None]
         return {
             "engine": "native", "firings": self.firings, "tokens": self.tokens,
-            "tokens_sent": sum(known) if len(known) == len(self.tokens) else None, "peak_waiting": None,
+            "tokens_sent": total(self.tokens), "peak_waiting": None,
             "seconds": self.seconds, "compile_seconds": self.compile_seconds, "cached": self.cached,
             "threads": self.threads, "calls": self.calls,
         }  # fmt: skip
@@ -149,7 +146,6 @@ class NativeEngine:
         self._known: dict[tuple[object, ...], _Binding] = {}
         self.last: Remembered | None = None
         """What served the last call, and serves those like it; None for a call whose arrays were copied."""
-        self._polynomials: dict[str, IndexExpr | None] | None = None
 
     @cached_property
     def program(self) -> ProgramOp:
@@ -375,38 +371,16 @@ class NativeEngine:
     # -- figures --------------------------------------------------------------------------------------------------------
     def stats(self) -> Stats:
         """What the last run did."""
-        counts = self._counts()
-        at = {**self._context.constants, **self.bound}
-        known = at.keys() >= set(self._params)  # not before the first run
-        read = self._context.read
-        values = {n: None if e is None or not known else e.evaluate(at, read) for n, e in counts.items()}
-        ends = endpoints(self.program)
-        firings = {n: values[n] for n, op in ends.items() if isinstance(op, NodeOp)}
-        tokens = {n: values[f"{n}."] for n, op in ends.items() if not isinstance(op, InputOp)}
-        k = self.kernel
+        sizes, k = self._sizes, self.kernel
+        if self.bound.keys() >= set(self._params):
+            firings, tokens = sizes.at(self.bound)
+        else:  # before the first run
+            firings, tokens = dict.fromkeys(sizes.firings), dict.fromkeys(sizes.tokens)
         return Stats(firings, tokens, self.seconds, self.compile_seconds, self.whole.again, k.threads, k.call_path)
 
-    def _counts(self) -> dict[str, IndexExpr | None]:
-        """Polynomials for the firings of each node (by name) and the tokens of each node and output (by name and a dot)."""
-        if self._polynomials is None:
-            found: dict[str, IndexExpr | None] = {}
-            sets = ProgramSets(self.program)
-
-            def counted(s: PSet) -> IndexExpr | None:
-                try:
-                    with limited():
-                        return count(s)
-                except TooComplex:
-                    return None
-
-            for name, op in sets.ends.items():
-                if isinstance(op, NodeOp):
-                    found[name] = counted(sets.domain(name))
-                sent = [counted(sets.tokens(a)) for a in sets.into(name)]
-                known = [e for e in sent if e is not None]
-                found[f"{name}."] = sum(known, IndexExpr()) if len(known) == len(sent) else None
-            self._polynomials = found
-        return self._polynomials
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes.of(self.program)
 
 
 def target_of(port: HostPort, out: Mapping[str, Array] | None) -> Array:

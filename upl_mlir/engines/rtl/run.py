@@ -6,7 +6,7 @@ The machine is compiled where a C++ compiler is there, else it runs on Amaranth'
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +98,9 @@ def run_machine(
     outputs = list(_outputs(image, program, report))
     if audit:
         check_run(image, program, tokens, outputs, seen)
-    figures = stats(image, machine, report, seconds, simulator)
+    came = Counter(element.output for element in outputs)
+    elements = {output.name: came[output.name] for output in image.outputs}
+    figures = replace(stats(image, machine, report, seconds, simulator), elements=elements)
     if stream or found is not None:
         throttle: dict[str, Any] = {"along": name_of(image, stream) if stream else "", "window": window}
         throttle |= {} if found is None else {"joins": found.most.joins, "gathers": found.most.gathers}

@@ -120,7 +120,8 @@ class _Run:
         self.rows = [tuple(int(v) for v in row) for row in tokens.tolist()]
         self.offered = [False] * s.ports
         self.outputs: list[tuple[int, ...]] = []
-        self.seen: list[tuple[int, int, list[int]]] = []
+        self.seen: list[tuple[int, int, int, list[int]]] = []
+        self.shown = [0] * s.cores  # records in each core's store, as `seen` has them last
         self.patterns: list[Counter[int]] = [Counter() for _ in report.cores]
         self.states = [Cat(*(getattr(machine, f"{name}_{n}") for name in _STATE)) for n in range(s.cores)]
         self.widths = [len(getattr(machine, f"{name}_0")) for name in _STATE]
@@ -195,9 +196,11 @@ class _Run:
         if self.watch:
             layout = watch_layout(self.s.core)
             raw = self.context.get(getattr(self.machine, f"watch_{n}"))
-            if any(raw >> field.offset + field.shape["valid"].offset & 1 for _, field in layout):
+            changed = state["used"] != self.shown[n]
+            if changed or any(raw >> field.offset + field.shape["valid"].offset & 1 for _, field in layout):
                 words = [raw >> bit & 0xFFFFFFFF for bit in range(0, layout.size, 32)]
-                self.seen.append((self.report.cycles, n, words))
+                self.seen.append((self.report.cycles, n, state["used"], words))
+                self.shown[n] = state["used"]
 
     def _links(self) -> bool:
         if self.s.cores == 1:

@@ -109,7 +109,7 @@ struct Record {
 
 struct Seen {
     uint64_t cycle;
-    uint32_t core, word[WATCH_WORDS];
+    uint32_t core, used, word[WATCH_WORDS];
 } __attribute__((packed));
 
 constexpr int REST = 4;  // cycles after which an idle core does not change any more
@@ -123,6 +123,7 @@ struct alignas(64) Simulation {
     alignas(64) std::unique_ptr<Fabric> fabric;
     std::vector<std::unique_ptr<Lane>> core;
     Counter counter[CORES];
+    uint64_t shown[CORES] = {};  // records in each store, as what is watched has them last
     int rest[MODELS * WIDTH] = {};
     bool offered[PORTS] = {};
     Simulation() : fabric(new Fabric) {
@@ -397,11 +398,12 @@ void upl_run(void* handle, const Token* tokens, uint64_t count, Token* out, uint
                 Seen& e = seen[r.seen];
                 uint32_t word[WATCH_WORDS + 3];
                 read(word, c.watch);
-                bool any = false;
+                bool any = used != s.shown[n];
                 for (unsigned bit : WATCHED) any |= word[bit / 32] >> bit % 32 & 1;
                 if (any) {
                     e.cycle = cycle;
                     e.core = n;
+                    e.used = s.shown[n] = used;
                     std::memcpy(e.word, word, sizeof e.word);
                     r.seen++;
                 }

@@ -31,9 +31,9 @@ Tokens = NDArray[Any]
 
 
 def seen_dtype(words: int) -> np.dtype[Any]:
-    """What one core did in one cycle, for traces: `words` words of 32 bits, the lowest first, are the port `watch` of a core
-    (`watch_layout` says what they mean)."""
-    return np.dtype([("cycle", np.uint64), ("core", np.uint32), ("words", np.uint32, (words,))])
+    """What one core did in one cycle, for traces: the records in its store then, and `words` words of 32 bits, the lowest
+    first, which are the port `watch` of a core (`watch_layout` says what they mean)."""
+    return np.dtype([("cycle", np.uint64), ("core", np.uint32), ("used", np.uint32), ("words", np.uint32, (words,))])
 
 
 class Ended(IntEnum):

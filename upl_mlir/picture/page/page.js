@@ -303,7 +303,6 @@
     /* A lane for each core of the machine: how many firings in each part of its time. */
     const box = $('lanes'), height = 8, most = Math.max(1, ...trace.lanes.flat());
     if (!trace.lanes.length) return;
-    box.hidden = false;
     box.removeAttribute('hidden');
     box.setAttribute('viewBox', `0 0 400 ${height * trace.lanes.length}`);
     box.style.height = `${Math.min(160, 14 * trace.lanes.length)}px`;
@@ -372,7 +371,7 @@
       place();
     }
   });
-  window.addEventListener('resize', fit);
+  new ResizeObserver(fit).observe(stage);  // the window, or the footer of a replay, takes or gives room
 
   theme(window.matchMedia('(prefers-color-scheme: dark)').matches);
   goTo(data.steps.length - 1);

@@ -13,6 +13,13 @@ from upl_mlir.tools.terminal.colour import complain
 _CHOICE = re.compile(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)")
 
 
+class WithExamples(argparse.HelpFormatter):
+    """Help whose last part keeps its lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser.  Options are not abbreviated: a new one would change what an old command means."""
 

@@ -47,10 +47,11 @@ class Recorded:
 
 
 def events(seen: NDArray[Any], d: Dimensions) -> dict[str, Events]:
-    """What was seen (`Report.seen`), by what happened: `taken`, `fired`, `sent`, `added` (also in a store beside)."""
+    """What was seen (`Report.seen`), by what happened: `taken`, `fired`, `sent`, `added` (also in a store beside);
+    and `used`: the records in a core's store, wherever it did something or their number changed."""
     words = np.ascontiguousarray(seen["words"]).astype(np.uint64)
     cycle, core = seen["cycle"], seen["core"]
-    out: dict[str, Events] = {}
+    out = {"used": Events(cycle, core, {"records": seen["used"]})}
     for name, field in watch_layout(d):
         layout = cast("data.StructLayout", field.shape)
         here = _bits(words, field.offset + layout["valid"].offset, 1) != 0
