@@ -31,6 +31,7 @@ from upl_mlir.tools import (
     wrap,
 )
 from upl_mlir.tools.boundary import UsageError, definitions, guarded, whole_file, write_whole
+from upl_mlir.tools.ranks import commands as ranks
 from upl_mlir.tools.terminal.parser import Parser
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def _parser() -> Parser:
     p = command("check", "prove, before anything runs, that no token strands and nothing deadlocks")
     p.add_argument("--json", action="store_true", help="the report as JSON")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
+    p.add_argument("--ranks", type=int, metavar="N", help="prove also that each of N ranks has what it reads, at each step")
     circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
     derivatives.add_arguments(p, required=True)
@@ -135,6 +137,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
+    p.add_argument("--ranks", type=int, metavar="N", help="run on N ranks with MPI (engine mpi); starts `mpiexec`")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
     p.add_argument("--break", dest="breaks", action="append", default=[], metavar="PLACE",
@@ -156,7 +159,7 @@ def _load(args: argparse.Namespace) -> Program:
 def _right(args: argparse.Namespace) -> Program:
     """The program to run.  Raises UplError (UPL13xx) where something is refuted, unless it is run by force."""
     p = _load(args)
-    if not args.force and args.engine != EngineName.NATIVE:  # which asks for more, by itself
+    if not args.force and args.engine not in (EngineName.NATIVE, EngineName.MPI):  # which ask for more, by themselves
         p.require_not_refuted("`--force` runs it all the same, up to where it goes wrong")
     return p
 
@@ -172,6 +175,8 @@ def _check(args: argparse.Namespace) -> int:
         print_json(report)
     else:
         print_text(args.file, report, program.sources)
+    if args.ranks is not None and report.ok:
+        print(f"{args.file}: {ranks.check(program, args.ranks)}")
     return 0 if report.ok else 1
 
 
@@ -199,7 +204,10 @@ def _jacobian(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    return explain.run(_load(args), args)
+    p = _load(args)
+    if args.distribute:
+        return ranks.explain(derivatives.derived(p, args) if args.of else p, args)
+    return explain.run(p, args)
 
 
 def _draw(args: argparse.Namespace) -> int:
@@ -248,6 +256,15 @@ def _open(path: str) -> Any:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.ranks is not None:
+        return ranks.start(args)
+    if args.engine == EngineName.MPI:
+        return ranks.alike(lambda: _run_here(args))
+    return _run_here(args)
+
+
+def _run_here(args: argparse.Namespace) -> int:
+    """Run in this process."""
     from upl_mlir.api.programs import compile
 
     if args.why is not None:
@@ -272,6 +289,8 @@ def _run(args: argparse.Namespace) -> int:
             bench=args.bench, simulator=args.simulator,
         )  # fmt: skip
         out, stats = f(**_arrays(args.input)), f.stats
+    if args.engine == EngineName.MPI and stats["rank"]:
+        return 0  # the first rank writes
     with ExitStack() as files:  # all of them, or none
         if args.stats:
             text = json.dumps(stats, indent=2, ensure_ascii=False) + "\n"
@@ -360,6 +379,7 @@ def _main(argv: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return 2
     args = parser.parse_args(argv)
+    args.argv = list(argv)
     return _COMMANDS[args.command](args)
 
 

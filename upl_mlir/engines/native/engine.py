@@ -367,10 +367,7 @@ class NativeEngine:
         return out
 
     def _fault(self, status: int) -> UplError:
-        code, message = _FAULTS.get(status, ("UPL1604", f"status {status}"))
-        return error(
-            code, message, span_of(self.program), help='engine="interp" names the instance at which it happens'
-        )
+        return fault_of(status, self.program)
 
     # -- figures --------------------------------------------------------------------------------------------------------
     def stats(self) -> Stats:
@@ -407,6 +404,12 @@ class NativeEngine:
                 found[f"{name}."] = sum(known, IndexExpr()) if len(known) == len(sent) else None
             self._polynomials = found
         return self._polynomials
+
+
+def fault_of(status: int, program: ProgramOp) -> UplError:
+    """The error that a status of the code stands for."""
+    code, message = _FAULTS.get(status, ("UPL1604", f"status {status}"))
+    return error(code, message, span_of(program), help='engine="interp" names the instance at which it happens')
 
 
 def target_of(port: HostPort, out: Mapping[str, Array] | None) -> Array:
