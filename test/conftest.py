@@ -56,6 +56,7 @@ SLOW = (
     "hw/test_direct.py", "hw/test_direct_matching.py", "hw/test_direct_cores.py",
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
+    "mpi/test_ranks.py::test_examples",
     "agreement/test_data_ways.py::test_many", "agreement/test_data_ways.py::test_results",
     "tools/test_vsix.py::test_the_file", "tools/test_train.py::test_a_circuit",
     "explore/test_circuits.py::test_a_sweep_over",

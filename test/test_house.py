@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("host",),
     ("netsim", "engines.protocol"),  # netlists become C++, of any hardware; what an engine is
     ("engines.interp", "engines.native", "engines.reference", "hw", "picture"),
-    ("engines.token", "engines.rtl", "engines.circuit"),  # the plan of `interp`, `native`'s way to C++; two run `hw`
+    ("engines.token", "engines.rtl", "engines.circuit", "engines.mpi"),  # `interp`'s plan, `native`'s code; two run `hw`
     ("universe",),  # names of passes and targets, each loaded when it is used
     ("pipeline",),
     ("api",),

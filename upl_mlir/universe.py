@@ -33,6 +33,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("eliminate-dead-derivatives", "autodiff.eliminate_dead_derivatives", "EliminateDeadDerivativesPass"),
         ("simplify", "simplify", "SimplifyPass"),
         ("schedule", "schedule", "SchedulePass"),
+        ("distribute", "distribute.schedule", "DistributePass"),
         ("raise-to-loops", "schedule", "RaiseToLoopsPass"),
         ("invariant-fields", "loops.passes", "InvariantFieldsPass"),
         ("split-products", "loops.passes", "SplitProductsPass"),

@@ -117,6 +117,7 @@ PIPELINES: Mapping[str, list[str]] = {
     "eliminate-dead-derivatives": ["--autodiff=of=OF,wrt=WRT", "--eliminate-dead-derivatives"],
     "simplify": ["--autodiff=of=OF,wrt=WRT", "--simplify"],
     "schedule": ["--schedule"],
+    "distribute": ["--distribute"],
     "lower-loops": ["--lower-loops"],
     "lower-linalg": ["--lower-linalg"],
     "lower-circuit": ["--lower-circuit"],

@@ -51,7 +51,8 @@ output R<i>: bool
 
 
 def test_every_engine_is_tried() -> None:
-    assert {name for name, _ in ENGINES} == set(map(str, EngineName))
+    alike = {"mpi"}  # native code with exchanges: test/mpi
+    assert {name for name, _ in ENGINES} == set(map(str, EngineName)) - alike
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -58,6 +58,18 @@ adjoint of End.y seed End.one wrt Start.x -> Out.d
 """A loop whose values wait for the derivative that the program asks for."""
 
 
+MANY = """program many
+param m >= 1
+input X<i> in 0<=i<m { -> F.x<i> }
+output D<i>
+node F<i> in 0<=i<m { in x; sin(x) -> End.y<i> }
+node End<i> in 0<=i<m { in y; one = 1.0 }
+node Out<i> in 0<=i<m { in d; d -> D<i> }
+adjoint of End.y seed End.one wrt F.x -> Out.d
+"""
+"""A program that several ranks may share."""
+
+
 def fit(w: Any, rate: Any, X: Any, Y: Any) -> Any:
     """The same in Python; complex numbers go through it."""
     for _ in range(3):
@@ -95,6 +107,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "eliminate-dead-derivatives": {},
     "simplify": {},
     "schedule": {},
+    "distribute": {},
     "lower-loops": {},
     "lower-linalg": {},
     "batch": {"ports": ("w",), "field": "b"},
@@ -110,7 +123,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """What each pass is called with."""
 BEFORE = {name: SCHEDULE.passes[:k] for k, name in enumerate(SCHEDULE.passes)}
 """The passes on programs of loops need those that come before them."""
-TEXTS = {"checkpoint": CHAIN}
+TEXTS = {"checkpoint": CHAIN, "distribute": MANY}
 """Programs for passes that cannot do anything with the first one."""
 
 

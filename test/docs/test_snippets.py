@@ -10,6 +10,7 @@ On a page that begins with one of the blocks below, the blocks run in order, in 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -45,7 +46,12 @@ def run_console(text: str, where: Path) -> None:
         assert matches(expected.strip("\n"), done.stdout), says
 
 
-@pytest.mark.parametrize("page", PAGES)
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None, reason="MPI is not installed: pip install 'upl-mlir[mpi]'"
+)
+
+
+@pytest.mark.parametrize("page", [*PAGES, pytest.param("docs/mpi.md", marks=needs_mpi)])
 def test_a_page(page, tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)

@@ -20,10 +20,11 @@ from upl_mlir.engines.names import EngineName
 from upl_mlir.engines.protocol import Runner, Setting
 
 if TYPE_CHECKING:
+    from upl_mlir.engines.mpi.engine import MpiEngine
     from upl_mlir.engines.native.engine import NativeEngine
     from upl_mlir.engines.token.all_sizes import LoopsOrTokens, TokensInCode
 
-    AllSizes = NativeEngine | LoopsOrTokens | TokensInCode
+    AllSizes = NativeEngine | LoopsOrTokens | TokensInCode | MpiEngine
     """What runs a program at all sizes."""
 
 
@@ -128,6 +129,13 @@ def _native(program: Program, given: Mapping[str, int], s: Setting) -> AllSizes:
     return LoopsOrTokens(_Ready(program), loops, fault, tokens)
 
 
+def _mpi(program: Program, given: Mapping[str, int], s: Setting) -> MpiEngine:
+    """Native code for the blocks of each rank, MPI between them."""
+    from upl_mlir.engines.mpi.engine import MpiEngine
+
+    return MpiEngine(_Ready(program), real=s.real, gather=s.gather, threads=s.threads)
+
+
 @dataclass(frozen=True)
 class _Ready:
     """A program as the native engine takes it: see `native.whole.Source`."""
@@ -168,5 +176,6 @@ ENGINES: Mapping[EngineName, EngineRow] = {
             ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },
     ),
+    EngineName.MPI: EngineRow(all_sizes=_mpi, takes=("threads",)),
     EngineName.REFERENCE: EngineRow(_reference, small=True),
 }  # fmt: skip

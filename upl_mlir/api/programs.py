@@ -307,7 +307,7 @@ class Compiled:
 def compile(
     p: Program,
     /,
-    engine: Literal["interp", "token", "native", "rtl", "circuit", "reference"] = "interp",
+    engine: Literal["interp", "token", "native", "rtl", "circuit", "mpi", "reference"] = "interp",
     *,
     real: str | None = None,
     gather: Literal["relaxed", "ordered"] = "relaxed",

@@ -14,6 +14,7 @@ class EngineName(StrEnum):
     NATIVE = "native"
     RTL = "rtl"
     CIRCUIT = "circuit"
+    MPI = "mpi"
     REFERENCE = "reference"
 
 

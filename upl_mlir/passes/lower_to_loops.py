@@ -23,7 +23,7 @@ from upl_mlir.passes.loops.ir import contraction_text, read
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.transform.contractions import Finder
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves, subtrees
 from upl_mlir.passes.schedule import prepared, schedule
 from upl_mlir.poly.linear import Cons
 
@@ -113,7 +113,7 @@ def _with_boxes(trees: Sequence[Tree], context: Cons, keep: Callable[[Box, Cons]
                 out.append(Guard(cons, *(_with_boxes(b, context, keep) for b in (body, other))))
             case Box(plain=plain):
                 out += [t] if keep(t, context) else _with_boxes(plain, context, keep)
-            case Leaf():
+            case Leaf() | Exchange():
                 out.append(t)
     return out
 

@@ -163,7 +163,7 @@ class SchedulePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = prepared(op, self.real, self.gather)
-        _put(op, program, schedule(program, real=self.real, gather=self.gather))
+        put(op, program, schedule(program, real=self.real, gather=self.gather))
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class RaiseToLoopsPass(ModulePass):
         program = prepared(op, self.real, self.gather)
         with bounded_work("the schedule", program):
             raised_ = raised(program, real=self.real, gather=self.gather, fixed={})
-        _put(op, program, raised_)
+        put(op, program, raised_)
 
 
-def _put(module: ModuleOp, program: ProgramOp, p: LoopProgram) -> None:
+def put(module: ModuleOp, program: ProgramOp, p: LoopProgram) -> None:
     """The program of loops in place of the program."""
     new = write(p)
     new.location = program.location

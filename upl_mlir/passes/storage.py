@@ -16,7 +16,7 @@ from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement, adds_to
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
 from upl_mlir.poly.expr import IndexExpr, Lookup, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import Extremum
@@ -115,6 +115,8 @@ class Storage:
                 case Box():
                     added = not t.contraction.terms and adds_to(t.leaf.stmt) is not None
                     self.accesses[t.leaf.stmt] = _Access(t.leaf, here, loops, whole=True, added=added)
+                case Exchange():
+                    pass  # what is received gets its room from `distribute`
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name."""

@@ -20,6 +20,10 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     """The options of the command, besides those of every command on a program."""
     derivatives.add_arguments(p)
     p.add_argument("--json", action="store_true", help="the tables as JSON")
+    p.add_argument("--distribute", action="store_true", help="how the program or its derivative is divided among ranks: "
+                   "who owns what, what they send each other, and how many bytes that is")  # fmt: skip
+    gathers = ["relaxed", "ordered"]
+    p.add_argument("--gather", choices=gathers, default="relaxed", help="of --distribute: how sums are folded")
 
 
 def run(p: Program, args: argparse.Namespace) -> int:
@@ -41,7 +45,7 @@ def text(e: Explanation) -> str:
     """The tables in columns."""
     arrows = [("derivative", "comes from", "rule"), *((_arrow(r), r.primal or r.where, r.rule) for r in e.arrows)]
     kept = [("kept forward value", "for", "because"), *((f"{k.node}: {k.value}", k.target, k.why) for k in e.kept)]
-    return "\n\n".join(_columns(rows) for rows in (arrows, kept) if len(rows) > 1)
+    return "\n\n".join(columns(rows) for rows in (arrows, kept) if len(rows) > 1)
 
 
 def _arrow(r: Row) -> str:
@@ -50,7 +54,8 @@ def _arrow(r: Row) -> str:
     return " ".join(p for p in (f"{r.source}:", condition, r.value, r.count, f"-> {r.target}", loops) if p)
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+def columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """A table: the first row is its head."""
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     rows = [rows[0], tuple("-" * w for w in widths), *rows[1:]]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)

@@ -118,19 +118,26 @@ def print_json(report: Report) -> None:
     print(json.dumps(msgspec.to_builtins(to_json(report)), indent=2, ensure_ascii=False))
 
 
-def check(files: Sequence[str], load: Callable[[str], Program], *, json: bool, quiet: bool, verbose: bool) -> int:
-    """Check some programs and print the reports; an error in one does not keep the others from being checked.
+def check(
+    files: Sequence[str], load: Callable[[str], Program], *, json: bool, quiet: bool, verbose: bool,
+    further: Callable[[Program], str] | None = None,
+) -> int:
+    """Check some programs and print the reports; an error in one does not keep the others from being checked.  Of a program
+    that is right, `further` may prove more, and says so in a line.
 
     Returns 1 if something is wrong with one of them, else 0.
     """
     if json and len(files) > 1:
         raise UsageError("--json: expected one FILE, as it prints one report")
+    if json and further is not None:
+        raise UsageError("--json: the report says nothing of ranks; expected it without --ranks")
     status = 0
     for file in files:
         try:
             program = load(file)
             with waiting(f"{file}: proving", quiet=quiet):
                 report = program.check()
+                more = None if further is None or not report.ok else further(program)
         except (UplError, OSError) as e:
             if len(files) == 1:
                 raise
@@ -141,6 +148,8 @@ def check(files: Sequence[str], load: Callable[[str], Program], *, json: bool, q
             print_json(report)
         else:
             print_text(STDIN if file == "-" else file, report, program.sources, quiet=quiet, verbose=verbose)
+            if more is not None and not quiet:
+                print(f"{file}: {more}")
         status = status if report.ok else 1
     return status
 

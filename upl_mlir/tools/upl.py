@@ -31,6 +31,7 @@ from upl_mlir.tools import (
     wrap,
 )
 from upl_mlir.tools.boundary import STDIN, UsageError, definitions, guarded, standard_input, whole_file, write_whole
+from upl_mlir.tools.ranks import commands as ranks
 from upl_mlir.tools.terminal import completion, examples
 from upl_mlir.tools.terminal.parser import Parser, WithExamples
 from upl_mlir.tools.terminal.progress import waiting
@@ -65,6 +66,7 @@ def _parser() -> Parser:
     p.add_argument("-q", "--quiet", action="store_true", help="print what is refuted and nothing else")
     p.add_argument("-v", "--verbose", action="store_true", help="list what is proved, too")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
+    p.add_argument("--ranks", type=int, metavar="N", help="prove also that each of N ranks has what it reads, at each step")
     circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
     derivatives.add_arguments(p, required=True)
@@ -146,6 +148,7 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--bench", metavar="DIR", help="of --engine circuit: write its Verilog, a bench and this run's words")
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
+    p.add_argument("--ranks", type=int, metavar="N", help="run on N ranks with MPI (engine mpi); starts `mpiexec`")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
     p.add_argument("--break", dest="breaks", action="append", default=[], metavar="PLACE",
@@ -171,7 +174,7 @@ def _load(args: argparse.Namespace, file: str | None = None) -> Program:
 def _right(args: argparse.Namespace) -> Program:
     """The program to run.  Raises UplError (UPL13xx) where something is refuted, unless it is run by force."""
     p = _load(args)
-    if not args.force and args.engine != EngineName.NATIVE:  # which asks for more, by itself
+    if not args.force and args.engine not in (EngineName.NATIVE, EngineName.MPI):  # which ask for more, by themselves
         p.require_not_refuted("`--force` runs it all the same, up to where it goes wrong")
     return p
 
@@ -184,8 +187,9 @@ def _check(args: argparse.Namespace) -> int:
         if more:
             raise UsageError("--circuit: expected one FILE")
         return circuits.check(args)
+    further = None if args.ranks is None else lambda program: ranks.check(program, args.ranks)
     return report.check(
-        args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose
+        args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose, further=further
     )
 
 
@@ -213,7 +217,10 @@ def _jacobian(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    return explain.run(_load(args), args)
+    p = _load(args)
+    if args.distribute:
+        return ranks.explain(derivatives.derived(p, args) if args.of else p, args)
+    return explain.run(p, args)
 
 
 def _draw(args: argparse.Namespace) -> int:
@@ -278,6 +285,15 @@ _RUNS = {
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.ranks is not None:
+        return ranks.start(args)
+    if args.engine == EngineName.MPI:
+        return ranks.alike(lambda: _run_here(args))
+    return _run_here(args)
+
+
+def _run_here(args: argparse.Namespace) -> int:
+    """Run in this process."""
     from upl_mlir.api.programs import compile
 
     if args.why is not None:
@@ -305,6 +321,8 @@ def _run(args: argparse.Namespace) -> int:
         arrays = _arrays(args.input)
         with waiting(_RUNS.get(args.engine, "running")):
             out, stats = f(**arrays), f.stats
+    if args.engine == EngineName.MPI and stats["rank"]:
+        return 0  # the first rank writes
     with ExitStack() as files:  # all of them, or none
         if args.stats:
             text = json.dumps(stats, indent=2, ensure_ascii=False) + "\n"
@@ -409,6 +427,7 @@ def _main(argv: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return 2
     args = parser.parse_args(argv)
+    args.argv = list(argv)
     return _COMMANDS[args.command](args)
 
 

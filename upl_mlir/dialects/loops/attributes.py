@@ -75,6 +75,12 @@ class Range:
         """With other bounds."""
         return Range(self.var, tuple(map(new, self.lows)), tuple(map(new, self.highs)))
 
+    @property
+    def cons(self) -> Cons:
+        """The same as constraints."""
+        x = IndexExpr.of(self.var)
+        return (*(Con(x - e) for e in self.lows), *(Con(e - x) for e in self.highs))
+
     def __str__(self) -> str:
         return f"{self.var} in {_list(self.lows)}..{_list(self.highs)}"
 

@@ -86,7 +86,8 @@ class ArrayOp(Named):
     `declared` is the domain by which the host lays the array out. `domain` is the set of its elements, as disjoint
     cases. `kept` are its axes; the array is `private` to each iteration of the loop with that variable. In a `planar`
     array fields of few values come first. `in_turn`: elements share memory in turn, in the order of several loops; the
-    order of these loops must not change.
+    order of these loops must not change. An array that is `cut` is distributed: a rank owns the elements whose field is
+    in its block.
     """
 
     name = "upl_loops.array"
@@ -99,16 +100,30 @@ class ArrayOp(Named):
     private = opt_prop_def(StringAttr)
     planar = opt_prop_def(UnitAttr)
     in_turn = opt_prop_def(UnitAttr)
+    cut = opt_prop_def(RangesAttr)
     traits = traits_def(HasParent(LoopProgramOp))
     assembly_format = (
         "$sym_name $index $element $role (`in` $declared^)? $domain (`kept` $kept^)? (`private` $private^)? "
-        "(`planar` $planar^)? (`in_turn` $in_turn^)? attr-dict"
+        "(`planar` $planar^)? (`in_turn` $in_turn^)? (`cut` $cut^)? attr-dict"
     )
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the index fields."""
         return self.index.data
+
+
+@irdl_op_definition
+class BlockOp(IRDLOperation):
+    """The indices `low` to `high` are divided among ranks: those of one rank are from the parameter `first` to `last`."""
+
+    name = "upl_loops.block"
+    first = prop_def(StringAttr)
+    last = prop_def(StringAttr)
+    low = prop_def(ExprAttr)
+    high = prop_def(ExprAttr)
+    traits = traits_def(HasParent(LoopProgramOp))
+    assembly_format = "$first `to` $last `of` $low `to` $high attr-dict"
 
 
 @irdl_op_definition
@@ -263,6 +278,21 @@ class RunOp(IRDLOperation):
 
 
 @irdl_op_definition
+class ExchangeOp(IRDLOperation):
+    """Each rank receives the elements of an array in a box that it does not own, from the ranks that own them.
+
+    `box` has a range for each field, by the variables of the loops around and by the rank's own blocks. Operations that are
+    copies of each other have one `number`.
+    """
+
+    name = "upl_loops.exchange"
+    number = prop_def(ExprAttr)
+    array = prop_def(SymbolRefAttr)
+    box = prop_def(RangesAttr)
+    assembly_format = "$number `of` $array `in` $box attr-dict"
+
+
+@irdl_op_definition
 class ContractOp(IRDLOperation):
     """A statement for all values of the fields that `at` leaves open (`*`), as sums of products over boxes of indices.
 
@@ -311,8 +341,8 @@ class ProductOp(IRDLOperation):
 UPL_LOOPS = Dialect(
     "upl_loops",
     [
-        LoopProgramOp, ArrayOp, StatementOp, YieldOp, ReadOp, IndexOp, FoldOp, PartOp, ChooseOp, CaseOp, ScheduleOp, ForOp,
-        IfOp, RunOp, ContractOp, ProductOp,
+        LoopProgramOp, ArrayOp, BlockOp, StatementOp, YieldOp, ReadOp, IndexOp, FoldOp, PartOp, ChooseOp, CaseOp, ScheduleOp,
+        ForOp, IfOp, RunOp, ExchangeOp, ContractOp, ProductOp,
     ],
     [ConsAttr, AxesAttr, RangesAttr],
 )  # fmt: skip

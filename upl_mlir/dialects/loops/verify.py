@@ -39,6 +39,7 @@ class _Verifier:
         body = op.body.block
         self.arrays, self.statements = by_symbol(body, loops.ArrayOp), by_symbol(body, loops.StatementOp)
         self.tables = by_symbol(body, TableOp)
+        self.blocks: set[tuple[str, ...]] = set()
         self.values = {
             o.symbol for o in body.ops
             if isinstance(o, ParamOp) or (isinstance(o, ConstOp) and isinstance(o.value, IntegerAttr))
@@ -60,6 +61,8 @@ class _Verifier:
                     schedules.append(o)
                 case ParamOp() | ConstOp() | TableOp():
                     self._declared(o)
+                case loops.BlockOp():
+                    self._block(o)
                 case _:
                     raise RuleError(f"`{o.name}` cannot stand in a program of loops", o)
         if len(schedules) > 1:
@@ -92,6 +95,33 @@ class _Verifier:
         for e in (*of_table, op.expr if isinstance(op, ConstOp) else op.condition):
             if e is not None:
                 self._known(e.data, local, op)
+
+    def _block(self, op: loops.BlockOp) -> None:
+        """The ends of a block are parameters of their own."""
+        for name in (op.first.data, op.last.data):
+            if name not in self.values:
+                raise RuleError(f"there is no parameter `{name}`", op)
+        for e in (op.low.data, op.high.data):
+            self._known(e, (), op)
+        self.blocks.add((op.first.data, op.last.data))
+
+    def _cut(self, op: loops.ArrayOp) -> None:
+        """An array is cut by one field, at the ends of a block."""
+        found = () if op.cut is None else op.cut.data
+        for r in found:
+            ends = tuple(str(e) for e in (*r.lows, *r.highs))
+            if len(found) > 1 or r.var not in op.fields or ends not in self.blocks or op.role.data == "input":
+                raise RuleError(f"`{r}` does not say by which field `{op.symbol}` is cut, and into which block", op)
+
+    def _exchange(self, op: loops.ExchangeOp, scope: frozenset[str]) -> None:
+        array = self._ref(op.array, op)
+        if array.cut is None:
+            raise RuleError(f"`{array.symbol}` is not cut: there is nothing to exchange", op)
+        if tuple(r.var for r in op.box.data) != array.fields:
+            raise RuleError(f"the box of an exchange has a range for each field of `{array.symbol}`, in their order", op)
+        for r in op.box.data:
+            for e in (*r.lows, *r.highs):
+                self._known(e, scope, op)
 
     # -- names ----------------------------------------------------------------------------------------------------------
     def _known(self, e: IndexExpr | Formula, names: Iterable[str], op: Operation) -> None:
@@ -140,6 +170,7 @@ class _Verifier:
             self._cons(case.data, fields, op)
         if op.declared is not None:
             self._known(op.declared.data, fields, op)
+        self._cut(op)
         if op.kept is None:
             return
         if op.role.data != "local":
@@ -265,6 +296,8 @@ class _Verifier:
                     self._index(op.at.data, len(array.fields), scope, op, array.symbol)
                 case loops.ContractOp():
                     self._contract(op, scope, by_var)
+                case loops.ExchangeOp():
+                    self._exchange(op, scope)
                 case _:
                     raise RuleError(f"`{op.name}` cannot stand in a schedule", op)
 

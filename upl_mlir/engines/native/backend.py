@@ -11,7 +11,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from upl_mlir.engines.native import call, target
+from upl_mlir.engines.native import call, outside, target
 from upl_mlir.engines.native.call_ctypes import Fail, Target
 from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
 from upl_mlir.engines.native.products.library import SHARED, modules, symbol
@@ -190,5 +190,7 @@ def compile_emitted(
     """Machine code of LLVM IR; `start` is when the work on it began, for `Kernel.compile_seconds`."""
     start = time.perf_counter() if start is None else start
     needs = [_shared(name, f, machine) for name, f in emitted.shared]
+    if f"@{outside.EXCHANGE}(" in emitted.ir:
+        needs.append(outside.exchange())
     loaded, cached = _load([(emitted.ir, _effort(emitted))], machine, ENTRY, needs, cache=cache)
     return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

@@ -363,10 +363,7 @@ class NativeEngine:
         return out
 
     def _fault(self, status: int) -> UplError:
-        code, message = _FAULTS.get(status, ("UPL1604", f"status {status}"))
-        return error(
-            code, message, span_of(self.program), help='engine="interp" names the instance at which it happens'
-        )
+        return fault_of(status, self.program)
 
     # -- figures --------------------------------------------------------------------------------------------------------
     def stats(self) -> Stats:
@@ -381,6 +378,12 @@ class NativeEngine:
     @cached_property
     def _sizes(self) -> Sizes:
         return Sizes.of(self.program)
+
+
+def fault_of(status: int, program: ProgramOp) -> UplError:
+    """The error that a status of the code stands for."""
+    code, message = _FAULTS.get(status, ("UPL1604", f"status {status}"))
+    return error(code, message, span_of(program), help='engine="interp" names the instance at which it happens')
 
 
 def target_of(port: HostPort, out: Mapping[str, Array] | None) -> Array:

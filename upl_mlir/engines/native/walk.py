@@ -72,6 +72,8 @@ class Walk(ABC, Generic[S, A]):
                     self.contract(op)
                 case FillOp():
                     self.fill(op)
+                case func.CallOp():
+                    self.exchange(op)
                 case memref.DeallocOp() | func.ReturnOp():
                     pass  # scratch is freed with the block in which it is, or kept for the next call
                 case _:
@@ -188,6 +190,10 @@ class Walk(ABC, Generic[S, A]):
     @abstractmethod
     def contract(self, op: GenericOp) -> None:
         """A sum of products over a box."""
+
+    @abstractmethod
+    def exchange(self, op: func.CallOp) -> None:
+        """A call of what exchanges elements of an array between ranks."""
 
     @abstractmethod
     def fill(self, op: FillOp) -> None:

@@ -25,12 +25,13 @@ from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.program import Block as RankBlock
+from upl_mlir.passes.loops.program import Cut, Host, LoopProgram
 from upl_mlir.passes.loops.statements import Statement, statement
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.passes.loops.transform.contractions import Contraction, Padded
 from upl_mlir.passes.loops.transform.contractions import Term as Product
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, subtrees
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Cons, Linear
@@ -54,6 +55,9 @@ def _cases(cases: Iterable[Cons]) -> ArrayAttr[ConsAttr]:
 def write(p: LoopProgram) -> loops.LoopProgramOp:
     """The operation that says what a program is."""
     ops: list[Operation] = [op.clone() for op in p.declarations]
+    for b in dict.fromkeys(c.block for c in p.cuts.values()):
+        props = _props(first=StringAttr(b.first), last=StringAttr(b.last), low=ExprAttr(b.low), high=ExprAttr(b.high))
+        ops.append(loops.BlockOp(properties=props))
     hosts = {h.name for h in p.hosts}
     for h in p.hosts:
         ops.append(_array(h.name, h.fields, h.kind, "output" if h.output else "input", h.cases, declared=h.declared))
@@ -61,6 +65,10 @@ def write(p: LoopProgram) -> loops.LoopProgramOp:
         if eq.name not in hosts:
             ops.append(_local(eq, None if p.arrays is None else p.arrays.get(eq.name)))
     for op in ops:
+        if isinstance(op, loops.ArrayOp) and (cut := p.cuts.get(op.symbol)) is not None:
+            b = cut.block
+            ends = (IndexExpr.of(b.first),), (IndexExpr.of(b.last),)
+            op.properties |= _props(cut=RangesAttr((Range(cut.field, *ends),)), domain=_cases(cut.whole))
         at = p.places.get(op.symbol) if isinstance(op, loops.ArrayOp) else None
         if at is not None:
             op.location = loc(at)
@@ -72,7 +80,7 @@ def write(p: LoopProgram) -> loops.LoopProgramOp:
         ops += [_statement(f"S{n}", *piece) for n, piece in enumerate(pieces)]
     else:
         names: dict[Statement, str] = {}
-        taken = {op.sym_name.data for op in ops}  # pyright: ignore
+        taken = {op.sym_name.data for op in ops if not isinstance(op, loops.BlockOp)}  # pyright: ignore
         for s in sorted(dict.fromkeys(_statements(p.tree)), key=lambda s: s.at):
             names[s] = unused(f"S{s.at}", taken)
             ops.append(_statement(names[s], s.array, s.cons, s.term))
@@ -198,6 +206,9 @@ def _node(t: Tree, names: Mapping[Statement, str]) -> Operation:
         case Leaf(s, env):
             props = _props(statement=SymbolRefAttr(names[s]), at=IndexAttr(tuple(env[f] for f in s.fields)))
             return loops.RunOp(properties=props)
+        case Exchange(array, ranges, number):
+            at = ExprAttr(IndexExpr.of(number))
+            return loops.ExchangeOp(properties=_props(number=at, array=SymbolRefAttr(array), box=RangesAttr(ranges)))
         case Box(leaf, found, plain):
             s = leaf.stmt
             products = [_product(x) for x in found.terms] + ([] if found.padded is None else [_padded(found.padded)])
@@ -254,12 +265,22 @@ class _Reader:
         ops = list(self.op.body.block.ops)
         hosts: list[Host] = []
         equations: dict[str, Equation] = {}
+        blocks = {
+            o.first.data: RankBlock(o.first.data, o.last.data, o.low.data, o.high.data)
+            for o in ops if isinstance(o, loops.BlockOp)
+        }  # fmt: skip
+        cuts: dict[str, Cut] = {}
         for name, o in self.array_ops.items():
             cases = tuple(c.data for c in o.domain)
             role = o.role.data
             if role != "local":
                 declared = None if o.declared is None else o.declared.data
                 hosts.append(Host(name, self.kinds[name], o.fields, declared, cases, role == "output"))
+            if o.cut is not None:
+                (r,) = o.cut.data
+                cuts[name] = cut = Cut(r.var, blocks[str(r.lows[0])], cases)
+                own = cut.block.holds(IndexExpr.of(r.var))
+                cases = tuple(c for case in cases if self.lin.feasible(c := (*case, *own)))
             if role != "input":
                 output, planar = role == "output", o.planar is not None
                 equations[name] = Equation(name, self.kinds[name], o.fields, cases, output=output, planar=planar)
@@ -277,7 +298,7 @@ class _Reader:
         return LoopProgram(
             self.op.sym_name.data, self.declarations, hosts, system, self.op.gather.data == "ordered",
             assumed if isinstance(assumed, ArrayAttr) else None, tree, None, self._arrays(),
-            {name: span_of(o) for name, o in self.array_ops.items()}, self.small,
+            {name: span_of(o) for name, o in self.array_ops.items()}, self.small, cuts,
         )  # fmt: skip
 
     def _arrays(self) -> dict[str, Array] | None:
@@ -340,6 +361,8 @@ class _Reader:
             case loops.RunOp():
                 s = self.statements[op.statement.root_reference.data]
                 return Leaf(s, dict(zip(s.fields, _full(op.at), strict=True)))
+            case loops.ExchangeOp():
+                return Exchange(op.array.root_reference.data, op.box.data, op.number.data.constant or 0)
             case loops.ContractOp():
                 s = self.statements[op.statement.root_reference.data]
                 assert isinstance(s.term, terms.Fold)

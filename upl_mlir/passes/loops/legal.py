@@ -8,6 +8,11 @@ For every statement that runs, by exact sets and for all sizes:
 * between that and the read nothing else was written to the element's place;
 * its element has a place in the array.
 
+In a program for several ranks (`distribute`) this is asked of one rank, with any blocks.  What it does not own it must have
+received: an exchange writes the elements of its box that the rank does not own.  And an exchange must have something to
+send: each element in the box of any other rank that this rank owns was written before, and is still there.  All ranks come
+by the same exchanges in the same order: no loop or guard round one depends on the rank.
+
 And every element of an output is written.  Iterations of a parallel loop have no order.  What the statements say is not
 asked: that is what the program means.
 
@@ -20,11 +25,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.loops.program import Cut, Host, LoopProgram
 from upl_mlir.passes.loops.pull import subtract
 from upl_mlir.passes.loops.statements import Statement, adds_to
-from upl_mlir.passes.loops.terms import Choice, Fold, Get, Term, arguments
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
+from upl_mlir.passes.loops.terms import Choice, Fold, Get, Number, Term, arguments
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons
@@ -64,6 +70,8 @@ class _Site:
     open: tuple[str, ...]
     added: bool = False
     """Whether it is a gather whose elements data choose, each of which is added to its own old one."""
+    received: Cut | None = None
+    """Of an exchange, how the array is cut whose elements it writes; `stmt` stands for the box."""
 
     @cached_property
     def loops(self) -> dict[str, Loop]:
@@ -102,8 +110,20 @@ class _Run:
     @cached_property
     def holds(self) -> Formula:
         """Where its statement holds."""
+        at = {**self.own, **dict(zip(self.site.stmt.fields, self.element, strict=True))}
+        out = Formula.all(_formula(c.substitute(at)) for c in self.site.stmt.cons)
+        if self.site.received is None:
+            return out
+        return out & self.element_of(self.site.received) & self.owned(self.site.received).negate()
+
+    def element_of(self, cut: Cut) -> Formula:
+        """Where the element is one of the whole array."""
         at = dict(zip(self.site.stmt.fields, self.element, strict=True))
-        return Formula.all(_formula(c.substitute(at)) for c in self.site.stmt.cons)
+        return Formula.any(Formula.all(_formula(c.substitute(at)) for c in case) for case in cut.whole)
+
+    def owned(self, cut: Cut) -> Formula:
+        """Where this rank owns the element."""
+        return _all(cut.block.holds(self.element[self.site.stmt.fields.index(cut.field)]))
 
     def all(self, cons: Cons) -> Formula:
         """Constraints over loops' variables."""
@@ -142,6 +162,10 @@ class _Verifier:
                     s, added = leaf.stmt, not contraction.terms and adds_to(leaf.stmt) is not None
                     open_ = tuple(f for f in s.fields if f not in leaf.env)
                     self.sites.append(_Site(s, leaf.env, here, contexts, open_, added))
+                case Exchange():
+                    fields = self.p.system.equations[t.array].fields
+                    s = Statement(-1, t.array, fields, t.cons, Number(Kind.INT, 0), fields, {})
+                    self.sites.append(_Site(s, {}, here, contexts, fields, received=self.p.cuts[t.array]))
 
     # -- questions ------------------------------------------------------------------------------------------------------
     def faults(self) -> Iterator[Fault]:
@@ -149,6 +173,9 @@ class _Verifier:
             run = _Run(site, "r")
             yield from self._domain(run)
             yield from self._place(run)
+            if site.received is not None:
+                yield from self._same_for_all(run)
+                yield from self._sent(run, site.received)
             for get, where in _reads(site.stmt.term):
                 yield from self._read(run, get, where)
         for name, eq in self.p.system.equations.items():
@@ -201,20 +228,55 @@ class _Verifier:
         index = tuple(self.lin.plain(e.substitute(values)) for e in read.index)
         where = run.where & cond.substitute(values)
         dims = (*run.dims, *(f"{n} r" for n in inner))
-        reads = self._set(dims, where)
         if read.array in self.p.system.hosts:
             inside = self._laid_out(self.hosts[read.array], index)
             told = f"`{run.site.stmt}` reads an element that `{read.array}` has not"
-            yield from self._empty(reads - self._set(dims, where & inside), run.site.stmt, told)
+            yield from self._empty(self._set(dims, where) - self._set(dims, where & inside), run.site.stmt, told)
             return
-        array = (self.p.arrays or {}).get(read.array)
-        writers = [_Run(s, "w") for s in self.writers.get(read.array, ())]
-        told = f"`{run.site.stmt}` reads an element of `{read.array}` that was not written before"
-        yield from self._empty(self._without(reads, dims, self._sources(run, writers, index, array)), run.site.stmt, told)
+        yield from self._there(run, dims, where, read.array, index, f"`{run.site.stmt}` reads")
+
+    def _same_for_all(self, run: _Run) -> Iterator[Fault]:
+        """All ranks come by an exchange in the same order."""
+        blocks = {n for c in self.p.cuts.values() for n in (c.block.first, c.block.last)}
+        told = f"the exchange of `{run.site.stmt.array}`"
+        for loop in run.site.loops.values():
+            if loop.parallel:
+                yield Fault(None, f"{told} is inside the loop `{loop.var}`, whose iterations have no order", None)
+        if any(c.e.names & blocks for case in run.site.contexts for c in case):
+            yield Fault(None, f"{told} is not run by all ranks alike", None)
+
+    def _sent(self, run: _Run, cut: Cut) -> Iterator[Fault]:
+        """What another rank receives this rank has, if it owns it."""
+        cuts = {c.block: c.block for c in self.p.cuts.values()}
+        other = {n: IndexExpr.of(f"{n} other") for b in cuts for n in (b.first, b.last)}
+        at = {**run.own, **other}
+        box = Formula.all(_formula(c.substitute(at)) for c in run.site.stmt.cons)
+        where = Formula.any([run.all(c) for c in run.site.contexts]) & box & run.element_of(cut) & run.owned(cut)
+        for b in cuts:
+            first, last = other[b.first], other[b.last]
+            where &= Formula.compare(b.low, "<=", first) & Formula.compare(last, "<=", b.high)
+            apart = Formula.compare(last, "<", IndexExpr.of(b.first)) | Formula.compare(first, ">", IndexExpr.of(b.last))
+            where &= Formula.compare(first, "<=", last + 1) & apart
+        dims = (*run.dims, *(e.name or "" for e in other.values()))
+        yield from self._there(run, dims, where, run.site.stmt.array, run.element, "a rank sends")
+
+    def _there(
+        self, run: _Run, dims: tuple[str, ...], where: Formula, name: str, index: tuple[IndexExpr, ...], told: str
+    ) -> Iterator[Fault]:
+        """An element was written before, and is still there, when an instance needs it; `told` begins what is wrong."""
+        array = (self.p.arrays or {}).get(name)
+        writers = [_Run(s, "w") for s in self.writers.get(name, ())]
+        missing = f"{told} an element of `{name}` that was not written before"
+        if name in self.p.cuts:
+            missing = f"{told} an element of `{name}` that the rank neither owns nor has received"
+        reads = self._set(dims, where)
+        yield from self._empty(
+            self._without(reads, dims, self._sources(run, writers, index, array)), run.site.stmt, missing
+        )
         if array is None or (len(array.axes) == len(index) and all(a.modulus is None for a in array.axes)):
             return
-        told = f"`{run.site.stmt}` reads an element of `{read.array}` whose place has another one by then"
-        for s in self.writers.get(read.array, ()):
+        told = f"{told} an element of `{name}` whose place has another one by then"
+        for s in self.writers.get(name, ()):
             over = _Run(s, "o")
             clash = self._clash(array, index, over, run)
             if clash is None:

@@ -94,6 +94,9 @@ class LoopPass(ModulePass):
                 raise error("UPL1802", f"{option.name}={value}: expected a number from 1 on", span_of(old))
         with bounded_work(f"the pass `{self.name}`", old):
             p = read(old)
+            if p.cuts:
+                message = f"`{self.name}` does not know the exchanges of a distributed program"
+                raise error("UPL1831", message, span_of(old), help="run it before `distribute`")
             found = Stage.of(p)
             if self.stage not in found:
                 raise _wrong_stage(self, found[0], span_of(old))

@@ -17,8 +17,8 @@ from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, edges
 from upl_mlir.passes.loops.tree import Tree, leaves
 from upl_mlir.passes.storage import Array
-from upl_mlir.poly.expr import Formula
-from upl_mlir.poly.linear import Cons
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.linear import Con, Cons
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,32 @@ class Host:
     output: bool
     whole: Host | None = None
     at: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of the indices ``low..high`` that belongs to one rank: ``first..last``, two parameters that have other values
+    on each rank.  The blocks of all ranks together are the whole, and no two have a common index."""
+
+    first: str
+    last: str
+    low: IndexExpr
+    high: IndexExpr
+
+    def holds(self, e: IndexExpr) -> Cons:
+        """The constraints that an index is in the block."""
+        return (Con(e - IndexExpr.of(self.first)), Con(IndexExpr.of(self.last) - e))
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """How an array is distributed: an element belongs to the rank whose `block` has its `field`.
+
+    `whole` is the domain of all ranks together; the equation's own domain is the part of one rank."""
+
+    field: str
+    block: Block
+    whole: tuple[Cons, ...]
 
 
 @dataclass(eq=False)
@@ -59,6 +85,8 @@ class LoopProgram:
     """Where the arrays stand in the source."""
     small: Kind | None = None
     """The type of all reals, if it is a small one."""
+    cuts: Mapping[str, Cut] = field(default_factory=dict[str, "Cut"])
+    """Of a program for several ranks, the arrays that are cut; every rank has all elements of the others."""
     compared: bool = False
     """Whether each comparison of an index with data is to be more than a search (`matches`)."""
 

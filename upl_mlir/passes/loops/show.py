@@ -12,7 +12,7 @@ from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.terms import Term
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -69,6 +69,11 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
                 )
                 what = "contraction" if found.terms else "added to"
                 yield f"{pad}{what} {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
+            case Exchange(array, ranges, _):
+                box = ", ".join(
+                    f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
+                )
+                yield f"{pad}exchange {array} for {box}"
             case Leaf():
                 index = ",".join(str(t.env[f]) for f in t.stmt.fields)
                 yield f"{pad}{t.stmt.array}<{index}> = {term_text(t.stmt.term, t.env)}"

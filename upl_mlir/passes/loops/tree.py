@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.transform.contractions import Contraction
 from upl_mlir.poly.expr import IndexExpr
@@ -79,7 +80,25 @@ class Box:
     plain: list[Tree]
 
 
-Tree = Loop | Leaf | Guard | Box
+@dataclass(eq=False)
+class Exchange:
+    """Every rank receives the elements of an array in a box from the ranks that own them: those of the box that it has not.
+
+    `ranges` is the box that a rank needs, a range for each field, by the variables of the loops around, and by the
+    rank's blocks.  Copies of an exchange have its `number`.
+    """
+
+    array: str
+    ranges: tuple[Range, ...]
+    number: int
+
+    @property
+    def cons(self) -> Cons:
+        """What holds of the elements of the box."""
+        return tuple(c for r in self.ranges for c in r.cons)
+
+
+Tree = Loop | Leaf | Guard | Box | Exchange
 
 
 def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
@@ -100,6 +119,8 @@ def guarded(lin: Linear, body: list[Tree], context: Cons) -> list[Tree]:
                 new = t
             case Box():
                 new = _boxed(lin, t, context)
+            case Exchange():
+                new = t
         last = out[-1] if out else None
         if isinstance(last, Guard) and isinstance(new, Guard) and last.cons == new.cons:
             last.body += new.body
@@ -172,6 +193,8 @@ def leaves(tree: Sequence[Tree]) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
                 stack += [(b, (*loops, t)) for b in reversed(t.body)]
             case Guard():
                 stack += [(b, loops) for b in reversed((*t.body, *t.other))]
+            case Exchange():
+                pass
 
 
 def subtrees(trees: Iterable[Tree]) -> Iterator[Tree]:
@@ -209,3 +232,5 @@ def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | No
         case Box(leaf, contraction, plain):
             copies = [c for b in plain if (c := replaced(lin, b, values)) is not None]
             return Box(Leaf(leaf.stmt, {f: new(e) for f, e in leaf.env.items()}), contraction.rewritten(new), copies)
+        case Exchange(array, ranges, number):
+            return Exchange(array, tuple(r.rewritten(new) for r in ranges), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Operation, SSAValue
@@ -39,6 +39,9 @@ class FunctionWriter(Writer, Walk[Expr, Array]):
         else:
             return False
         return True
+
+    def exchange(self, op: func.CallOp) -> None:
+        raise error("UPL1820", "C code of a program for several ranks is not built yet")
 
     def unknown(self, op: Operation) -> Exception:
         return error("UPL1820", f"C code does not know the operation `{op.name}`")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import memref, scf
+from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
@@ -23,6 +23,7 @@ from upl_mlir.engines.native.llvm.parallel import emit_threaded
 from upl_mlir.engines.native.llvm.scratch import stack_words
 from upl_mlir.engines.native.llvm.text import byte_size, llvm_type
 from upl_mlir.engines.native.llvm.values import Root, View, row_major
+from upl_mlir.engines.native.outside import EXCHANGE
 from upl_mlir.engines.native.products.contraction import emit_fill, emit_loops, fill, filled_before, nest_of, product_of
 from upl_mlir.engines.native.products.products import emit_product
 
@@ -156,6 +157,15 @@ class FunctionEmitter(Emitter):
             emit_loops(self, found)
         else:
             emit_product(self, product)
+
+    def exchange(self, op: func.CallOp) -> None:
+        number = op.callee.root_reference.data.rpartition("_")[2]
+        array, *variables = op.arguments
+        words = self.stack(max(1, len(variables)))
+        for at, text in enumerate(self.texts(variables)):
+            self.code.do(f"store i64 {text}, ptr {self.code.at(words, str(at), 'i64')}")
+        self.library.functions[EXCHANGE] = f"declare void @{EXCHANGE}(i64, ptr, ptr)"
+        self.code.do(f"call void @{EXCHANGE}(i64 {number}, ptr {self.view(array).pointer}, ptr {words})")
 
     def fill(self, op: FillOp) -> None:
         emit_fill(self, op)

@@ -22,10 +22,20 @@ from upl_mlir.passes.loops.emit.scatter import Together, is_scatter, together, w
 from upl_mlir.passes.loops.emit.values import Values
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.transform.invariant import chosen_by_data
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.knowledge import Knowledge
 from upl_mlir.poly.linear import Con
+
+EXCHANGE = "upl_exchange_"
+"""What the names of functions begin with that exchange elements between ranks; the number of the exchange follows."""
+
+
+def exchange_variables(t: Exchange, known: Knowledge) -> list[str]:
+    """The loops' variables that say which elements are exchanged, in the order in which the call has them."""
+    names = {n for r in t.ranges for e in (*r.lows, *r.highs) for n in e.names}
+    return sorted(names - {*known.params, *known.constants})
 
 
 class FunctionWriter(Frame):
@@ -37,6 +47,8 @@ class FunctionWriter(Frame):
         self.values = Values(self)
         self._by_data = chosen_by_data(self.system)
         self._stored: dict[SSAValue, int] = {}
+        self.outside: dict[str, func.FuncOp] = {}
+        """The functions that the function calls and that others write."""
 
     # -- the whole ------------------------------------------------------------------------------------------------------
     def write(self) -> ModuleOp:
@@ -69,7 +81,7 @@ class FunctionWriter(Frame):
         if self.program.assumed is not None:
             f.attributes[ASSUMED] = self.program.assumed
         f.attributes["upl.gather"] = StringAttr("ordered" if self.program.ordered else "relaxed")
-        return ModuleOp([*self.code.globals.values(), f])
+        return ModuleOp([*self.code.globals.values(), *self.outside.values(), f])
 
     def _own_results(self) -> None:
         """Room for the outputs, and a status without a fault."""
@@ -143,6 +155,8 @@ class FunctionWriter(Frame):
                 case Box():
                     if not write_box(self, t):
                         self.body(t.plain)
+                case Exchange():
+                    self._exchange(t)
 
     def _nothing_from(self, trees: Sequence[Tree]) -> Sequence[SSAValue]:
         """`body`, for blocks that hand nothing on."""
@@ -187,6 +201,14 @@ class FunctionWriter(Frame):
             return ()
 
         code.when(code.constant(1, i1), t.context, (), write)
+
+    def _exchange(self, t: Exchange) -> None:
+        """A call of what exchanges elements between ranks: with the array, and the variables that say which."""
+        variables = exchange_variables(t, self.lin.ctx)
+        given = [self.values_of[t.array], *(self.code.index(IndexExpr.of(v)) for v in variables)]
+        name = f"{EXCHANGE}{t.number}"
+        self.outside[name] = func.FuncOp.external(name, [v.type for v in given], [])
+        self.code.emit(func.CallOp(name, given, []))
 
     def _leaf(self, t: Leaf) -> None:
         eq = self.system.equations[t.stmt.array]

@@ -22,7 +22,7 @@ from upl_mlir.passes.loops.graph import op_cost
 from upl_mlir.passes.loops.statements import Edge, Read, Statement
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, Term, renamed, walk
 from upl_mlir.passes.loops.transform.wavefront import Blocks, Phase, power_of_two
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.storage import Array, box, inverse
 from upl_mlir.poly.expr import IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con
@@ -381,7 +381,7 @@ def _with(t: Tree, change: Callable[[Leaf], Leaf | None]) -> Tree | None:
         case Loop() | Guard():
             body = [new for b in t.body if (new := _with(b, change)) is not None]
             return replace(t, body=body) if body else None
-        case Box():
+        case Box() | Exchange():
             return None
 
 

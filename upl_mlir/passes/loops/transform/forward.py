@@ -15,7 +15,7 @@ from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Get, rewritten, walk
 from upl_mlir.passes.loops.transform.contractions import Contraction, Term
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, subtrees
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
 
@@ -77,6 +77,8 @@ class Forwarder:
                     if found.padded is not None:  # its copies with zeros have places of their own
                         yield from (_Read(g.array, g.index, ()) for g in found.padded.term.arrays)
                     yield from self._reads(plain, context)
+                case Exchange():
+                    pass
 
     def _read(self, g: Get, cons: Cons, env: dict[str, IndexExpr], context: Cons) -> _Read:
         here = (Con(self.lin.plain(c.e.substitute(env)), c.eq) for c in cons)
@@ -120,6 +122,8 @@ class Forwarder:
                     terms = tuple(self._term(found, x, context) for x in found.terms)
                     leaf = self._leaf(leaf, (*context, *_within((*found.around, *found.fields))))
                     out.append(Box(leaf, replace(found, terms=terms), self._changed(plain, context)))
+                case Exchange():
+                    out.append(t)
         return out
 
     def _leaf(self, t: Leaf, context: Cons) -> Leaf:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from upl_mlir.passes.loops.terms import Choice, Fold, IndexValue, walk
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import IndexExpr, Lookup
 from upl_mlir.poly.linear import Linear
@@ -115,3 +115,5 @@ def _expressions(t: Tree) -> Iterable[IndexExpr]:
             yield from (e for r in found.fields for e in (*r.lows, *r.highs))
             for b in plain:
                 yield from _expressions(b)
+        case Exchange(ranges=ranges):
+            yield from (e for r in ranges for e in (*r.lows, *r.highs))

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.statements import Edge, Statement
-from upl_mlir.passes.loops.tree import Box, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees
 from upl_mlir.passes.storage import Array, inverse
 from upl_mlir.poly.expr import IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -189,7 +189,7 @@ class _Tiler:
             case Guard():
                 parts = [self._of_child(group, t, rows, (*cons, *child.cons)) for t in child.body]
                 return None if any(p is None for p in parts) else [x for p in parts if p is not None for x in p]
-            case Box() | Leaf():
+            case Box() | Leaf() | Exchange():
                 return None
             case Loop():
                 pass

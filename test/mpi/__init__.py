@@ -1,0 +1,1 @@
+"""Programs on several ranks: distribution, proofs, runs under `mpiexec`."""

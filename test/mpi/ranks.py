@@ -1,0 +1,64 @@
+"""What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
+
+A case is an example, `NAME@SCALE` for a larger one, or `NAME:OUT:IN,IN` for a gradient.  The first rank prints a line for
+each: `equal`, `WRONG` with the outputs that differ on some rank, or the code with which the program is refused; then the
+bytes that all ranks sent, and the bytes that the exact sets of what they need say.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "test")]
+from data import generate  # noqa: E402
+
+import upl_mlir as upl  # noqa: E402
+from mpi.predicted import bytes_received  # noqa: E402
+from upl_mlir.diagnostics import UplError  # noqa: E402
+
+COMM = MPI.COMM_WORLD
+
+
+def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
+    """The program, its inputs, and parameters that do not follow from these."""
+    name, _, rest = text.partition(":")
+    name, _, scale = name.partition("@")
+    d = generate(name, int(scale or 1))
+    plain = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if isinstance(v, list)})
+    params: dict[str, int] = {n: v for n, v in d.params.items() if n in plain.params and isinstance(v, int)}
+    p = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if n not in params})
+    inputs: dict[str, Any] = dict(d.inputs)
+    if rest:
+        of, _, wrt = rest.partition(":")
+        p = upl.vjp(p, of=of, wrt=wrt.split(","))
+        inputs[f"d_{of}"] = np.random.default_rng(1).normal(size=np.shape(d.outputs[of]))
+    return p, inputs, params
+
+
+def compared(text: str) -> str:
+    """The line of a case."""
+    p, inputs, params = case(text)
+    try:
+        f = upl.compile(p, engine="mpi", gather="ordered")
+    except UplError as e:
+        return e.diagnostics[0].code
+    found = f(**inputs, **params)
+    wanted = upl.compile(p, engine="native", gather="ordered")(**inputs, **params)
+    wrong = [n for n in wanted if wanted[n].tobytes() != found[n].tobytes()]
+    everywhere = sorted({n for names in COMM.allgather(wrong) for n in names})
+    sent = f.stats["bytes_sent_by_all"]
+    predicted = COMM.bcast(bytes_received(p, inputs, params, COMM.Get_size()) if COMM.Get_rank() == 0 else None)
+    return f"{'WRONG ' + ','.join(everywhere) if everywhere else 'equal'} {sent} {predicted}"
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        line = compared(each)
+        if COMM.Get_rank() == 0:
+            print(f"{each} {line}", flush=True)

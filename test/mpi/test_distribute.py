@@ -1,0 +1,115 @@
+"""The pass `distribute`: what is cut, what is exchanged, what is proved and refuted; without MPI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.diagnostics import UplError
+from upl_mlir.passes.distribute.schedule import Distributed, distribute
+from upl_mlir.passes.loops.ir import read, write
+from upl_mlir.passes.loops.legal import faults
+from upl_mlir.passes.loops.tree import Exchange, subtrees
+from upl_mlir.passes.schedule import prepared
+from upl_mlir.tools.upl import main as upl_tool
+from upl_mlir.tools.upl_opt import main as upl_opt
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+HALO = "i in 0, first1-1..last1+1, n-1"
+
+
+def distributed(name: str, *of: str, gather: str = "ordered") -> Distributed:
+    """The distribution of an example, or of its gradient."""
+    p = upl.load(EXAMPLES / f"{name}.upl")
+    if of:
+        p = upl.vjp(p, of=of[0], wrt=list(of[1:]))
+    return distribute(prepared(p.module, "f64", gather), gather=gather)
+
+
+def text(name: str, folder: Path) -> str:
+    """The loops of one rank of an example, as a file's text."""
+    path = folder / "ranks.mlir"
+    assert not upl_opt([str(EXAMPLES / f"{name}.upl"), "--distribute=gather=ordered", "-o", str(path)])
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "kinds"),
+    [
+        ("wave", (), {"U.u": {"shift"}}),
+        ("floyd_warshall", (), {"Dist.d": {"broadcast"}}),
+        ("matmul", ("C", "A", "B"), {}),
+        ("softmax", (), None),
+    ],
+)
+def test_what_is_exchanged(name: str, of: tuple[str, ...], kinds: dict[str, set[str]] | None) -> None:
+    d = distributed(name, *of)
+    found: dict[str, set[str]] = {}
+    for x in d.exchanges:
+        found.setdefault(x.exchange.array, set()).update(n.kind for n in x.needs)
+    if kinds is not None:
+        assert found == kinds
+    assert next(faults(d.program), None) is None
+
+
+def test_a_text_is_what_was_written() -> None:
+    p = distributed("floyd_warshall").program
+    again = read(write(p))
+    assert str(write(again)) == str(write(p))
+    assert [x for x in subtrees(again.scheduled) if isinstance(x, Exchange)]
+    assert {n: (c.field, c.block) for n, c in again.cuts.items()} == {n: (c.field, c.block) for n, c in p.cuts.items()}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (HALO, "i in 0, first1..last1+1, n-1", "neither owns nor has received"),  # a halo at one side only
+        (HALO, "i in 0, first1-1..last1, n-1", "neither owns nor has received"),
+        ("t in L3-1..L3-1", "t in L3..L3", "a rank sends an element of `U.u` that the rank neither owns nor has received"),
+    ],
+)
+def test_a_wrong_halo_is_refuted_with_a_point(
+    old: str, new: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = text("wave", tmp_path)
+    assert old in whole
+    path = tmp_path / "wrong.mlir"
+    path.write_text(whole.replace(old, new), encoding="utf-8")
+    assert upl_opt([str(path), "--lower-loops"])
+    err = capsys.readouterr().err
+    assert "error[UPL1830]" in err and message in err and "(at " in err and "first1=" in err
+
+
+def test_an_exchange_that_not_all_ranks_run_is_refuted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = text("floyd_warshall", tmp_path)
+    path = tmp_path / "wrong.mlir"
+    path.write_text(whole.replace('"L3" from <"1"> to <"n"> {', '"L3" from <"1"> to <"n, n+last1"> {'))
+    assert upl_opt([str(path), "--lower-loops"])
+    assert "is not run by all ranks alike" in capsys.readouterr().err
+
+
+def test_what_stands_behind_distribute_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ranks.mlir"
+    path.write_text(text("wave", tmp_path), encoding="utf-8")
+    assert upl_opt([str(path), "--tile-time"])
+    assert "error[UPL1831]" in (err := capsys.readouterr().err) and "before `distribute`" in err
+
+
+def test_a_program_in_one_piece_is_refused() -> None:
+    with pytest.raises(UplError) as e:
+        distributed("cholesky")
+    assert e.value.diagnostics[0].code == "UPL2101" and e.value.diagnostics[0].span is not None
+
+
+def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(EXAMPLES / "floyd_warshall.upl")
+    assert not upl_tool(["explain", path, "--distribute"])
+    out = capsys.readouterr().out
+    assert "{ rank -> Dist.d[k,i,j] : first1 <= i <= last1 }" in out
+    assert "broadcast" in out and "8*first1*n+8*n*n-8*last1*n-8*n" in out
+    assert not upl_tool(["explain", path, "--distribute", "--json"])
+    assert '"kind"' not in capsys.readouterr().err
+    assert not upl_tool(["check", path, "--ranks", "5"])
+    assert "5 ranks: proved for any number of ranks" in capsys.readouterr().out

@@ -1,0 +1,127 @@
+"""The engine "mpi" on several ranks: native code's bits, the bytes that were computed, errors in words, no endless wait."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from upl_mlir.tools.upl import main as upl_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+BESIDE = Path(sys.executable).parent / "mpiexec"
+MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or MPIEXEC is None,
+    reason="MPI is not installed: pip install 'upl-mlir[mpi]'",
+)
+QUICK = ("jacobi1d@3", "floyd_warshall", "floyd_warshall@3", "wave@2:Y:U0,C", "conv2d@2:Y:X,G", "softmax", "spmv")
+SLOW = (
+    "jacobi2d@3", "jacobi2d@2:B:A", "wave@3", "matmul@2", "matmul@2:C:A,B", "fir", "fir:Y:X", "conv_strided", "lstm",
+    "lstm:Y:X,W,V", "mds:Stress:X", "gmm", "gmm:L:X", "perceptron", "perceptron:R:W", "training", "iris", "iris_batch",
+    "iris_batch:R:X", "hypergradient:L:rate", "upsample", "reshape", "diagonal:Y:X", "digits",
+)  # fmt: skip
+
+
+def job(ranks: int, *cases: str) -> list[str]:
+    """What the first of several ranks prints."""
+    assert MPIEXEC is not None
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, str(ROOT / "test" / "mpi" / "ranks.py"), *cases]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def agree(lines: list[str], cases: tuple[str, ...], refused: dict[str, str]) -> None:
+    """Every case is equal and sent what was computed, or is refused as expected."""
+    assert [line.split()[0] for line in lines] == list(cases)
+    for line in lines:
+        name, what, *numbers = line.split()
+        if name in refused:
+            assert what == refused[name]
+            continue
+        assert what == "equal", line
+        sent, predicted = numbers
+        assert sent == predicted, line
+
+
+@needs_mpi
+def test_a_few_programs_on_three_ranks() -> None:
+    agree(job(3, *QUICK), QUICK, {"spmv": "UPL1821"})
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_examples_and_gradients(ranks: int) -> None:
+    agree(job(ranks, *QUICK, *SLOW), (*QUICK, *SLOW), {"spmv": "UPL1821"})
+
+
+@needs_mpi
+def test_the_command_prints_once(tmp_path: Path) -> None:
+    given = ["--input", "W=[[0,5,9],[1,0,2],[9,1,0]]"]
+    command = [sys.executable, "-m", "upl_mlir", "run", "examples/floyd_warshall.upl", *given]
+    outs = [
+        subprocess.run([*command, *more], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+        for more in (["--ranks", "2"], ["--engine", "native"])
+    ]
+    assert [o.returncode for o in outs] == [0, 0], outs[0].stderr
+    assert outs[0].stdout == outs[1].stdout
+    wrong = subprocess.run(
+        [*command[:-1], "W=[1,2]", "--ranks", "2"], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    assert wrong.returncode == 1 and wrong.stderr.count("error[UPL1503]") == 1 and "Traceback" not in wrong.stderr
+
+
+@needs_mpi
+def test_a_killed_rank_ends_the_run(tmp_path: Path) -> None:
+    """The second rank kills itself in its third exchange; the others would wait for it."""
+    script = tmp_path / "killed.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "import upl_mlir.engines.mpi.engine as e\n"
+        "from upl_mlir.tools.upl import main\n"
+        "old, seen = e._Run.exchange, []\n"
+        "def exchange(self, number, address, variables):\n"
+        "    seen.append(number)\n"
+        "    if self.rank == 1 and len(seen) == 3:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    old(self, number, address, variables)\n"
+        "e._Run.exchange = exchange\n"
+        "sys.exit(main(sys.argv[1:]))\n",
+        encoding="utf-8",
+    )
+    assert MPIEXEC is not None
+    start = time.monotonic()
+    arguments = ["run", "examples/floyd_warshall.upl", "--engine", "mpi", "--input", "W=[[0,5,9],[1,0,2],[9,1,0]]"]
+    done = subprocess.run(
+        [MPIEXEC, "-n", "3", sys.executable, str(script), *arguments],
+        capture_output=True, text=True, cwd=ROOT, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode not in (0, None)
+    assert time.monotonic() - start < 90
+    assert "S =" not in done.stdout
+
+
+def test_without_mpi_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert upl_tool(["run", str(ROOT / "examples/floyd_warshall.upl"), "--ranks", "2"]) == 1
+    assert "error[UPL2103]" in (err := capsys.readouterr().err) and "upl-mlir[mpi]" in err
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert upl_tool(["run", str(ROOT / "examples/floyd_warshall.upl"), "--engine", "mpi"]) == 1
+    assert "error[UPL2103]" in (err := capsys.readouterr().err) and "upl-mlir[mpi]" in err
+
+
+def test_a_signal_is_named() -> None:
+    from upl_mlir.engines.mpi.world import ended
+
+    assert f"signal {signal.SIGKILL.value}" in str(ended(128 + signal.SIGKILL))

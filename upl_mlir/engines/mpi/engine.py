@@ -1,0 +1,233 @@
+"""The engine "mpi": every rank computes its blocks by native code, and exchanges what the plan says.
+
+    f = upl.compile(p, engine="mpi", gather="ordered")     # on every rank of an mpi4py program
+    out = f(A=a, T=100)                                    # whole arrays in, whole results on every rank
+
+Each rank gives whole inputs, of which the parts that it does not read stay untouched.  The arrays between are as large as a
+rank's blocks and what it receives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl.query import poly_context, span_of
+from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of
+from upl_mlir.engines.mpi.plan import Plan, make_plan
+from upl_mlir.engines.mpi.world import world
+from upl_mlir.engines.native import call, target
+from upl_mlir.engines.native.backend import compile_emitted
+from upl_mlir.engines.native.engine import fault_of, target_of
+from upl_mlir.engines.native.outside import handling, memory
+from upl_mlir.engines.native.whole import Source
+from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, host_ports
+from upl_mlir.passes.analysis.at_sizes import require_at
+from upl_mlir.passes.analysis.proved import require_proved
+from upl_mlir.poly.expr import IndexExpr
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What one run did: the part of ``stats.json`` that this engine has; bytes of this rank and, together, of all."""
+
+    ranks: int
+    rank: int
+    seconds: float
+    compile_seconds: float
+    bytes_sent: int
+    messages_sent: int
+    bytes_sent_by_all: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object for ``stats.json``."""
+        return {"engine": "mpi", "firings": None, "tokens": None, "peak_waiting": None, **self.__dict__}
+
+
+class MpiEngine:
+    """A program distributed over the ranks of a communicator (`mpi4py.MPI.COMM_WORLD` unless told); all ranks call alike.
+
+    Raises UplError on every rank: UPL13xx if the program is wrong, UPL18xx, UPL2101 and UPL2102 if it cannot be
+    distributed, UPL2103 without MPI.
+    """
+
+    last = None
+
+    def __init__(
+        self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None
+    ):
+        start = time.perf_counter()
+        self.comm = world() if comm is None else comm
+        self.source = source
+        self.real = np.dtype(np.float32 if real == "f32" else np.float64)
+        self.rank: int = self.comm.Get_rank()
+        self.ranks: int = self.comm.Get_size()
+        call.prepare()
+        made = self._made(real, gather, threads) if self.rank == 0 else None
+        made = self.comm.bcast(made, root=0)
+        if isinstance(made, UplError):
+            raise made
+        self.plan: Plan = made[0]
+        self._open: tuple[tuple[str, str], ...] = made[1]
+        self.kernel = compile_emitted(self.plan.emitted, target.host(), threads)
+        self.compile_seconds = time.perf_counter() - start
+        self._stats = Stats(self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
+
+    def _made(self, real: str, gather: str, threads: int) -> tuple[Plan, tuple[tuple[str, str], ...]] | UplError:
+        try:
+            program = self.source.read()
+            open_ = require_proved(program)
+            return make_plan(program, target.host(), real=real, gather=gather, threads=threads), open_
+        except UplError as e:
+            return e
+
+    @cached_property
+    def program(self) -> ProgramOp:
+        """The program."""
+        return self.source.read()
+
+    def stats(self) -> Stats:
+        """What the last run did."""
+        return self._stats
+
+    def scalar(self) -> Any:
+        """There is nothing to distribute in a program without fields."""
+        raise error("UPL2101", "a program of scalars has nothing to distribute", span_of(self.program))
+
+    def __call__(
+        self, arrays: Mapping[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Run on whole arrays; the results are whole on every rank.  Raises UplError (UPL15xx, UPL1604, UPL2105)."""
+        params = bind_parameters(self.program, arrays, given)
+        self._alike(params)
+        if self._open:
+            require_at(self.program, params, self._open)
+        ports = host_ports(self.program, params, self.real)
+        dense = bind_arrays(self.program, ports, arrays)
+        start = time.perf_counter()
+        context = poly_context(self.program)
+        blocks = Blocks(self.plan.blocks, {**context.constants, **params}, self.ranks, context.read)
+        own: dict[str, int] = blocks.of[self.rank]
+        run = _Run(self, blocks, [*exchanges_of(self.plan, blocks)])
+        layouts = {n: self._number(la.lower, own, context.read) for n, la in self.plan.layouts.items()}
+        shapes = {n: self._number(la.shape, own, context.read) for n, la in self.plan.layouts.items()}
+        args: list[Any] = [int(own[p]) for p in self.plan.params]
+        results: dict[str, Array] = {}
+        for a in self.kernel.arguments[len(args) : -1]:
+            port = ports[a.name]
+            if a.name in dense:
+                args.append(_placed(port, dense[a.name], layouts[a.name], shapes[a.name]))
+                continue
+            results[a.name] = np.empty(shapes[a.name], port.dtype)
+            args.append(results[a.name])
+        status: Any = np.zeros((), np.int64)
+        with handling(run.exchange):
+            self.kernel.run([*args, status])
+        worst = max(self.comm.allgather(int(status)))
+        if worst:
+            raise fault_of(worst, self.program)
+        for name, (axis, b) in self.plan.cut.items():
+            owned: list[tuple[int, int]] = [blocks.owned(r, b) for r in range(self.ranks)]
+            self._whole(results[name], axis, layouts[name][axis], owned)
+        seconds = time.perf_counter() - start
+        total = sum(self.comm.allgather(run.bytes))
+        self._stats = Stats(self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, total)
+        final: dict[str, Array] = {}
+        for name, found in results.items():
+            port = ports[name]
+            final[name] = target_of(port, out)
+            final[name][...] = found[_part(port, layouts[name])]
+        return final
+
+    def _alike(self, params: Mapping[str, int]) -> None:
+        """All ranks call with the same sizes.  Raises UplError (UPL2105)."""
+        for rank, other in enumerate(self.comm.allgather(dict(params))):
+            for name, value in other.items():
+                if params.get(name) != value:
+                    message = f"rank {rank} runs with {name}={value}, rank {self.rank} with {name}={params.get(name)}"
+                    help_ = "give every rank whole arrays of the same shapes, and the same parameters"
+                    raise error("UPL2105", message, span_of(self.program), help=help_)
+
+    def _whole(self, array: Array, axis: int, lower: int, owned: list[tuple[int, int]]) -> None:
+        """Bring every rank the blocks of the others."""
+        for rank, (first, last) in enumerate(owned):
+            at = (slice(None),) * axis + (slice(max(0, first - lower), max(0, last - lower + 1)),)
+            buffer = np.ascontiguousarray(array[at])
+            if buffer.size:
+                self.comm.Bcast(buffer.view(np.uint8).reshape(-1), root=rank)
+                if rank != self.rank:
+                    array[at] = buffer
+
+    def _number(self, e: tuple[IndexExpr, ...], own: Mapping[str, int], read: Any) -> tuple[int, ...]:
+        return tuple(x.evaluate(own, read) for x in e)
+
+
+def _part(port: HostPort, lower: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a port's elements lie in the array of the function."""
+    if 0 in port.shape:
+        return tuple(slice(0, 0) for _ in port.shape)
+    return tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
+
+
+def _placed(port: HostPort, array: Array, lower: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """An input where the function looks for it."""
+    shape = tuple(max(0, n) for n in shape)
+    if (lower == tuple(port.origin) or 0 in port.shape) and shape == tuple(port.shape):
+        return array
+    whole = np.zeros(tuple(max(n, s.stop) for n, s in zip(shape, _part(port, lower), strict=True)), port.dtype)
+    whole[_part(port, lower)] = array
+    return whole
+
+
+class _Run:
+    """The exchanges of one run."""
+
+    def __init__(self, engine: MpiEngine, blocks: Blocks, boxes: list[Boxes]):
+        self.comm, self.rank = engine.comm, engine.rank
+        self.boxes = boxes
+        own = blocks.of[engine.rank]
+        self.memories = [Memory(b.moved.axes, own, blocks.read) for b in boxes]
+        self.bytes = self.messages = 0
+
+    def exchange(self, number: int, address: int, variables: Any) -> None:
+        """One exchange: everything is sent and received before it ends."""
+        boxes, place = self.boxes[number], self.memories[number]
+        values = tuple(variables[i] for i in range(len(boxes.moved.variables)))
+        sent, received = boxes.messages(self.rank, values)
+        if not sent and not received:
+            return
+        array = memory(address, place.shape, np.dtype(boxes.moved.dtype))
+        requests: list[Any] = []
+        buffers: list[tuple[Any, Array]] = []
+        for m in received:
+            at = place.index(m.box)
+            into = array[at]
+            buffer = into if into.flags.c_contiguous and into.base is not None else np.empty(into.shape, into.dtype)
+            if buffer is not into:
+                buffers.append((at, buffer))
+            requests.append(self.comm.Irecv(_bytes(buffer), source=m.rank, tag=number))
+        for m in sent:
+            buffer = np.ascontiguousarray(array[place.index(m.box)])
+            requests.append(self.comm.Isend(_bytes(buffer), dest=m.rank, tag=number))
+            self.bytes += buffer.nbytes
+            self.messages += 1
+        for r in requests:
+            r.Wait()
+        for at, buffer in buffers:
+            array[at] = buffer
+
+
+def _bytes(a: Array) -> Array:
+    """The memory of a contiguous array."""
+    return a.reshape(-1).view(np.uint8)
+

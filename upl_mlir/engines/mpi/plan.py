@@ -1,0 +1,92 @@
+"""What every rank needs to run a distributed program: one rank makes it, and all have the same.
+
+(Two ranks that make it each for itself could come to different, equally right exchanges.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from upl_mlir.dialects.loops.attributes import Axis, Range
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.engines.native import target
+from upl_mlir.engines.native.llvm.entry import emit_module
+from upl_mlir.engines.native.llvm.values import EmittedModule
+from upl_mlir.passes.distribute.schedule import Distributed, distribute
+from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.passes.loops.emit.function import exchange_variables
+from upl_mlir.passes.loops.program import Block, Cut
+from upl_mlir.passes.lower_to_loops import written
+
+DTYPES = {"f64": "float64", "f32": "float32", "int": "int64", "bool": "bool"}
+"""The types of elements in memory, as numpy names them."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An exchange: the array with its axes in memory, the number of the field by which it is cut, the box that a rank needs,
+    and the loops' variables that say which."""
+
+    array: str
+    dtype: str
+    axes: tuple[Axis, ...]
+    at: int
+    block: Block
+    ranges: tuple[Range, ...]
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A distributed program, compiled to LLVM IR.  `cut` are the outputs of which each rank has a part: the number of the
+    axis, and of what it is a block."""
+
+    emitted: EmittedModule
+    layouts: Mapping[str, Layout]
+    scratch: tuple[Scratch, ...]
+    params: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    moved: tuple[Moved, ...]
+    cut: Mapping[str, tuple[int, Block]]
+
+
+def make_plan(program: ProgramOp, machine: target.Machine, *, real: str, gather: str, threads: int) -> Plan:
+    """The plan of a checked program.  Raises UplError (UPL18xx, UPL210x)."""
+    return plan_of(distribute(program, real=real, gather=gather), machine, threads)
+
+
+def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
+    """The plan of a distributed program."""
+    p = d.program
+    lowered = written(p)
+    emitted = emit_module(lowered.module, machine, threads)
+    known = p.system.lin.ctx
+    moved: list[Moved] = []
+    for placed in d.exchanges:
+        x = placed.exchange
+        array, cut = p.kept.get(x.array) if p.arrays else None, p.cuts[x.array]
+        eq = p.system.equations[x.array]
+        if array is not None:
+            axes = array.axes
+        else:
+            layout = lowered.layouts[x.array]
+            axes = tuple(Axis(i, *ends) for i, ends in enumerate(zip(layout.lower, layout.shape, strict=True)))
+        moved.append(
+            Moved(
+                x.array, DTYPES[eq.kind.value], axes, eq.fields.index(cut.field), cut.block, x.ranges,
+                tuple(exchange_variables(x, known)),
+            )
+        )  # fmt: skip
+    outputs = {h.name for h in p.hosts if h.output}
+    cuts: dict[str, tuple[int, Block]] = {
+        n: (p.system.equations[n].fields.index(c.field), c.block) for n, c in p.cuts.items() if n in outputs
+    }
+    return Plan(
+        emitted, lowered.layouts, lowered.scratch, tuple(known.params), blocks_of(p.cuts), tuple(moved), cuts
+    )  # fmt: skip
+
+
+def blocks_of(cuts: Mapping[str, Cut]) -> tuple[Block, ...]:
+    """The blocks of a program, each once."""
+    return tuple(dict.fromkeys(c.block for c in cuts.values()))

@@ -1,0 +1,68 @@
+"""MPI: whether it is there, and how `upl run --ranks` starts a run on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from upl_mlir.diagnostics import UplError, error
+
+INSTALL = "pip install 'upl-mlir[mpi]' installs mpich and mpi4py; with an MPI of the system: pip install mpi4py"
+
+
+def world() -> Any:
+    """The communicator of all ranks (`mpi4py.MPI.COMM_WORLD`).  Raises UplError (UPL2103) without mpi4py or MPI."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as e:  # mpi4py raises RuntimeError if it finds no MPI library
+        why = (str(e).strip().splitlines() or [""])[0]
+        raise error("UPL2103", f'engine="mpi" needs mpi4py and an MPI library: {why}', help=INSTALL) from None
+    return MPI.COMM_WORLD
+
+
+def launcher() -> str:
+    """The command that starts a program on several ranks.  Raises UplError (UPL2103) if there is none."""
+    beside = Path(sys.executable).parent / "mpiexec"  # of the package mpich
+    found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
+    if found is None:
+        raise error("UPL2103", "`--ranks` needs `mpiexec`, which is not installed", help=INSTALL)
+    return found
+
+
+def start(ranks: int, arguments: Sequence[str]) -> int:
+    """Run `upl` with these arguments on several ranks; returns the exit status.
+
+    Raises UplError: UPL2103 without MPI, UPL1802 for a number of ranks below 1, UPL2104 if a rank ended by a signal.
+    """
+    if ranks < 1:
+        raise error("UPL1802", f"--ranks {ranks}: expected 1 or more")
+    command = [launcher(), "-n", str(ranks), sys.executable, "-m", "upl_mlir", *arguments]
+    _require_mpi4py()
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, "UPL_RANKS": str(ranks)})
+    try:
+        status = child.wait()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+    if status not in (0, 1, 2):
+        raise ended(status)
+    return status
+
+
+def ended(status: int) -> UplError:
+    """The error for a run of which a rank died."""
+    what = f"signal {status - 128 if status > 128 else -status if status < 0 else status}"
+    return error("UPL2104", f"a rank ended before its time ({what}); the others were stopped", help="see what it printed")
+
+
+def _require_mpi4py() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("mpi4py") is None:
+        raise error("UPL2103", "`--ranks` needs the Python package mpi4py, which is not installed", help=INSTALL)

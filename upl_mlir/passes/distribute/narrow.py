@@ -1,0 +1,60 @@
+"""The equations of one rank: those of the whole program, each cut array as far as the rank's block goes (owner-computes).
+
+    U<t,i> = f(U<t-1,i-1>)   where 1 <= i <= n-2     ->     ... where 1 <= i <= n-2 and first1 <= i <= last1
+
+The loops that are made of these equations are those of every rank; `first1` and `last1` are parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from upl_mlir.dialects.upl.ops import ParamOp
+from upl_mlir.passes.build import unused
+from upl_mlir.passes.distribute.choice import Choice
+from upl_mlir.passes.loops.program import Block, Cut, LoopProgram
+from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.linear import Linear
+
+
+def narrow(p: LoopProgram, choice: Choice) -> None:
+    """Cut the equations of a program that has no schedule yet."""
+    ctx = p.system.lin.ctx
+    taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown}
+    for eq in p.system.equations.values():
+        taken |= {*eq.fields, *(n for cons, _ in eq.pieces for c in cons for n in c.e.names)}
+    blocks: dict[tuple[IndexExpr, IndexExpr], Block] = {}
+    cuts: dict[str, Cut] = {}
+    for name, f in choice.fields.items():
+        found = choice.sets[name, f]
+        ends = (found.low, found.high)
+        if ends not in blocks:
+            n = len(blocks) + 1
+            first, last = (unused(f"{word}{n}", taken) for word in ("first", "last"))
+            blocks[ends] = Block(first, last, *ends)
+        cuts[name] = Cut(f, blocks[ends], tuple(p.system.equations[name].domain))
+    condition = ctx.param_condition
+    for b in blocks.values():
+        known = block_facts(b)
+        if len(p.system.lin.cases(known)) > 1:  # of a set of fields with different ends: elimination takes one case only
+            known = Formula.compare(IndexExpr.of(b.first), "<=", IndexExpr.of(b.last) + 1)
+        condition &= known
+        p.declarations = [*p.declarations, ParamOp(b.first), ParamOp(b.last, known)]
+    names = tuple(n for b in blocks.values() for n in (b.first, b.last))
+    new = replace(ctx, params=(*ctx.params, *names), param_condition=condition, facts_cache={})
+    p.system.lin = Linear(new, one_by_one=p.system.lin.one_by_one)
+    p.cuts = cuts
+    for name, cut in cuts.items():
+        eq = p.system.equations[name]
+        own = cut.block.holds(IndexExpr.of(cut.field))
+        lin = p.system.lin
+        eq.domain = tuple((*c, *own) for c in eq.domain if lin.feasible((*c, *own)))
+        eq.pieces = [((*c, *own), term) for c, term in eq.pieces if lin.feasible((*c, *own))]
+
+
+def block_facts(b: Block) -> Formula:
+    """What is known of a block: it lies inside, and may be empty."""
+    first, last = IndexExpr.of(b.first), IndexExpr.of(b.last)
+    return (
+        Formula.compare(b.low, "<=", first) & Formula.compare(first, "<=", last + 1) & Formula.compare(last, "<=", b.high)
+    )

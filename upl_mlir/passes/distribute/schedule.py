@@ -1,0 +1,110 @@
+"""`distribute`: the schedule of one rank of a program that several ranks run, with the exchanges between them.
+
+A cut for which no exchange can be placed is given up, and the choice is made again without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.passes.distribute.choice import Choice, Chooser
+from upl_mlir.passes.distribute.exchanges import Exchanges, NotPlaced, Placed
+from upl_mlir.passes.distribute.narrow import narrow
+from upl_mlir.passes.expand import expand
+from upl_mlir.passes.loops.legal import faults
+from upl_mlir.passes.loops.passes import LOOP_PASSES
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.schedule import prepared, put, raised
+
+BEFORE = ("invariant-fields", "split-products")
+AFTER = ("order-loops", "allocate-arrays", "forward-copies")
+"""The passes on the equations, and those on what is left of them for one rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distributed:
+    """The program of a rank, how its arrays are cut, and the exchanges with what they are for."""
+
+    program: LoopProgram
+    choice: Choice
+    exchanges: list[Placed]
+    given_up: list[NotPlaced]
+
+
+@bounded("the distribution")
+def distribute(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", proved: bool = True) -> Distributed:
+    """Distribute a checked affine program (with `adjoint of` expanded); sizes and blocks stay symbolic.
+
+    Raises UplError: UPL2101 if nothing can be cut, UPL2102 if the proof of the schedule fails (`proved`), UPL18xx.
+    """
+    expand(program)
+    whole = raised(program, real=real, gather=gather, fixed={})
+    _pass(whole, (*BEFORE, "order-loops"))
+    banned: set[tuple[str, str]] = set()
+    given_up: list[NotPlaced] = []
+    while True:
+        choice = Chooser(whole, banned).choose()
+        if not choice.fields:
+            raise _nothing_to_cut(program, whole, given_up)
+        p = raised(program, real=real, gather=gather, fixed={})
+        _pass(p, BEFORE)
+        narrow(p, choice)
+        _pass(p, AFTER)
+        try:
+            placed = Exchanges(p).insert()
+            break
+        except NotPlaced as e:
+            given_up.append(e)
+            reader = e.reader.array
+            name = e.read.array if (e.read.array, choice.fields[e.read.array]) not in banned else reader
+            banned.add((name, choice.fields[name]))
+    if proved and (found := next(faults(p), None)) is not None:
+        name = None if found.statement is None else found.statement.array
+        where = None if name is None else p.places.get(name)
+        raise error("UPL2102", f"the distribution is not proved: {found}", where, help='use engine="native"')
+    return Distributed(p, choice, placed, given_up)
+
+
+@dataclass(frozen=True)
+class DistributePass(ModulePass):
+    """Replace a program by the loops of one of several ranks: each computes its blocks and exchanges what others need.
+
+    Requires: all domains known, `adjoint of` expanded, nothing refuted (the pass sees to these); no arrow decided by data.
+    Establishes: one `upl_loops.program` with a schedule and exchanges. It is proved that a rank owns or has received
+    whatever it reads, for all sizes and all blocks.
+    Source: owner-computes (Callahan, Kennedy 1988); communication from dependences (Bondhugula 2013).
+
+        for "L1" from 1 to T { for "L2" from 1 to n-2 parallel { run U<L1,L2> } }
+        ->
+        for "L1" from 1 to T { exchange U in <"t in L1-1..L1-1; i in first1-1..last1+1">
+                               for "L2" from 1, first1 to n-2, last1 parallel { run U<L1,L2> } }
+    """
+
+    name = "distribute"
+    real: str = "f64"
+    gather: str = "relaxed"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        program = prepared(op, self.real, self.gather)
+        put(op, program, distribute(program, real=self.real, gather=self.gather).program)
+
+
+def _pass(p: LoopProgram, names: tuple[str, ...]) -> None:
+    for name in names:
+        LOOP_PASSES[name]().step(p)
+
+
+def _nothing_to_cut(program: ProgramOp, p: LoopProgram, given_up: list[NotPlaced]) -> UplError:
+    if given_up:
+        e = given_up[0]
+        message = f"`{e.reader.array}` cannot be computed by several ranks: it reads `{e.read.array}`, and {e.why}"
+        return error("UPL2101", message, p.places.get(e.reader.array), help='use engine="native"')
+    message = "no array has a field whose elements could be computed by several ranks at the same time"
+    return error("UPL2101", message, next(iter(p.places.values()), None), help='use engine="native"')

@@ -1,0 +1,1 @@
+"""Programs for several ranks on the command line."""
