@@ -210,3 +210,26 @@ def lane_window(width: int, depth: int, target: Target, several: bool) -> Ram:
     scarcer than block RAM in a circuit of `several` processes, and with short words, which one block holds."""
     in_luts = WINDOW_IN_LUTS if several or width <= ONE_BLOCK else LUT_WORDS
     return Ram(width, depth, Window.LATENCY, target, in_luts, several)
+
+
+def held(m: Module, loads: Value, comes: Value, word: Value, places: int, number: int) -> Signal:
+    """A word in a register, and up to `places` words that wait in registers before it, with control of their own.
+
+    With `loads` the next word takes its place; with `comes` a word comes to the end, which must be free.
+    """
+    leaves = loads  # the word of a place goes on: to the place before, or to `now`
+    now = Signal(len(word), name=f"now_{number}", reset_less=True)
+    waiting = [Signal(len(word), name=f"waiting_{number}_{k}", reset_less=True) for k in range(places)]
+    full = [Signal(name=f"full_{number}_{k}") for k in range(places)]
+    with m.If(loads):
+        m.d.sync += now.eq(waiting[0])
+    for k in range(places):
+        last = k == places - 1
+        enters = comes if last else Signal(name=f"moves_{number}_{k}")
+        if not last:
+            m.d.comb += enters.eq(full[k + 1] & ~full[k])  # a clock later than it could be, and no path through all
+        m.d.sync += full[k].eq(enters | full[k] & ~leaves)
+        with m.If(enters):
+            m.d.sync += waiting[k].eq(word if last else waiting[k + 1])
+        leaves = enters
+    return now

@@ -19,7 +19,7 @@ import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from upl_mlir.diagnostics import error
-from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window, lane_window
+from upl_mlir.hw.circuit.blocks import Crossing, Delay, VariableDelay, Window, held, lane_window
 from upl_mlir.hw.circuit.conditions import Conditions
 from upl_mlir.hw.circuit.control import Marks, delayed, loop_nest, walked
 from upl_mlir.hw.circuit.loops import LoopNest
@@ -293,22 +293,7 @@ class Lane:
         at = np.reshape(places(r, nest), nest.extents)
         new = np.reshape(np.diff(at.ravel(), prepend=-1) != 0, nest.extents)
         loads = self.condition(new, ~new, r.site.stage - 1) & self._running(r.site.stage - 1) & self.enable
-        leaves: Value = loads  # the word of a place goes on: to the place before, or to `now`
-        now = Signal(self.width, name=f"now_{n}", reset_less=True)
-        waiting = [Signal(self.width, name=f"waiting_{n}_{k}", reset_less=True) for k in range(fed.window)]
-        full = [Signal(name=f"full_{n}_{k}") for k in range(fed.window)]
-        with m.If(loads):
-            m.d.sync += now.eq(waiting[0])
-        for k in range(fed.window):
-            last = k == fed.window - 1
-            comes = strobe & (lane == self.number) if last else Signal(name=f"moves_{n}_{k}")
-            if not last:
-                m.d.comb += comes.eq(full[k + 1] & ~full[k])  # a clock later than it could be, and no path through all
-            m.d.sync += full[k].eq(comes | full[k] & ~leaves)
-            with m.If(comes):
-                m.d.sync += waiting[k].eq(word if last else waiting[k + 1])
-            leaves = comes
-        return now
+        return held(m, loads, strobe & (lane == self.number), word, fed.window, n)
 
     def _buffered(self, s: Site) -> Value:
         """A word that an instance of the same lane stored."""
