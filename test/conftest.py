@@ -58,7 +58,7 @@ SLOW = (
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
     "mpi/test_ranks.py::test_examples",
     "agreement/test_data_ways.py::test_many", "agreement/test_data_ways.py::test_results",
-    "tools/test_vsix.py::test_the_file", "tools/test_train.py::test_a_circuit",
+    "tools/test_vsix.py::test_the_file", "tools/test_wheel.py", "tools/test_train.py::test_a_circuit",
     "explore/test_circuits.py::test_a_sweep_over",
     "hw/sim/test_netlist.py::test_every_kind", "agreement/test_strips.py::test_random_programs",
     "native/test_mlir_tools.py::test_an_example", "native/test_mlir_tools.py::test_a_time",

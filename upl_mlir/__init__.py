@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         vmap,
         while_loop,
     )
+    from upl_mlir.observe.notebook import view
     from upl_mlir.passes.check import Report
 
 _FROM = {
@@ -50,12 +51,13 @@ _FROM = {
     **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
     **dict.fromkeys(("value_and_grad", "vmap", "while_loop"), "frontend.trace"),
     "from_jax": "frontend.jaxpr.imported",
+    **dict.fromkeys(("load_ipython_extension", "view"), "observe.notebook"),
 }  # fmt: skip
 
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
     "from_jax", "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop",
+    "segment_sum", "stop_gradient", "value_and_grad", "view", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 
 

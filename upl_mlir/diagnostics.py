@@ -128,6 +128,10 @@ class UplError(Exception):
     def __str__(self) -> str:
         return "\n".join(d.render(self.sources) for d in self.diagnostics)
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback, which says nothing to who wrote the program."""
+        return str(self).split("\n")
+
 
 def error(
     code: str, message: str, span: Span | None = None, *, notes: Iterable[Note | str] = (), help: str | None = None

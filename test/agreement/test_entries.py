@@ -76,6 +76,7 @@ FUNCTIONS: Mapping[str, Callable[[upl.Program, Arrays, Mapping[str, int]], objec
     "batch": lambda p, a, s: upl.batch(p, _ports(p)[1], "example"),
     "checkpoint": lambda p, a, s: upl.checkpoint(upl.vjp(p, of=_ports(p)[0], wrt=_ports(p)[1]), along=_field(p), every=2),
     "draw": lambda p, a, s: upl.draw(p).svg,
+    "view": lambda p, a, s: upl.view(p, inputs={**a, **s}).html,
     "ragged": _slices,
     "quantize": lambda p, a, s: upl.quantize(p, a, **s),
     "Program.check": lambda p, a, s: (p.check().diagnostics(), p.check().firings.at(**s), p.check().tokens.total),

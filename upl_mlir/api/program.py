@@ -192,6 +192,12 @@ class Program:
 
         return shown(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks that show HTML: the picture, and the text."""
+        from upl_mlir.api.displays import of_program
+
+        return of_program(self)
+
     def errors(self) -> WithSources:
         """A context in which errors learn the program's text, so that they can show the line."""
         return WithSources(self.sources)

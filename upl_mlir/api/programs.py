@@ -294,6 +294,15 @@ class Compiled:
         out = self(**dict(zip(names, values, strict=True)))
         return tuple(out[n].item() for n in self.program.outputs)
 
+    def __repr__(self) -> str:
+        return f"<{self.program.name} on the engine {self.engine}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the engine, what goes in and comes out, the figures of the last run."""
+        from upl_mlir.api.displays import of_compiled
+
+        return of_compiled(self.program, str(self.engine), self.given, self._stats if self._native is None else self.stats)
+
     def _runner(self, bound: Mapping[str, int]) -> Runner:
         """The program with its sizes on the engine."""
         key = tuple(sorted(bound.items()))

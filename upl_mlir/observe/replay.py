@@ -10,7 +10,7 @@ import base64
 import gzip
 import json
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,15 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     """Of a machine: core and cycle of each event; core -1 is the host."""
     records: list[list[int]] = []
     """Of a machine: core, cycle, and from then on the number of records in the core's matching store."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how often each node fired, and how the run ended; `upl.view(p, trace=…)` replays it."""
+        from upl_mlir.passes.analysis.tables import table
+
+        fired = Counter(self.nodes[e.node] for e in self.events if isinstance(e, Firing))
+        sent = Counter(self.targets[e.target] for e in self.events if isinstance(e, Sending))
+        rows = [("fires", name, n) for name, n in fired.items()] + [("gets tokens", name, n) for name, n in sent.items()]
+        return table(("", f"run of {self.program}", ""), [*rows, *([("ended by", self.failed, "")] if self.failed else [])])
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON, compressed if the name ends in .gz; for Perfetto, one way only, if it ends in .pftrace."""

@@ -112,6 +112,14 @@ class Report:
             if o.status is Status.REFUTED
         ]
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of what is not proved, and the rest folded."""
+        from upl_mlir.passes.analysis.tables import of_report
+
+        names = [*self.firings, *(n for n in self.tokens if n not in self.firings)]
+        lines = [*([] if self.critical_path is None else [f"critical path: {self.critical_path}"]), *self.notes]
+        return of_report(self.obligations, {n: (self.firings.get(n, ""), self.tokens.get(n)) for n in names}, lines)
+
     def counts(self) -> dict[Status, int]:
         """How many obligations there are of each status."""
         return {s: sum(o.status is s for o in self.obligations) for s in Status}
