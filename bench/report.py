@@ -17,6 +17,9 @@ TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate"
           "token": "Token engine", "picture": "Pictures",
           "simulation": "Simulation of machines"}  # fmt: skip
 
+TEXTS = {"sparse": "Programs that data decide", "suite": "Programs that nobody tuned for"}
+"""Parts that are modules of their own (`python -m bench.sparse`), which say how they measure."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -73,7 +76,7 @@ def read() -> dict[str, Any]:
 
 def update(key: str, value: Mapping[str, Any]) -> None:
     """Put the figures of one part in place of its old ones, and write both files."""
-    results = {k: v for k, v in read().items() if k in (*TITLES, "native")} | {key: value}
+    results = {k: v for k, v in read().items() if k in (*TITLES, *TEXTS, "native")} | {key: value}
     text = json.dumps(results, indent=1, ensure_ascii=False)
     (HERE / "results.json").write_text(text + "\n", encoding="utf-8")
     (HERE / "RESULTS.md").write_text(markdown(results), encoding="utf-8")
@@ -92,4 +95,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             parts += [found["note"]] if found.get("note") else []
     if "native" in results:
         parts.append(native(results["native"]).rstrip())
+    for key, title in TEXTS.items():
+        if key in results:
+            parts += [f"## {title}", results[key]["text"].rstrip()]
     return "\n\n".join(parts) + "\n"

@@ -39,6 +39,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("split-products", "loops.passes", "SplitProductsPass"),
         ("reuse-functions", "loops.passes", "ReuseFunctionsPass"),
         ("running-sums", "loops.passes", "RunningSumsPass"),
+        ("column-folds", "loops.passes", "ColumnFoldsPass"),
         ("order-loops", "loops.passes", "OrderLoopsPass"),
         ("allocate-arrays", "loops.passes", "AllocateArraysPass"),
         ("recompute-states", "loops.passes", "RecomputeStatesPass"),

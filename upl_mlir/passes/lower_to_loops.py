@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -43,18 +43,20 @@ class Lowered:
 @bounded("the lowering to loops")
 def lower_to_loops(
     program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
-    fixed: Mapping[str, int] | None = None,
+    fixed: Mapping[str, int] | None = None, narrow: Set[str] = frozenset(),
 ) -> Lowered:  # fmt: skip
     """Lower a program to one function of loops; see `schedule` for what is asked of it and what the options mean.
 
+    The arrays of the integer inputs `narrow` have elements of 32 bits; values have 64 all the same.
+
     Raises UplError (UPL19xx).
     """
-    return written(schedule(program, real=real, gather=gather, threads=threads, fixed=fixed))
+    return written(schedule(program, real=real, gather=gather, threads=threads, fixed=fixed), narrow)
 
 
-def written(p: LoopProgram) -> Lowered:
+def written(p: LoopProgram, narrow: Set[str] = frozenset()) -> Lowered:
     """The function of a scheduled program."""
-    writer = FunctionWriter(p)
+    writer = FunctionWriter(p, narrow=narrow)
     module = writer.write()
     layouts: dict[str, Layout] = {}
     for h in p.hosts:

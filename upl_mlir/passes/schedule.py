@@ -24,9 +24,16 @@ from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.equations import equations
 from upl_mlir.passes.loops.ir import write
 from upl_mlir.passes.loops.matches import searches
-from upl_mlir.passes.loops.passes import LOOP_PASSES, OrderLoopsPass, ReuseFunctionsPass, RunningSumsPass
+from upl_mlir.passes.loops.passes import (
+    LOOP_PASSES,
+    AllocateArraysPass,
+    ColumnFoldsPass,
+    OrderLoopsPass,
+    ReuseFunctionsPass,
+    RunningSumsPass,
+)
 from upl_mlir.passes.loops.program import Host, LoopProgram
-from upl_mlir.passes.loops.transform import pushed
+from upl_mlir.passes.loops.transform import columns, pushed
 from upl_mlir.passes.loops.tree import Leaf, leaves, subtrees
 from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.predicate.drafts import COMPARED
@@ -72,17 +79,20 @@ def _transformed(
     """The program after the passes of `SCHEDULE`, but those that are left out; arrays of `added` are added to in the loop
     that reads them.  Raises UplError."""
     p = raised(program, real=real, gather=gather, fixed=fixed)
-    reused = False
+    tried = ""  # the last pass whose equations may have no order of loops that serves
     for step in (LOOP_PASSES[name]() for name in SCHEDULE.passes if name in LOOP_PASSES and name not in left_out):
         if added and isinstance(step, OrderLoopsPass):
             pushed.push(p.system, added)
         try:
             changed = step.step(p)
         except UplError:
-            if reused and isinstance(step, OrderLoopsPass):  # the reads asked for another order
-                return _transformed(program, real, gather, fixed, left_out | {ReuseFunctionsPass.name}, added)
+            if tried and isinstance(step, OrderLoopsPass):
+                return _transformed(program, real, gather, fixed, left_out | {tried}, added)
             raise
-        reused |= changed and isinstance(step, ReuseFunctionsPass)
+        if isinstance(step, AllocateArraysPass) and tried == ColumnFoldsPass.name and columns.kept_whole(p):
+            return _transformed(program, real, gather, fixed, left_out | {tried}, added)
+        if changed and isinstance(step, ReuseFunctionsPass | ColumnFoldsPass):
+            tried = step.name
     return p
 
 

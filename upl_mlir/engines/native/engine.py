@@ -11,8 +11,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -37,6 +37,8 @@ Array = NDArray[Any]
 SMALL = 4
 """Parameters given when a program is compiled become numbers in the code up to this value: loops of so few iterations are
 written out, so that the loops round them become vectors."""
+INTEGERS = ("int64", "int32")
+"""What arrays of `int` may hold."""
 MAX_KNOWN = 256
 """Of how many sizes the layouts are remembered: each holds which elements of its boxes are in the domain."""
 MAX_KEPT = 16
@@ -106,13 +108,14 @@ class NativeEngine:
     """A program compiled once.  `run` and `__call__` may be called any number of times, with any sizes.
 
     `real` is what `real` means, `gather` the order of folds ("relaxed" or "ordered"), `given` values of parameters that
-    calls will have (others are served by code that is compiled then).
+    calls will have (others are served by code that is compiled then).  `narrow` are integer inputs that come as arrays of
+    int32; calls in which others do are served by code that is compiled then.
     Raises UplError: UPL13xx if it is wrong, UPL19xx if it is not in the class that this engine runs.
     """
 
     def __init__(
         self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
-        given: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None, narrow: Set[str] = frozenset(),
     ):  # fmt: skip
         start = time.perf_counter()
         self._source = source
@@ -122,13 +125,19 @@ class NativeEngine:
             n: v for n, v in (given or {}).items() if n in params and type(v) is int and 0 <= v <= SMALL
         }  # fmt: skip
         self._open: Callable[[], NativeEngine] = cache(
-            lambda: NativeEngine(source, real=real, gather=gather, threads=threads)
+            lambda: NativeEngine(source, real=real, gather=gather, threads=threads, narrow=narrow)
         )
+
+        def other(names: frozenset[str]) -> NativeEngine:
+            return NativeEngine(source, real=real, gather=gather, threads=threads, given=given, narrow=names)
+
+        self._other: Callable[[frozenset[str]], NativeEngine] = cache(other)
+        self._narrow = narrow
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
         if threads < 1:
             raise error("UPL1802", f"threads={threads}: expected 1 or more")
         try:
-            self.whole = compile_program(source, real=real, gather=gather, threads=threads, fixed=self.fixed)
+            self.whole = compile_program(source, real=real, gather=gather, threads=threads, fixed=self.fixed, narrow=narrow)
         except RuntimeError as e:  # llvmlite's word for everything that LLVM refuses
             why = (str(e).strip().splitlines() or ["no reason given"])[0]
             help_ = 'this is a defect of upl-mlir: report it; engine="token" and "interp" run the program'
@@ -142,6 +151,7 @@ class NativeEngine:
         self._bound: Mapping[str, int] = {}
         self._inputs = list(facts.inputs)
         self._outputs = list(facts.outputs)
+        self._integers = [a.name for a in self.kernel.arguments if a.rank and a.name in facts.inputs and a.dtype in INTEGERS]
         self._params = tuple(p for p in params if p not in self.fixed)
         self._known: dict[tuple[object, ...], _Binding] = {}
         self.last: Remembered | None = None
@@ -169,6 +179,9 @@ class NativeEngine:
             results = last.run(arrays, out)
             if results is not None:
                 return self._returned(results)
+        narrow = frozenset(n for n in self._integers if n in arrays and _is_narrow(arrays[n]))
+        if narrow != self._narrow:
+            return self._by(self._other(narrow), arrays, given, out)
         key = _signature(arrays, given)
         binding = None if key is None else self._known.get(key)
         if binding is None:
@@ -178,9 +191,7 @@ class NativeEngine:
                 return self._returned(results)
             params = bind_parameters(self.program, arrays, given)
             if any(params[n] != v for n, v in self.fixed.items()):
-                found = self._open()(arrays, given, out)
-                self._bound, self._seconds, self.last = self._open().bound, self._open().seconds, None
-                return found
+                return self._by(self._open(), arrays, given, out)
             binding = self._binding(params)
             if key is not None:
                 if len(self._known) >= MAX_KNOWN:
@@ -197,6 +208,14 @@ class NativeEngine:
         fitting = {n: a for n, a in arrays.items() if _in_place(a, binding.ports[n])}
         others = dense_arrays([binding.ports[n] for n in self._inputs if n not in fitting], arrays)
         return self._run(binding, fitting | others, out)
+
+    def _by(
+        self, other: NativeEngine, arrays: dict[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None
+    ) -> dict[str, Array]:
+        """What another engine of the program makes of a call; what remembers it there serves those like it here."""
+        found = other(arrays, given, out)
+        self._bound, self._seconds, self.last = other.bound, other.seconds, other.last
+        return found
 
     def _returned(self, results: dict[str, Array] | int) -> dict[str, Array]:
         """The results of a call, if it was one without a fault."""
@@ -306,6 +325,7 @@ class NativeEngine:
         if self.whole.open:
             require_at(self.program, params, self.whole.open)
         ports = host_ports(self.program, params, self.real)
+        ports |= {n: replace(ports[n], dtype=np.dtype(np.int32)) for n in self._narrow}
         moved: dict[str, tuple[tuple[int, ...], tuple[slice, ...]]] = {}
         for name, port in ports.items():
             lower, shape = self._assumed(self.whole.layouts[name], params)
@@ -406,6 +426,11 @@ def _in_place(array: Any, port: HostPort) -> bool:
     if type(array) is not np.ndarray or array.shape != port.shape or array.dtype != port.dtype:
         return False
     return array.flags.c_contiguous and array.flags.aligned
+
+
+def _is_narrow(array: Any) -> bool:
+    """Whether an array holds integers of 32 bits."""
+    return type(array) is np.ndarray and array.dtype == np.int32
 
 
 def _signature(arrays: Mapping[str, Any], given: Mapping[str, int]) -> tuple[object, ...] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -72,15 +72,17 @@ class _Made:
 _in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
 
 
-def compile_program(source: Source, *, real: str, gather: str, threads: int, fixed: Mapping[str, int]) -> Whole:
-    """Compile a program; options as for `schedule`.  The code takes all parameters but the `fixed` ones.
+def compile_program(
+    source: Source, *, real: str, gather: str, threads: int, fixed: Mapping[str, int], narrow: Set[str] = frozenset()
+) -> Whole:  # fmt: skip
+    """Compile a program; options as for `lower_to_loops`.  The code takes all parameters but the `fixed` ones.
 
     Raises UplError: UPL13xx if it is wrong, UPL18xx if it is not of the class; RuntimeError if LLVM refuses it.
     """
     call.prepare()
     machine = target.host()
     threads = threads if threads == 1 or call.extension().module is not None else 1
-    options = f"{real} {gather} {threads} {sorted(fixed.items())}"
+    options = f"{real} {gather} {threads} {sorted(fixed.items())} {sorted(narrow)}"
     store = open_cache()
     alias = None if source.key is None else f"{digest(source.key, options, machine.key, package_key())}.native"
     given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
@@ -98,7 +100,7 @@ def compile_program(source: Source, *, real: str, gather: str, threads: int, fix
             from upl_mlir.passes.lower_to_loops import lower_to_loops
 
             try:
-                lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed)
+                lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed, narrow=narrow)
                 emitted = emit_module(lowered.module, machine, threads)
                 names = {name for name, _ in emitted.shared}
             except Exception:

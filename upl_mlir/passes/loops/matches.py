@@ -83,7 +83,7 @@ def settled(fold: Fold, part: Part) -> Part:
     """A part without comparisons of indices that say what an iterator is: it has no loop then, or one less."""
     while True:
         body = part.body
-        if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp) or not _is_neutral(body.args[2], fold):
+        if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp) or not is_neutral(body.args[2], fold):
             return part
         conjuncts = list(_conjuncts(body.args[0]))
         found = next(((at, d, e) for at, c in enumerate(conjuncts) for d, e in _static(c, part.dims)), None)
@@ -131,7 +131,7 @@ def _one(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, Match] |
     if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp):
         return None
     cond, _, no = body.args
-    if not _is_neutral(no, fold):
+    if not is_neutral(no, fold):
         return None
     conjuncts = list(_conjuncts(cond))
     for at, c in enumerate(conjuncts):
@@ -176,7 +176,7 @@ def _match(t: Term, names: Collection[str]) -> Match | None:
     return None
 
 
-def _is_neutral(t: Term, fold: Fold) -> bool:
+def is_neutral(t: Term, fold: Fold) -> bool:
     """Whether a term leaves every summand as it is."""
     if not isinstance(t, Number):
         return False

@@ -24,7 +24,7 @@ from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
-from upl_mlir.passes.loops.transform import checkpoints, reuse, running, unroll, wavefront
+from upl_mlir.passes.loops.transform import checkpoints, columns, reuse, running, unroll, wavefront
 from upl_mlir.passes.loops.transform.empty import ask_no_empty_sums
 from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
@@ -34,6 +34,7 @@ from upl_mlir.passes.loops.transform.invariant import (
     take_invariant_fields,
 )
 from upl_mlir.passes.loops.transform.products import Splitter
+from upl_mlir.passes.loops.transform.searches import part_searches
 from upl_mlir.passes.loops.transform.single import gather_as_made
 from upl_mlir.passes.loops.transform.truths import simplify_truths
 from upl_mlir.passes.storage import Storage
@@ -147,7 +148,7 @@ class InvariantFieldsPass(LoopPass):
     Arrays lose the fields on which their elements do not depend (`transform/invariant.py`). The test whether a sum has
     summands is removed if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once, and not
     where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they are made
-    (`transform/single.py`).
+    (`transform/single.py`). Gathers that look for their summands get arrays of their own (`transform/searches.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
     Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
@@ -167,6 +168,7 @@ class InvariantFieldsPass(LoopPass):
         some |= not p.ordered and ask_no_empty_sums(p.system)
         some |= simplify_truths(p.system, counts=True)
         some |= gather_as_made(p.system)
+        some |= part_searches(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True
         return some
@@ -223,6 +225,25 @@ class RunningSumsPass(LoopPass):
         if not p.ordered:
             running.RunningSums(p.system, self.short).replace()
         return len(p.system.equations) > before
+
+
+@dataclass(frozen=True)
+class ColumnFoldsPass(LoopPass):
+    """Folds down the columns of arrays become running folds, so that the arrays are read along their rows.
+
+    Requires: equations, no schedule yet.  Columns of at most `short` elements stay as they are.
+    Establishes: the same bits; folds whose arrays are read in neighbouring places by the loop inside.
+    Source: loop interchange by the cost of strides (Allen and Kennedy 1984).
+
+        B<s> = max over r of A<r> + M<r,s>    ->    B:down1<r,s> = max(B:down1<r-1,s>, A<r> + M<r,s>);  B<s> = B:down1<n-1,s>
+    """
+
+    name = "column-folds"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+    short: int = columns.SHORT
+
+    def step(self, p: LoopProgram) -> bool:
+        return columns.Columns(p.system, self.short).replace()
 
 
 @dataclass(frozen=True)
@@ -379,8 +400,8 @@ class ForwardCopiesPass(LoopPass):
 LOOP_PASSES: dict[str, type[LoopPass]] = {
     c.name: c
     for c in (
-        InvariantFieldsPass, SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, OrderLoopsPass, AllocateArraysPass,
-        RecomputeStatesPass, TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
+        InvariantFieldsPass, SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, ColumnFoldsPass, OrderLoopsPass,
+        AllocateArraysPass, RecomputeStatesPass, TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
     )
 }  # fmt: skip
 """The transformations by name."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from xdsl.dialects import memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, i32, i64
 from xdsl.dialects.utils import FastMathFlag as Flag
 from xdsl.ir import Block, SSAValue
 
@@ -39,12 +39,13 @@ class Frame:
     """The function, its arrays and the block that is being written.
 
     The outputs are arguments, as is the status; with `returned` the function makes them and returns them.
+    `narrow` are integer inputs whose arrays hold 32 bits for each element, which are extended when they are read.
     """
 
     status: SSAValue
 
-    def __init__(self, program: LoopProgram, *, returned: bool = False):
-        self.returned = returned
+    def __init__(self, program: LoopProgram, *, returned: bool = False, narrow: Set[str] = frozenset()):
+        self.returned, self.narrow = returned, narrow
         self.program, self.system, self.lin = program, program.system, program.system.lin
         self.arrays = dict(program.arrays or {})
         self.flags: FastMathFlagsAttr | None = None if program.ordered else FAST
@@ -72,7 +73,7 @@ class Frame:
             sizes = [self.lin.plain(axis.extent).constant for axis in axes]
             if h in passed:
                 shape = [n if n is not None and n > 0 and plain else DYNAMIC_INDEX for n in sizes]
-                memrefs.append(MemRefType(h.kind.mlir, shape))
+                memrefs.append(MemRefType(i32 if h.name in self.narrow else h.kind.mlir, shape))
         block = Block(arg_types=[*types, *memrefs, *([] if self.returned else [STATUS])])
         names = [*self.params, *(h.name for h in passed), *([] if self.returned else ["status"])]
         for arg, name in zip(block.args, names, strict=True):
@@ -120,6 +121,8 @@ class Frame:
         found = self.code.scope.find(key)
         if found is None:
             found = self.code.add(memref.LoadOp.get(self.values_of[name], self.place(name, index)))
+            if name in self.narrow:
+                found = self.code.add(arith.ExtSIOp(found, i64))
             self.code.scope.known[key] = found
         return found
 

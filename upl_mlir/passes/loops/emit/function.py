@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
@@ -41,8 +41,8 @@ def exchange_variables(t: Exchange, known: Knowledge) -> list[str]:
 class FunctionWriter(Frame):
     """Writes one `func.func`."""
 
-    def __init__(self, program: LoopProgram, *, returned: bool = False):
-        super().__init__(program, returned=returned)
+    def __init__(self, program: LoopProgram, *, returned: bool = False, narrow: Set[str] = frozenset()):
+        super().__init__(program, returned=returned, narrow=narrow)
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self.values = Values(self)
         self._by_data = chosen_by_data(self.system)

@@ -61,14 +61,18 @@ def _asked(system: System, t: Term) -> Get | Fold | None:
     """The sum, if a term is 0 where it has no summands, and else the sum."""
     match t:
         case Apply(
-            _, arith.SelectOp(),
-            (Apply(_, arith.CmpiOp() as asks, (Get() as count, Number(_, 0))), Number(_, 0), Get() | Fold() as value),
+            _, arith.SelectOp(), (
+                Apply(_, arith.CmpiOp() as asks, (Get() | Fold() as count, Number(_, 0))),
+                Number(_, 0), Get() | Fold() as value,
+            ),
         ):  # fmt: skip
             pass
         case _:
             return None
     if asks.predicate.value.data != EQUAL or not value.kind.is_float:
         return None
+    if isinstance(count, Fold):
+        return value if isinstance(value, Fold) and _counts_all(count, value, {}) else None
     of = system.equations.get(count.array)
     if isinstance(value, Fold):  # a sum that only this element has
         return value if of is not None and _counts_here(of, count, value) else None
@@ -96,7 +100,11 @@ def _counts_here(of: Equation, count: Get, s: Fold) -> bool:
     """Whether an element of an array is the number of summands of a sum that stands beside it."""
     if len(of.pieces) != 1 or not isinstance(counted := of.pieces[0][1], Fold):
         return False
-    at = dict(zip(of.fields, count.index, strict=True))
+    return _counts_all(counted, s, dict(zip(of.fields, count.index, strict=True)))
+
+
+def _counts_all(counted: Fold, s: Fold, at: dict[str, IndexExpr]) -> bool:
+    """Whether a sum counts the summands of another one, where the names in it are `at`."""
     both = counted.gather is Gather.SUM and s.gather is Gather.SUM and len(counted.parts) == len(s.parts)
     return both and all(_same(p, q, at) for p, q in zip(counted.parts, s.parts, strict=True))
 

@@ -20,6 +20,7 @@ from xdsl.dialects import arith
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.matches import taken
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
@@ -109,7 +110,7 @@ class Splitter:
                     if got is not None:
                         return got
                 parts = tuple(
-                    p if p.guards else replace(p, body=self._inside(p.body, (*names, *p.dims), (*cons, *p.cons)))
+                    p if p.guards else replace(p, body=self._inside(p.body, _around(t, p, names), (*cons, *p.cons)))
                     for p in t.parts
                 )
                 return t if all(x.body is y.body for x, y in zip(parts, t.parts, strict=True)) else replace(t, parts=parts)
@@ -144,6 +145,12 @@ class Splitter:
         self.new[name] = new
         new.pieces = [(domain, self._top(t, fields, domain))]
         return terms.Get(t.kind, name, tuple(IndexExpr.of(f) for f in fields))
+
+
+def _around(t: terms.Fold, p: terms.Part, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that are given inside of a part, in the order of the loops round it: of a gather whose element data choose,
+    those of the summands are outside."""
+    return (*p.dims, *names) if taken(t, p, names)[1] else (*names, *p.dims)
 
 
 def is_sum_of_products(t: terms.Fold) -> bool:

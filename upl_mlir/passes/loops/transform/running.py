@@ -8,6 +8,8 @@
                 = G.run1<j-1,i> + W<j,i> * X<j>     where 0 <= j < i
     G<i>        = G.run1<i-1,i>
 
+They run downwards where the array is made so, as in the loops of a derivative.
+
 The scheduler then puts each step into the loop that makes `W`, whose elements need no array if nothing else reads them; the
 running sums themselves take a row (`storage`).  Sums along rows of the same array follow, so that one pass serves all.
 Sums are reassociated by that no more than by any order: only `relaxed` code has it.
@@ -19,8 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term, renamed, walk
+from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term, arrays_in, inner_first, made_of, renamed, walk
 from upl_mlir.passes.loops.transform.products import factors, names_in
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
@@ -48,6 +51,7 @@ class RunningSums:
     def __init__(self, system: System, short: int = SHORT):
         self.system, self.lin, self.short = system, system.lin, short
         self.wanted: set[str] = set()
+        self._rings: dict[str, frozenset[str]] = {}  # the arrays that depend on each other in a circle, by each of them
 
     def replace(self) -> None:
         """Change the system."""
@@ -138,40 +142,90 @@ class RunningSums:
 
     def _run(self, fold: Fold, p: Part, names: Sequence[str], cons: Cons) -> Part | None:
         """What a running sum ends with, in the place of a part of a fold; None where the bounds of a sum are not plain."""
-        (d,) = p.dims
-        low, high = self.lin.limits(p.cons, d, names)
-        if len(low) != 1 or len(high) != 1:
-            return None
-        some = Con(high[0] - low[0])
-        rest = tuple(c for c in p.cons if d not in c.e.names)
-        guard = tuple(c for c in (some, *rest) if not self.lin.implies(cons, c))
-        used = names_in(p.body) | low[0].names | high[0].names
-        first = next((tuple(_plain(e) or "" for e in g.index) for g in self._reads(p, tuple(names), cons)), (d,))
-        fields = (*first, *(n for n in names if n in used and n not in first))
-        gone = set(names) - set(fields)
-        if any(c.e.names & gone and c.e.names & set(fields) for c in (*cons, *guard)):
-            return None
-        where = (*(c for c in cons if not c.e.names & gone), *guard)
-        at = {f: IndexExpr.of(f) for f in fields}
+        read = next(iter(self._reads(p, tuple(names), cons)), None)
+        first = p.dims if read is None else tuple(_plain(e) or "" for e in read.index)
         self._count += 1
-        run = f"{self._eq.name}.run{self._count}"
+        down = read is not None and self._made_down(read.array, first.index(p.dims[0]))
+        run = Run(f"{self._eq.name}.run{self._count}", first, planar=True, sign=-1 if down else 1)
+        return run_along(self.system, run, fold, p, names, cons)
 
-        def get(index: IndexExpr) -> Get:
-            return Get(fold.kind, run, tuple((at | {d: index}).values()))
 
-        begin = self.lin.tidy((*where, Con(at[d] - low[0] + 1, True)))
-        step = self.lin.tidy((*where, *p.cons))
-        sum_ = Fold(fold.kind, Gather.SUM, (Part((), (), get(at[d] - 1)), Part((), (), p.body)), None)
-        self._define(run, fold, fields, [(begin, Number(fold.kind, -0.0)), (step, sum_)])
-        # Of its own, so that in a loop round the summation only the last element is kept.
-        outer = tuple(f for f in fields if f != d)
-        self._define(f"{run}.all", fold, outer, [(self.lin.tidy(where), get(high[0]))])
-        total = Get(fold.kind, f"{run}.all", tuple(at[f] for f in outer))
-        return Part((), (), total, (guard,) if guard else ())
+    def _made_down(self, array: str, at: int) -> bool:
+        """Whether elements of an array are made of those with a larger index at a place, as the states of an adjoint are."""
+        if array not in self._rings:
+            ring = next(c for c in components(list(self.system.equations), self._reads_of) if array in c)
+            self._rings |= dict.fromkeys(ring, frozenset(ring))
+        ring, signs = self._rings[array], set[bool]()
+        at_of, todo = {array: at}, [array]
+        while todo:
+            eq = self.system.equations[todo.pop()]
+            field = eq.fields[at_of[eq.name]]
+            terms = [t for _, term in eq.pieces for t in inner_first(term, made_of)]
+            for g in (t for t in terms if isinstance(t, Get) and t.array in ring):
+                found = next(((i, e - IndexExpr.of(field)) for i, e in enumerate(g.index) if field in e.names), None)
+                if found is None or (step := self.lin.plain(found[1]).constant) is None:
+                    continue
+                if step:
+                    signs.add(step > 0)
+                if g.array not in at_of:
+                    at_of[g.array] = found[0]
+                    todo.append(g.array)
+        return signs == {True}
 
-    def _define(self, name: str, fold: Fold, fields: tuple[str, ...], pieces: list[tuple[Cons, Term]]) -> None:
+    def _reads_of(self, array: str) -> list[str]:
+        """The arrays that an equation reads."""
+        read = {a: None for _, term in self.system.equations[array].pieces for a in sorted(arrays_in(term))}
+        return [a for a in read if a in self.system.equations]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The array of a running fold: its name, and the first of its fields; those that follow are in the order of loops.
+    With `sign` -1 it runs downwards."""
+
+    name: str
+    first: tuple[str, ...]
+    planar: bool = False
+    sign: int = 1
+
+
+def run_along(system: System, run: Run, fold: Fold, p: Part, names: Sequence[str], cons: Cons) -> Part | None:
+    """What a fold ends with that runs along the one iterator of a part, in the place of the part; `names` are given where it
+    stands, and `cons` hold there.  Adds equations; None, and none, where the iterator's bounds are not plain."""
+    lin = system.lin
+    (d,) = p.dims
+    low, high = lin.limits(p.cons, d, names)
+    if len(low) != 1 or len(high) != 1:
+        return None
+    some, sign = Con(high[0] - low[0]), run.sign
+    start, end = (low[0], high[0]) if sign > 0 else (high[0], low[0])
+    rest = tuple(c for c in p.cons if d not in c.e.names)
+    guard = tuple(c for c in (some, *rest) if not lin.implies(cons, c))
+    used = names_in(p.body) | low[0].names | high[0].names
+    fields = (*run.first, *(n for n in names if n in used and n not in run.first))
+    gone = set(names) - set(fields)
+    if any(c.e.names & gone and c.e.names & set(fields) for c in (*cons, *guard)):
+        return None
+    where = (*(c for c in cons if not c.e.names & gone), *guard)
+    at = {f: IndexExpr.of(f) for f in fields}
+
+    def get(index: IndexExpr) -> Get:
+        return Get(fold.kind, run.name, tuple((at | {d: index}).values()))
+
+    def define(name: str, fields: tuple[str, ...], pieces: list[tuple[Cons, Term]]) -> None:
         cases = tuple(cons for cons, _ in pieces)
-        self.system.equations[name] = Equation(name, fold.kind, fields, cases, pieces, planar=True)
+        system.equations[name] = Equation(name, fold.kind, fields, cases, pieces, planar=run.planar)
+
+    begin = lin.tidy((*where, Con(at[d] - start + sign, True)))
+    step = lin.tidy((*where, *p.cons))
+    more = Fold(fold.kind, fold.gather, (Part((), (), get(at[d] - sign)), Part((), (), p.body)), None)
+    none = fold.gather.neutral if fold.kind.is_float else fold.gather.empty_integer()
+    define(run.name, fields, [(begin, Number(fold.kind, none)), (step, more)])
+    # Of its own, so that in a loop round the fold only the last element is kept.
+    outer = tuple(f for f in fields if f != d)
+    define(f"{run.name}.all", outer, [(lin.tidy(where), get(end))])
+    total = Get(fold.kind, f"{run.name}.all", tuple(at[f] for f in outer))
+    return Part((), (), total, (guard,) if guard else ())
 
 
 def _adds(t: Fold, names: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.equations import Equation, System
-from upl_mlir.passes.loops.matches import names_in
+from upl_mlir.passes.loops.matches import is_neutral, names_in
 from upl_mlir.passes.loops.terms import (
     Apply,
     Fold,
@@ -102,15 +102,21 @@ def _inline(system: System) -> bool:
 
 
 def _read_once(system: System) -> set[str]:
-    """The arrays of which each element is read by one element of one other array, outside of its folds."""
+    """The arrays of which each element is read by one element of one other array, once, or by one summand of it."""
     reads: dict[str, list[bool]] = {}
+
+    def look(eq: Equation, term: Term, names: tuple[str, ...], depth: int) -> None:
+        for t in inner_first(term, lambda t: () if isinstance(t, Fold) else made_of(t)):
+            if isinstance(t, Get):
+                each = sorted(map(str, t.index)) == sorted(names) and len(eq.pieces) == 1
+                reads.setdefault(t.array, []).append(each and depth < 2)
+            elif isinstance(t, Fold):
+                for p in t.parts:
+                    look(eq, p.body, (*names, *p.dims), depth + 1)
+
     for eq in system.equations.values():
         for _, term in eq.pieces:
-            outside = inner_first(term, lambda t: () if isinstance(t, Fold) else made_of(t))
-            for g in inner_first(term, made_of):
-                if isinstance(g, Get):
-                    each = sorted(map(str, g.index)) == sorted(eq.fields) and len(eq.pieces) == 1
-                    reads.setdefault(g.array, []).append(each and g in outside)
+            look(eq, term, eq.fields, 0)
     return {array for array, found in reads.items() if found == [True]}
 
 
@@ -149,7 +155,31 @@ class _Truths:
             if not parts:
                 return Number(Kind.BOOL, 0)
         t = replace(t, parts=tuple(parts))
-        return _alone((self._counted(t) if self.counts else None) or t)
+        return _alone((self._counted(t) if self.counts else None) or self._asked_once(t) or t)
+
+    def _asked_once(self, t: Fold) -> Term | None:
+        """A condition of all summands alike is one of the fold: without it they leave a fold as it begins."""
+        if len(t.parts) != 1 or not t.parts[0].dims:
+            return None
+        (p,) = t.parts
+        if not isinstance(p.body, Apply) or not isinstance(p.body.op, arith.SelectOp) or not is_neutral(p.body.args[2], t):
+            return None
+        cond, yes, none = p.body.args
+        if names_in(cond) & set(p.dims) or p.guards:
+            return None
+        empty = replace(t, parts=(replace(p, dims=(), cons=(), body=none),))
+        fold = replace(t, parts=(replace(p, body=yes),))
+        return replace(p.body, args=(cond, self._number_of(fold, p) or fold, none if t.count is None else empty))
+
+    def _number_of(self, t: Fold, p: Part) -> Term | None:
+        """How many summands there are, where each is 1."""
+        if t.kind is not Kind.INT or t.gather is not Gather.SUM or len(p.dims) != 1:
+            return None
+        body = t.parts[0].body
+        lows, highs = self.lin.limits(p.cons, p.dims[0], {n for c in p.cons for n in c.e.names} - {p.dims[0]})
+        if not isinstance(body, Number) or body.value != 1 or len(lows) != 1 or len(highs) != 1 or len(p.cons) != 2:
+            return None
+        return Apply(Kind.INT, _GREATEST, (IndexValue(highs[0] - lows[0] + 1), Number(Kind.INT, 0)))
 
     def _counted(self, t: Fold) -> Term | None:
         """How many values of one iterator are less than a number, without counting."""
@@ -180,6 +210,10 @@ class _Truths:
                 return _negated(a) or t
             case Apply(_, arith.CmpiOp() as asks, (a, b)):
                 return self._compared(t, asks.predicate.value.data, a, b, cons)
+            case Apply(_, arith.MaxSIOp(), (a, b)):
+                left, right = _index(a), _index(b)
+                more = left is not None and right is not None and self.lin.implies(cons, Con(left - right))
+                return a if more else t
             case Apply(_, arith.SelectOp(), (c, yes, no)):
                 known = _number(c)
                 taken, other = (yes, no) if known else (no, yes)
@@ -222,12 +256,18 @@ class _Truths:
         same = alike(a, b) or (x is not None and y is not None and _same(x, y))
         if asks in _YES and same and _quiet(a) and _quiet(b):
             return Number(Kind.BOOL, int(_YES[asks]))
+        if isinstance(a, Apply) and isinstance(a.op, arith.SelectOp) and _quiet(a):
+            yes, no = (_number(self._compared(t, asks, x, b, cons)) for x in a.args[1:])
+            if yes is not None and no is not None and yes != no:
+                return a.args[0] if yes else _negated(a.args[0]) or Apply(Kind.BOOL, _NOT, (a.args[0], Number(Kind.BOOL, 1)))
         left, right = _index(a), _index(b)
         if left is None or right is None or asks not in _YES:
             return t
         e = self.lin.plain(left - right)
-        if any(n not in _names(cons) for n in e.names):
+        if any(n not in _names(cons) and n not in self.lin.ctx.params for n in e.names):
             return t
+        if asks == _NE:
+            return _negated(self._compared(t, _EQ, a, b, cons)) or t
         holds = {_EQ: Con(e, True), _LESS: Con(-e - 1), _AT_MOST: Con(-e), _MORE: Con(e - 1), _AT_LEAST: Con(e)}.get(asks)
         if holds is not None and self.lin.implies(cons, holds):
             return Number(Kind.BOOL, 1)

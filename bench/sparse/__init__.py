@@ -1,0 +1,1 @@
+"""Programs that data decide, natively, beside C by hand, scipy, JAX, numba and PyTorch: python -m bench.sparse"""

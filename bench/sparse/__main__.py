@@ -1,0 +1,48 @@
+"""The table: python -m bench.sparse [part of a row's name]..., all of it into RESULTS.md.
+
+Each figure is the least of many calls, taken in turns in one process, on one processor.  Results are compared.  C has no
+checks of indices, ours has all of them.  Indices have 32 bits, in one row 64.  Peers that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import date
+
+from bench.report import update
+from bench.sparse import chains, products
+from bench.sparse.measure import PEERS, Row, measured
+
+
+def rows() -> Iterator[Row]:
+    """All lines, each made when it is wanted."""
+    yield from products.rows()
+    yield from chains.rows()
+
+
+def main() -> None:
+    """Print it."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    load = " to ".join(f"{x:.1f}" for x in sorted(os.getloadavg()))
+    say(f"`python -m bench.sparse`, {date.today()}: the least of many calls of each, in turns, on one processor; results "
+        f"are compared. C is by hand, without checks (gcc -O3 -march=native -ffast-math). Indices have 32 bits. "
+        f"{os.cpu_count()} cores, load {load}. ≈: of a smaller problem, times its size.")  # fmt: skip
+    say(f"\n| kernel | native, ms | C, ms | C by native | {', ms | '.join(PEERS)}, ms | token engine, ms |")
+    say("|" + "---|" * (5 + len(PEERS)))
+    for row in rows():
+        if len(sys.argv) < 2 or any(part in row.name for part in sys.argv[1:]):
+            say(measured(row))
+    if len(sys.argv) < 2:
+        update("sparse", {"text": "\n".join(lines)})
+
+
+if __name__ == "__main__":
+    main()

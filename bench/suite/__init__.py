@@ -1,0 +1,1 @@
+"""Programs that nobody tuned for, natively beside JAX: python -m bench.suite"""
