@@ -1,4 +1,4 @@
-"""The table: python -m bench.sparse [part of a row's name]..., all of it into RESULTS.md.
+"""The table: python -m bench.sparse [--without-token] [part of a row's name]..., all its rows into RESULTS.md.
 
 Each figure is the least of many calls, taken in turns in one process, on one processor.  Results are compared.  C has no
 checks of indices, ours has all of them.  Indices have 32 bits, in one row 64.  Peers that are not installed are left out.
@@ -14,6 +14,8 @@ from datetime import date
 from bench.report import update
 from bench.sparse import chains, products
 from bench.sparse.measure import PEERS, Row, measured
+
+WITHOUT = "--without-token"
 
 
 def rows() -> Iterator[Row]:
@@ -32,15 +34,17 @@ def main() -> None:
         lines.append(line)
 
     load = " to ".join(f"{x:.1f}" for x in sorted(os.getloadavg()))
-    say(f"`python -m bench.sparse`, {date.today()}: the least of many calls of each, in turns, on one processor; results "
+    command = " ".join(["python -m bench.sparse", *sys.argv[1:]])
+    say(f"`{command}`, {date.today()}: the least of many calls of each, in turns, on one processor; results "
         f"are compared. C is by hand, without checks (gcc -O3 -march=native -ffast-math). Indices have 32 bits. "
         f"{os.cpu_count()} cores, load {load}. ≈: of a smaller problem, times its size.")  # fmt: skip
     say(f"\n| kernel | native, ms | C, ms | C by native | {', ms | '.join(PEERS)}, ms | token engine, ms |")
     say("|" + "---|" * (5 + len(PEERS)))
+    parts = [a for a in sys.argv[1:] if a != WITHOUT]
     for row in rows():
-        if len(sys.argv) < 2 or any(part in row.name for part in sys.argv[1:]):
-            say(measured(row))
-    if len(sys.argv) < 2:
+        if not parts or any(part in row.name for part in parts):
+            say(measured(row, token=WITHOUT not in sys.argv))
+    if not parts:
         update("sparse", {"text": "\n".join(lines)})
 
 

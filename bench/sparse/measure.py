@@ -113,8 +113,8 @@ def torch(f: Callable[..., Any], *args: Any, d: Any = None) -> Call | None:
     return both
 
 
-def measured(row: Row) -> str:
-    """The line of the table; the results of all are compared first."""
+def measured(row: Row, *, token: bool) -> str:
+    """The line of the table, with `token` that of the token engine as well; the results of all are compared first."""
     first = row.ours()
     row.c()
     for n, b in row.filled.items():
@@ -130,14 +130,14 @@ def measured(row: Row) -> str:
     t = least(calls)
     ratio = f"{t['C'] / t['ours']:.2f}"
     others = [f"{t[n]:.3g}" if n in t else "–" for n in PEERS]
-    token = "–"
-    if row.token is not None:
+    by_token = "–"
+    if token and row.token is not None:
         row.token()
         start = time.perf_counter()
         row.token()
         took = 1e3 * (time.perf_counter() - start) * row.scale
-        token = f"{'≈ ' if row.scale != 1 else ''}{took:.3g}"
-    return f"| {row.name} | {t['ours']:.3g} | {t['C']:.3g} | {ratio} | {' | '.join(others)} | {token} |"
+        by_token = f"{'≈ ' if row.scale != 1 else ''}{took:.3g}"
+    return f"| {row.name} | {t['ours']:.3g} | {t['C']:.3g} | {ratio} | {' | '.join(others)} | {by_token} |"
 
 
 def least(calls: Mapping[str, Call]) -> dict[str, float]:

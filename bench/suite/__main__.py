@@ -26,6 +26,8 @@ ROUNDS = 15
 """Rounds in which each contender has its turn."""
 TURN_S = 0.02
 """What a turn takes about: several calls, or one that takes longer."""
+MOST_S = 0.5
+"""What all turns of one contender take, about."""
 LIMIT_S = 300
 """Seconds for a program."""
 Calls = dict[str, Callable[[], Any]]
@@ -41,7 +43,7 @@ def least(calls: Calls) -> dict[str, float]:
         counts[name] = max(1, int(TURN_S / max(time.perf_counter() - start, 1e-7)))
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            for _ in range(counts[name]):
+            for _ in range(counts[name] if sum(times[name]) < 1e6 * MOST_S else 0):
                 start = time.perf_counter()
                 call()
                 times[name].append(1e6 * (time.perf_counter() - start))

@@ -1,4 +1,4 @@
-"""The gradient of chosen rows of a table: the rows' derivatives are computed once each, and added where data say."""
+"""What data choose as loops: rows of a table, their derivatives, and gathers whose tokens carry the number of summands."""
 
 from __future__ import annotations
 
@@ -41,3 +41,28 @@ def test_no_array_has_a_place_for_each_row_of_the_table_and_each_choice() -> Non
     plan = schedule(program.op)
     for name, array in plan.kept.items():
         assert len([a for a in array.axes if str(a.extent) in ("n", "b")]) < 2, name
+
+
+# The first sum has one summand, the others two, of which data decide the signs.
+CARRIED = """program carried
+param n >= 2
+input X<i> in 0<=i<n { -> A.x }
+input K<i>: int in 0<=i<n { -> A.k }
+output Y<i>
+node A<i> {
+  in x, k: int
+  if k>0 && i==0:  x #1 -> G.s<0>
+  if k<=0 && i==0: -x #1 -> G.s<0>
+  if k>0 && i>0:   x #2 -> G.s<i>
+  if k<=0 && i>0:  -x #2 -> G.s<i>
+  if i>0: 3*x #2 -> G.s<i>
+}
+node G<i> in 0<=i<n { in @(+) s[#]; s -> Y }
+"""
+
+
+def test_numbers_of_summands_that_differ_between_instances() -> None:
+    f = upl.compile(upl.load(CARRIED), engine="native")
+    found = f(X=np.array([1.0, 2.0, 3.0]), K=np.array([0, 1, -1]))
+    assert found["Y"].tolist() == [-1, 8, 6]
+    assert f.stats["firings"]["A"] is None  # loops ran, no tokens

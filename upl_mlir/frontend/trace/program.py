@@ -125,12 +125,17 @@ class Function:
         """What tells traces apart besides the shapes: nothing here, as all numbers are floats."""
         del values
 
+    @functools.cached_property
+    def _parameters(self) -> list[str]:
+        """The names of the function's parameters, none if it does not tell; found once, as it takes longer than a call."""
+        try:
+            return list(inspect.signature(self.fun).parameters)
+        except (TypeError, ValueError):
+            return []
+
     def _leaves(self, free: Any) -> tuple[list[str], list[NDArray[Any]]]:
         """The arrays among the arguments, and names for them."""
-        try:
-            parameters = list(inspect.signature(self.fun).parameters)
-        except (TypeError, ValueError):
-            parameters = []
+        parameters = self._parameters
         args, kwargs = free
         named = [(parameters[n] if n < len(parameters) else f"x{n}", a) for n, a in enumerate(args)]
         names: list[str] = []

@@ -137,7 +137,7 @@ class SplitProductsPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         before = len(p.system.equations)
-        Splitter(p.system).split()
+        Splitter(p.system, ordered=p.ordered).split()
         return len(p.system.equations) > before
 
 
@@ -161,7 +161,7 @@ class InvariantFieldsPass(LoopPass):
     stage: ClassVar[Stage] = Stage.EQUATIONS
 
     def step(self, p: LoopProgram) -> bool:
-        if not chosen_by_data(p.system):
+        if not (p.compared or chosen_by_data(p.system)):
             return False
         some = settle_comparisons(p.system)
         some |= simplify_truths(p.system)

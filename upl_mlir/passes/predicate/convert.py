@@ -30,8 +30,9 @@ from upl_mlir.passes.analysis.at_sizes import refuse_open
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import PRIMAL, here, made
 from upl_mlir.passes.autodiff.adjoint_plan import total
-from upl_mlir.passes.build import index_value, unused
+from upl_mlir.passes.build import condition, index_value, unused
 from upl_mlir.passes.predicate.by_source import Rewritten, by_source
+from upl_mlir.passes.predicate.carried import carried
 from upl_mlir.passes.predicate.certain import comes_always, counted_by, determined, surely_fires
 from upl_mlir.passes.predicate.drafts import COMPARED, Draft, Make, Values, Way, all_of, any_of, chosen, emit, negated
 from upl_mlir.passes.predicate.faults import Faults, counted
@@ -247,30 +248,23 @@ class _Conversion:
             n = self.gates.value(op, op.arg(data.name), UplType.INT)
             return lambda body, values: values[n]
         if count is Special.CARRIED:
-            count = self._carried(op, g)
+            cases, count = carried(self.sets, op, [w.arrow for w in g.ways], self._refused)
+        else:
+            cases = []
         assert isinstance(count, IndexExpr)
-        least = count
+        last = count
 
         def number(body: Body, values: Values) -> SSAValue:
-            n = index_value(body, least, values)
-            return n if (least.constant or 0) > 0 else body.add(arith.MaxSIOp(n, body.constant(0, i64)))
+            out = at_least_0(body, last, values)
+            for where, n in cases:
+                out = body.add(arith.SelectOp(condition(body, where, values), at_least_0(body, n, values), out))
+            return out
+
+        def at_least_0(body: Body, e: IndexExpr, values: Values) -> SSAValue:
+            n = index_value(body, e, values)
+            return n if (e.constant or 0) > 0 else body.add(arith.MaxSIOp(n, body.constant(0, i64)))
 
         return number
-
-    def _carried(self, op: NodeOp, g: Group) -> IndexExpr:
-        """The number that all summands carry, over the fields of the target."""
-        found: set[IndexExpr] = set()
-        for w in g.ways:
-            a, m = w.arrow, w.arrow.send.multiplicity
-            e = self.sets.relation(a).express(m, a.dst) if isinstance(m, IndexExpr) else None
-            if e is None:
-                why = f"the number of summands that it carries does not follow from the index of `{op.symbol}`"
-                raise self._refused(a, why)
-            found.add(e.substitute(dict(zip(a.dst, op.fields, strict=True))))
-        if len(found) > 1:
-            numbers = ", ".join(sorted(map(str, found)))
-            raise self._refused(g.ways[0].arrow, f"summands carry different numbers: {numbers}")
-        return found.pop()
 
     def _output(self, g: Group) -> None:
         """A group of outputs: another output says how many tokens came to each element."""

@@ -60,8 +60,8 @@ def _own_names(t: Term) -> frozenset[str]:
 class Splitter:
     """Gives sums of products and their factors equations of their own."""
 
-    def __init__(self, system: System):
-        self.system = system
+    def __init__(self, system: System, *, ordered: bool = False):
+        self.system, self.ordered = system, ordered
         self.new: dict[str, Equation] = {}
         self._made: dict[object, Term] = {}
 
@@ -77,7 +77,22 @@ class Splitter:
     def _top(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         if isinstance(t, terms.Fold) and is_sum_of_products(t):
             return replace(t, parts=tuple(self._factored(p, names, cons) for p in t.parts))
-        return self._inside(t, names, cons)
+        return self._inside(self._apart(t, names, cons), names, cons)
+
+    def _apart(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
+        """A sum of products of matrices and of other summands, with an element of a new array for the products; where the
+        order of summands is kept, for those before the others."""
+        if not isinstance(t, terms.Fold):
+            return t
+        mine = [is_sum_of_products(replace(t, parts=(p,))) and _of_matrices(p) for p in t.parts]
+        if self.ordered and False in mine:
+            mine = [n < mine.index(False) for n in range(len(mine))]
+        if all(mine) or not any(mine):
+            return t
+        products = tuple(p for p, one in zip(t.parts, mine, strict=True) if one)
+        others = tuple(p for p, one in zip(t.parts, mine, strict=True) if not one)
+        own = self._own(terms.Fold(t.kind, t.gather, products, None), names, cons)
+        return t if own is None else replace(t, parts=(terms.Part((), (), own), *others))
 
     def _inside(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         """A term with its sums of products replaced by elements of new arrays."""
@@ -151,6 +166,12 @@ def _around(t: terms.Fold, p: terms.Part, names: tuple[str, ...]) -> tuple[str, 
     """The names that are given inside of a part, in the order of the loops round it: of a gather whose element data choose,
     those of the summands are outside."""
     return (*p.dims, *names) if taken(t, p, names)[1] else (*names, *p.dims)
+
+
+def _of_matrices(p: terms.Part) -> bool:
+    """Whether each factor of a product depends on something that the other one does not."""
+    first, second = map(names_in, factors(p.body) or ())
+    return bool(first - second and second - first)
 
 
 def is_sum_of_products(t: terms.Fold) -> bool:
