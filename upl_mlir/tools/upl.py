@@ -187,10 +187,14 @@ def _check(args: argparse.Namespace) -> int:
         if more:
             raise UsageError("--circuit: expected one FILE")
         return circuits.check(args)
-    further = None if args.ranks is None else lambda program: ranks.check(program, args.ranks)
+
+    def distributed(program: Program) -> str:
+        return ranks.check(program, args.ranks)
+
     return report.check(
-        args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose, further=further
-    )
+        args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose,
+        further=None if args.ranks is None else distributed,
+    )  # fmt: skip
 
 
 def _grad(args: argparse.Namespace) -> int:
