@@ -1,8 +1,9 @@
 """What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
 
-A case is an example, `NAME@SCALE` for a larger one, or `NAME:OUT:IN,IN` for a gradient.  The first rank prints a line for
-each: `equal`, `WRONG` with the outputs that differ on some rank, or the code with which the program is refused; then the
-bytes that all ranks sent, and the bytes that the exact sets of what they need say.
+A case is an example, `NAME@SCALE` for a larger one, `NAME:OUT:IN,IN` for a gradient, or `random:SEED` for a program of
+test/agreement's generator.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
+rank, or the code with which the program is refused; then the bytes that all ranks sent, and the bytes that the exact sets
+of what they need say.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from mpi4py import MPI
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "test")]
+from agreement.campaign import case_of  # noqa: E402
+from agreement.generator import generate as random_program  # noqa: E402
+from agreement.properties import host_arrays  # noqa: E402
 from data import generate  # noqa: E402
 
 import upl_mlir as upl  # noqa: E402
 from mpi.predicted import bytes_received  # noqa: E402
 from upl_mlir.diagnostics import UplError  # noqa: E402
+from upl_mlir.engines.mpi.world import wait_for_all  # noqa: E402
 
 COMM = MPI.COMM_WORLD
 
@@ -28,6 +33,10 @@ COMM = MPI.COMM_WORLD
 def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
     """The program, its inputs, and parameters that do not follow from these."""
     name, _, rest = text.partition(":")
+    if name == "random":
+        c = case_of(random_program(int(rest)), int(rest), noise=True)
+        p = upl.load(c.text)
+        return p, host_arrays(p, c.params, c.seed, noise=True), dict(c.params)
     name, _, scale = name.partition("@")
     d = generate(name, int(scale or 1))
     plain = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if isinstance(v, list)})
@@ -46,14 +55,15 @@ def compared(text: str) -> str:
     p, inputs, params = case(text)
     try:
         f = upl.compile(p, engine="mpi", gather="ordered")
+        found = f(**inputs, **params)
     except UplError as e:
         return e.diagnostics[0].code
-    found = f(**inputs, **params)
     wanted = upl.compile(p, engine="native", gather="ordered")(**inputs, **params)
     wrong = [n for n in wanted if wanted[n].tobytes() != found[n].tobytes()]
     everywhere = sorted({n for names in COMM.allgather(wrong) for n in names})
     sent = f.stats["bytes_sent_by_all"]
-    predicted = COMM.bcast(bytes_received(p, inputs, params, COMM.Get_size()) if COMM.Get_rank() == 0 else None)
+    predicted = bytes_received(p, inputs, params, COMM.Get_size()) if COMM.Get_rank() == 0 else None
+    wait_for_all(COMM)
     return f"{'WRONG ' + ','.join(everywhere) if everywhere else 'equal'} {sent} {predicted}"
 
 

@@ -17,6 +17,7 @@ from upl_mlir.tools.upl import main as upl_tool
 from upl_mlir.tools.upl_opt import main as upl_opt
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEEP = "i in 0, first1-4..n-1, last1+4"
 HALO = "i in 0, first1-1..last1+1, n-1"
 
 
@@ -28,10 +29,11 @@ def distributed(name: str, *of: str, gather: str = "ordered") -> Distributed:
     return distribute(prepared(p.module, "f64", gather), gather=gather)
 
 
-def text(name: str, folder: Path) -> str:
+def text(name: str, folder: Path, steps: int = 1) -> str:
     """The loops of one rank of an example, as a file's text."""
     path = folder / "ranks.mlir"
-    assert not upl_opt([str(EXAMPLES / f"{name}.upl"), "--distribute=gather=ordered", "-o", str(path)])
+    options = f"--distribute=gather=ordered,steps={steps}"
+    assert not upl_opt([str(EXAMPLES / f"{name}.upl"), options, "-o", str(path)])
     return path.read_text(encoding="utf-8")
 
 
@@ -63,17 +65,19 @@ def test_a_text_is_what_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("steps", "old", "new", "message"),
     [
-        (HALO, "i in 0, first1..last1+1, n-1", "neither owns nor has received"),  # a halo at one side only
-        (HALO, "i in 0, first1-1..last1, n-1", "neither owns nor has received"),
-        ("t in L3-1..L3-1", "t in L3..L3", "a rank sends an element of `U.u` that the rank neither owns nor has received"),
+        (1, HALO, "i in 0, first1..last1+1, n-1", "neither owns nor has received"),  # a halo at one side only
+        (1, HALO, "i in 0, first1-1..last1, n-1", "neither owns nor has received"),
+        (4, DEEP, "i in 0, first1-3..n-1, last1+4", "neither owns nor has received"),
+        (4, DEEP, "i in 0, first1-4..n-1, last1+3", "neither owns nor has received"),
+        (1, "t in L3-1..L3-1", "t in L3..L3", "a rank sends an element of `U.u` that the rank neither owns nor"),
     ],
 )
 def test_a_wrong_halo_is_refuted_with_a_point(
-    old: str, new: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    steps: int, old: str, new: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = text("wave", tmp_path)
+    whole = text("wave", tmp_path, steps)
     assert old in whole
     path = tmp_path / "wrong.mlir"
     path.write_text(whole.replace(old, new), encoding="utf-8")

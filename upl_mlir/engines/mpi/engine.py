@@ -23,7 +23,7 @@ from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of
 from upl_mlir.engines.mpi.plan import Plan, make_plan
-from upl_mlir.engines.mpi.world import world
+from upl_mlir.engines.mpi.world import wait_for_all, world
 from upl_mlir.engines.native import call, target
 from upl_mlir.engines.native.backend import compile_emitted
 from upl_mlir.engines.native.engine import fault_of, target_of
@@ -74,6 +74,7 @@ class MpiEngine:
         self.ranks: int = self.comm.Get_size()
         call.prepare()
         made = self._made(real, gather, threads) if self.rank == 0 else None
+        wait_for_all(self.comm)
         made = self.comm.bcast(made, root=0)
         if isinstance(made, UplError):
             raise made
@@ -128,7 +129,7 @@ class MpiEngine:
             if a.name in dense:
                 args.append(_placed(port, dense[a.name], layouts[a.name], shapes[a.name]))
                 continue
-            results[a.name] = np.empty(shapes[a.name], port.dtype)
+            results[a.name] = np.zeros(_room(port, layouts[a.name], shapes[a.name]), port.dtype)
             args.append(results[a.name])
         status: Any = np.zeros((), np.int64)
         with handling(run.exchange):
@@ -181,12 +182,17 @@ def _part(port: HostPort, lower: tuple[int, ...]) -> tuple[slice, ...]:
 
 def _placed(port: HostPort, array: Array, lower: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """An input where the function looks for it."""
-    shape = tuple(max(0, n) for n in shape)
-    if (lower == tuple(port.origin) or 0 in port.shape) and shape == tuple(port.shape):
+    room = _room(port, lower, shape)
+    if (lower == tuple(port.origin) or 0 in port.shape) and room == tuple(port.shape):
         return array
-    whole = np.zeros(tuple(max(n, s.stop) for n, s in zip(shape, _part(port, lower), strict=True)), port.dtype)
+    whole = np.zeros(room, port.dtype)
     whole[_part(port, lower)] = array
     return whole
+
+
+def _room(port: HostPort, lower: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a port's array, as the function takes it: no less than the port's own."""
+    return tuple(max(0, n, s.stop) for n, s in zip(shape, _part(port, lower), strict=True))
 
 
 class _Run:

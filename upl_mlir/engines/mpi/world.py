@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,17 @@ def world() -> Any:
         why = (str(e).strip().splitlines() or [""])[0]
         raise error("UPL2103", f'engine="mpi" needs mpi4py and an MPI library: {why}', help=INSTALL) from None
     return MPI.COMM_WORLD
+
+
+PAUSE_S = 0.002
+"""So long a rank sleeps while it waits for what takes another one seconds: MPI itself waits with a busy loop."""
+
+
+def wait_for_all(comm: Any) -> None:
+    """Go on when every rank has come here; what waits leaves its core to the others."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(PAUSE_S)
 
 
 def launcher() -> str:

@@ -14,16 +14,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from upl_mlir.dialects.loops.attributes import Range
-from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.program import Cut, LoopProgram
 from upl_mlir.passes.loops.statements import Read, Statement
-from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
-from upl_mlir.passes.storage import inverse
+from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves
+from upl_mlir.passes.storage import inverse, span
 from upl_mlir.poly.expr import IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons
 from upl_mlir.poly.operators import Extremum
 
 Path = tuple[tuple[list[Tree], int], ...]
 """The way to a statement: the bodies, and the place in each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deep:
+    """A loop over blocks of steps of the loop with variable `time`; a block's steps begin at `first`.
+
+    Its statements run for the indices of a rank and at most `reach` more on both sides, and read `halo` more (`deep.py`)."""
+
+    loop: Loop
+    time: str
+    first: IndexExpr
+    reach: int
+    halo: int
+
+    def arrays(self) -> set[str]:
+        """What is written inside."""
+        return {leaf.stmt.array for leaf, _ in leaves([self.loop])}
 
 
 @dataclass
@@ -44,8 +61,15 @@ class Site:
 
     @property
     def context(self) -> Cons:
-        """What the loops round it say."""
-        return tuple(c for body, at in self.path if isinstance(t := body[at], Loop) for c in t.context)
+        """What the loops and guards round it say."""
+        out: list[Con] = []
+        for (body, at), (inner, _) in zip(self.path, (*self.path[1:], ([], 0)), strict=True):
+            t = body[at]
+            if isinstance(t, Loop):
+                out += t.context
+            elif isinstance(t, Guard) and t.body is inner:
+                out += t.cons
+        return tuple(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +126,15 @@ def sites(tree: list[Tree], path: Path = ()) -> Iterator[Site]:
 class Exchanges:
     """Puts the exchanges into a program of one rank (`narrow`) that has a schedule and places for its arrays."""
 
-    def __init__(self, p: LoopProgram):
-        self.p, self.lin = p, p.system.lin
+    def __init__(self, p: LoopProgram, deep: Sequence[Deep] = ()):
+        self.p, self.lin, self.deep = p, p.system.lin, deep
         self.blocks = {n for c in p.cuts.values() for n in (c.block.first, c.block.last)}
         self.sites = list(sites(p.scheduled))
         self.placed: list[Placed] = []
 
     def insert(self) -> list[Placed]:
         """Change the tree and the arrays.  Raises NotPlaced."""
-        needs = [n for s in self.sites for r in s.leaf.stmt.reads if (n := self._need(s, r)) is not None]
+        needs = self.needs()
         at: dict[tuple[int, int], tuple[list[Tree], dict[tuple[str, Cons], Placed]]] = {}
         for n in needs:
             _, here = at.setdefault((id(n.body), n.place), (n.body, {}))
@@ -135,6 +159,10 @@ class Exchanges:
             self._make_room(name)
         return self.placed
 
+    def needs(self) -> list[Need]:
+        """What the reads need of other ranks.  Raises NotPlaced."""
+        return [n for s in self.sites for r in s.leaf.stmt.reads if (n := self._need(s, r)) is not None]
+
     # -- needs ------------------------------------------------------------------------------------------------------------
     def _need(self, site: Site, read: Read) -> Need | None:
         cut = self.p.cuts.get(read.array)
@@ -142,38 +170,69 @@ class Exchanges:
             return None
         fields = self.p.system.equations[read.array].fields
         at = fields.index(cut.field)
-        if all(self.lin.implies(read.cons, c) for c in cut.block.holds(read.index[at])):
+        env = site.leaf.env
+        cons = (*site.context, *(Con(self.lin.plain(c.e.substitute(env)), c.eq) for c in read.cons))
+        index = tuple(self.lin.plain(e.substitute(env)) for e in read.index)
+        for _, d in self._deep_round(site):
+            times = {self._time(w, d.time, read) for w in self.sites if w.leaf.stmt.array == read.array and d in self._of(w)}
+            if len(times) > 1 or None in times:
+                raise NotPlaced(site.leaf.stmt, read, "several steps write it")
+            for e in times:  # what the block itself has made is there
+                assert e is not None
+                cons = (*cons, Con(d.first - 1 - self.lin.plain(e.substitute(env))))
+        if not self.lin.feasible(cons) or all(self.lin.implies(cons, c) for c in cut.block.holds(index[at])):
             return None
         depth, place = self._position(site, read)
         outer = [t.var for body, i in site.path[:depth] if isinstance(t := body[i], Loop)]
-        env = site.leaf.env
-        cons = (*site.context, *(Con(self.lin.plain(c.e.substitute(env)), c.eq) for c in read.cons))
         ranges: list[Range] = []
         when: dict[Con, None] = {}
         around = tuple(c for body, i in site.path[:depth] if isinstance(t := body[i], Loop) for c in t.context)
         known = {*outer, *self.lin.ctx.params, *self.lin.ctx.constants}
         mine: dict[Con, None] = {}
-        hull: list[Range] = []
-        for f, e in zip(fields, read.index, strict=True):
+        for f, e in zip(fields, index, strict=True):
             x = f"{f} needed"
-            whole = (*cons, Con(IndexExpr.of(x) - self.lin.plain(e.substitute(env)), True))
+            whole = (*cons, Con(IndexExpr.of(x) - e, True))
             names = {n for c in whole for n in c.e.names} - known - {x}
             left = self.lin.project(self.lin.normal(whole)[0], names)
             lows, highs = self.lin.limits(left, x, outer)
             if not lows or not highs:
                 raise NotPlaced(site.leaf.stmt, read, f"no bounds are known of the `{f}` that it needs")
             lows, highs = self.lin.strongest(lows, 1, around), self.lin.strongest(highs, -1, around)
+            if f != cut.field:  # the same for all ranks, if it can be
+                lows, highs = ([e for e in bounds if not e.names & self.blocks] or bounds for bounds in (lows, highs))
             ranges.append(Range(f, tuple(lows), tuple(highs)))
-            hull.append(self._hull(site, read, around, outer, ranges[-1]))
             for c in left:
                 if c.e.names <= known and not self.lin.implies(around, c):
                     (mine if c.e.names & self.blocks else when)[c] = None
         ranges[at] = self._of_some(ranges[at], mine)
+        for _, d in self._deep_round(site):
+            ranges[at] = self._whole_halo(ranges[at], cut, fields, d)
+        hull = [self._hull(site, read, around, outer, r) for r in ranges]
         kind = self._kind(ranges[at])
         conditions = self.lin.minimal(when, around)
         return Need(
             site, read, kind, depth, place, tuple(ranges), conditions, tuple(hull), tuple(outer), around
         )  # fmt: skip
+
+    def _whole_halo(self, r: Range, cut: Cut, fields: tuple[str, ...], d: Deep) -> Range:
+        """A part of a deep halo as the whole of it: one exchange for all parts."""
+        whole = span(self.lin, cut.whole, cut.field, fields)
+        if whole is None or not any(e.names & self.blocks for e in (*r.lows, *r.highs)):
+            return r
+        first, last = IndexExpr.of(cut.block.first) - d.halo, IndexExpr.of(cut.block.last) + d.halo
+        return Range(r.var, (whole[0], first), (whole[1], last))
+
+    def _deep_round(self, site: Site) -> list[tuple[int, Deep]]:
+        """The loops with deep halos round a statement, with their depths."""
+        return [(n, d) for n, (body, at) in enumerate(site.path) for d in self.deep if body[at] is d.loop]
+
+    def _of(self, site: Site) -> list[Deep]:
+        return [d for _, d in self._deep_round(site)]
+
+    def _time(self, w: Site, var: str, read: Read) -> IndexExpr | None:
+        """The step at which a statement writes what is read, by the reader's names."""
+        found = inverse(w.leaf, var)
+        return None if found is None else found.substitute(dict(zip(w.leaf.stmt.fields, read.index, strict=True)))
 
     def _of_some(self, r: Range, conditions: Iterable[Con]) -> Range:
         """A range that is one index wide and that only ranks need for which conditions hold: it is empty for the others.
@@ -183,8 +242,10 @@ class Exchanges:
         lows, highs = list(r.lows), list(r.highs)
         if lows != highs or len(lows) > 1 or lows[0].names & self.blocks:
             return r
+        ends = {c.block for c in self.p.cuts.values()}
+        some = tuple(Con(IndexExpr.of(b.last) - IndexExpr.of(b.first)) for b in ends)  # of ranks with an index at all
         for c in conditions:
-            if c.eq or len(c.e.names & self.blocks) > 1:
+            if c.eq or len(c.e.names & self.blocks) > 1 or self.lin.implies(some, c):
                 continue
             for m, k in c.e.terms:
                 name = m[0].name if len(m) == 1 and isinstance(m[0], Var) else None
@@ -235,6 +296,8 @@ class Exchanges:
                     return level, i + 1
                 raise NotPlaced(r.leaf.stmt, read, "it is written after it is read")
             t = mine[i]
+            if any(t is d.loop for d in self.deep):
+                return level + 1, 0
             if isinstance(t, Loop):
                 theirs_, mine_ = inverse(w.leaf, t.var), inverse(r.leaf, t.var)
                 if theirs_ is None or mine_ is None:
@@ -286,9 +349,14 @@ class Exchanges:
             lows, highs = (a.lower,), (a.lower + a.extent - 1,)
             if fields[a.at] == cut.field:
                 lows, highs = (IndexExpr.of(cut.block.first),), (IndexExpr.of(cut.block.last),)
-            for n in needs:
-                r = n.hull[a.at]
-                lows, highs = self._outer(lows, r.lows, 1), self._outer(highs, r.highs, -1)
+                for d in self.deep:
+                    whole = span(self.lin, cut.whole, cut.field, fields)
+                    if whole is not None and name in d.arrays():
+                        lows, highs = (whole[0], lows[0] - d.reach), (whole[1], highs[0] + d.reach)
+            for each in dict.fromkeys(n.hull[a.at].lows for n in needs):
+                lows = self._outer(lows, each, 1)
+            for each in dict.fromkeys(n.hull[a.at].highs for n in needs):
+                highs = self._outer(highs, each, -1)
             low = extremum(Extremum.MAX, lows)
             axes[i] = replace(a, lower=low, extent=extremum(Extremum.MIN, highs) - low + 1)
         array.axes = tuple(axes)

@@ -17,8 +17,12 @@ from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.linear import Linear
 
 
-def narrow(p: LoopProgram, choice: Choice) -> None:
-    """Cut the equations of a program that has no schedule yet."""
+def narrow(p: LoopProgram, choice: Choice) -> Linear:
+    """Cut the equations of a program that has no schedule yet.
+
+    What the program knows then does not say that blocks lie inside of the whole: where its loops are widened (`deep.py`),
+    their bounds must not rely on that.  What is returned says it.
+    """
     ctx = p.system.lin.ctx
     taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown}
     for eq in p.system.equations.values():
@@ -33,16 +37,21 @@ def narrow(p: LoopProgram, choice: Choice) -> None:
             first, last = (unused(f"{word}{n}", taken) for word in ("first", "last"))
             blocks[ends] = Block(first, last, *ends)
         cuts[name] = Cut(f, blocks[ends], tuple(p.system.equations[name].domain))
-    condition = ctx.param_condition
+    condition = weak = ctx.param_condition
     for b in blocks.values():
         known = block_facts(b)
         if len(p.system.lin.cases(known)) > 1:  # of a set of fields with different ends: elimination takes one case only
             known = Formula.compare(IndexExpr.of(b.first), "<=", IndexExpr.of(b.last) + 1)
         condition &= known
+        weak &= Formula.compare(IndexExpr.of(b.first), "<=", IndexExpr.of(b.last) + 1)
         p.declarations = [*p.declarations, ParamOp(b.first), ParamOp(b.last, known)]
     names = tuple(n for b in blocks.values() for n in (b.first, b.last))
-    new = replace(ctx, params=(*ctx.params, *names), param_condition=condition, facts_cache={})
-    p.system.lin = Linear(new, one_by_one=p.system.lin.one_by_one)
+    one_by_one = p.system.lin.one_by_one
+    strong, weak_ = (
+        Linear(replace(ctx, params=(*ctx.params, *names), param_condition=c, facts_cache={}), one_by_one=one_by_one)
+        for c in (condition, weak)
+    )  # fmt: skip
+    p.system.lin = weak_
     p.cuts = cuts
     for name, cut in cuts.items():
         eq = p.system.equations[name]
@@ -50,6 +59,7 @@ def narrow(p: LoopProgram, choice: Choice) -> None:
         lin = p.system.lin
         eq.domain = tuple((*c, *own) for c in eq.domain if lin.feasible((*c, *own)))
         eq.pieces = [((*c, *own), term) for c, term in eq.pieces if lin.feasible((*c, *own))]
+    return strong
 
 
 def block_facts(b: Block) -> Formula:

@@ -11,21 +11,28 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import UplError, error, placed
 from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.passes.analysis.effort import bounded
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.passes.analysis.effort import bounded_work
 from upl_mlir.passes.distribute.choice import Choice, Chooser
+from upl_mlir.passes.distribute.deep import deepen
 from upl_mlir.passes.distribute.exchanges import Exchanges, NotPlaced, Placed
 from upl_mlir.passes.distribute.narrow import narrow
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.passes import LOOP_PASSES
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.transform.wavefront import STEPS
 from upl_mlir.passes.schedule import prepared, put, raised
+from upl_mlir.poly.counts.quota import TooComplex, limited
 
 BEFORE = ("invariant-fields", "split-products")
 AFTER = ("order-loops", "allocate-arrays", "forward-copies")
 """The passes on the equations, and those on what is left of them for one rank."""
+EFFORT = 8
+"""So many times the usual limit of isl's work a distribution with deep halos may take; what needs more exchanges at each
+step. Chosen: the usual limit is too low for stencils in one dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +43,40 @@ class Distributed:
     choice: Choice
     exchanges: list[Placed]
     given_up: list[NotPlaced]
+    deep: bool = False
+    """Whether some loop exchanges for several steps at once; then it is proved already."""
 
 
-@bounded("the distribution")
-def distribute(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", proved: bool = True) -> Distributed:
+def distribute(
+    program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", proved: bool = True, steps: int = STEPS
+) -> Distributed:
     """Distribute a checked affine program (with `adjoint of` expanded); sizes and blocks stay symbolic.
 
+    Stencils exchange once in `steps` steps, where that can be proved with a bounded effort.
     Raises UplError: UPL2101 if nothing can be cut, UPL2102 if the proof of the schedule fails (`proved`), UPL18xx.
     """
     expand(program)
+    found: Distributed | None = None
+    if steps > 1:
+        try:
+            with placed(span_of(program)), limited(EFFORT):
+                found = _divided(program, real, gather, steps)
+        except TooComplex:
+            pass
+    if found is None:
+        with bounded_work("the distribution", program):
+            found = _divided(program, real, gather, 1)
+    if proved and not found.deep:
+        with bounded_work("the proof of the distribution", program):
+            wrong = next(faults(found.program), None)
+        if wrong is not None:
+            where = None if wrong.statement is None else found.program.places.get(wrong.statement.array)
+            raise error("UPL2102", f"the distribution is not proved: {wrong}", where, help='use engine="native"')
+    return found
+
+
+def _divided(program: ProgramOp, real: str, gather: str, steps: int) -> Distributed:
+    """The distribution, its proof apart, but for one with deep halos."""
     whole = raised(program, real=real, gather=gather, fixed={})
     _pass(whole, (*BEFORE, "order-loops"))
     banned: set[tuple[str, str]] = set()
@@ -53,23 +85,26 @@ def distribute(program: ProgramOp, *, real: str = "f64", gather: str = "relaxed"
         choice = Chooser(whole, banned).choose()
         if not choice.fields:
             raise _nothing_to_cut(program, whole, given_up)
-        p = raised(program, real=real, gather=gather, fixed={})
-        _pass(p, BEFORE)
-        narrow(p, choice)
-        _pass(p, AFTER)
+
+        def narrowed(*, weak: bool, choice: Choice = choice) -> LoopProgram:
+            p = raised(program, real=real, gather=gather, fixed={})
+            _pass(p, BEFORE)
+            strong = narrow(p, choice)
+            p.system.lin = p.system.lin if weak else strong
+            _pass(p, AFTER)
+            p.system.lin = strong
+            return p
+
         try:
-            placed = Exchanges(p).insert()
-            break
+            if steps > 1 and (deep := _with_deep_halos(narrowed(weak=True), steps)) is not None:
+                return Distributed(deep[0], choice, deep[1], given_up, deep=True)
+            p = narrowed(weak=False)
+            return Distributed(p, choice, Exchanges(p).insert(), given_up)
         except NotPlaced as e:
             given_up.append(e)
             reader = e.reader.array
             name = e.read.array if (e.read.array, choice.fields[e.read.array]) not in banned else reader
             banned.add((name, choice.fields[name]))
-    if proved and (found := next(faults(p), None)) is not None:
-        name = None if found.statement is None else found.statement.array
-        where = None if name is None else p.places.get(name)
-        raise error("UPL2102", f"the distribution is not proved: {found}", where, help='use engine="native"')
-    return Distributed(p, choice, placed, given_up)
 
 
 @dataclass(frozen=True)
@@ -78,7 +113,7 @@ class DistributePass(ModulePass):
 
     Requires: all domains known, `adjoint of` expanded, nothing refuted (the pass sees to these); no arrow decided by data.
     Establishes: one `upl_loops.program` with a schedule and exchanges. It is proved that a rank owns or has received
-    whatever it reads, for all sizes and all blocks.
+    whatever it reads, for all sizes and all blocks. Stencils exchange once in `steps` steps where that can be proved.
     Source: owner-computes (Callahan, Kennedy 1988); communication from dependences (Bondhugula 2013).
 
         for "L1" from 1 to T { for "L2" from 1 to n-2 parallel { run U<L1,L2> } }
@@ -90,10 +125,25 @@ class DistributePass(ModulePass):
     name = "distribute"
     real: str = "f64"
     gather: str = "relaxed"
+    steps: int = STEPS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.steps < 1:
+            raise error("UPL1802", f"steps={self.steps}: expected a number from 1 on")
         program = prepared(op, self.real, self.gather)
-        put(op, program, distribute(program, real=self.real, gather=self.gather).program)
+        put(op, program, distribute(program, real=self.real, gather=self.gather, steps=self.steps).program)
+
+
+def _with_deep_halos(p: LoopProgram, steps: int) -> tuple[LoopProgram, list[Placed]] | None:
+    """A program that exchanges once in so many steps; None where that is not possible, or not proved."""
+    deep = deepen(p, Exchanges(p).needs(), steps)
+    if not deep:
+        return None
+    try:
+        placed = Exchanges(p, deep).insert()
+    except NotPlaced:
+        return None
+    return None if next(faults(p), None) is not None else (p, placed)
 
 
 def _pass(p: LoopProgram, names: tuple[str, ...]) -> None:
