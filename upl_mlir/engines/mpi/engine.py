@@ -32,6 +32,7 @@ from upl_mlir.engines.native.whole import Source
 from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, host_ports
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.proved import require_proved
+from upl_mlir.passes.analysis.sizes import Sizes, total
 from upl_mlir.poly.expr import IndexExpr
 
 Array = NDArray[Any]
@@ -39,8 +40,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Stats:
-    """What one run did: the part of ``stats.json`` that this engine has; bytes of this rank and, together, of all."""
+    """What one run did: the part of ``stats.json`` that this engine has; bytes of this rank and, together, of all.
 
+    `firings` and `tokens` are those of the program, counted without running it, as for the engine "native".
+    """
+
+    firings: dict[str, int | None]
+    tokens: dict[str, int | None]
     ranks: int
     rank: int
     seconds: float
@@ -51,7 +57,12 @@ class Stats:
 
     def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
-        return {"engine": "mpi", "firings": None, "tokens": None, "peak_waiting": None, **self.__dict__}
+        return {
+            "engine": "mpi", "firings": self.firings, "tokens": self.tokens, "tokens_sent": total(self.tokens),
+            "peak_waiting": None, "seconds": self.seconds, "compile_seconds": self.compile_seconds, "ranks": self.ranks,
+            "rank": self.rank, "bytes_sent": self.bytes_sent, "messages_sent": self.messages_sent,
+            "bytes_sent_by_all": self.bytes_sent_by_all,
+        }  # fmt: skip
 
 
 class MpiEngine:
@@ -82,7 +93,8 @@ class MpiEngine:
         self._open: tuple[tuple[str, str], ...] = made[1]
         self.kernel = compile_emitted(self.plan.emitted, target.host(), threads)
         self.compile_seconds = time.perf_counter() - start
-        self._stats = Stats(self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
+        firings, tokens = dict.fromkeys(self._sizes.firings), dict.fromkeys(self._sizes.tokens)
+        self._stats = Stats(firings, tokens, self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
 
     def _made(self, real: str, gather: str, threads: int) -> tuple[Plan, tuple[tuple[str, str], ...]] | UplError:
         try:
@@ -96,6 +108,10 @@ class MpiEngine:
     def program(self) -> ProgramOp:
         """The program."""
         return self.source.read()
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes.of(self.program)
 
     def stats(self) -> Stats:
         """What the last run did."""
@@ -141,8 +157,8 @@ class MpiEngine:
             owned: list[tuple[int, int]] = [blocks.owned(r, b) for r in range(self.ranks)]
             self._whole(results[name], axis, layouts[name][axis], owned)
         seconds = time.perf_counter() - start
-        total = sum(self.comm.allgather(run.bytes))
-        self._stats = Stats(self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, total)
+        by_all = sum(self.comm.allgather(run.bytes))
+        self._stats = Stats(*self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all)
         final: dict[str, Array] = {}
         for name, found in results.items():
             port = ports[name]
