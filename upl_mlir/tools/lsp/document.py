@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -138,12 +139,17 @@ class Document:
         return line, len(before) - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else begin[1] - 1)
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""The compiler is not made for threads: a request that reads a text waits for the thread that looks at another."""
+
+
 def meaning(file: str, text: str) -> list[Diagnostic]:
     """The errors of text, names and types; empty for a program."""
     from upl_mlir.frontend.upl_text.load import load_text
 
     try:
-        load_text(text, file)
+        with _ONE_AT_A_TIME:
+            load_text(text, file)
     except UplError as e:
         return [d if d.span else replace(d, span=Span(file, 1, 1)) for d in e.diagnostics]
     except RecursionError:

@@ -55,12 +55,17 @@ def fixes(text: Text, names: Names, wrong: Diagnostic, errors: Callable[[str], S
 
 def _better(before: Sequence[Diagnostic], after: Sequence[Diagnostic], wrong: Diagnostic) -> bool:
     """Whether an error has gone and none has come before it."""
-    if not after or len(after) < len(before):
+    if not after or (len(after) < len(before) and len(_unreadable(after)) <= len(_unreadable(before))):
         return not any((d.code, d.message) == (wrong.code, wrong.message) and d.span == wrong.span for d in after)
-    first, old = after[0].span, before[0].span if before else None
-    if len(after) > len(before) or first is None or old is None:
-        return False
-    return (first.line, first.col) > (old.line, old.col + 2) and before[0].span == wrong.span
+    read, reads = _unreadable(before), _unreadable(after)
+    if not read or len(reads) > len(read) or before[0].span != wrong.span:
+        return False  # a text that can be read stays one; else reading has to come further
+    first, old = after[0].span, before[0].span
+    return not reads or (first is not None and old is not None and first.line > old.line)
+
+
+def _unreadable(errors: Sequence[Diagnostic]) -> list[Diagnostic]:
+    return [e for e in errors if e.code.startswith("UPL10")]
 
 
 def _pieces(help: str) -> list[str]:
