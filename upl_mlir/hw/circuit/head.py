@@ -144,17 +144,16 @@ class Head:
         wires, lanes = self.wires[f.part], self.plan.parts[f.part].nest.lanes
         if not f.shared:
             strobe, word, lane, place = wires.own[f][0]
-            at = Signal.like(place, name=f"place_{name}")
+            at, last = Signal.like(place, name=f"place_{name}"), Const(1)
             m.d.sync += [strobe.eq(take), word.eq(data), place.eq(at)]
-            with m.If(take):
-                if f.dealt and lanes > 1:
-                    count, last = Signal.like(lane, name=f"lane_{name}"), Signal(name=f"last_lane_{name}")
-                    m.d.comb += last.eq(count == lanes - 1)
-                    m.d.sync += [count.eq(Mux(last, 0, count + 1)), at.eq(at + last)]
-                else:
-                    m.d.sync += at.eq(at + 1)
             if f.dealt and lanes > 1:
+                count, last = Signal.like(lane, name=f"lane_{name}"), Signal(name=f"last_lane_{name}")
+                m.d.comb += last.eq(count == lanes - 1)
                 m.d.sync += lane.eq(count)
+                with m.If(take):
+                    m.d.sync += count.eq(Mux(last, 0, count + 1))
+            with m.If(take):
+                m.d.sync += at.eq(at + last)
             return
         wide, went = len(self.plan.parts) > 1, wires.went
         for k, r in enumerate(f.reads):
