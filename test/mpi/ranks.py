@@ -39,7 +39,10 @@ def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
         return p, host_arrays(p, c.params, c.seed, noise=True), dict(c.params)
     name, _, scale = name.partition("@")
     d = generate(name, int(scale or 1))
-    plain = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if isinstance(v, list)})
+    try:
+        plain = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if isinstance(v, list)})
+    except UplError:  # how long a list is follows from a parameter
+        plain = upl.load(ROOT / "examples" / f"{name}.upl", **d.params)
     params: dict[str, int] = {n: v for n, v in d.params.items() if n in plain.params and isinstance(v, int)}
     p = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if n not in params})
     inputs: dict[str, Any] = dict(d.inputs)

@@ -26,7 +26,7 @@ QUICK = ("jacobi1d@6", "floyd_warshall", "floyd_warshall@3", "wave@2:Y:U0,C", "c
 SLOW = (
     "jacobi2d@3", "jacobi2d@2:B:A", "wave@3", "matmul@2", "matmul@2:C:A,B", "fir", "fir:Y:X", "conv_strided", "lstm",
     "lstm:Y:X,W,V", "mds:Stress:X", "gmm", "gmm:L:X", "perceptron", "perceptron:R:W", "training", "iris", "iris_batch",
-    "iris_batch:R:X", "hypergradient:L:rate", "upsample", "reshape", "diagonal:Y:X", "digits",
+    "iris_batch:R:X", "hypergradient:L:rate", "upsample", "reshape", "diagonal:Y:A", "mlp:Loss:W,B",
 )  # fmt: skip
 
 
@@ -61,6 +61,17 @@ def test_a_few_programs_on_three_ranks() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_examples_and_gradients(ranks: int) -> None:
     agree(job(ranks, *QUICK, *SLOW), (*QUICK, *SLOW), {"spmv": "UPL1821"})
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_examples_of_random_programs(ranks: int) -> None:
+    """They are equal, and send what was computed, or are refused: nothing can be cut, or no bounds of a field are found."""
+    cases = tuple(f"random:{seed}" for seed in range(100, 140))
+    lines = job(ranks, *cases)
+    refused = {line.split()[0]: line.split()[1] for line in lines if line.endswith(("UPL2101", "UPL1825"))}
+    agree(lines, cases, refused)
+    assert sum(" equal " in line for line in lines) > len(cases) // 2
 
 
 @needs_mpi
