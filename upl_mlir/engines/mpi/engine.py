@@ -158,7 +158,9 @@ class MpiEngine:
             self._whole(results[name], axis, layouts[name][axis], owned)
         seconds = time.perf_counter() - start
         by_all = sum(self.comm.allgather(run.bytes))
-        self._stats = Stats(*self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all)
+        self._stats = Stats(
+            *self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all
+        )  # fmt: skip
         final: dict[str, Array] = {}
         for name, found in results.items():
             port = ports[name]
