@@ -45,7 +45,7 @@ SEEDS = (1, 2, 3)
 RUNS = 3
 """So many runs follow each other when the cycles from run to run are counted."""
 CORE_MHZ = 20.6
-"""The clock of one core of the token machine: docs/machine.md, Clock."""
+"""The clock of one core of the token machine: docs/machine_measured.md, Clock."""
 CAPACITY = {Organisation.HASHED: 1024, Organisation.DIRECT: 8192, Organisation.CAM: 4096}
 """Entries of the machine's store. That of `cam` and `direct` holds all that waits, as they have no backing memory."""
 
@@ -311,7 +311,7 @@ _OTHERS = (
     "## The same on the token machine and in native code", "",
     f"Program and data are the same. One core of the token machine, simulated; stores of {_STORES}.",
     f"Its clock is taken to be {CORE_MHZ} MHz, which was estimated for one core of `hashed` after placement and not routed",
-    "([machine](machine.md#clock)). A `cam` of so many entries can be simulated, hardly built. Native code: one thread on",
+    "([machine](machine_measured.md#clock)). A `cam` of so many entries can be simulated, hardly built. Native code: one thread on",
     "the computer that made this page, a call from Python, the median of many. *Times*: by the time of one run of the",
     "circuit, filling and draining included; *run to run*: by its time in the steady state. The token machine and native",
     "code run one after the other.",

@@ -1,6 +1,6 @@
 """Programs that data decide on the machine: cycles on 1 to 16 cores, and where they go.
 
-.venv/bin/python -m bench.machine_sparse     # prints the tables of docs/machine.md, "Irregular programs, measured"
+.venv/bin/python -m bench.machine_sparse     # prints the tables of docs/machine_measured.md, "Irregular programs, measured"
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Table:
         """What a core costs, and the network alone."""
         lines = ["## What a core costs", ""]
         clock = {
-            None: "MHz was not asked for (`--clock`): [what one core was found to have](machine.md#clock).",
+            None: "MHz was not asked for (`--clock`): [what one core was found to have](machine_measured.md#clock).",
             Clock.PLACED: "MHz: after placement, the delays of wires estimated from their lengths.",
             Clock.ROUTED: "MHz: placed and routed.",
         }[self.clock]

@@ -83,7 +83,7 @@ def test_what_is_in_the_text_is_what_direct_ranks() -> None:
 
 
 def test_the_program_of_the_page_runs() -> None:
-    page = (EXAMPLES.parent / "docs" / "machine.md").read_text(encoding="utf-8")
+    page = (EXAMPLES.parent / "docs" / "machine_program.md").read_text(encoding="utf-8")
     program = upl.load(page.split("```mlir\n")[1].split("```")[0])
     np.testing.assert_array_equal(upl.compile(program, "rtl")(X=np.array([1.0, 2.5, -3.0]))["Y"], [2, 5, -6])
 

@@ -21,7 +21,7 @@ PAIRS = (np.tile(SAMPLES, 2), np.concatenate([SAMPLES, SAMPLES[::-1]]))
 BITS = [("interp", {}), ("token", {}), ("native", {"gather": "ordered"})]
 """Engines that call C's library as the reference does."""
 CLOSE: list[tuple[str, dict[str, Any], float]] = [("native", {}, 4e-16), ("rtl", {}, 4e-7)]
-"""Engines with functions of their own: the relative error that is theirs at most (docs/native.md, docs/machine.md)."""
+"""Engines with functions of their own: the relative error that is theirs at most (docs/native.md, docs/machine_core.md)."""
 
 
 def program(f: Function) -> str:

@@ -1,5 +1,8 @@
 """MPI: whether it is there, and how `upl run --ranks` starts a run on it."""
 
+# pyright: reportMissingImports=false, reportUnknownVariableType=false
+# mpi4py is the extra "mpi".
+
 from __future__ import annotations
 
 import os
@@ -23,7 +26,8 @@ def world() -> Any:
     except (ImportError, RuntimeError) as e:  # mpi4py raises RuntimeError if it finds no MPI library
         why = (str(e).strip().splitlines() or [""])[0]
         raise error("UPL2103", f'engine="mpi" needs mpi4py and an MPI library: {why}', help=INSTALL) from None
-    return MPI.COMM_WORLD
+    comm: Any = MPI.COMM_WORLD
+    return comm
 
 
 PAUSE_S = 0.002

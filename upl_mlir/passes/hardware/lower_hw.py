@@ -1,4 +1,4 @@
-"""`lower-hw`: from a UPL program to a program of the tagged-token machine (docs/machine.md, "Program")."""
+"""`lower-hw`: from a UPL program to a program of the tagged-token machine (docs/machine_program.md, "Program")."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LowerHwPass(ModulePass):
     machine detects the error.)
     Establishes: a `ttm.program` instead of the `upl.program`. It has all that a run needs: domains of nodes and ports,
     and the fields along which the program streams.
-    Source: docs/machine.md, "Program"; Klimov's PPVS as the model of the machine.
+    Source: docs/machine_program.md, "Program"; Klimov's PPVS as the model of the machine.
 
         upl.node @Sum <"d,k,i"> <"@(+) s[#]"> { upl.send %s -> @AF_ReLU::@s <"d,k,i"> }
         ->
@@ -350,7 +350,7 @@ class _Lowering:
         return rank if summand else None
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (docs/machine.md, "Token"); it is
+        """The multiplicity on the machine: every summand carries the number of summands (docs/machine_program.md, "Token"); it is
         `##` if an input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)

@@ -1,4 +1,4 @@
-"""Ranks of open gathers as numbers: what the tokens of the machine carry in place of a number of summands (docs/machine.md,
+"""Ranks of open gathers as numbers: what the tokens of the machine carry in place of a number of summands (docs/machine_core.md,
 "Open gathers").
 
 A rank is a tuple of expressions over the fields of a node, compared from the first on (`passes/analysis/strata.py`).  All

@@ -1,4 +1,4 @@
-"""The open gathers of a core: which there are and by which rank they end (docs/machine.md, "Open gathers").
+"""The open gathers of a core: which there are and by which rank they end (docs/machine_core.md, "Open gathers").
 
 Beside the store a list keeps, for each open gather that has a record there, its rank and its name.  When nothing is under
 way in the machine, all gathers of the least rank end: the list is gone through once, and each of them gets a token that ends
