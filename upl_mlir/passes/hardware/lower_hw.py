@@ -350,8 +350,8 @@ class _Lowering:
         return rank if summand else None
 
     def _count(self, send: upl.SendOp) -> IndexExpr | Special:
-        """The multiplicity on the machine: every summand carries the number of summands (docs/machine_program.md, "Token"); it is
-        `##` if an input tells it."""
+        """The multiplicity on the machine: every summand carries the number of summands (docs/machine_program.md, "Token");
+        it is `##` if an input tells it."""
         target = endpoints(self.program)[send.target_name]
         port = target_port(target, send.target_port)
         if port.gather is None or not isinstance(port.count, IndexExpr):

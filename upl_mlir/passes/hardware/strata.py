@@ -1,5 +1,5 @@
-"""Ranks of open gathers as numbers: what the tokens of the machine carry in place of a number of summands (docs/machine_core.md,
-"Open gathers").
+"""Ranks of open gathers as numbers: what the tokens of the machine carry in place of a number of summands
+(docs/machine_core.md, "Open gathers").
 
 A rank is a tuple of expressions over the fields of a node, compared from the first on (`passes/analysis/strata.py`).  All
 fields are bounded here, so the tuples become numbers in the same order, from 0: the last component counts ones, the one
