@@ -311,8 +311,8 @@ _OTHERS = (
     "## The same on the token machine and in native code", "",
     f"Program and data are the same. One core of the token machine, simulated; stores of {_STORES}.",
     f"Its clock is taken to be {CORE_MHZ} MHz, which was estimated for one core of `hashed` after placement and not routed",
-    "([machine](machine_measured.md#clock)). A `cam` of so many entries can be simulated, hardly built. Native code: one thread on",
-    "the computer that made this page, a call from Python, the median of many. *Times*: by the time of one run of the",
+    "([machine](machine_measured.md#clock)). A `cam` of so many entries can be simulated, not built. Native code: a thread",
+    "on the computer that made this page, a call from Python, the median of many. *Times*: by the time of one run of the",
     "circuit, filling and draining included; *run to run*: by its time in the steady state. The token machine and native",
     "code run one after the other.",
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What becomes of bits that flip in the matching store, with and without parity: `python -m bench.faults [COUNT]`.
 
-Prints the tables of docs/machine_simulation.md (organisation `hashed`) and docs/direct.md. A product of two 3 × 3 matrices, its
-elements scaled by a third one: tokens with `*`, gathers, and records that two inputs share; on one core, of `hashed` with
-16 records in 2 ways, so that records go to the backing memory and come back.
+Prints the tables of docs/machine_simulation.md (organisation `hashed`) and docs/direct.md. A product of two 3 × 3 matrices,
+its elements scaled by a third one: tokens with `*`, gathers, and records that two inputs share; on one core, of `hashed`
+with 16 records in 2 ways, so that records go to the backing memory and come back.
 """
 
 from __future__ import annotations
