@@ -25,7 +25,7 @@ import numpy as np
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
-from upl_mlir.engines.circuit.engine import figures, run
+from upl_mlir.engines.circuit.engine import run
 from upl_mlir.engines.circuit.simulation import Simulation
 from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.circuit.circuit import Circuit
@@ -34,7 +34,7 @@ from upl_mlir.hw.sources import hardware_digest
 from upl_mlir.hw.synth.circuits import CircuitFigures, circuit_figures, computing, firings, routed_before
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS
 from upl_mlir.passes.circuit.choose import Wish
-from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.plan import Plan, cycles
 from upl_mlir.passes.lower_to_circuit import planned_circuit
 from upl_mlir.tools.synth import progress
 
@@ -181,12 +181,12 @@ def measured(plan: Plan, arrays: Arrays, expected: Arrays) -> tuple[int, int]:
     counts: list[int] = []
     for runs in (1, RUNS):
         outputs, streamed = run(simulation, [arrays] * runs)
-        stats = figures(plan, streamed, runs)
-        assert stats.cycles == stats.predicted, f"{stats.cycles} cycles, predicted were {stats.predicted}"
+        predicted = cycles(plan, runs)
+        assert streamed.cycles == predicted, f"{streamed.cycles} cycles, predicted were {predicted}"
         for made in outputs:
             for name, array in expected.items():
                 assert made[name].tobytes() == np.asarray(array, np.float32).tobytes(), f"`{name}` is wrong"
-        counts.append(stats.cycles)
+        counts.append(streamed.cycles)
     one, several = counts
     assert several - one == (RUNS - 1) * plan.slots, "runs follow each other in other intervals than predicted"
     return one, plan.slots
