@@ -149,7 +149,6 @@ class RunningSums:
         run = Run(f"{self._eq.name}.run{self._count}", first, planar=True, sign=-1 if down else 1)
         return run_along(self.system, run, fold, p, names, cons)
 
-
     def _made_down(self, array: str, at: int) -> bool:
         """Whether elements of an array are made of those with a larger index at a place, as the states of an adjoint are."""
         if array not in self._rings:
