@@ -19,6 +19,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
+from upl_mlir.frontend.trace.again import Again, Pick, Unknown, signature
 from upl_mlir.frontend.trace.array import Array, as_array, computed, made, real_numbers
 from upl_mlir.frontend.trace.build import Built, build
 from upl_mlir.frontend.trace.indexing import LoopIndex
@@ -51,6 +52,16 @@ class Traced:
         given = {name: v for (_, name), v in zip(self.arguments, values, strict=True) if name}
         return given | self.constants
 
+    @functools.cached_property
+    def shape(self) -> Any:
+        """The result, with the output for each of its leaves."""
+        return tree.map_tree(lambda n: Pick(*self.outputs[n]), self.result)
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """The type of the program's numbers."""
+        return np.float32 if self.single else np.float64
+
     def unpacked(self, out: dict[str, Any]) -> Any:
         """The result with its structure, from what the engine has computed."""
         values = [_shown(out[name] != 0 if boolean else out[name]) for name, boolean in self.outputs]
@@ -70,6 +81,7 @@ class Function:
         self.fun, self.static, self.engine = fun, tuple(static), engine
         self._traced: dict[Any, Traced] = {}
         self._compiled: dict[Any, Compiled] = {}
+        self._again: dict[Any, Again] = {}
 
     def __repr__(self) -> str:
         return f"<upl.function {getattr(self.fun, '__name__', self.fun)}>"
@@ -78,9 +90,30 @@ class Function:
         """The function's value.  Raises UplError (UPL193x)."""
         if recording() is not None:
             return self.fun(*args, **kwargs)
+        return self.called(args, kwargs, "", lambda call: (self.prepared(call, "", lambda t: t.program), call.traced.shape))
+
+    def called(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], what: Any, prepare: Callable[[Call], tuple[Compiled, Any]]
+    ) -> Any:
+        """The result of a program made of the function.  `prepare` gives that program and the result with a `Pick` for each
+        leaf; it is asked once for calls that are alike.  `what` tells such programs apart."""
+        values: list[Any] = []
+        key = None
+        if not kwargs and not self.static:
+            try:
+                key = what, signature(args, values)
+                if (again := self._again.get(key)) is not None:
+                    return again(values)
+            except Unknown:
+                pass
         call = self.bind(args, kwargs)
-        out = self.run(call, "", lambda t: t.program, {})
-        return call.traced.unpacked(out)
+        compiled, shape = prepare(call)
+        traced = call.traced
+        names = [name for _, name in traced.arguments]
+        again = Again(compiled, names, call.values, traced.constants, shape, traced.dtype)
+        if key is not None:
+            self._again[key] = again
+        return again(call.values)
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The UPL program for arguments of these shapes; directives `adjoint of` are expanded."""
@@ -110,7 +143,7 @@ class Function:
         """Run the program that `make` makes of the traced one; `how` tells such programs apart."""
         compiled = self.prepared(call, how, make)
         inputs = {n: v for n, v in (call.traced.named(call.values) | more).items() if n in compiled.inputs}
-        dtype = np.float32 if call.traced.single else np.float64
+        dtype = call.traced.dtype
         out = compiled(**{n: np.asarray(v, dtype=dtype) for n, v in inputs.items()})
         return {n: v.astype(dtype, copy=False) for n, v in out.items()}
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from upl_mlir.api import jacobians
 from upl_mlir.api import programs as api
-from upl_mlir.api.programs import Program
+from upl_mlir.api.programs import Compiled, Program
 from upl_mlir.frontend.tensor import Apply, Expr, lower
 from upl_mlir.frontend.tensor.objective import with_objective
 from upl_mlir.frontend.trace import tree
+from upl_mlir.frontend.trace.again import Pick
 from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, made, numbers
 from upl_mlir.frontend.trace.node import Gradient, Phase, Request, current, recording
 from upl_mlir.frontend.trace.position import fail
@@ -71,6 +72,7 @@ def value_and_grad(fun: Any, argnums: Argnums = 0, has_aux: bool = False) -> Tra
 
 def _gradient(fun: Any, what: str, with_value: bool, argnums: Argnums = 0, has_aux: bool = False) -> Transformed:
     f = function_of(fun, what)
+    same = (what, argnums if isinstance(argnums, int) else tuple(argnums), has_aux)
 
     def program(call: Call) -> Program:
         of = _number(call.traced, has_aux, what)
@@ -81,11 +83,16 @@ def _gradient(fun: Any, what: str, with_value: bool, argnums: Argnums = 0, has_a
         if recording() is not None:
             value, d = _gradient_inside(f, argnums, has_aux, what, args, kwargs)
         else:
-            call = f.bind(args, kwargs)
-            leaves = _chosen(call, argnums, what)
-            out = f.run(call, ("grad", tuple(leaves), has_aux), lambda _: program(call), {})
-            value = call.traced.unpacked(out)
-            d = _by_argument(call, argnums, _found(call, leaves, out))
+            return f.called(args, kwargs, same, prepare)
+        return both(value, d)
+
+    def prepare(call: Call) -> tuple[Compiled, Any]:
+        leaves = _chosen(call, argnums, what)
+        compiled = f.prepared(call, ("grad", tuple(leaves), has_aux), lambda _: program(call))
+        d = _by_argument(call, argnums, _found(call, leaves, {n: Pick(n) for n in compiled.program.outputs}))
+        return compiled, both(call.traced.shape, d)
+
+    def both(value: Any, d: Any) -> Any:
         if has_aux:
             return (value, d) if with_value else (d, value[1])
         return (value, d) if with_value else d
@@ -139,8 +146,7 @@ def _found(call: Call, leaves: Sequence[int], out: dict[str, Any]) -> dict[int, 
     present = [m for m in leaves if call.traced.arguments[m][1]]
     names = [n for n in out if n not in dict(call.traced.outputs)]
     given = dict(zip(present, names, strict=True))
-    dtype = np.float32 if call.traced.single else np.float64
-    return {m: out[given[m]] if m in given else np.zeros(call.values[m].shape, dtype) for m in leaves}
+    return {m: out[given[m]] if m in given else np.zeros(call.values[m].shape, call.traced.dtype) for m in leaves}
 
 
 def _by_argument(call: Call, argnums: Argnums, values: dict[int, Any]) -> Any:

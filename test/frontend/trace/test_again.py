@@ -1,0 +1,107 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUntypedNamedTuple=false
+"""Calls like an earlier one pass arrays only: they give what a first call gives, and what differs is not taken for alike."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.frontend.trace.again import Again
+
+Pair = namedtuple("Pair", ["scale", "shift"])
+
+
+def line(p: Any, x: Any, unused: Any) -> Any:
+    x = np.stack(x) if isinstance(x, list) else x
+    return {"z": np.sum(p.scale * x) + p.shift, "a": [x * 2.0, (x > 0.5)]}
+
+
+def loss(p: Any, x: Any, unused: Any) -> Any:
+    x = np.stack(x) if isinstance(x, list) else x
+    return np.sum(p.scale * x * x) + p.shift, {"twice": 2.0 * x}
+
+
+ARGUMENTS: list[tuple[Any, Any, Any]] = [
+    (Pair(2.0, 1.0), np.array([0.25, 0.5, 1.0]), np.ones(2)),
+    (Pair(np.float64(3.0), 1.0), np.array([0.25, 0.5, 1.0]), np.ones(2)),
+    (Pair(np.array(2.0), np.array(4)), np.arange(3), np.ones(2)),
+    (Pair(2.0, 1.0), np.arange(5.0)[::2], np.ones(2)),
+    (Pair(2.0, 1.0), np.arange(4.0), np.ones(2)),
+    (Pair(np.float32(2.0), np.float32(1.0)), np.arange(4, dtype=np.float32), np.ones(2, np.float32)),
+    (Pair(2.0, np.float32(1.0)), [0.5, 1.0, 2.0], [np.ones(2)]),
+]
+
+
+def same(a: Any, b: Any) -> None:
+    """Equal in structure, types and numbers."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert list(a) == list(b)
+        a, b = list(a.values()), list(b.values())
+    if isinstance(a, tuple | list):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    else:
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def value(f: Any) -> Any:
+    return f
+
+
+def both(f: Any) -> Any:
+    return upl.value_and_grad(f, (0, 2), True)
+
+
+def gradient(f: Any) -> Any:
+    return upl.grad(f, 0, True)
+
+
+@pytest.mark.parametrize("transform", [value, both, gradient])
+def test_calls_in_turns_are_like_first_calls(transform: Any) -> None:
+    fun = line if transform is value else loss
+    kept = transform(upl.function(fun))
+    arguments = [a for a in ARGUMENTS if fun is line or np.asarray(a[0].shift).dtype.kind == "f"]
+    for args in [*arguments, *reversed(arguments)]:
+        same(kept(*args), transform(upl.function(fun))(*args))
+
+
+def test_a_second_call_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = upl.function(lambda x: np.sum(x * x))
+    calls: list[int] = []
+    plain = Again.__init__
+
+    def counted(self: Again, *args: Any) -> None:
+        calls.append(1)
+        plain(self, *args)
+
+    monkeypatch.setattr(Again, "__init__", counted)
+    assert [float(f(np.full(n, 2.0))) for n in (3, 3, 4, 3, 4)] == [12.0, 12.0, 16.0, 12.0, 16.0]
+    assert len(calls) == 2
+
+
+def test_results_belong_to_the_caller() -> None:
+    """The derivative by an argument that is not needed is new each time; no result changes with a later call."""
+    g = upl.grad(lambda x, y: np.sum(x * x), (0, 1))
+    x, y = np.arange(3.0), np.ones(2)
+    first, zeros = g(x, y)
+    zeros += 5
+    later = g(x + 1, y)
+    np.testing.assert_array_equal(later[1], np.zeros(2))
+    np.testing.assert_array_equal(first, 2 * x)
+    np.testing.assert_array_equal(later[0], 2 * x + 2)
+
+
+def test_dictionaries_keep_their_order() -> None:
+    g = upl.grad(lambda p: np.sum(p["b"] * p["a"]))
+    for order in ("ab", "ba", "ab"):
+        found = g({k: np.full(2, float(ord(k))) for k in order})
+        assert list(found) == list(order)
+        np.testing.assert_array_equal(found["a"], np.full(2, float(ord("b"))))
