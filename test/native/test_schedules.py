@@ -85,6 +85,45 @@ def test_products_are_found_inside_of_terms(gather: str) -> None:
         compare(program, {"n": n}, gather)
 
 
+def inverse(a: Any) -> Any:
+    """Newton's steps: each matrix is read by both products, and by the sum after them."""
+    x = a.T / np.sum(a * a)
+    for _ in range(3):
+        x = 2 * x - x @ a @ x
+    return x
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_summands_of_a_sum_that_is_kept_are_not(gather: str) -> None:
+    a = np.random.default_rng(0).standard_normal((30, 30))
+    program = upl.function(inverse).program(a)
+    found = plan(program, gather=gather)
+    assert not {n for n in found.arrays if "term" in n}
+    assert len(boxes(found)) == 6
+    (result,) = upl.compile(program, engine="native", gather=gather)(a=a).values()
+    np.testing.assert_allclose(result, inverse(a), rtol=1e-10)
+
+
+# What is cheap but for a sum that has an array of its own is computed where it is used.
+COLUMNS = """program columns
+param n >= 1
+const m = 40
+input X<i,j> in 0<=i<n, 0<=j<m { -> M.x<j>; -> D.x<i,j> }
+output R<i,j>
+output V<j>
+node M<j> { in @(+) x[n]; x/n #n -> D.mean<*,j> }
+node D<i,j> { in x, mean; d = x - mean; d -> R; d -> W.d<j> }
+node W<j> { in @(+) d[n]; d -> V }
+"""
+
+
+def test_cheap_values_behind_a_sum_are_computed_again() -> None:
+    program = upl.load(COLUMNS)
+    found = plan(program)
+    assert "D:0" not in found.arrays and "M:0" in found.arrays
+    compare(program, {"n": 7}, "relaxed")
+
+
 def test_small_products_stay_loops() -> None:
     small = LAYERS.replace("param n >= 1", "const n = 4").replace("= 40", "= 2").replace("= 30", "= 3")
     assert not boxes(plan(upl.load(small)))

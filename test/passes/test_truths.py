@@ -16,7 +16,7 @@ import upl_mlir as upl
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import poly_context
-from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, IndexValue, Number, Part, Term, inner_first, made_of
 from upl_mlir.passes.loops.transform.truths import simplify_truths
 from upl_mlir.poly.expr import IndexExpr

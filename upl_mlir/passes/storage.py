@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, Statement, adds_to
+from upl_mlir.passes.loops.system import System
 from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree
 from upl_mlir.poly.expr import IndexExpr, Lookup, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear

@@ -16,7 +16,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.engines.native.c.c_expressions import real_text
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, pattern
-from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, TensorProgram
+from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Position, Read, Statement, Sum, TensorProgram
 from upl_mlir.frontend.tensor.form import walk
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Var, divide
@@ -230,6 +230,8 @@ class _Function:
                 return self._sum(parts), _PRIMARY
             case Cases():
                 return self._cases(e)
+            case Position():
+                raise AssertionError("no program is read back with indices as numbers")
             case Apply(op="+" | "-" | "*" | "/" as op, args=(a, b)):
                 strength = _SUM if op in "+-" else _PRODUCT
                 left, right = self._value(a), self._value(b)

@@ -21,7 +21,8 @@ from upl_mlir.frontend.tensor import Apply, Cases, Expr, Number, Read, Statement
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.equations import Equation, System, equations
+from upl_mlir.passes.loops.equations import equations
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.poly.describe import describe, tidy
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Cons

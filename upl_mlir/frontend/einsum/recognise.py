@@ -17,7 +17,19 @@ from upl_mlir.frontend.einsum.gather_form import gather_form
 from upl_mlir.frontend.einsum.kernel import parse_kernel
 from upl_mlir.frontend.einsum.patterns import ModOf, Quotient, differentiable, pattern
 from upl_mlir.frontend.einsum.resolve import resolve
-from upl_mlir.frontend.tensor import Apply, Cases, Chain, Expr, Number, Read, Statement, Sum, Tensor, TensorProgram
+from upl_mlir.frontend.tensor import (
+    Apply,
+    Cases,
+    Chain,
+    Expr,
+    Number,
+    Position,
+    Read,
+    Statement,
+    Sum,
+    Tensor,
+    TensorProgram,
+)
 from upl_mlir.frontend.tensor.form import free_names
 from upl_mlir.frontend.tensor.wiring import unused
 from upl_mlir.poly.expr import Div, Formula, IndexExpr, Var
@@ -128,6 +140,8 @@ def _at(e: Expr, values: Mapping[str, IndexExpr]) -> Expr:
             return replace(e, parts=tuple(replace(p, body=_at(p.body, values)) for p in parts))
         case Number():
             return e
+        case Position(e=at):
+            return replace(e, e=at.substitute(values))
         case Cases(cases=cases):
             return replace(e, cases=tuple((f.substitute(values), _at(v, values)) for f, v in cases))
 
@@ -188,6 +202,8 @@ def _text(form: TensorProgram, e: Expr, strength: int) -> str:
             return f"({text})" if strength > _SUM else text
         case Apply(op=op):
             raise _no(f"it computes `{op}`")
+        case Position(e=at):
+            raise _no(f"it computes with the index `{at}`")
         case Cases(cases=cases):
             raise _no(f"something is left out where `{cases[0][0]}` does not hold")
 

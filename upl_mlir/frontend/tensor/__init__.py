@@ -18,6 +18,7 @@ from upl_mlir.frontend.tensor.form import (
     Gate,
     Number,
     Pick,
+    Position,
     Read,
     Scatter,
     Statement,
@@ -33,6 +34,6 @@ from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
     "ENDLESS", "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Gate", "Number", "Pick",
-    "Read", "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "TensorStatement", "While", "chained", "lower",
-    "renamed",
+    "Position", "Read", "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "TensorStatement", "While", "chained",
+    "lower", "renamed",
 ]  # fmt: skip

@@ -37,6 +37,14 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Position:
+    """An affine expression of indices as a number."""
+
+    e: IndexExpr
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Apply:
     """An operation of UPL's expressions on scalars.
 
@@ -81,7 +89,7 @@ class Cases:
     span: Span | None = field(default=None, compare=False)
 
 
-Expr: TypeAlias = Read | Number | Apply | Sum | Chain | Cases
+Expr: TypeAlias = Read | Number | Position | Apply | Sum | Chain | Cases
 
 
 @dataclass(frozen=True)
@@ -306,7 +314,7 @@ def _elsewhere(e: Expr, names: Mapping[str, str]) -> Expr:
     match e:
         case Read():
             return replace(e, tensor=names[e.tensor])
-        case Number():
+        case Number() | Position():
             return e
         case Apply():
             return replace(e, args=tuple(_elsewhere(a, names) for a in e.args))
@@ -360,7 +368,7 @@ def walk(e: Expr) -> Iterator[Expr]:
         case Cases(cases=cases):
             for _, value in cases:
                 yield from walk(value)
-        case Read() | Number():
+        case Read() | Number() | Position():
             pass
     yield e
 
@@ -385,6 +393,8 @@ def free_names(e: Expr) -> frozenset[str]:
             return frozenset(n for i in index for n in i.names)
         case Number():
             return frozenset()
+        case Position(e=at):
+            return at.names
         case Apply(args=args):
             return frozenset(n for a in args for n in free_names(a))
         case Sum(over=over, body=body):

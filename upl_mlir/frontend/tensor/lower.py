@@ -378,7 +378,7 @@ def _inputs(e: form.Expr) -> list[form.Read | form.Sum | form.Chain]:
             return [e]
         case form.Apply(args=args):
             return list(dict.fromkeys(p for a in args for p in _inputs(a)))
-        case form.Number() | form.Cases():
+        case form.Number() | form.Position() | form.Cases():
             return []
 
 
@@ -412,6 +412,8 @@ def _renamed(e: form.Expr, names: Mapping[str, str]) -> form.Expr:
             return replace(e, parts=tuple(_renamed_sum(p, names) for p in e.parts))
         case form.Apply():
             return replace(e, args=tuple(_renamed(a, names) for a in e.args))
+        case form.Position():
+            return replace(e, e=e.e.substitute(dict(names)))
         case form.Number() | form.Cases():
             return e
 

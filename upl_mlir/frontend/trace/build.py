@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl import UplType
@@ -40,10 +43,14 @@ from upl_mlir.frontend.trace.node import (
 )
 from upl_mlir.frontend.trace.position import assigned_name, usable
 from upl_mlir.frontend.upl_text.lexer import RESERVED
-from upl_mlir.poly.expr import Formula, IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr, Var
 
 LIMIT = 40
 """An expression of more operations is cut into statements."""
+FEW = 8
+"""Computations of so many operations on indices are made wherever they are read. Chosen, not measured."""
+MOST = 2**31
+"""Positions are less than this: the machine's integers have 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,10 @@ class _Builder:
         spoken = [n for n in self.nodes if isinstance(n, Gradient | Stacked | State | Passed | After | Chosen)]
         self.named = {o.node for n in spoken for o in n.operands} | {*results}
         self.kept = self.named | {n.old.node for n in self.nodes if isinstance(n, Update)}
+        self.lines = self._lines()
+        others = [n for n in self.nodes if not isinstance(n, Compute | Update)]
+        self.arrays = {*self.kept, *(o.node for n in others for o in n.operands)}
+        """Constants among these have to be arrays, whatever they hold."""
         self.inlined = self._choose()
         self.roots = self._statements_of()
         self.done: set[Request | Few] = set()
@@ -101,11 +112,16 @@ class _Builder:
         for node in self.nodes:
             if isinstance(node, State):
                 self._close(node)
+        inputs = {leaf: n for leaf, n in inputs.items() if leaf not in self.lines or leaf in self.arrays}
         program = form.TensorProgram(
             self.name, self.type, self.tensors, tuple(inputs.values()), tuple(outputs), tuple(self.statements),
             self.results[0].span if self.results else None,
         )  # fmt: skip
         return Built(program, inputs)
+
+    def _lines(self) -> dict[Node, tuple[int, int]]:
+        """The constants that are affine functions of their index: factor and first value."""
+        return {n: line for n in self.nodes if isinstance(n, Leaf) and (line := _line(n.value))}
 
     # -- what becomes a statement ------------------------------------------------------------------------------------
     def _choose(self) -> set[Node]:
@@ -114,6 +130,11 @@ class _Builder:
         sizes: dict[Node, int] = {}
         for n in self.nodes:
             size = 1
+            if self._of_indices(n, inlined):
+                sizes[n] = 1 + sum(sizes.get(o.node, 1) for o in n.operands)
+                if sizes[n] <= FEW:
+                    inlined.add(n)
+                    continue
             own = n.shape if not isinstance(n, Update) else n.extents
             dims = [f"i{d}" for d, extent in enumerate(own) if extent > 1]
             dims += [f"r{d}" for d, extent in enumerate(n.over) if extent > 1] if isinstance(n, Compute) else []
@@ -122,6 +143,9 @@ class _Builder:
                 if isinstance(m, Fill):
                     inlined.add(m)
                     continue
+                if m in inlined:
+                    size += sizes[m]
+                    continue
                 once = isinstance(m, Compute) and self.uses[m] == 1 and m not in self.kept and m.loops == n.loops
                 names = frozenset(name for e in o.index for name in e.names)
                 if once and names.issuperset(dims) and size + sizes[m] <= LIMIT:
@@ -129,6 +153,16 @@ class _Builder:
                     size += sizes[m]
             sizes[n] = size
         return inlined
+
+    def _of_indices(self, n: Node, inlined: Collection[Node]) -> bool:
+        """Whether a computation follows from indices alone, or compares one with a number: it is made again wherever it is
+        read."""
+        if not isinstance(n, Compute) or n.over or n in self.kept:
+            return False
+        if n.boolean and len(n.reads) == 2 and sum(o.node in self.lines for o in n.reads) == 1:
+            return all(o.node in self.lines or (o.node.loops == n.loops and not o.node.shape) for o in n.reads)
+        free = all(isinstance(o.node, Fill) or o.node in self.lines or o.node in inlined for o in n.reads)
+        return free and all(o.node not in inlined or o.node.loops == n.loops for o in n.reads)
 
     def _statements_of(self) -> dict[Node, list[Node]]:
         """For each node the statements in which it is read: the nodes that are not inlined."""
@@ -304,6 +338,12 @@ class _Builder:
         if node in self.inlined:
             assert isinstance(node, Compute)
             return self._value(node, context, o.index)
+        if node in self.lines:
+            factor, first = self.lines[node]
+            at = o.index[0] * factor + first
+            if all(len(m) <= 1 and isinstance((*m, Var(""))[0], Var) for m, _ in at.terms):
+                return form.Position(at, node.span)
+            self.arrays.add(node)
         around = tuple(IndexExpr.of(loop.name) for loop in node.loops)
         read = form.Read(self.names[node], (*around, *o.index), node.span)
         return form.Apply("!=", (read, form.Number(0)), node.span) if getattr(node, "boolean", False) else read
@@ -343,6 +383,15 @@ def _needed(results: Sequence[Node], leaves: Collection[Node] = ()) -> list[Node
 
 def _reads(n: Node) -> list[Operand]:
     return [Operand(o.node, ()) for o in n.operands] if isinstance(n, Last | Stacked | After) else list(n.operands)
+
+
+def _line(value: Any) -> tuple[int, int] | None:
+    """Factor and first value of a constant array of whole numbers that grows evenly."""
+    if value is None or value.ndim != 1 or value.size < 2 or not np.all(np.isfinite(value)):
+        return None
+    first, factor = float(value[0]), float(value[1]) - float(value[0])
+    whole = first.is_integer() and factor.is_integer() and max(abs(first), abs(float(value[-1]))) < MOST
+    return (int(factor), int(first)) if whole and np.array_equal(value, first + factor * np.arange(value.size)) else None
 
 
 def _held(request: Request, nodes: Iterable[Node]) -> list[State]:

@@ -15,8 +15,8 @@ from upl_mlir.passes.circuit.body import INTEGER, Body, Builder, Range, formula
 from upl_mlir.passes.circuit.nest import Dim
 from upl_mlir.passes.circuit.numbers import F32, Numbers
 from upl_mlir.passes.circuit.statements.specialise import exists
-from upl_mlir.passes.loops.equations import Equation
 from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.system import Equation
 from upl_mlir.passes.loops.terms import Fold, Get, Part, walk
 from upl_mlir.poly.counts.dense import Evaluator, Unbounded, bounding_box
 from upl_mlir.poly.expr import Formula, IndexExpr

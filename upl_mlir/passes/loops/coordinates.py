@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge
+from upl_mlir.passes.loops.system import System
 from upl_mlir.passes.loops.terms import Get, Term, rewritten
 from upl_mlir.poly.expr import IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons

@@ -15,13 +15,13 @@ form holds; what is left undecided becomes a choice, or a guard inside a fold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import BlockArgument, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.dialects.upl import ConstOp, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
+from upl_mlir.dialects.upl import ConstOp, Gather, InputOp, NodeOp, OutputOp, Port, ProgramOp, Special
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.precision import require_one_real, resolve
 from upl_mlir.dialects.upl.query import (
@@ -38,8 +38,10 @@ from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
 from upl_mlir.passes.loops.graph import WORTH, Graph
+from upl_mlir.passes.loops.known import truth
 from upl_mlir.passes.loops.places import place_of
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -57,29 +59,6 @@ class _NothingArrives(Exception):
 
     what: str
     op: Endpoint
-
-
-@dataclass(eq=False)
-class Equation:
-    """The elements of one array: `pieces` are disjoint and each has one form."""
-
-    name: str
-    kind: Kind
-    fields: tuple[str, ...]
-    domain: tuple[Cons, ...]
-    pieces: list[tuple[Cons, Term]] = field(default_factory=list[tuple[Cons, Term]])
-    output: bool = False
-    planar: bool = False
-    """Whether fields of few values come first in memory, so that vectors run along the others."""
-
-
-@dataclass(eq=False)
-class System:
-    """All equations, in the order of definition; `hosts` are the kinds, fields and domains of host inputs."""
-
-    lin: Linear
-    equations: dict[str, Equation]
-    hosts: dict[str, tuple[Kind, tuple[str, ...], tuple[Cons, ...]]]
 
 
 class Builder:
@@ -105,6 +84,8 @@ class Builder:
         # of the piece that is being built
         self.fields: frozenset[str] = frozenset()
         self.undecided: dict[Cons, None] = {}
+        self.borders: dict[Con, None] = {}
+        """Where a truth changes along the iterators of the folds that are being built."""
         self._memo: dict[object, Term] = {}
         self._building: set[object] = set()
 
@@ -360,6 +341,8 @@ class Builder:
         for a in self.graph.into.get((node.symbol, port.name), ()):
             (inverse,) = self.inverses(a)
             parts += self._parts(inverse, env, kind, at)
+        if port.gather is Gather.SUM and not self.ordered:  # summands that are 0 add nothing
+            parts = [p for p in parts if not isinstance(p.body, Number) or p.body.value] or parts[:1]
         count: IndexExpr | None = None
         if port.count is not Special.CARRIED:
             assert isinstance(port.count, IndexExpr)
@@ -385,15 +368,27 @@ class Builder:
             inside = (*at, *common)
             return [Part(dims, common, self._sent(inverse, free, env, kind, inside), tuple(cases))]
         out: list[Part] = []
-        for case in cases:
-            left, case, fixed = self._determined(dims, case)
+        spare = 0 if self.ordered else self.most  # parts would put the summands in another order
+        cases = [*reversed(cases)]
+        while cases:
+            whole = cases.pop()
+            left, case, fixed = self._determined(dims, whole)
             over = tuple(c for c in case if c.e.names & set(left))
             guard = tuple(c for c in case if not c.e.names & set(left) and not self.lin.implies(at, c))
-            self._leave_open(guard)
             here = {u: e.substitute(fixed) for u, e in free.items()}
+            outside, self.borders, before = self.borders, {}, dict(self.undecided)
+            self._leave_open(guard)
             body = self._sent_if_any(inverse, here, env, kind, (*at, *case))
-            if body is not None:
-                out.append(Part(left, over, body, (guard,) if guard else ()))
+            border = next((c for c in self.borders if c.e.names & set(left)), None)
+            self.borders = outside | {c: None for c in self.borders if not c.e.names & set(dims)}
+            if body is None:
+                continue
+            if border is not None and spare > 0:
+                self.undecided, spare = before, spare - 1
+                apart = [(*case, n) for n in border.negated()]
+                cases += [c for c in (*reversed(apart), (*case, border)) if self.lin.feasible((*at, *c))]
+                continue
+            out.append(Part(left, over, body, (guard,) if guard else ()))
         return out
 
     def _iterator(self, name: str) -> str:
@@ -432,6 +427,16 @@ class Builder:
             x = IndexExpr.of(d)
             out += [Con(x - extremum(Extremum.MIN, lows)), Con(extremum(Extremum.MAX, highs) - x)]
         return self.lin.minimal(out, at)
+
+    def holds(self, condition: Term, at: Cons) -> bool | None:
+        """Whether a condition of a body holds throughout `at`; what decides it is noted as a border."""
+        return truth(self.lin, condition, at, self._border) if self.most else None
+
+    def _border(self, con: Con) -> None:
+        if con.e.names <= self.fields | set(self.lin.ctx.params):
+            self.undecided[(con,)] = None
+        else:
+            self.borders[con] = None
 
     # -- what bodies ask ----------------------------------------------------------------------------------------------
     def argument(self, arg: BlockArgument, env: Env, at: Cons) -> Term:

@@ -163,6 +163,7 @@ class Graph:
                 self._visit((op.symbol, op.symbol), seen, order)
         for p in reversed(order):  # users first
             self._decide(p)
+        self._think_again(order)
         depth: dict[Port, int] = {}
         for p in order:  # chains of nodes are cut here and there: terms are made by recursion
             inner = [
@@ -235,6 +236,7 @@ class Graph:
             n = self.evals(p) if several else 1
             if n > 1 and not (self._gathers(p) and self._read_at_once(p) and (n - 1) * self._lookup_cost(p) <= self.worth):
                 self.stored_ports.add(p)
+                self._forget_evals(p)
         for a in self.into.get(p, ()):
             v = resolve(a.send.value)
             if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
@@ -244,9 +246,17 @@ class Graph:
                 self.stored_values.add(v)
                 self._forget_evals(v)
 
-    def _forget_evals(self, v: SSAValue) -> None:
-        """Drop the counts that follow from those of a value."""
-        todo: list[Port | SSAValue] = [v]
+    def _think_again(self, order: Sequence[Port]) -> None:
+        """Compute values where they are used that were stored because of what they need, which is stored itself by now."""
+        self._costs.clear()
+        for v in dict.fromkeys(resolve(a.send.value) for p in order for a in self.into.get(p, ())):
+            if v in self.stored_values and (min(self.value_evals(v), MANY) - 1) * self.value_cost(v) <= self.worth:
+                self.stored_values.remove(v)
+                self._forget_evals(v)
+
+    def _forget_evals(self, stored: Port | SSAValue) -> None:
+        """Drop the counts that follow from those of an input or a value, which is stored now."""
+        todo: list[Port | SSAValue] = [stored]
         while todo:
             of = todo.pop()
             self._evals.pop(of, None)

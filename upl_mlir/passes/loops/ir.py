@@ -24,10 +24,10 @@ from upl_mlir.frontend.upl_text.scope import loc
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import Block as RankBlock
 from upl_mlir.passes.loops.program import Cut, Host, LoopProgram
 from upl_mlir.passes.loops.statements import Statement, statement
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.passes.loops.transform.contractions import Contraction, Padded
 from upl_mlir.passes.loops.transform.contractions import Term as Product

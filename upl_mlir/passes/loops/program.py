@@ -13,8 +13,8 @@ from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import System
 from upl_mlir.passes.loops.statements import Edge, edges
+from upl_mlir.passes.loops.system import System
 from upl_mlir.passes.loops.tree import Tree, leaves
 from upl_mlir.passes.storage import Array
 from upl_mlir.poly.expr import Formula, IndexExpr

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Term, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear

@@ -17,16 +17,19 @@ from upl_mlir.poly.sets import PSet
 
 def surely_fires(sets: ProgramSets, always: Collection[str] = ()) -> set[str]:
     """What fires on its whole domain in each run without an error: some input of it always gets its token, which would be
-    left over if the instance did not fire.  Nodes of `always` fire whatever comes."""
-    sure = {n for n, op in sets.ends.items() if not isinstance(op, NodeOp)} | set(always)
-    before = -1
+    left over if the instance did not fire.  Nodes of `always` fire whatever comes.
+
+    The greatest such set: in a recurrence each node has its token from the round before.  Instances that wait for each
+    other in a ring are in it, too; they have no values, which is an error wherever these are needed (UPL1823).
+    """
+    sure, before = set(sets.ends), -1
     while before != (before := len(sure)):
         for name, op in sets.ends.items():
-            if not isinstance(op, NodeOp) or name in sure:
+            if not isinstance(op, NodeOp) or name in always or name not in sure:
                 continue
             declared = op.declared is not None and all(p.open for p in op.ports)
-            if declared or any(_always(sets, op, p, sure, always) for p in op.ports):
-                sure.add(name)
+            if not declared and not any(_always(sets, op, p, sure, always) for p in op.ports):
+                sure.remove(name)
     return sure
 
 

@@ -121,6 +121,11 @@ def _ratio(below: Expr, column: Expr, pivot: Expr) -> Expr:
     return Apply("?:", (below, ratio, Number(0)))
 
 
+def _alone(chosen: Expr, value: Expr) -> Expr:
+    """A value where it is chosen, and what changes no sum elsewhere: native code then reads the one that is chosen."""
+    return Apply("?:", (chosen, value, Number(-0.0)))
+
+
 @each
 def lu(a: Array) -> tuple[Array, Array, Array]:
     """With partial pivoting: both factors in one matrix, the pivots, and the permutation of rows.
@@ -134,20 +139,21 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     for k in loops.range(n):
         size = where(UFUNCS["greater_equal"](places(n), k), UFUNCS["absolute"](factors[:, k]), -1)
         first = fold_min(where(_equal(size, fold_max(size, 0)), places(n), float(n)), 0)
-        chosen = _equal(places(n), first)
+        chosen = computed(lambda at, row: Apply("==", (at, Apply("int", (row,)))), places(n), first, boolean=True)
         here = _equal(places(n), k)
-        row = fold_sum(where(chosen[:, None], factors, 0), 0)
-        swapped = where(here[:, None], row, where(chosen[:, None], factors[k], factors)).copy()
-        number = fold_sum(where(chosen, permutation, 0), 0)
-        permutation[...] = where(here, number, where(chosen, permutation[k], permutation))
+        later = UFUNCS["greater"](i, k)
+        row = fold_sum(computed(_alone, chosen[:, None], factors), 0)
+        swapped = where(here[:, None], row, where(later, where(chosen[:, None], factors[k], factors), factors)).copy()
+        number = fold_sum(computed(_alone, chosen, permutation), 0)
+        moved = where(later[:, 0], where(chosen, permutation[k], permutation), permutation)
+        permutation[...] = where(here, number, moved)
         pivots[k] = first
-        below = UFUNCS["greater"](i, k)
         pivot = fold_sum(where(_equal(j, k), row, 0), 0)
         column = fold_sum(where(_equal(j, k), swapped, 0), 1)
-        ratio = computed(_ratio, below[:, 0], column, pivot)
+        ratio = computed(_ratio, later[:, 0], column, pivot)
         right = UFUNCS["greater"](j, k)
         update = where(right, swapped - ratio[:, None] * row, where(_equal(j, k), ratio[:, None], swapped))
-        factors[...] = where(below, update, swapped)
+        factors[...] = where(later, update, swapped)
     return factors, pivots, permutation
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from upl_mlir.diagnostics import error
 from upl_mlir.passes.build import unused
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import (
     Choice,
     Fold,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import product
 
 from upl_mlir.passes.circuit.statements.specialise import Specialiser
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Part, Term, inner_first, made_of, rewritten
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Linear

@@ -16,8 +16,8 @@ import numpy as np
 from upl_mlir.diagnostics import error
 from upl_mlir.passes.circuit.body import formula
 from upl_mlir.passes.circuit.statements.specialise import Env, Specialiser, exists
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import Host, LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, rewritten, walk
 from upl_mlir.poly.counts.dense import bounding_box, mask
 from upl_mlir.poly.expr import Formula, IndexExpr

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.circuit.statements.specialise import Specialiser
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Term, rewritten, walk
 from upl_mlir.poly.expr import IndexExpr, divide
 from upl_mlir.poly.linear import Con, Cons

@@ -15,6 +15,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from upl_mlir.dialects.upl import AlongOp, LookupOp, RefOp, StopGradientOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.precision import WEAK, Kinds, resolve
+from upl_mlir.passes.loops.known import folded
 from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Number, Term, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
@@ -33,6 +34,10 @@ class Names(Protocol):
 
     def symbol(self, name: str) -> Term:
         """The term of a parameter or a constant."""
+        ...
+
+    def holds(self, condition: Term, at: Cons) -> bool | None:
+        """Whether a condition holds throughout the constraints `at`, or nowhere; None if it is not known."""
         ...
 
 
@@ -86,7 +91,9 @@ class Bodies:
         )
         if isinstance(op, _NAMES):
             return args[0] if args[0].kind is kind else Convert(kind, args[0])
-        return args[2] if isinstance(op, AlongOp) else Apply(kind, op, args)
+        if isinstance(op, arith.SelectOp) and (first := self.builder.holds(args[0], at)) is not None:
+            return args[1] if first else args[2]
+        return args[2] if isinstance(op, AlongOp) else folded(Apply(kind, op, args))
 
     def _as(
         self, v: SSAValue, wanted: Kind | None, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.loops.attributes import Axis
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
 from upl_mlir.passes.loops.statements import Edge, Read, Statement
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, Term, renamed, walk
 from upl_mlir.passes.loops.transform.wavefront import Blocks, Phase, power_of_two
 from upl_mlir.passes.loops.tree import Box, Exchange, Guard, Leaf, Loop, Tree, leaves, replaced, subtrees

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import taken
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, remade
 from upl_mlir.passes.loops.transform.products import is_sum_of_products
 from upl_mlir.passes.loops.transform.running import Run, run_along

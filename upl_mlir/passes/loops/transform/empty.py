@@ -16,8 +16,8 @@ from __future__ import annotations
 from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import EQUAL
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import (
     Apply,
     Fold,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import names_in, settled, taken
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, rewritten
 from upl_mlir.poly.linear import Con, Cons, Linear
 

@@ -19,8 +19,8 @@ from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons

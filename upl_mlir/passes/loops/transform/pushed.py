@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import taken
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term
 from upl_mlir.passes.loops.tree import Box, Tree, leaves, subtrees
 from upl_mlir.poly.expr import IndexExpr, Var

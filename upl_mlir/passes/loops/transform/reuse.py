@@ -20,8 +20,8 @@ from xdsl.dialects import arith
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.graph import op_cost
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first, walk
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Term, inner_first, made_of, remade
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import Equation, System
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, rewritten, under
 from upl_mlir.poly.expr import IndexExpr, Var
 

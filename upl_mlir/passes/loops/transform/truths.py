@@ -21,8 +21,8 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.equations import Equation, System
 from upl_mlir.passes.loops.matches import is_neutral, names_in
+from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import (
     Apply,
     Fold,
