@@ -35,6 +35,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
         ("schedule", "schedule", "SchedulePass"),
         ("distribute", "distribute.schedule", "DistributePass"),
         ("raise-to-loops", "schedule", "RaiseToLoopsPass"),
+        ("follow-copies", "loops.passes", "FollowCopiesPass"),
         ("invariant-fields", "loops.passes", "InvariantFieldsPass"),
         ("split-products", "loops.passes", "SplitProductsPass"),
         ("reuse-functions", "loops.passes", "ReuseFunctionsPass"),

@@ -23,8 +23,8 @@ TANGENT = Pipeline("tangent", ("infer-domains", "tangent"), "a tangent copies ar
 SCHEDULE = Pipeline(
     "schedule",
     (
-        "raise-to-loops", "invariant-fields", "split-products", "reuse-functions", "running-sums", "column-folds",
-        "order-loops", "allocate-arrays", "recompute-states", "tile-time", "unroll-loops", "forward-copies",
+        "raise-to-loops", "follow-copies", "invariant-fields", "split-products", "reuse-functions", "running-sums",
+        "column-folds", "order-loops", "allocate-arrays", "recompute-states", "tile-time", "unroll-loops", "forward-copies",
     ),
     "what is computed is settled before when, and when before where; time is tiled in the order that stands, and loops are "
     "written out last, as the others look for whole loops",

@@ -28,6 +28,7 @@ from upl_mlir.passes.loops.passes import (
     LOOP_PASSES,
     AllocateArraysPass,
     ColumnFoldsPass,
+    FollowCopiesPass,
     OrderLoopsPass,
     ReuseFunctionsPass,
     RunningSumsPass,
@@ -91,7 +92,7 @@ def _transformed(
             raise
         if isinstance(step, AllocateArraysPass) and tried == ColumnFoldsPass.name and columns.kept_whole(p):
             return _transformed(program, real, gather, fixed, left_out | {tried}, added)
-        if changed and isinstance(step, ReuseFunctionsPass | ColumnFoldsPass):
+        if changed and isinstance(step, FollowCopiesPass | ReuseFunctionsPass | ColumnFoldsPass):
             tried = step.name
     return p
 

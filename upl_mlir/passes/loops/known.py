@@ -36,12 +36,15 @@ _LINEAR: dict[type[Operation], Callable[[IndexExpr, IndexExpr], IndexExpr]] = {
 
 
 def folded(t: Apply) -> Term:
-    """Sums and differences of indices as one index, comparisons of literals as a truth value; else the term itself."""
+    """Sums and differences of indices as one index, comparisons of literals as a truth value, products of literals that
+    are 0 as a literal; else the term itself."""
     if len(t.args) != 2:
         return t
     a, b = t.args
     if (how := _LINEAR.get(type(t.op))) and isinstance(a, IndexValue | Number) and isinstance(b, IndexValue | Number):
         return IndexValue(how(_index(a), _index(b))) if IndexValue in (type(a), type(b)) else t
+    if isinstance(t.op, arith.MulfOp) and isinstance(a, Number) and isinstance(b, Number) and a.value * b.value == 0:
+        return Number(t.kind, a.value * b.value)
     if isinstance(a, Number) and isinstance(b, Number) and (asks := _asked(t)):
         return Number(Kind.BOOL, _TRUTHS[asks](a.value, b.value))
     return t

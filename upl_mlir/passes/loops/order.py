@@ -15,7 +15,7 @@ from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.groups import Group, parted, readers_first
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import arrays_in
-from upl_mlir.passes.loops.transform.contractions import Finder, of_matrices
+from upl_mlir.passes.loops.transform.contractions import Finder, down_columns, of_matrices
 from upl_mlir.passes.loops.tree import Along, Box, Leaf, Loop, Tree, guarded
 from upl_mlir.poly.expr import IndexExpr, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -317,7 +317,8 @@ class Scheduler:
         key = (s, place.left)
         if key not in self._inside:
             found = self.finder.find(s, place.env, place.left, context) if place.env else None
-            self._inside[key] = found is not None and all(map(of_matrices, found.terms))
+            terms = () if found is None else found.terms
+            self._inside[key] = found is not None and (all(map(of_matrices, terms)) or any(map(down_columns, terms)))
         return self._inside[key]
 
     def _share(self, g: Group, new: Group) -> bool:

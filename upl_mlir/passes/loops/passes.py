@@ -26,6 +26,7 @@ from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.transform import checkpoints, columns, reuse, running, unroll, wavefront
 from upl_mlir.passes.loops.transform.empty import ask_no_empty_sums
+from upl_mlir.passes.loops.transform.followed import follow_copies
 from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
     chosen_by_data,
@@ -120,6 +121,27 @@ def _wrong_stage(p: LoopPass, found: Stage, at: Span | None) -> UplError:
 
 
 # -- on equations -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FollowCopiesPass(LoopPass):
+    """An element that is written in one round of a loop, and handed from round to round, is read where it was written.
+
+    Requires: equations, no schedule yet (`raise-to-loops`).
+    Establishes: arrays without rounds, where each element is written in one round and all copies go; the same numbers.
+    Sums are cut between what was written and what stands there from the beginning, but not under `ordered`.
+    Source: copy propagation on arrays.
+
+        x<0,i> = 0;  x<k,i> = x<k-1,i> where i != k-1;  x<k,k-1> = b<k-1> - + over r of A<k-1,r> * x<k-1,r>
+        ->
+        x<k> = b<k> - + over r < k of A<k,r> * x<r>
+    """
+
+    name = "follow-copies"
+    stage: ClassVar[Stage] = Stage.EQUATIONS
+
+    def step(self, p: LoopProgram) -> bool:
+        return follow_copies(p.system, ordered=p.ordered)
+
+
 @dataclass(frozen=True)
 class SplitProductsPass(LoopPass):
     """Sums of products, and factors that many summands share, get equations of their own, to become contractions.
@@ -400,8 +422,8 @@ class ForwardCopiesPass(LoopPass):
 LOOP_PASSES: dict[str, type[LoopPass]] = {
     c.name: c
     for c in (
-        InvariantFieldsPass, SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, ColumnFoldsPass, OrderLoopsPass,
-        AllocateArraysPass, RecomputeStatesPass, TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
+        FollowCopiesPass, InvariantFieldsPass, SplitProductsPass, ReuseFunctionsPass, RunningSumsPass, ColumnFoldsPass,
+        OrderLoopsPass, AllocateArraysPass, RecomputeStatesPass, TileTimePass, UnrollLoopsPass, ForwardCopiesPass,
     )
 }  # fmt: skip
 """The transformations by name."""

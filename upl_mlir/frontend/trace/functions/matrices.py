@@ -83,7 +83,7 @@ def triangular_solve(
 ) -> Array:  # fmt: skip
     """x with a x = b; if not `left`, with x a = b; `across`: with the transpose of a; `unit`: with ones on its diagonal.
 
-    Row by row: what is solved is in `x`, the rest is 0 there.
+    Row by row.  The other triangle of `a` is not looked at.
     """
     matrix, right = numbers(a), numbers(b)
     if not left:  # x a = b is aᵀ xᵀ = bᵀ
@@ -95,7 +95,8 @@ def triangular_solve(
     for k in loops.range(n):
         at = k if lower else n - 1 - k
         row, value = matrix[at], right[at]
-        value = value - fold_sum(where(_equal(places(n), at), 0, row)[:, None] * x, 0)
+        solved = UFUNCS["less" if lower else "greater"](places(n), at)
+        value = value - fold_sum(where(solved[:, None], row[:, None] * x, 0), 0)
         x[at] = value if unit else value / matrix[at, at]
     return x if left else transpose(x)
 

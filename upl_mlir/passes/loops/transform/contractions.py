@@ -393,6 +393,14 @@ def _turned(ranges: Sequence[Range], index: Sequence[IndexExpr]) -> dict[str, In
     return out
 
 
+def down_columns(t: Term) -> bool:
+    """Whether a sum runs down the columns of an array whose rows lie along a field of the result: loops of their own take
+    row after row, where a loop round the sum would stride."""
+    fields, summed = ({r.var for r in x} for x in (t.fields, t.summed))
+    rows = (x for x in t.indices[:2] if x and x[-1].names & fields and not x[-1].names & summed)
+    return any(e.names & summed for x in rows for e in x[:-1])
+
+
 def of_matrices(t: Term) -> bool:
     """Whether each factor is used more than once: by a field that the other one has, and it has not."""
     mine, theirs = ({n for e in index for n in e.names} for index in t.indices[:2])
