@@ -9,12 +9,14 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -249,3 +251,53 @@ def example_data() -> ModuleType:
 def examples() -> Path:
     """The folder of the example programs and their data."""
     return ROOT / "examples"
+
+
+class Opened:
+    """A page in a browser, with everything that it complained about or asked for."""
+
+    def __init__(self, browser: Any, address: str, **context: Any):
+        self.page = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **context})
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
+        self.page.on("request", lambda r: self.asked.append(r.url))
+        self.page.goto(address)
+        self.until("window.uplReady === true")
+
+    def until(self, condition: str) -> None:
+        """Wait until a condition holds; the page forbids itself what playwright's own function for that does."""
+        for _ in range(300):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"never came true: {condition}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium of the system; without it, or without playwright, these tests are skipped and say so."""
+    sync = pytest.importorskip("playwright.sync_api", reason="no Python package `playwright` here (extra `browser`)")
+    chromium = os.environ.get("UPL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no Chromium on this system (Debian's package `chromium`; or set UPL_CHROMIUM)")
+    with sync.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens addresses in the browser; a page may not have complained when the test has ended."""
+    opened: list[Opened] = []
+
+    def open_(address: str, **context: Any) -> Opened:
+        opened.append(Opened(browser, address, **context))
+        return opened[-1]
+
+    yield open_
+    for found in opened:
+        assert found.complaints == []
+        found.page.close()

@@ -1,17 +1,24 @@
 """Makes the gallery: the picture of every example, of some derivatives, and a page of `upl view`. `make gallery` runs it.
 
-    python docs/gallery/make.py
+    python docs/gallery/make.py            # everything
+    python docs/gallery/make.py --pages    # the page, and pictures of it and of the editor
 
-The pictures are the same wherever they are made; a test compares them.  The page goes to `build/gallery`, its picture beside
-the others; the picture needs Chromium and playwright.
+The pictures are the same wherever they are made; a test compares them.  The page goes to `build/gallery`, pictures of pages
+beside the others; these need Chromium and playwright.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,8 +72,16 @@ def page() -> str:
     return view(program, of="R", wrt=["W"], trace=trace)
 
 
-def screenshot() -> bool:
-    """A picture of the page in the middle of the run, if there is a browser."""
+SCREENS = {
+    "view": (1500, 820, "light", True), "view.dark": (1440, 900, "dark", True), "view.phone": (390, 844, "light", True),
+    "view.large": (2560, 1440, "light", True),
+    "editor": (1440, 900, "light", False), "editor.phone": (390, 844, "dark", False),
+}  # fmt: skip
+"""Pictures of pages: width and height of the window, colours, and whether it is the page of a run, else the editor."""
+
+
+def screens() -> bool:
+    """The pictures of pages, if there is a browser."""
     chromium = os.environ.get("UPL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     try:
         from playwright.sync_api import sync_playwright
@@ -74,34 +89,77 @@ def screenshot() -> bool:
         return False
     if chromium is None:
         return False
-    with sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, edited(Path(folder)) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        shown = browser.new_page(viewport={"width": 1500, "height": 820}, color_scheme="light")
-        shown.goto(PAGE.resolve().as_uri())
-        shown.locator('.u-arrow[data-rule="reversed arrow, gather to multicast"] .u-on-index').click()
-        shown.click("#last")
-        for _ in range(61):
-            shown.click("#back")
-        shown.mouse.move(5, 500)
-        shown.wait_for_timeout(500)
-        shown.screenshot(path=GALLERY / "view.png")
+        for name, (width, height, colours, run) in SCREENS.items():
+            shown = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
+            shown.goto(PAGE.resolve().as_uri() if run else address)
+            shown.wait_for_timeout(1000)
+            (_replayed if run else _mistaken)(shown)
+            shown.mouse.move(5, 500)
+            shown.wait_for_timeout(500)
+            shown.screenshot(path=GALLERY / f"{name}.png")
+            print(f"  {name}.png", flush=True)
+            shown.close()
         browser.close()
     return True
 
 
+def _replayed(shown: Any) -> None:
+    """In the middle of the run, with an arrow of the derivative chosen."""
+    shown.locator('.u-arrow[data-rule="reversed arrow, gather to multicast"] .u-on-index').click()
+    shown.click("#last")
+    for _ in range(61):
+        shown.click("#back")
+
+
+def _mistaken(shown: Any) -> None:
+    """The editor with the mistake that `edited` has made, chosen."""
+    for _ in range(240):
+        if shown.locator("#errors button").count():
+            break
+        shown.wait_for_timeout(500)
+    if shown.locator("#errors button").is_visible():
+        shown.click("#errors button")
+
+
+@contextmanager
+def edited(folder: Path) -> Iterator[str]:
+    """The address of an editor of the perceptron with a mistake in an arrow."""
+    path = folder / "perceptron.upl"
+    text = Path("examples/perceptron.upl").read_text(encoding="utf-8")
+    path.write_text(text.replace("r*w #N[k-1] -> Sum.s", "r*w #N[k] -> Sum.s"), encoding="utf-8")
+    command = [sys.executable, "-m", "upl_mlir", "view", "--edit", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def pages() -> None:
+    """The page, and pictures of it and of the editor."""
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"  {PAGE}")
+    if not screens():
+        print("  pictures of pages are not made: no Chromium, or no playwright")
+
+
 def main() -> None:
-    """Write all files."""
+    """Write all files, or only the pages and their pictures."""
     os.chdir(ROOT)
+    if "--pages" in sys.argv[1:]:
+        pages()
+        return
     names: list[str] = []
     for name, program in (*programs(), *rules()):
         upl.draw(program).save(GALLERY / f"{name}.svg")
         print(f"  {name}.svg", flush=True)
         if not name.startswith("rule."):
             names.append(name)
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"  {PAGE}")
-    print("  view.png" if screenshot() else "  view.png not made: no Chromium, or no playwright")
+    pages()
     instances = unrolled(upl.load("examples/cholesky.upl", n=6))
     (GALLERY / "unrolled.png").write_bytes(png_of(svg_of_unrolled(instances, "critical", Theme.LIGHT), zoom=1.0))
     print("  unrolled.png")
@@ -110,6 +168,11 @@ def main() -> None:
         "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
         f"The page of `upl view` with the perceptron, its derivative and a run (`make gallery` leaves it in `{PAGE}`):", "",
         "![The page of upl view](view.png)", "",
+        "On a phone its parts are tabs, and two fingers zoom; [dark](view.dark.png), [on a large screen](view.large.png):",
+        "",
+        "![The page on a phone](view.phone.png)", "",
+        "The [diagram editor](../diagram_editor.md) with a mistake on an arrow, and [on a phone](editor.phone.png):", "",
+        "![The diagram editor](editor.png)", "",
     ]  # fmt: skip
     for name in names:
         title = name.replace(".derivative", " with its derivative")

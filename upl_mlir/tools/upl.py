@@ -236,6 +236,10 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _view(args: argparse.Namespace) -> int:
+    if args.edit:
+        return view.edit(args)
+    if args.port is not None:
+        raise UsageError("--port goes with --edit")
     view.require_output(args)
     status = circuits.view(args) if circuits.wanted(args) else view.run(_load(args), args)
     if args.open:

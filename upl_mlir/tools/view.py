@@ -1,4 +1,5 @@
-"""`upl view`: the page with the picture, the passes and the replay of a run; and `upl run --trace`, which records one."""
+"""`upl view`: the page with the picture, the passes and the replay of a run, or the editor; and `upl run --trace`, which
+records a run."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from upl_mlir.diagnostics import UplError
 from upl_mlir.engines.names import EngineName
 from upl_mlir.tools import derivatives
-from upl_mlir.tools.boundary import UsageError, write_whole
+from upl_mlir.tools.boundary import Terminated, UsageError, write_whole
 from upl_mlir.tools.terminal.progress import waiting
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--open", action="store_true", help="show the page in the browser; without -o it is written to a "
                    "temporary folder")  # fmt: skip
     p.add_argument("--trace", metavar="T.json", help="a run to replay, as `upl run --trace` writes it")
+    p.add_argument("--edit", action="store_true", help="serve an editor of FILE to the browser of this computer, until "
+                   "Ctrl-C: each act on the picture is an edit of the text")  # fmt: skip
+    p.add_argument("--port", type=int, metavar="N", help="of --edit: where to serve (default: a port that is free)")
     derivatives.add_arguments(p)
 
 
@@ -41,11 +45,43 @@ def require_output(args: argparse.Namespace) -> None:
 
 def show(path: str) -> None:
     """Open a page in the browser, and say where it is."""
+    print(path)
+    show_address(Path(path).resolve().as_uri())
+
+
+def show_address(address: str) -> None:
+    """Open an address in the browser."""
     import webbrowser
 
-    print(path)
-    if not webbrowser.open(Path(path).resolve().as_uri()):
+    if not webbrowser.open(address):
         print("no browser was found: open the page yourself", file=sys.stderr)
+
+
+def edit(args: argparse.Namespace) -> int:
+    """Serve the editor until it is interrupted; returns the exit status."""
+    others = {
+        "-o": args.output, "--trace": args.trace, "--circuit": args.circuit, "--of": args.of, "--wrt": args.wrt,
+        "-D": args.define, "--total": args.total,
+    }  # fmt: skip
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError(f"--edit shows the program as it is written: leave out {', '.join(given)}")
+    if args.file == "-":
+        raise UsageError("--edit writes to FILE: the standard input is none")
+    from upl_mlir.tools.editor.server import Server
+
+    server = Server(Path(args.file), args.port or 0)
+    try:
+        print(f"editing {args.file} at {server.address}\nCtrl-C ends it", flush=True)
+        if args.open:
+            show_address(server.address)
+        server.serve_forever()
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    return 0
 
 
 def run(p: Program, args: argparse.Namespace) -> int:

@@ -13,9 +13,27 @@ _FOLDER = resources.files("upl_mlir.picture.page")
 
 
 def page(title: str, data: dict[str, Any]) -> str:
-    """The page of a program.  `data` is what `page.js` reads; text in it is shown as text, whatever it says."""
+    """The page of a program.  `data` is what `page.js` and `replay.js` read; its text is shown as text, whatever it says."""
     style = _file("page.css") + _styles(SHARED)
-    return _filled("page.html", TITLE=escape(title), STYLE=style, DATA=_json(data), SCRIPT=_file("page.js"))
+    script = _file("page.js") + _file("replay.js") + "upl.begin();\n"
+    return _filled(
+        "page.html", TITLE=escape(title), STYLE=style, DATA=_json(data), SCRIPT=script, TOOLS="", CONNECT=""
+    )  # fmt: skip
+
+
+def editor(title: str, state: dict[str, Any]) -> str:
+    """The page on which a program is edited: `edit.js` shows states of the program, and asks the page's server for acts."""
+    step = {"name": "program", "note": "as it is written", "picture": 0, "text": state["text"], "ir": state["ir"]}
+    data = {
+        "steps": [step], "pictures": [state["picture"]], "boxes": state["boxes"], "sources": {}, "rules": [], "kept": {},
+        "trace": None, "edit": state,
+    }  # fmt: skip
+    style = _file("page.css") + _file("edit.css") + _styles(SHARED)
+    script = _file("page.js") + _file("edit.js") + "upl.begin();\n"
+    return _filled(
+        "page.html", TITLE=escape(title), STYLE=style, DATA=_json(data), SCRIPT=script, TOOLS=_file("edit.html"),
+        CONNECT="; connect-src 'self'",
+    )  # fmt: skip
 
 
 def player(title: str, rest: str, picture: str, data: object, *, shared: str = SHARED, unit: str, note: str = "") -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from upl_mlir.diagnostics import Diagnostic, Span
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.tools.lsp.names import Names
-from upl_mlir.tools.lsp.text import Edit, Place, Text, extent
+from upl_mlir.tools.lsp.text import Edit, Text, extent
 
 _PIECE = re.compile(r"`([^`]+)`")
 _TEMPLATE = re.compile(r"…|\.\.\.|\b(?:NODE|NAME|VALUE|FILE)\b")
@@ -83,7 +83,7 @@ def _of_reader(text: Text, names: Names, wrong: Diagnostic) -> Iterator[Fix]:
     if "comma before" in wrong.help:
         comma = text.content.rfind(",", 0, text.offset(start))
         if comma >= 0:
-            yield Fix("leave out the comma", (Edit(*_places(text, comma, comma + 1), ""),))
+            yield Fix("leave out the comma", (Edit(text.place(comma), text.place(comma + 1), ""),))
     if "remove it" in wrong.help:
         yield Fix("remove it", (Edit(start, end, ""),))
     if m := _OUTPUT.search(wrong.help):
@@ -96,14 +96,6 @@ def _of_reader(text: Text, names: Names, wrong: Diagnostic) -> Iterator[Fix]:
             Edit(start, start, f"{piece} "), Edit(end, end, piece), Edit(text.end, text.end, piece),
         ):  # fmt: skip
             yield _written(piece, edit)
-
-
-def _places(text: Text, start: int, end: int) -> tuple[Place, Place]:
-    def place(offset: int) -> Place:
-        before = text.content[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
-
-    return place(start), place(end)
 
 
 def _declared(text: Text, names: Names, span: Span, output: str) -> Iterator[Fix]:
@@ -152,7 +144,7 @@ def _of_check(text: Text, names: Names, wrong: Diagnostic) -> Iterator[Fix]:
         if arrow.multiplicity is not None:
             yield _written(f"#{m[1]}", Edit(*extent(arrow.multiplicity.span), m[1]))
         elif (at := text.content.find("->", text.offset(extent((arrow.value or arrow).span)[0]))) >= 0:
-            place, _ = _places(text, at, at + 2)
+            place = text.place(at)
             yield _written(f"#{m[1]}", Edit(place, place, f"#{m[1]} "))
     for piece in _pieces(wrong.help):
         if piece.startswith("if ") and piece.endswith(":"):

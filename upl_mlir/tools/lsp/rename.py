@@ -25,12 +25,10 @@ def rename(text: Text, file: str, names: Names, key: Key, new: str) -> list[Edit
     UplError (UPL1811): the new name is none or is taken; or the value that an arrow leaves out would change.
     """
     declared = names.declared[key]
-    new = unicodedata.normalize("NFC", new)
-    if new in RESERVED or not new.isidentifier():
-        raise error(CODE, f"`{new}` is no name: letters, digits and `_`, not a reserved word")
+    new = a_name(new)
     if new == key[1]:
         return []
-    _require_free(names, key, new, declared.role)
+    require_free(names, key[0], new, declared.role, key)
     edits = [Edit(*extent(o.span), new) for o in names.of(key)]
     after = Text(text.edited(edits), text.encoding)
     renamed = Names(read(after.content, file).program)
@@ -55,12 +53,20 @@ def _mapping(key: Key, new: str, source: str, arrow: ast.Arrow) -> dict[str, str
     return {key[1]: new} if key[0] in (source, scope) else {}
 
 
-def _require_free(names: Names, key: Key, new: str, role: Role) -> None:
-    """Raise UplError if the new name is taken where the old one is known."""
-    owner = key[0].partition("@")[0]
+def a_name(text: str) -> str:
+    """A text as a name, in normal form.  Raises UplError (UPL1811) if it is none."""
+    name = unicodedata.normalize("NFC", text.strip())
+    if name in RESERVED or not name.isidentifier():
+        raise error(CODE, f"`{name}` is no name: letters, digits and `_`, not a reserved word")
+    return name
+
+
+def require_free(names: Names, owner: str, new: str, role: Role, old: Key | None = None) -> None:
+    """Raise UplError (UPL1811) if a new name is taken where it would be known; `old` is the name that it replaces."""
+    owner = owner.partition("@")[0]
     for (other, name), found in names.declared.items():
         inside = other.partition("@")[0]
-        apart = found.role is Role.ITERATOR and role is Role.ITERATOR and other != key[0]
+        apart = found.role is Role.ITERATOR and role is Role.ITERATOR and (old is None or other != old[0])
         if name != new or apart:  # iterators of two arrows may have one name
             continue
         if inside == owner or (inside == "" and found.role in GLOBALS) or (owner == "" and role in GLOBALS):

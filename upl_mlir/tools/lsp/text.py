@@ -69,6 +69,11 @@ class Text:
         line = min(max(place[0], 1), len(self.lines))
         return min(self._starts[line - 1] + max(0, place[1] - 1), len(self.content))
 
+    def place(self, offset: int) -> Place:
+        """Line and column of an offset in the content."""
+        before = self.content[:offset]
+        return before.count("\n") + 1, offset - before.rfind("\n")
+
     def slice(self, span: Span) -> str:
         """The text of a span."""
         start, end = extent(span)

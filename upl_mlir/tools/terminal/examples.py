@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "view": (
         "upl view examples/perceptron.upl --of R --wrt W --open",
         "upl view examples/matmul.upl --trace t.json -o matmul.html",
+        "upl view --edit examples/perceptron.upl --open",
     ),
     "run": (
         "upl run examples/matmul.upl --input A=[[1,2],[3,4]] --input B=[[1,0],[0,1]]",
