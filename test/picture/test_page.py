@@ -309,12 +309,62 @@ def test_a_long_trace_is_read_window_by_window(open_page: Any, tmp_path: Path) -
     long, _ = record(program, {"A": np.arange(15_000.0)})
     assert len(long.events) == 60_000
     html = view(program, trace=long)
-    assert len(_data(html)["trace"]["chunks"]) == 3
+    assert len(_data(html)["trace"]["chunks"]) == 12
     path = tmp_path / "long.html"
     path.write_text(html, encoding="utf-8")
     found = open_page(path.as_uri())
     for event in (60_000, 30_001, 1):
         _seek(found, event)
+
+
+def test_the_work_of_a_step_does_not_grow_with_the_run(open_page: Any, tmp_path: Path) -> None:
+    """What is changed in the picture is bounded by what is seen there, what is read by two windows."""
+    program = upl.load(
+        "program long\nparam n >= 1\ninput A<i> in 0<=i<n { -> M.a; -> M.b }\noutput Y<i>\n"
+        "node M<i> { in a, b; 2*a + b -> N.a }\nnode N<i> { in a; a -> Y }\n"
+    )
+    found_work: list[dict[str, int]] = []
+    for n in (10, 5_000):
+        ran, _ = record(program, {"A": np.arange(float(n))})
+        path = tmp_path / f"{n}.html"
+        path.write_text(view(program, trace=ran), encoding="utf-8")
+        found = open_page(path.as_uri())
+        _at(found, 0)
+        _seek(found, len(ran.events) // 2)
+        found.page.evaluate(
+            """() => {
+              window.work = {changed: 0, unpacked: 0};
+              new MutationObserver(records => { work.changed += records.length; }).observe(
+                document.querySelector('#canvas'), {subtree: true, childList: true, attributes: true, characterData: true});
+              const Real = DecompressionStream;
+              window.DecompressionStream = function(kind) { work.unpacked++; return new Real(kind); };
+            }"""
+        )
+        for step in range(1, 21):
+            _seek(found, len(ran.events) // 2 + step)
+        found_work.append(found.page.evaluate("work"))
+        assert found.page.locator(".u-box").count() == 4
+    small, large = found_work
+    assert large["unpacked"] <= 2
+    assert 0 < large["changed"] <= 2 * small["changed"] and large["changed"] <= 20 * 30, found_work
+
+
+def test_keys_and_curves_of_a_replay(opened: Any, trace: Trace) -> None:
+    page = opened.page
+    page.keyboard.press("End")
+    _at(opened, len(trace.events))
+    page.keyboard.press("Home")
+    _at(opened, 0)
+    firings = [i for i, e in enumerate(trace.events, 1) if isinstance(e, Firing) and trace.nodes[e.node] == "Sum"]
+    page.fill("#search", "Sum")
+    page.press("#search", "Enter")
+    for event in firings[:2]:
+        page.click("text=Next firing")
+        _at(opened, event)
+        assert "Sum<" in page.text_content("#event")
+    box = page.locator("#plot").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 20)
+    _at(opened, round(len(trace.events) / 2))
 
 
 def test_a_machine_has_a_lane_for_each_core(open_page: Any, tmp_path: Path) -> None:

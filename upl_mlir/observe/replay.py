@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Index = tuple[int | None, ...]
 FORMAT, VERSION = "upl-trace", 1
-WINDOW = 20_000  # events that the page reads at once
+WINDOW = 5_000  # events that the page reads at once: a few milliseconds, within a frame
 LISTED = 400  # tokens waiting at the beginning of a window that are named; all are counted
 
 

@@ -72,6 +72,7 @@
   }
 
   /* ---- drawing: where things stand is looked up once for each picture ---- */
+  let frame = 0, told = 0;  // of playing; when the details were told
   let spots = [], boxes = new Map(), arrows = new Map(), badges = [], active = [], chip = null;
   function look() {
     const svg = upl.svg(), overlay = mark('g', {class: 'u-overlay', 'pointer-events': 'none'});
@@ -149,7 +150,10 @@
     }
     $('event').value = `${at} / ${trace.count}   ${text}` + (trace.failed && at === trace.count ? `   ${trace.failed.split('\n')[0]}` : '');
     line($('plot'), trace.count ? at / trace.count * 400 : 0);
-    if (state.picked) upl.describe(state.picked, new Set(upl.related(state.picked)));
+    if (state.picked && (!frame || performance.now() - told > 500)) {  // nobody reads a list faster
+      told = performance.now();
+      upl.describe(state.picked, new Set(upl.related(state.picked)));
+    }
   }
   hooks.drawn.push(() => { look(); if (now) draw(); });
 
@@ -172,10 +176,10 @@
   });
 
   /* ---- playing ---- */
-  let frame = 0;
   function stop() {
     cancelAnimationFrame(frame);
     frame = 0;
+    if (now) draw();
     $('play').setAttribute('aria-pressed', 'false');
     $('play').textContent = 'Play';
   }
