@@ -253,6 +253,36 @@ def examples() -> Path:
     return ROOT / "examples"
 
 
+_CUT = """() => {
+  const bad = [], seen = e => e.getClientRects().length && getComputedStyle(e).visibility !== 'hidden';
+  const say = e => `${e.tagName}#${e.id}.${e.className} ${(e.textContent || '').slice(0, 30)}`;
+  const root = document.documentElement, bars = ['header', '#tools', '#tabs', 'aside', 'footer'];
+  if (root.scrollWidth > innerWidth || root.scrollHeight > innerHeight) bad.push('the page scrolls');
+  for (const e of document.querySelectorAll(bars.flatMap(b => [b, `${b} *`]).join())) {
+    if (!seen(e) || e.closest('svg') || e.matches('option')) continue;
+    const r = e.getBoundingClientRect();
+    if (r.left < -.5 || r.right > innerWidth + .5) bad.push(`beside the window: ${say(e)}`);
+    const scrolls = !e.matches('input, select, label') && getComputedStyle(e).display !== 'inline';
+    if (scrolls && e.scrollWidth > e.clientWidth + 1) bad.push(`cut: ${say(e)}`);
+  }
+  for (const e of document.querySelectorAll('header, #tools, #tabs, main, footer')) {
+    const r = e.getBoundingClientRect();
+    if (seen(e) && (r.top < -.5 || r.bottom > innerHeight + .5)) bad.push(`above or below the window: ${say(e)}`);
+  }
+  for (const e of document.querySelectorAll('aside section'))
+    if (seen(e) && e.textContent && e.clientHeight < 40) bad.push(`too low: ${say(e)}`);
+  const stage = document.getElementById('stage');
+  if (seen(stage)) {
+    const a = document.querySelector('#canvas svg').getBoundingClientRect(), b = stage.getBoundingClientRect();
+    if (a.left < b.left - 1 || a.right > b.right + 1) bad.push('the picture is cut at its sides');
+    if (a.top < b.top - 1 || a.bottom > b.bottom + 1) bad.push('the picture is cut above or below');
+    if (b.height < 200) bad.push('the picture has no room');
+  }
+  return bad;
+}"""
+"""What of a page is cut, or beside the window, in words."""
+
+
 class Opened:
     """A page in a browser, with everything that it complained about or asked for."""
 
@@ -273,6 +303,10 @@ class Opened:
                 return
             self.page.wait_for_timeout(50)
         raise AssertionError(f"never came true: {condition}")
+
+    def cut(self) -> list[str]:
+        """What of the page is cut or beside the window."""
+        return self.page.evaluate(_CUT)
 
 
 @pytest.fixture(scope="module")

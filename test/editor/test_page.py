@@ -271,3 +271,32 @@ def test_names_that_a_screen_reader_says(editor: Editor) -> None:
         " || e.getAttribute('aria-label') || e.labels && e.labels.length)).map(e => e.outerHTML)"
     )
     assert unnamed == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (2560, 1440)])
+def test_nothing_is_cut(
+    open_page: Any, serve: Callable[[Path], Server], tmp_path: Path, width: int, height: int
+) -> None:
+    """With an error, a dialog and a text in its place; on a phone a mistake can be mended, too."""
+    path = tmp_path / "squares.upl"
+    path.write_text(TEXT.replace("-> Square", "#2 -> Square"), encoding="utf-8")
+    editor = Editor(open_page, serve(path), path, viewport={"width": width, "height": height}, color_scheme="dark")
+    page = editor.page
+    editor.proved("error")
+    for tab in ("detail", "text", "picture") if width == 390 else ():
+        page.click(f'[data-tab="{tab}"]')
+        assert editor.opened.cut() == [], tab
+    page.click("#fit")
+    assert editor.opened.cut() == []
+    inside = "(e => (r => r.left >= 0 && r.right <= innerWidth && r.bottom <= innerHeight)(e.getBoundingClientRect()))"
+    for tool, selector in (("Node", "#adding"), ("Keys", "#help")):
+        page.click(f"text={tool}")
+        assert page.evaluate(f"{inside}(document.querySelector('{selector}'))"), tool
+        editor.press("Escape")
+    page.locator(".u-arrow.wrong").first.focus()
+    page.click("text=Edit")
+    assert page.evaluate(f"{inside}(document.querySelector('.own'))")
+    page.fill(".own textarea", "-> Square")
+    page.click(".own >> text=Apply")
+    editor.proved()
+    assert editor.text == TEXT

@@ -14,35 +14,6 @@ from upl_mlir.observe.replay import record
 from upl_mlir.observe.viewing import view
 
 SIZES = {"phone": (390, 844), "laptop": (1440, 900), "large": (2560, 1440)}
-CUT = """() => {
-  const bad = [], seen = e => e.getClientRects().length && getComputedStyle(e).visibility !== 'hidden';
-  const say = e => `${e.tagName}#${e.id}.${e.className} ${(e.textContent || '').slice(0, 30)}`;
-  const root = document.documentElement, bars = ['header', '#tools', '#tabs', 'aside', 'footer'];
-  if (root.scrollWidth > innerWidth || root.scrollHeight > innerHeight) bad.push('the page scrolls');
-  for (const e of document.querySelectorAll(bars.flatMap(b => [b, `${b} *`]).join())) {
-    if (!seen(e) || e.closest('svg') || e.matches('option')) continue;
-    const r = e.getBoundingClientRect();
-    if (r.left < -.5 || r.right > innerWidth + .5) bad.push(`beside the window: ${say(e)}`);
-    const scrolls = !e.matches('input, select, label') && getComputedStyle(e).display !== 'inline';
-    if (scrolls && e.scrollWidth > e.clientWidth + 1) bad.push(`cut: ${say(e)}`);
-  }
-  for (const e of document.querySelectorAll('header, #tools, #tabs, main, footer')) {
-    const r = e.getBoundingClientRect();
-    if (seen(e) && (r.top < -.5 || r.bottom > innerHeight + .5)) bad.push(`above or below the window: ${say(e)}`);
-  }
-  for (const e of document.querySelectorAll('aside section'))
-    if (seen(e) && e.textContent && e.clientHeight < 40) bad.push(`too low: ${say(e)}`);
-  const stage = document.getElementById('stage');
-  if (seen(stage)) {
-    const a = document.querySelector('#canvas svg').getBoundingClientRect(), b = stage.getBoundingClientRect();
-    if (a.left < b.left - 1 || a.right > b.right + 1) bad.push('the picture is cut at its sides');
-    if (a.top < b.top - 1 || a.bottom > b.bottom + 1) bad.push('the picture is cut above or below');
-    if (b.height < 200) bad.push('the picture has no room');
-  }
-  return bad;
-}"""
-
-
 @pytest.fixture(scope="module")
 def address(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page with all that there is: passes, derivative, proofs, replay."""
@@ -77,12 +48,12 @@ def test_nothing_is_cut(open_page: Callable[..., Any], address: str, size: str, 
             page.click(f'[data-tab="{tab}"]')
         for form in ("text", "ir", "rules") if tab == "text" or size != "phone" else ():
             page.click(f'button[data-form="{form}"]')
-            assert page.evaluate(CUT) == [], (tab, form)
+            assert found.cut() == [], (tab, form)
         page.click("#fit")
         found.until("document.getAnimations().length === 0")
-        assert page.evaluate(CUT) == [], tab
+        assert found.cut() == [], tab
     page.evaluate("document.querySelector('header').style.width = '5000px'")
-    assert page.evaluate(CUT) != [], "the measure sees what is cut"
+    assert found.cut() != [], "the measure sees what is cut"
 
 
 def test_two_fingers_zoom_and_one_moves(open_page: Callable[..., Any], address: str) -> None:
