@@ -314,9 +314,10 @@
   let handle = null, rubber = null;
   const inside = e => { const m = upl.svg().getScreenCTM().inverse(); return new DOMPoint(e.clientX, e.clientY).matrixTransform(m); };
   function offerHandle(g) {
+    if (rubber) return;
     if (handle) handle.remove();
     handle = null;
-    if (!name(g) || g.dataset.kind === 'output' || rubber) return;
+    if (!name(g) || g.dataset.kind === 'output') return;
     const shape = [...g.querySelectorAll('rect, polygon, ellipse')][0].getBBox();
     handle = mark('circle', {class: 'u-handle own', cx: shape.x + shape.width, cy: shape.y + 8, r: 8, 'data-from': name(g)});
     handle.append(mark('title', {}, 'drag to draw an arrow'));

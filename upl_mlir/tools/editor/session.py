@@ -191,6 +191,8 @@ class Session:
             try:
                 self._draw(of_text(self.draft.content, self.draft.file, {}))
             except UplError as e:
+                if e.diagnostics[0].code == "UPL1804":  # no fault of the text: nothing can be drawn here
+                    raise
                 self._wrong = [d if d.span else replace(d, span=Span(self.draft.file, 1, 1)) for d in e.diagnostics]
             except RecursionError:
                 self._wrong = [Diagnostic("UPL1009", "the input is nested too deeply", Span(self.draft.file, 1, 1))]
