@@ -204,6 +204,15 @@ def test_a_mistake_that_is_refuted_is_shown_on_its_arrow(editor: Editor) -> None
     editor.until("document.querySelector('.wrong') !== null")
 
 
+def test_an_error_is_mended_as_its_help_says(editor: Editor) -> None:
+    page = editor.page
+    page.locator("#code").fill(TEXT.replace("-> Square", "-> Squar"))
+    editor.until("document.querySelector('#errors .mend') !== null")
+    page.click("#errors .mend")
+    editor.proved()
+    assert editor.text == TEXT
+
+
 def test_a_text_that_cannot_be_read_keeps_the_picture(editor: Editor) -> None:
     page = editor.page
     editor.proved()

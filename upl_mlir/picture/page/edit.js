@@ -71,7 +71,7 @@
   }
   const at = error => error.on && groups().filter(g => error.on.arrow ? g.dataset.id === error.on.arrow : name(g) === error.on.box);
   function showErrors() {
-    const items = now.errors.map(e => {
+    const items = now.errors.map((e, number) => {
       const button = element('button', {}, `line ${e.line}: ${e.message}`), item = element('li', {}, button);
       button.addEventListener('click', () => {
         const [g] = at(e) || [];
@@ -79,9 +79,31 @@
         reveal(e.range);
       });
       for (const more of [e.help && `help: ${e.help}`, ...e.notes.map(n => `note: ${n}`), e.code]) if (more) item.append(element('p', {}, more));
+      if (e.help) item.append(mending(number));
       return item;
     });
     $('errors').replaceChildren(...unsaved ? offer() : [], ...items.length ? [element('ul', {'aria-label': 'Errors'}, ...items)] : []);
+  }
+  function mending(number) {
+    /* The edits that the help describes are looked for when somebody asks: each is tried. */
+    const box = element('p', {}), ask = element('button', {class: 'mend'}, 'Fix'), version = now.version;
+    ask.addEventListener('click', async () => {
+      try {
+        const {titles} = await asked(`fixes?${version},${number}`);
+        const mend = title => act({do: 'mend', error: number, title}, version).then(() => stage.focus()).catch(e => say(e.message, true));
+        if (titles.length === 1) return mend(titles[0]);
+        box.replaceChildren(...titles.length ? titles.flatMap(title => {
+          const button = element('button', {class: 'mend'}, title);
+          button.addEventListener('click', () => mend(title));
+          return [button, ' '];
+        }) : ['no edit follows from the help']);
+        if (titles.length) box.firstChild.focus();
+      } catch (e) {
+        say(e.message, true);
+      }
+    });
+    box.append(ask);
+    return box;
   }
   function flag() {
     /* Errors on the picture: by colour, by a sign, and in the name that a screen reader says. */

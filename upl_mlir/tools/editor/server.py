@@ -4,6 +4,7 @@
 |--------------------|---------------------------------------------------------------------------------------------|
 | GET `/KEY/`        | the page                                                                                    |
 | GET `/KEY/state?n` | the state of the program, as soon as its number is not n, at the latest after some seconds  |
+| GET `/KEY/fixes?v,e` | `{"titles": […]}`: edits that mend the error of number e in the state of version v          |
 | POST `/KEY/act`    | `{"version": v, "act": {"do": …, …}}`: does an act (`Act`) on the text of version v; the state |
 
 An act that cannot be done is answered by `{"refused": {"code": …, "message": …, "help": …}}`, and changes nothing.
@@ -28,7 +29,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.picture.page import editor
 from upl_mlir.tools.editor import acts
 from upl_mlir.tools.editor.acts import Draft
-from upl_mlir.tools.editor.session import NO_FILE, Session, block
+from upl_mlir.tools.editor.session import LATE, NO_FILE, Session, block
 
 HOST = "127.0.0.1"
 WAIT = 20.0
@@ -90,6 +91,13 @@ class Type(_Act, tag="type"):
     text: str
 
 
+class Mend(_Act, tag="mend"):
+    """Do what the help of an error of the state says; `title` is one of those that `fixes` has answered."""
+
+    error: int
+    title: str
+
+
 class Undo(_Act, tag="undo"):
     """Back to the text before the last change."""
 
@@ -98,7 +106,7 @@ class Redo(_Act, tag="redo"):
     """Forward to the text that `undo` left."""
 
 
-Act = Add | Draw | Rewrite | Rename | Delete | Type | Undo | Redo
+Act = Add | Draw | Rewrite | Rename | Delete | Type | Mend | Undo | Redo
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -116,6 +124,11 @@ def do(session: Session, request: Request) -> dict[str, Any]:
             return session.undo(version, again=isinstance(act, Redo))
         case Type():
             return session.change(version, lambda d: acts.type_text(d, act.text), typed=True)
+        case Mend():
+            fix = next((f for f in session.fixes(version, act.error) if f.title == act.title), None)
+            if fix is None:
+                raise error(LATE, "this error has another fix by now")
+            return session.change(version, lambda d: d.edit(fix.edits), typed=True)
         case _:
             return session.change(version, _edit(session, act))
 
@@ -205,6 +218,10 @@ class _Handler(BaseHTTPRequestHandler):
             case "state":
                 seen = int(query) if query.isdecimal() else -1
                 self._state(lambda: session.wait(seen, WAIT))
+            case "fixes":
+                version, _, number = query.partition(",")
+                asked = (int(version), int(number)) if version.isdecimal() and number.isdecimal() else (-1, 0)
+                self._state(lambda: {"titles": [f.title for f in session.fixes(*asked)]})
             case _:
                 self._answer(HTTPStatus.NOT_FOUND, "there is no such page", "text/plain")
 

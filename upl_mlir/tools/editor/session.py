@@ -24,6 +24,7 @@ from upl_mlir.picture.svg import svg_of
 from upl_mlir.tools.boundary import write_whole
 from upl_mlir.tools.editor.acts import Draft, become
 from upl_mlir.tools.editor.places import Places, places_of
+from upl_mlir.tools.lsp.fixes import Fix
 from upl_mlir.tools.lsp.proofs import Proofs
 from upl_mlir.tools.lsp.prover import Answer
 
@@ -84,7 +85,7 @@ class Session:
                 "number": self.number, "version": self.version, "text": self.draft.content.replace("\r\n", "\n"),
                 "ir": self._ir, "picture": self._picture, "current": self._shown_version == self.version,
                 "proving": self._answer is None and not self._wrong, "undo": bool(self._past), "redo": bool(self._future),
-                "errors": [self._error(d, at) for d in self.diagnostics if d.severity is not Severity.REMARK],
+                "errors": [self._error(d, at) for d in self.errors],
                 "boxes": self._facts(), "places": {
                     "boxes": {name: [at.range(p) for p in ps] for name, ps in places.boxes.items()},
                     "arrows": {name: at.range(p) for name, p in places.arrows.items()},
@@ -95,6 +96,18 @@ class Session:
                     for name, s in shapes.items()
                 },
             }  # fmt: skip
+
+    def fixes(self, version: int, error: int) -> list[Fix]:
+        """The edits that mend an error of the state, by its number there.  Raises UplError (UPL1813)."""
+        with self._changed:
+            self._require(version)
+            found = self.errors
+            return self.draft.document.fixes(found[error]) if 0 <= error < len(found) else []
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """What the page lists: all but what is only unproved."""
+        return [d for d in self.diagnostics if d.severity is not Severity.REMARK]
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upl_mlir.diagnostics import Diagnostic, Span, UplError
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Role
+from upl_mlir.tools.lsp.fixes import Fix, fixes
 from upl_mlir.tools.lsp.names import Declared, Names
 from upl_mlir.tools.lsp.omitted import Omitted, omitted
 from upl_mlir.tools.lsp.prover import Fact
@@ -59,6 +60,14 @@ class Document:
         if found is not None:
             return extent(found.span)
         return start, (start[0], max(start[1] + 1, len(self.text.line(start[0])) + 1))
+
+    def fixes(self, wrong: Diagnostic) -> list[Fix]:
+        """Edits that do what the help of an error says."""
+
+        def errors(content: str) -> Sequence[Diagnostic]:
+            return Document(self.uri, self.file, Text(content)).read.errors or meaning(self.file, content)
+
+        return fixes(self.text, self.names, wrong, errors)
 
     # -- hover -----------------------------------------------------------------------------------------------------
     def about(self, place: Place) -> tuple[Span, str] | None:

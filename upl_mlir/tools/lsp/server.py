@@ -24,7 +24,6 @@ from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Role
 from upl_mlir.tools.lsp import completion
 from upl_mlir.tools.lsp.document import Document, meaning
-from upl_mlir.tools.lsp.fixes import fixes
 from upl_mlir.tools.lsp.names import Occurrence
 from upl_mlir.tools.lsp.proofs import Proofs
 from upl_mlir.tools.lsp.rename import rename
@@ -340,10 +339,7 @@ def _actions(d: Document, e: Diagnostic, asked: lsp.Range) -> list[lsp.CodeActio
     if shown.range.end < asked.start or asked.end < shown.range.start:
         return []
 
-    def errors(content: str) -> Sequence[Diagnostic]:
-        return Document(d.uri, d.file, Text(content)).read.errors or meaning(d.file, content)
-
-    found = fixes(d.text, d.names, e, errors)
+    found = d.fixes(e)
     return [
         lsp.CodeAction(
             fix.title, kind=lsp.CodeActionKind.QuickFix, diagnostics=[shown], is_preferred=len(found) == 1,
