@@ -27,6 +27,8 @@ ODD = {
     "glued": "program p\ninput A { -> M }\noutput Y // out\nnode M { in x }\nnode M { x // value\n  -> Y }\n",
     "comments": "// top\nprogram p /* of\nthree */ output Y\ninput A {\n // first\n -> M // to M\n // more\n}\n"
     "node M { in x\n  y = x /* two\n lines */\n  -> Y\n} // end\n",
+    "long comments": "program p\ninput A { -> M } /* a\n b */\noutput Y /* c\n d */\n"
+    "node M {\n  in x /* e\n f */\n} /* g\n h */\n",
     "indented": "program p\n  input A {\n\t-> M\n\t\t;   -> M\n  }\n  output Y\n  node M { in x; -> Y\n  }\n",
     "no newline": "program p\ninput A { -> M }\noutput Y\nnode M {\n  in x\n  y = x }",
     "letters": "program p\ninput δ { -> M.δ } // π 𝛿\noutput Y\nnode M { in δ; δ*δ; -> Y }\n",
@@ -219,6 +221,7 @@ def test_places_move_with_the_text() -> None:
     here = (10, 20)
     assert Change(0, 0, 5).moved(here) == (15, 25)
     assert Change(12, 14, 5).moved(here) == (10, 23)
+    assert Change(10, 10, 5).moved(here) == (10, 25), "put in front of it"
     assert Change(20, 20, 5).moved(here) == here, "put behind it"
     assert Change(10, 20, 3).moved(here) == (10, 13), "another text in its place"
     assert Change(5, 15, 0).moved(here) == (5, 10)
