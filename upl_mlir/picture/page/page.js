@@ -128,8 +128,9 @@ const upl = (() => {
   function describe(g, lit) {
     const list = element('dl');
     if (!g) {
-      $('detail').replaceChildren(element('p', {}, 'Point at a node or an arrow, or choose one with Tab and Enter. '
-        + 'An arrow of the derivative lights up with the arrow that it comes from.'));
+      $('detail').replaceChildren(element('p', {}, 'Point at a node or an arrow, or choose one with Tab and Enter. ' + (data.edit
+        ? 'A double click or the key e edits its text; the key ? lists all keys.'
+        : 'An arrow of the derivative lights up with the arrow that it comes from.')));
       return;
     }
     const [head, ...rest] = titleOf(g).split('\n');
