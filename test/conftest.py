@@ -172,6 +172,7 @@ SLOW = (
     "hw/test_mixed.py::test_a_program_uses", "hw/formal/test_dsp.py::test_a_defect",
     "circuit/test_bodies.py::test_gathers_of_a_few", "hw/test_hashed.py::test_partners_of_another_home",
     "hw/test_hashed.py::test_what_cannot_be_taken",
+    "picture/test_sizes.py::test_nothing_is_cut[large", "picture/test_sizes.py::test_nothing_is_cut[laptop-light",
     "picture/test_page.py::test_stuck_tokens", "hw/test_floating_point.py::test_fused_multiply_add_in_binary32",
     "autodiff/test_no_dead_derivatives.py::test_every_adjoint_instance_matters[lstm",
     "native/test_start.py::test_in_a_process_of_its_own", "passes/test_critical_path.py::test_the_entries_of_open",
@@ -299,7 +300,7 @@ class Opened:
 
     def until(self, condition: str) -> None:
         """Wait until a condition holds; the page forbids itself what playwright's own function for that does."""
-        for _ in range(300):
+        for _ in range(1200):
             if self.page.evaluate(condition):
                 return
             self.page.wait_for_timeout(50)

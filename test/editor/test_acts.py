@@ -227,3 +227,4 @@ def test_places_move_with_the_text() -> None:
     assert Change(5, 15, 0).moved(here) == (5, 10)
     assert Change(15, 30, 1).moved(here) == (10, 16)
     assert Change(0, 40, 0).moved(here) == (0, 0)
+    assert Change(5, 40, 30).moved(here) == (5, 5), "nobody knows where it is in the new text"

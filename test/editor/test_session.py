@@ -12,7 +12,7 @@ import pytest
 
 from upl_mlir.diagnostics import UplError
 from upl_mlir.tools.editor import acts
-from upl_mlir.tools.editor.session import Session, require_editable
+from upl_mlir.tools.editor.session import Session, block, require_editable
 
 TEXT = """// Squares of a vector.
 program squares
@@ -178,6 +178,22 @@ def test_a_file_that_is_gone_is_written_again(session: Session, path: Path) -> N
     path.unlink()
     session.change(0, lambda d: acts.add(d, "output", "Z"))
     assert "output Z" in path.read_text(encoding="utf-8")
+
+
+def test_each_block_of_a_glued_node(path: Path, open_session: Callable[[Path], Session]) -> None:
+    """A block is known by its number; an error stands on the node whichever block it is in."""
+    text = TEXT.replace("  in a\n", "  in a\n}\nnode Square { // again\n")
+    path.write_text(text, encoding="utf-8")
+    session = open_session(path)
+    state = session.state()
+    assert [text[a:b].partition("\n")[0] for a, b in state["places"]["boxes"]["Square"]] == [
+        "node Square<i> {", "node Square { // again",
+    ]  # fmt: skip
+    state = session.change(0, lambda d: acts.rewrite(d, block(d, "Square", 1).span, "node Square { b = a*c; b -> Y }"))
+    assert state["text"].endswith("}\nnode Square { b = a*c; b -> Y }\n")
+    assert state["errors"][0]["on"] == {"box": "Square"}
+    with pytest.raises(UplError, match="no block 3"):
+        session.change(session.version, lambda d: block(d, "Square", 2))
 
 
 def test_line_ends_and_letters(path: Path, open_session: Callable[[Path], Session]) -> None:

@@ -263,6 +263,7 @@ const upl = (() => {
   document.addEventListener('keydown', e => {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.target.closest('dialog, .own')) return;
+    if (e.target.id === 'text' && ['Home', 'End', ' '].includes(e.key)) return;  // they scroll it
     const typing = e.target.matches('input, select, button, textarea');
     if (e.key === 'Escape' || !typing && keys[e.key]) { e.preventDefault(); keys[e.key](); }
     else if (e.target === stage && moves[e.key]) {

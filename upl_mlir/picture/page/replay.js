@@ -177,9 +177,10 @@
 
   /* ---- playing ---- */
   function stop() {
+    if (!frame) return;
     cancelAnimationFrame(frame);
     frame = 0;
-    if (now) draw();
+    draw();
     $('play').setAttribute('aria-pressed', 'false');
     $('play').textContent = 'Play';
   }

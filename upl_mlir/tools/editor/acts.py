@@ -33,8 +33,13 @@ class Change:
     length: int
 
     def moved(self, place: Range) -> Range:
-        """Where a piece of the text is after the change; what was put in front of a piece or in its place belongs to it."""
+        """Where a piece of the text is after the change; what was put in front of a piece or in its place belongs to it.
+
+        Of a piece of what was replaced nothing is left: it is empty.
+        """
         (start, end), by = place, self.length - (self.end - self.start)
+        if self.start <= start < end <= self.end and place != (self.start, self.end):
+            return self.start, self.start
         first = start if start <= self.start else start + by if start >= self.end else self.start
         if end > self.start or (start, end) == (self.start, self.end):
             end = end + by if end >= self.end else self.start + self.length
