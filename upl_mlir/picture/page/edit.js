@@ -11,8 +11,9 @@
     const answer = await fetch(path, how);
     if (!answer.ok) throw new Error(await answer.text());
     const {refused, ...found} = await answer.json();
-    if (refused) throw new Error(refused.message + (refused.help ? `\n${refused.help}` : ''));
-    return found;
+    if (!refused) return found;
+    take(found);
+    throw new Error(refused.message + (refused.help ? `\n${refused.help}` : ''));
   }
   let busy = Promise.resolve();
   function act(what, version) {
@@ -127,7 +128,7 @@
   /* ---- the text ---- */
   const code = element('textarea', {id: 'code', spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', 'aria-label': 'Text of the program, which can be edited'});
   const shade = element('pre', {id: 'shade', 'aria-hidden': 'true'});
-  let typing = 0, mine = now.text;  // what the server has of what is typed here
+  let typing = 0, mine = now.text;  // what was typed last and is in the file: where there is more, nothing is put over it
   code.value = now.text;
   hooks.texts.text = box => {
     if (code.parentNode !== box) box.replaceChildren(shade, code);
@@ -179,14 +180,13 @@
     typing = 0;
     const text = code.value;
     if (text === now.text) return;
-    mine = text;
     const before = unsaved;
     unsaved = '';
     try {
       await act({do: 'type', text}, version);
+      mine = text;
       if (before) show();
     } catch (e) {
-      mine = null;  // nothing is put over what is typed here
       unsaved = e.message;
       show();
       say('what you typed is not saved', true);

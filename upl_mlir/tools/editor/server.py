@@ -7,7 +7,7 @@
 | GET `/KEY/fixes?v,e` | `{"titles": […]}`: edits that mend the error of number e in the state of version v          |
 | POST `/KEY/act`    | `{"version": v, "act": {"do": …, …}}`: does an act (`Act`) on the text of version v; the state |
 
-An act that cannot be done is answered by `{"refused": {"code": …, "message": …, "help": …}}`, and changes nothing.
+An act that cannot be done changes nothing; then the state has `"refused": {"code": …, "message": …, "help": …}`, too.
 It listens to this computer alone.  KEY is a secret of this run, so that other users of the computer cannot read.  A request
 must name the server as its host, and one that writes must come from the server's own page, so that no other page can write.
 """
@@ -255,9 +255,10 @@ class _Handler(BaseHTTPRequestHandler):
             found = find()
         except UplError as e:
             d = e.diagnostics[0]
-            found = {"refused": {"code": d.code, "message": d.message, "help": d.help}}
+            found = self.server.session.state() | {"refused": {"code": d.code, "message": d.message, "help": d.help}}
         except OSError as e:
-            found = {"refused": {"code": "UPL1001", "message": f"cannot write this file: {e.strerror or e}", "help": None}}
+            told = {"code": "UPL1001", "message": f"cannot write this file: {e.strerror or e}", "help": None}
+            found = self.server.session.state() | {"refused": told}
         except msgspec.DecodeError as e:
             self._answer(HTTPStatus.BAD_REQUEST, f"this is no act: {e}", "text/plain")
             return
