@@ -44,6 +44,8 @@ lit: .venv/.installed
 	@$(BIN)/lit -s -v $(LIT_ARGS) test/filecheck
 
 test-slow: .venv/.installed ## the tests that `make test` leaves out for time: machines of their own, sweeps, seeded bugs
+	@$(BIN)/python -c 'import mpi4py' 2>/dev/null || $(call install,mpi) || \
+	  echo "MPI could not be installed: the tests on several ranks will be skipped"
 	@$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
 
 soak: .venv/.installed ## a million operands for each floating-point unit, random programs for MINUTES=5 (goes on where it stopped; failures are made smaller and saved)

@@ -1,7 +1,7 @@
 """What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
 
-A case is an example, `NAME@SCALE` for a larger one, `NAME:OUT:IN,IN` for a gradient, or `random:SEED` for a program of
-test/agreement's generator.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
+A case is an example, `NAME@SCALE` for a larger one, `NAME:OUT:IN,IN` for a gradient, `bench:NAME` for a program of
+bench/ranks, or `random:SEED` for one of test/agreement's generator.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
 rank, or the code with which the program is refused; then the bytes that all ranks sent, and the bytes that the exact sets
 of what they need say.
 """
@@ -22,6 +22,8 @@ from agreement.generator import generate as random_program  # noqa: E402
 from agreement.properties import host_arrays  # noqa: E402
 from data import generate  # noqa: E402
 
+from bench.ranks.cases import SMALL  # noqa: E402
+
 import upl_mlir as upl  # noqa: E402
 from mpi.predicted import bytes_received  # noqa: E402
 from upl_mlir.diagnostics import UplError  # noqa: E402
@@ -37,6 +39,8 @@ def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
         c = case_of(random_program(int(rest)), int(rest), noise=True)
         p = upl.load(c.text)
         return p, host_arrays(p, c.params, c.seed, noise=True), dict(c.params)
+    if name == "bench":
+        return SMALL[rest]()
     name, _, scale = name.partition("@")
     d = generate(name, int(scale or 1))
     try:

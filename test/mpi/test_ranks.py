@@ -29,6 +29,12 @@ SLOW = (
     "iris_batch:R:X", "hypergradient:L:rate", "upsample", "reshape", "diagonal:Y:A", "mlp:Loss:W,B",
 )  # fmt: skip
 
+MORE = (
+    *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient")),
+    "conv2d@4", "digits",
+)  # fmt: skip
+REFUSED = {"spmv": "UPL1821"}
+
 
 def job(ranks: int, *cases: str) -> list[str]:
     """What the first of several ranks prints."""
@@ -54,13 +60,20 @@ def agree(lines: list[str], cases: tuple[str, ...], refused: dict[str, str]) -> 
 
 @needs_mpi
 def test_a_few_programs_on_three_ranks() -> None:
-    agree(job(3, *QUICK), QUICK, {"spmv": "UPL1821"})
+    agree(job(3, *QUICK), QUICK, REFUSED)
 
 
 @needs_mpi
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_examples_and_gradients(ranks: int) -> None:
-    agree(job(ranks, *QUICK, *SLOW), (*QUICK, *SLOW), {"spmv": "UPL1821"})
+    agree(job(ranks, *QUICK, *SLOW), (*QUICK, *SLOW), REFUSED)
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_examples_beyond(ranks: int) -> None:
+    """A stencil in space, bodies, training by data-parallel sums, and what their derivatives need."""
+    agree(job(ranks, *MORE), MORE, REFUSED)
 
 
 @needs_mpi
