@@ -5,6 +5,7 @@ heat3d: a stencil in space; nbody: all bodies need all others; regression: gradi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ def mlp(examples: int, *widths: int) -> Case:
     p = _example("mlp", K=len(widths), N=list(widths))
     x, labels = _some(examples, widths[0]), np.arange(examples) % widths[-1]
     w, b = np.zeros((len(widths) - 1, max(widths[:-1]), max(widths[1:]))), np.zeros((len(widths) - 1, max(widths[1:])))
-    for k, (m, n) in enumerate(zip(widths, widths[1:], strict=False)):
+    for k, (m, n) in enumerate(itertools.pairwise(widths)):
         w[k, :m, :n], b[k, :n] = _some(m, n, seed=k) / np.sqrt(m), _some(n, seed=9 + k) / 10
     return Case(p, {"X": x, "W": w, "B": b, "Y": np.eye(widths[-1])[labels]}, {})
 

@@ -15,15 +15,17 @@ from upl_mlir.passes.distribute.schedule import distribute
 from upl_mlir.passes.schedule import prepared
 
 
-def bytes_received(p: Program, inputs: Mapping[str, Any], params: Mapping[str, int], ranks: int) -> int:
+def bytes_received(p: Program, inputs: Mapping[str, Any], params: Mapping[str, int], ranks: int, gather: str) -> int:
     """The bytes that all ranks receive together."""
-    program = prepared(p.module.clone(), "f64", "ordered")
-    d = distribute(program, gather="ordered", proved=False)
+    program = prepared(p.module.clone(), "f64", gather)
+    d = distribute(program, gather=gather, proved=False)
     context = poly_context(program)
     given = {**context.constants, **bind_parameters(program, inputs, params)}
     blocks = Blocks(blocks_of(d.program.cuts), given, ranks, context.read)
     total = 0
     for placed in d.exchanges:
+        if placed.exchange.array in d.program.partial and ranks == 1:
+            continue  # there is nothing to combine
         n = elements(d.program, placed)
         assert n is not None, f"no formula for the exchange of {placed.exchange.array}"
         size = d.program.system.equations[placed.exchange.array].kind.bytes

@@ -1,7 +1,8 @@
 """What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
 
 A case is an example, `NAME@SCALE` for a larger one, `NAME:OUT:IN,IN` for a gradient, `bench:NAME` for a program of
-bench/ranks, or `random:SEED` for one of test/agreement's generator.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
+bench/ranks, or `random:SEED` for one of test/agreement's generator.  With `~` before it sums are relaxed: results are
+compared within rounding.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
 rank, or the code with which the program is refused; then the bytes that all ranks sent, and the bytes that the exact sets
 of what they need say.
 """
@@ -22,9 +23,8 @@ from agreement.generator import generate as random_program  # noqa: E402
 from agreement.properties import host_arrays  # noqa: E402
 from data import generate  # noqa: E402
 
-from bench.ranks.cases import SMALL  # noqa: E402
-
 import upl_mlir as upl  # noqa: E402
+from bench.ranks.cases import SMALL  # noqa: E402
 from mpi.predicted import bytes_received  # noqa: E402
 from upl_mlir.diagnostics import UplError  # noqa: E402
 from upl_mlir.engines.mpi.world import wait_for_all  # noqa: E402
@@ -34,7 +34,7 @@ COMM = MPI.COMM_WORLD
 
 def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
     """The program, its inputs, and parameters that do not follow from these."""
-    name, _, rest = text.partition(":")
+    name, _, rest = text.removeprefix("~").partition(":")
     if name == "random":
         c = case_of(random_program(int(rest)), int(rest), noise=True)
         p = upl.load(c.text)
@@ -57,19 +57,31 @@ def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
     return p, inputs, params
 
 
+def equal(a: Any, b: Any) -> bool:
+    """Whether two arrays have the same bits."""
+    return a.tobytes() == b.tobytes()
+
+
+def close(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same but for rounding."""
+    return np.allclose(a, b, rtol=1e-11, atol=1e-11 * max(1.0, float(np.max(np.abs(a), initial=0.0))))
+
+
 def compared(text: str) -> str:
     """The line of a case."""
     p, inputs, params = case(text)
+    gather = "relaxed" if text.startswith("~") else "ordered"
     try:
-        f = upl.compile(p, engine="mpi", gather="ordered")
+        f = upl.compile(p, engine="mpi", gather=gather)
         found = f(**inputs, **params)
     except UplError as e:
         return e.diagnostics[0].code
     wanted = upl.compile(p, engine="native", gather="ordered")(**inputs, **params)
-    wrong = [n for n in wanted if wanted[n].tobytes() != found[n].tobytes()]
+    same = close if gather == "relaxed" else equal
+    wrong = [n for n in wanted if not same(wanted[n], found[n])]
     everywhere = sorted({n for names in COMM.allgather(wrong) for n in names})
     sent = f.stats["bytes_sent_by_all"]
-    predicted = bytes_received(p, inputs, params, COMM.Get_size()) if COMM.Get_rank() == 0 else None
+    predicted = bytes_received(p, inputs, params, COMM.Get_size(), gather) if COMM.Get_rank() == 0 else None
     wait_for_all(COMM)
     return f"{'WRONG ' + ','.join(everywhere) if everywhere else 'equal'} {sent} {predicted}"
 

@@ -16,7 +16,8 @@ from upl_mlir.passes.schedule import prepared
 from upl_mlir.tools.upl import main as upl_tool
 from upl_mlir.tools.upl_opt import main as upl_opt
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 DEEP = "i in 0, first1-4..n-1, last1+4"
 HALO = "i in 0, first1-1..last1+1, n-1"
 
@@ -101,6 +102,57 @@ def test_what_stands_behind_distribute_is_refused(tmp_path: Path, capsys: pytest
     assert "error[UPL1831]" in (err := capsys.readouterr().err) and "before `distribute`" in err
 
 
+def regression(folder: Path) -> tuple[Path, str]:
+    """Where a text of loops may be written, and that of data-parallel training."""
+    path = folder / "ranks.mlir"
+    assert not upl_opt([str(ROOT / "bench" / "ranks" / "regression.upl"), "--distribute", "-o", str(path)])
+    return path, path.read_text(encoding="utf-8")
+
+
+def test_a_sum_over_a_cut_field_is_one_of_parts(tmp_path: Path) -> None:
+    """Each rank adds for its examples; ordered sums gather instead."""
+    p = upl.load(ROOT / "bench" / "ranks" / "regression.upl")
+    d = distribute(prepared(p.module.clone(), "f64", "relaxed"), gather="relaxed")
+    assert [n.split(".")[-1] for n in d.program.partial] == ["part"] and len(d.exchanges) == 1
+    assert next(faults(d.program), None) is None
+    assert d.program.cuts["Out.s"].field == "d" and "Weight.w" not in d.program.cuts
+    again = read(write(d.program))
+    assert again.partial == d.program.partial and str(write(again)) == str(write(d.program))
+    assert not distribute(prepared(p.module.clone(), "f64", "ordered"), gather="ordered").program.partial
+    path, _ = regression(tmp_path)
+    assert not upl_opt([str(path), "--lower-loops", "-o", str(tmp_path / "out.mlir")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{exchange}", "", "before the parts of all ranks are combined"),
+        ("i in 1..m", "i in 2..m", "before the parts of all ranks are combined"),
+        ("{exchange}", "{exchange}{exchange}", "is combined twice"),
+        ("t in L2-1..L2-1", "t in L2..L2", "a rank adds an element of"),
+        ("i in 1..m", "i in 1, first1..m", "is not run by all ranks alike"),
+    ],
+)
+def test_a_wrong_sum_of_parts_is_refuted(
+    old: str, new: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, whole = regression(tmp_path)
+    (exchange,) = [line + "\n" for line in whole.splitlines() if "upl_loops.exchange" in line]
+    old, new = (x.replace("{exchange}", exchange) for x in (old, new))
+    changed = exchange.replace(old, new)
+    assert changed != exchange
+    path.write_text(whole.replace(exchange, changed), encoding="utf-8")
+    assert upl_opt([str(path), "--lower-loops"])
+    err = capsys.readouterr().err
+    assert "error[UPL1830]" in err and message in err
+
+
+def test_gradients_of_shortest_paths_are_divided() -> None:
+    """A sum over a row or a column is one of the ranks' parts; the rest stays with its owner."""
+    d = distributed("floyd_warshall", "S", "W", gather="relaxed")
+    assert {"Dist.d", "DDist.d_d", "d_W"} <= d.program.cuts.keys() and d.program.partial
+
+
 def test_a_program_in_one_piece_is_refused() -> None:
     with pytest.raises(UplError) as e:
         distributed("cholesky")
@@ -115,5 +167,5 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "broadcast" in out and "8*first1*n+8*n*n-8*last1*n-8*n" in out
     assert not upl_tool(["explain", path, "--distribute", "--json"])
     assert '"kind"' not in capsys.readouterr().err
-    assert not upl_tool(["check", path, "--ranks", "5"])
-    assert "5 ranks: proved for any number of ranks" in capsys.readouterr().out
+    assert not upl_tool(["check", path, "--ranks"])
+    assert "ranks: proved for any number of ranks" in capsys.readouterr().out

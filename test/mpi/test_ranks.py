@@ -33,6 +33,11 @@ MORE = (
     *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient")),
     "conv2d@4", "digits",
 )  # fmt: skip
+RELAXED = (
+    *(f"~bench:{name}" for name in ("regression", "mlp-gradient", "nbody", "nbody-gradient", "heat3d")),
+    "~floyd_warshall@3:S:W", "~jacobi2d@3", "~digits", "~gmm:L:X", "~softmax", "~iris_batch:R:X", "~lstm:Y:X,W,V",
+)  # fmt: skip
+"""Sums over cut fields as sums of parts."""
 REFUSED = {"spmv": "UPL1821"}
 
 
@@ -74,6 +79,20 @@ def test_examples_and_gradients(ranks: int) -> None:
 def test_examples_beyond(ranks: int) -> None:
     """A stencil in space, bodies, training by data-parallel sums, and what their derivatives need."""
     agree(job(ranks, *MORE), MORE, REFUSED)
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_examples_with_relaxed_sums(ranks: int) -> None:
+    agree(job(ranks, *RELAXED), RELAXED, REFUSED)
+
+
+@needs_mpi
+def test_parts_of_a_sum_on_two_ranks() -> None:
+    cases = ("~bench:regression", "~gmm")
+    lines = job(2, *cases)
+    agree(lines, cases, REFUSED)
+    assert int(lines[0].split()[-1]) == 2 * 4 * 3 * 8  # ranks, steps, weights, bytes
 
 
 @needs_mpi

@@ -66,7 +66,8 @@ def _parser() -> Parser:
     p.add_argument("-q", "--quiet", action="store_true", help="print what is refuted and nothing else")
     p.add_argument("-v", "--verbose", action="store_true", help="list what is proved, too")
     p.add_argument("--schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of that report, and leave")
-    p.add_argument("--ranks", type=int, metavar="N", help="prove also that each of N ranks has what it reads, at each step")
+    p.add_argument("--ranks", action="store_true",
+                   help="prove also, for any number of ranks, that each has what it reads, at each step")  # fmt: skip
     circuits.add_arguments(p, "what is proved of the program's circuit: reads after writes, depths, no standstill")
     p = command("grad", "the program of the derivatives, as .upl text")
     derivatives.add_arguments(p, required=True)
@@ -189,11 +190,11 @@ def _check(args: argparse.Namespace) -> int:
         return circuits.check(args)
 
     def distributed(program: Program) -> str:
-        return ranks.check(program, args.ranks)
+        return ranks.check(program)
 
     return report.check(
         args.files, lambda file: _load(args, file), json=args.json, quiet=args.quiet, verbose=args.verbose,
-        further=None if args.ranks is None else distributed,
+        further=distributed if args.ranks else None,
     )  # fmt: skip
 
 

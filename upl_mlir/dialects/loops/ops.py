@@ -87,7 +87,8 @@ class ArrayOp(Named):
     cases. `kept` are its axes; the array is `private` to each iteration of the loop with that variable. In a `planar`
     array fields of few values come first. `in_turn`: elements share memory in turn, in the order of several loops; the
     order of these loops must not change. An array that is `cut` is distributed: a rank owns the elements whose field is
-    in its block.
+    in its block. Of a `partial` array each rank computes a part of every element; an exchange combines the parts by the
+    operator.
     """
 
     name = "upl_loops.array"
@@ -101,10 +102,11 @@ class ArrayOp(Named):
     planar = opt_prop_def(UnitAttr)
     in_turn = opt_prop_def(UnitAttr)
     cut = opt_prop_def(RangesAttr)
+    partial = opt_prop_def(StringAttr)
     traits = traits_def(HasParent(LoopProgramOp))
     assembly_format = (
         "$sym_name $index $element $role (`in` $declared^)? $domain (`kept` $kept^)? (`private` $private^)? "
-        "(`planar` $planar^)? (`in_turn` $in_turn^)? (`cut` $cut^)? attr-dict"
+        "(`planar` $planar^)? (`in_turn` $in_turn^)? (`cut` $cut^)? (`partial` $partial^)? attr-dict"
     )
 
     @property
@@ -281,6 +283,7 @@ class RunOp(IRDLOperation):
 class ExchangeOp(IRDLOperation):
     """Each rank receives the elements of an array in a box that it does not own, from the ranks that own them.
 
+    Of a partial array, the ranks' parts of the elements in the box are combined, and each rank has the results in place.
     `box` has a range for each field, by the variables of the loops around and by the rank's own blocks. Operations that are
     copies of each other have one `number`.
     """

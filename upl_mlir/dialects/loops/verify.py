@@ -115,8 +115,8 @@ class _Verifier:
 
     def _exchange(self, op: loops.ExchangeOp, scope: frozenset[str]) -> None:
         array = self._ref(op.array, op)
-        if array.cut is None:
-            raise RuleError(f"`{array.symbol}` is not cut: there is nothing to exchange", op)
+        if array.cut is None and array.partial is None:
+            raise RuleError(f"`{array.symbol}` is neither cut nor partial: there is nothing to exchange", op)
         if tuple(r.var for r in op.box.data) != array.fields:
             raise RuleError(f"the box of an exchange has a range for each field of `{array.symbol}`, in their order", op)
         for r in op.box.data:

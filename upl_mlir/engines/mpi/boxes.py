@@ -99,11 +99,12 @@ class Boxes:
 
     def messages(self, rank: int, values: tuple[int, ...]) -> tuple[list[Message], list[Message]]:
         """What a rank sends and what it receives."""
-        needed, at = self.needed(values), self.moved.at
+        needed, at, block = self.needed(values), self.moved.at, self.moved.block
+        assert block is not None
         ranks = range(len(needed))
 
         def part(of: int, owner: int) -> Message:
-            first, last = self.blocks.owned(owner, self.moved.block)
+            first, last = self.blocks.owned(owner, block)
             box = list(needed[of])
             box[at] = (max(box[at][0], first), min(box[at][1], last))
             return Message(owner if of == rank else of, tuple(box))

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
-from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of
+from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of, size_of
 from upl_mlir.engines.mpi.plan import Plan, make_plan
-from upl_mlir.engines.mpi.world import wait_for_all, world
+from upl_mlir.engines.mpi.world import in_place, operator, wait_for_all, world
 from upl_mlir.engines.native import call, target
 from upl_mlir.engines.native.backend import compile_emitted
 from upl_mlir.engines.native.engine import fault_of, target_of
@@ -227,6 +227,9 @@ class _Run:
         """One exchange: everything is sent and received before it ends."""
         boxes, place = self.boxes[number], self.memories[number]
         values = tuple(variables[i] for i in range(len(boxes.moved.variables)))
+        if boxes.moved.combined is not None:
+            self._combine(boxes, place, memory(address, place.shape, np.dtype(boxes.moved.dtype)), values)
+            return
         sent, received = boxes.messages(self.rank, values)
         if not sent and not received:
             return
@@ -249,6 +252,19 @@ class _Run:
             r.Wait()
         for at, buffer in buffers:
             array[at] = buffer
+
+    def _combine(self, boxes: Boxes, place: Memory, array: Array, values: tuple[int, ...]) -> None:
+        """Combine the parts that the ranks have of the elements in a box, which is the same for all."""
+        box = boxes.needed(values)[self.rank]
+        if not size_of(box) or self.comm.Get_size() == 1:
+            return
+        at = place.index(box)
+        buffer = np.array(array[at], order="C")
+        assert boxes.moved.combined is not None
+        self.comm.Allreduce(in_place(), buffer.reshape(-1), op=operator(boxes.moved.combined, boxes.moved.dtype))
+        array[at] = buffer
+        self.bytes += buffer.nbytes
+        self.messages += 1
 
 
 def _bytes(a: Array) -> Array:

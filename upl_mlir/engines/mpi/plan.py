@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from upl_mlir.dialects.loops.attributes import Axis, Range
-from upl_mlir.dialects.upl import ProgramOp
+from upl_mlir.dialects.upl import Gather, ProgramOp
 from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.engines.native.llvm.values import EmittedModule
@@ -26,15 +26,16 @@ DTYPES = {"f64": "float64", "f32": "float32", "int": "int64", "bool": "bool"}
 @dataclass(frozen=True)
 class Moved:
     """An exchange: the array with its axes in memory, the number of the field by which it is cut, the box that a rank needs,
-    and the loops' variables that say which."""
+    and the loops' variables that say which.  Of a partial array `combined` is the operator, and there is no block."""
 
     array: str
     dtype: str
     axes: tuple[Axis, ...]
     at: int
-    block: Block
+    block: Block | None
     ranges: tuple[Range, ...]
     variables: tuple[str, ...]
+    combined: Gather | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
     moved: list[Moved] = []
     for placed in d.exchanges:
         x = placed.exchange
-        array, cut = p.kept.get(x.array) if p.arrays else None, p.cuts[x.array]
+        array, cut = p.kept.get(x.array) if p.arrays else None, p.cuts.get(x.array)
         eq = p.system.equations[x.array]
         if array is not None:
             axes = array.axes
@@ -74,8 +75,8 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
             axes = tuple(Axis(i, *ends) for i, ends in enumerate(zip(layout.lower, layout.shape, strict=True)))
         moved.append(
             Moved(
-                x.array, DTYPES[eq.kind.value], axes, eq.fields.index(cut.field), cut.block, x.ranges,
-                tuple(exchange_variables(x, known)),
+                x.array, DTYPES[eq.kind.value], axes, 0 if cut is None else eq.fields.index(cut.field),
+                None if cut is None else cut.block, x.ranges, tuple(exchange_variables(x, known)), p.partial.get(x.array),
             )
         )  # fmt: skip
     outputs = {h.name for h in p.hosts if h.output}

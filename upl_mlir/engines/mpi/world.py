@@ -11,10 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from upl_mlir.diagnostics import UplError, error
+from upl_mlir.dialects.upl import Gather
 
 INSTALL = "pip install 'upl-mlir[mpi]' installs mpich and mpi4py; with an MPI of the system: pip install mpi4py"
 
@@ -28,6 +32,31 @@ def world() -> Any:
         raise error("UPL2103", f'engine="mpi" needs mpi4py and an MPI library: {why}', help=INSTALL) from None
     comm: Any = MPI.COMM_WORLD
     return comm
+
+
+def in_place() -> Any:
+    """What MPI takes for a buffer that is sent and received."""
+    from mpi4py import MPI
+
+    return MPI.IN_PLACE
+
+
+@cache
+def operator(gather: Gather, dtype: str) -> Any:
+    """The operator of MPI that does what a gather does.  MPI's own least and greatest do not say what they make of NaN."""
+    from mpi4py import MPI
+
+    if gather is Gather.SUM:
+        return MPI.SUM
+    if gather is Gather.PRODUCT:
+        return MPI.PROD
+    better = np.minimum if gather is Gather.MIN else np.maximum
+
+    def combine(a: Any, b: Any, _: Any) -> None:
+        into = np.frombuffer(b, dtype)
+        better(np.frombuffer(a, dtype), into, out=into)
+
+    return MPI.Op.Create(combine, commute=True)
 
 
 PAUSE_S = 0.002

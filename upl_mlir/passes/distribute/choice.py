@@ -3,8 +3,8 @@
 A field may be cut if the schedule of the whole program has a parallel loop for it.  Fields are aligned where one array reads
 another at its own index, or near to it (`Aligned`): they are cut at the same places, so such reads stay with the rank or
 come from its neighbours.  The choice goes from array to array and takes the cut that makes the sum of work and received
-elements least, until no array changes; it starts once from each set of aligned fields and takes the best end.  Counts are
-estimates at one size (`NOMINAL`); what is chosen is then counted exactly (`counts.py`).
+elements least, until no array changes; it starts twice from each set of aligned fields, with other arrays cut or whole, and
+takes the best end.  Counts are estimates at one size (`NOMINAL`); what is chosen is then counted exactly (`counts.py`).
 
 Source: owner-computes (Callahan, Kennedy 1988); alignment of arrays as in High Performance Fortran (Koelbel et al. 1994).
 """
@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from upl_mlir.passes.distribute.partial import Owner, owners
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import Read, Statement
-from upl_mlir.passes.loops.terms import Fold, walk
+from upl_mlir.passes.loops.terms import Fold, Get, walk
 from upl_mlir.passes.loops.tree import leaves
 from upl_mlir.passes.storage import span
 from upl_mlir.poly.expr import TRUE, IndexExpr, Var, extremum
@@ -29,7 +30,6 @@ RANKS = 4
 """The number of ranks for which it does."""
 RECEIVED = 8
 """What an element that is received costs, in operations. Chosen: some GB/s beside some operations a nanosecond."""
-
 Field = tuple[str, str]
 """An array and a field of it."""
 
@@ -47,18 +47,21 @@ class Aligned:
 class Choice:
     """The field by which each array is cut, for arrays that are; `sets` are the sets of aligned fields."""
 
+
     fields: dict[str, str]
     sets: dict[Field, Aligned] = field(default_factory=dict[Field, Aligned])
+    serial: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Of each array, the fields along which loops go whose iterations have an order."""
 
 
-def cuttable(p: LoopProgram) -> dict[str, list[str]]:
-    """The fields of each array for which the schedule has parallel loops; those of the outer loops first."""
+def cuttable(p: LoopProgram) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
+    """The fields of each array for which the schedule has parallel loops, those of the outer loops first; and the others."""
     parallel: dict[Field, int] = {}
     serial: set[Field] = set()
     for leaf, loops in leaves(p.scheduled):
         depth = {loop.var: n for n, loop in enumerate(loops)}
         free = {loop.var for loop in loops if loop.parallel}
-        for f in leaf.stmt.fields:
+        for f in leaf.stmt.free:  # what follows from other fields is of no loop of its own
             e = leaf.env.get(f, IndexExpr.of(f))
             variables = e.names & depth.keys()
             key = (leaf.stmt.array, f)
@@ -73,7 +76,10 @@ def cuttable(p: LoopProgram) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {name: [] for name in p.system.equations}
     for name, f in sorted(parallel.keys() - serial, key=lambda k: parallel[k]):
         out[name].append(f)
-    return out
+    others: dict[str, set[str]] = {}
+    for name, f in serial:
+        others.setdefault(name, set()).add(f)
+    return out, others
 
 
 def _unit(e: IndexExpr, var: str) -> bool:
@@ -83,11 +89,13 @@ def _unit(e: IndexExpr, var: str) -> bool:
 
 
 class Chooser:
-    """Chooses the cuts of a scheduled program; `banned` fields are left whole."""
+    """Chooses the cuts of a scheduled program; `banned` fields are left whole.  With `partial`, sums over a cut field are
+    sums of each rank's part."""
 
-    def __init__(self, p: LoopProgram, banned: Collection[Field] = ()):
-        self.p, self.lin = p, p.system.lin
-        self.options = {a: [f for f in fs if (a, f) not in banned] for a, fs in cuttable(p).items()}
+    def __init__(self, p: LoopProgram, banned: Collection[Field] = (), *, partial: bool = False):
+        self.p, self.lin, self.partial = p, p.system.lin, partial
+        free, self.serial = cuttable(p)
+        self.options = {a: [f for f in fs if (a, f) not in banned] for a, fs in free.items()}
         self.stmts = list(dict.fromkeys(leaf.stmt for leaf, _ in leaves(p.scheduled)))
         self.sets = self._aligned()
         self.options = {a: [f for f in fs if (a, f) in self.sets] for a, fs in self.options.items()}
@@ -103,18 +111,20 @@ class Chooser:
 
     def choose(self) -> Choice:
         """The choice."""
-        best: tuple[float, dict[str, str]] = (float("inf"), {})
-        for first in list(dict.fromkeys(self.sets.values())):
+        best: tuple[tuple[float, int], dict[str, str]] = ((float("inf"), 0), {})
+        starts = [(s, rest) for s in dict.fromkeys(self.sets.values()) for rest in (True, False)]
+        for first, rest in starts:
             fields: dict[str, str] = {}
             for a, options in self.options.items():
                 mine = [f for f in options if self.sets[a, f] is first]
-                if mine or options:
+                if mine or (rest and options):
                     fields[a] = (mine or options)[0]
             self._improve(fields)
-            cost = sum(self._cost(s, fields) for s in self.stmts)
+            inner = sum(self.p.system.equations[a].fields.index(f) for a, f in fields.items())
+            cost = (sum(self._cost(s, fields) for s in self.stmts), inner)  # of equal ones, outer fields
             if cost < best[0]:
                 best = (cost, fields)
-        return Choice(best[1], self.sets)
+        return Choice(best[1], self.sets, self.serial)
 
     def _improve(self, fields: dict[str, str]) -> None:
         for _ in range(4):
@@ -178,20 +188,49 @@ class Chooser:
         arrays = (s.array, *dict.fromkeys(r.array for r in s.reads))
         key = (s, tuple(fields.get(a) for a in arrays))
         if key not in self._costs:
-            self._costs[key] = self._work(s, fields) + RECEIVED * sum(self._received(s, r, fields) for r in s.reads)
+            divided = self._divided(s, fields)
+            owned = self._owned(divided)
+            received = sum(self._received(s, r, fields, owned) for r in s.reads)
+            combined = len(divided) * self._count(s.cons, [IndexExpr.of(f) for f in s.free]) * (RANKS - 1) / RANKS
+            self._costs[key] = self._work(s, fields, divided) + RECEIVED * (received + combined)
         return self._costs[key]
 
-    def _work(self, s: Statement, fields: Mapping[str, str]) -> float:
+    def _divided(self, s: Statement, fields: Mapping[str, str]) -> dict[Fold, dict[int, Owner]]:
+        """The folds that are computed in parts."""
+        if not self.partial:
+            return {}
+        cut = {
+            a: (self.p.system.equations[a].fields.index(f), self.sets[a, f].low, self.sets[a, f].high)
+            for a in {r.array for r in s.reads} if (f := fields.get(a)) is not None
+        }  # fmt: skip
+        return owners(self.lin, s.cons, s.term, cut, fields.get(s.array)) if cut else {}
+
+    def _owned(self, divided: Mapping[Fold, Mapping[int, Owner]]) -> dict[tuple[str, tuple[IndexExpr, ...]], IndexExpr]:
+        """The reads in parts of folds, each with the index whose owner adds the summand."""
+        return {
+            (t.array, t.index): owner.index
+            for fold, parts in divided.items() for n, owner in parts.items()
+            for t, _ in walk(fold.parts[n].body) if isinstance(t, Get)
+        }  # fmt: skip
+
+    def _work(self, s: Statement, fields: Mapping[str, str], divided: Mapping[Fold, Mapping[int, Owner]]) -> float:
         whole = self._count(s.cons, [IndexExpr.of(f) for f in s.free])
-        each = 1.0
+        each, shared = 1.0, 0.0
         for t, where in walk(s.term):
             if isinstance(t, Fold):
-                for p in t.parts:
-                    inside = (*s.cons, *where, *p.cons)
-                    each += self._count(inside, [IndexExpr.of(d) for d in p.dims])
-        return whole * each / (RANKS if s.array in fields else 1)
+                mine = divided.get(t, {})
+                for n, p in enumerate(t.parts):
+                    found = self._count((*s.cons, *where, *p.cons), [IndexExpr.of(d) for d in p.dims])
+                    each, shared = (each, shared + found) if n in mine else (each + found, shared)
+        f = fields.get(s.array)
+        values = (self._count(c, [IndexExpr.of(f or "")]) for c in self.p.system.equations[s.array].domain)
+        by = 1 if f is None else max(1, min(RANKS, max(values)))
+        return whole * (each / by + shared / RANKS)
 
-    def _received(self, s: Statement, read: Read, fields: Mapping[str, str]) -> float:
+    def _received(
+        self, s: Statement, read: Read, fields: Mapping[str, str],
+        owned: Mapping[tuple[str, tuple[IndexExpr, ...]], IndexExpr],
+    ) -> float:
         g = fields.get(read.array)
         if g is None:
             return 0.0
@@ -200,6 +239,9 @@ class Chooser:
         f = fields.get(s.array)
         together = f is not None and self.sets[s.array, f] is self.sets[read.array, g]
         reach = self.reach(read, index[g], f) if together and f is not None else None
+        owner = owned.get((read.array, read.index))
+        if owner is not None and (apart := (index[g] - owner).constant) is not None:
+            reach = (min(apart, 0), max(apart, 0))
         if reach == (0, 0):
             return 0.0
         distinct: dict[str, IndexExpr] = {}

@@ -12,18 +12,20 @@ from upl_mlir.poly.sets import PSet
 
 
 def received(p: LoopProgram, placed: Placed) -> PSet:
-    """The elements that a rank receives by an exchange, once for each iteration of the loops round it.
+    """The elements that a rank receives by an exchange, once for each iteration of the loops round it; of a partial array,
+    those that it gives to be combined.
 
     Its dimensions are the loops' variables and the array's fields."""
-    x, cut = placed.exchange, p.cuts[placed.exchange.array]
-    variables = tuple(placed.needs[0].outer)
+    x, ctx = placed.exchange, p.system.lin.ctx
     fields = tuple(r.var for r in x.ranges)
+    inside = _all((*placed.around, *placed.when, *x.cons))
+    if x.array in p.partial:
+        return ctx.set((*placed.outer, *fields), inside & ctx.param_condition)
+    cut = p.cuts[x.array]
     own = _all(cut.block.holds(IndexExpr.of(cut.field)))
-    inside = _all((*placed.needs[0].around, *placed.needs[0].when, *x.cons))
     whole = Formula.compare(cut.block.low, "<=", IndexExpr.of(cut.field))
     whole &= Formula.compare(IndexExpr.of(cut.field), "<=", cut.block.high)
-    ctx = p.system.lin.ctx
-    return ctx.set((*variables, *fields), inside & own.negate() & whole & ctx.param_condition)
+    return ctx.set((*placed.outer, *fields), inside & own.negate() & whole & ctx.param_condition)
 
 
 def elements(p: LoopProgram, placed: Placed) -> IndexExpr | None:

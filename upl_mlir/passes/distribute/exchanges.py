@@ -99,10 +99,16 @@ class Need:
 
 @dataclass(eq=False)
 class Placed:
-    """An exchange with the reads that it serves."""
+    """An exchange with the reads that it serves: none for one that combines what all ranks have computed.
+
+    `outer` are the variables of the loops round it, `around` what their bounds say, `when` the condition of a guard.
+    """
 
     exchange: Exchange
     needs: list[Need] = field(default_factory=list["Need"])
+    outer: tuple[str, ...] = ()
+    around: Cons = ()
+    when: Cons = ()
 
 
 def sites(tree: list[Tree], path: Path = ()) -> Iterator[Site]:
@@ -123,6 +129,22 @@ def sites(tree: list[Tree], path: Path = ()) -> Iterator[Site]:
                 pass
 
 
+def combined(tree: Sequence[Tree], loops: tuple[Loop, ...] = (), when: Cons = ()) -> Iterator[Placed]:
+    """The exchanges that a tree has before others are put into it: those of partial arrays."""
+    for t in tree:
+        match t:
+            case Exchange():
+                around = tuple(c for loop in loops for c in loop.context)
+                yield Placed(t, [], tuple(loop.var for loop in loops), around, when)
+            case Loop():
+                yield from combined(t.body, (*loops, t), when)
+            case Guard():
+                yield from combined(t.body, loops, (*when, *t.cons))
+                yield from combined(t.other, loops, when)
+            case _:
+                pass
+
+
 class Exchanges:
     """Puts the exchanges into a program of one rank (`narrow`) that has a schedule and places for its arrays."""
 
@@ -134,13 +156,14 @@ class Exchanges:
 
     def insert(self) -> list[Placed]:
         """Change the tree and the arrays.  Raises NotPlaced."""
-        needs = self.needs()
+        needs, partial = self.needs(), list(combined(self.p.scheduled))
         at: dict[tuple[int, int], tuple[list[Tree], dict[tuple[str, Cons], Placed]]] = {}
         for n in needs:
             _, here = at.setdefault((id(n.body), n.place), (n.body, {}))
             found = here.get((n.read.array, n.when))
             if found is None:
-                found = here[n.read.array, n.when] = Placed(Exchange(n.read.array, n.ranges, 0))
+                found = Placed(Exchange(n.read.array, n.ranges, 0), outer=n.outer, around=n.around, when=n.when)
+                here[n.read.array, n.when] = found
             else:
                 found.exchange.ranges = self._joined(found.exchange.ranges, n.ranges)
             found.needs.append(n)
@@ -153,6 +176,9 @@ class Exchanges:
             new: list[Tree] = [Guard(when, [f.exchange]) if when else f.exchange for (_, when), f in here.items()]
             body[index:index] = new
             self.placed += here.values()
+        for f in partial:
+            self._inside_memory(f)
+        self.placed += partial
         for number, f in enumerate(self.placed):
             f.exchange.number = number
         for name in self.p.cuts:
@@ -182,7 +208,7 @@ class Exchanges:
                 cons = (*cons, Con(d.first - 1 - self.lin.plain(e.substitute(env))))
         if not self.lin.feasible(cons) or all(self.lin.implies(cons, c) for c in cut.block.holds(index[at])):
             return None
-        depth, place = self._position(site, read)
+        depth, place = self._inside(site, index, *self._position(site, read))
         outer = [t.var for body, i in site.path[:depth] if isinstance(t := body[i], Loop)]
         ranges: list[Range] = []
         when: dict[Con, None] = {}
@@ -280,6 +306,19 @@ class Exchanges:
                 raise NotPlaced(site.leaf.stmt, read, why)
         return depth, place
 
+    def _inside(self, site: Site, index: Sequence[IndexExpr], depth: int, place: int) -> tuple[int, int]:
+        """A later place, inside of loops that several fields of what is read go along: all of it at once would be a box of
+        which little is needed."""
+        while depth < len(site.path) - 1:
+            body, at = site.path[depth]
+            t = body[at]
+            if not isinstance(t, Loop) or t.parallel or any(t is d.loop for d in self.deep):
+                break
+            if sum(t.var in e.names for e in index) < 2 or any(e.names & self.blocks for e in (*t.lows, *t.highs)):
+                break
+            depth, place = depth + 1, 0
+        return depth, place
+
     def _after(self, w: Site, r: Site, read: Read) -> tuple[int, int]:
         """The first place at which all is written that one statement writes of what a read needs."""
         s = w.leaf.stmt
@@ -331,6 +370,17 @@ class Exchanges:
                 return tuple(mine)
         inner, outer = (Extremum.MAX, Extremum.MIN) if sign > 0 else (Extremum.MIN, Extremum.MAX)
         return (extremum(outer, (extremum(inner, a), extremum(inner, b))),)
+
+    def _inside_memory(self, f: Placed) -> None:
+        """Of a partial array, no more than there is room for: its bounds may be less than those of a hull."""
+        ranges = list(f.exchange.ranges)
+        for a in self.p.kept[f.exchange.array].axes:
+            r = ranges[a.at]
+            if a.modulus is None and r.lows != r.highs:
+                lows, highs = [*r.lows, a.lower], [*r.highs, a.lower + a.extent - 1]
+                bounds = ((lows, 1), (highs, -1))
+                ranges[a.at] = Range(r.var, *(tuple(self.lin.strongest(e, sign, f.around)) for e, sign in bounds))
+        f.exchange.ranges = tuple(ranges)
 
     def _make_room(self, name: str) -> None:
         """Give a cut array room for the rank's block and for what is received, along each field that is kept whole."""

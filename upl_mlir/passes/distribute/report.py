@@ -65,15 +65,14 @@ def proofs(d: Distributed) -> list[Fault]:
 
 
 def _row(p: LoopProgram, x: Placed) -> Row:
-    first = x.needs[0]
     box = ", ".join(
         f"{_all('max', r.lows)}..{_all('min', r.highs)}" if r.lows != r.highs else _all("max", r.lows)
         for r in x.exchange.ranges
     )
     n = elements(p, x)
     size = p.system.equations[x.exchange.array].kind.bytes
-    reads = dict.fromkeys(_read(p, n) for n in x.needs)
-    each = " and ".join(f"each {v}" for v in first.outer) or "once"
+    reads = dict.fromkeys(_read(p, n) for n in x.needs) if x.needs else {_combined(p, x.exchange.array): None}
+    each = " and ".join(f"each {v}" for v in x.outer) or "once"
     return Row(x.exchange.array, f"{x.exchange.array}<{box}>", each, tuple(reads), None if n is None else str(n * size))
 
 
@@ -82,6 +81,12 @@ def _read(p: LoopProgram, n: Need) -> tuple[str, str, str]:
     s = n.site.leaf.stmt
     text = f"{s.array}<{','.join(s.fields)}> reads {n.read.array}<{','.join(map(str, n.read.index))}>"
     return text, str(p.places.get(s.array) or ""), n.kind
+
+
+def _combined(p: LoopProgram, array: str) -> tuple[str, str, str]:
+    """What combines the parts of a partial array: its operator, where it stands in the program, and the kind."""
+    eq = p.system.equations[array]
+    return f"{array}<{','.join(eq.fields)}> by {p.partial[array].value}", str(p.places.get(array) or ""), "partial sums"
 
 
 def _all(name: str, parts: tuple[IndexExpr, ...]) -> str:

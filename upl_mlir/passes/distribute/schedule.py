@@ -19,6 +19,7 @@ from upl_mlir.passes.distribute.choice import Choice, Chooser
 from upl_mlir.passes.distribute.deep import deepen
 from upl_mlir.passes.distribute.exchanges import Exchanges, NotPlaced, Placed
 from upl_mlir.passes.distribute.narrow import narrow
+from upl_mlir.passes.distribute.partial import NoBarrier, insert
 from upl_mlir.passes.expand import expand
 from upl_mlir.passes.loops.legal import faults
 from upl_mlir.passes.loops.passes import LOOP_PASSES
@@ -52,20 +53,33 @@ def distribute(
 ) -> Distributed:
     """Distribute a checked affine program (with `adjoint of` expanded); sizes and blocks stay symbolic.
 
-    Stencils exchange once in `steps` steps, where that can be proved with a bounded effort.
+    Stencils exchange once in `steps` steps, where that can be proved with a bounded effort.  Under `relaxed`, sums over cut
+    fields are sums of the ranks' parts, where that can be proved.
     Raises UplError: UPL2101 if nothing can be cut, UPL2102 if the proof of the schedule fails (`proved`), UPL18xx.
     """
     expand(program)
+    if gather != "ordered":
+        try:
+            found = _attempt(program, real, gather, proved=True, steps=steps, partial=True)
+        except (NoBarrier, UplError):
+            pass  # without, it says what is wrong
+        else:
+            return found
+    return _attempt(program, real, gather, proved=proved, steps=steps, partial=False)
+
+
+def _attempt(program: ProgramOp, real: str, gather: str, *, proved: bool, steps: int, partial: bool) -> Distributed:
+    """A distribution, with partial sums or without."""
     found: Distributed | None = None
     if steps > 1:
         try:
             with placed(span_of(program)), limited(EFFORT):
-                found = _divided(program, real, gather, steps)
+                found = _divided(program, real, gather, steps, partial=partial)
         except TooComplex:
             pass
     if found is None:
         with bounded_work("the distribution", program):
-            found = _divided(program, real, gather, 1)
+            found = _divided(program, real, gather, 1, partial=partial)
     if proved and not found.deep:
         with bounded_work("the proof of the distribution", program):
             wrong = next(faults(found.program), None)
@@ -75,23 +89,25 @@ def distribute(
     return found
 
 
-def _divided(program: ProgramOp, real: str, gather: str, steps: int) -> Distributed:
+def _divided(program: ProgramOp, real: str, gather: str, steps: int, *, partial: bool) -> Distributed:
     """The distribution, its proof apart, but for one with deep halos."""
     whole = raised(program, real=real, gather=gather, fixed={})
     _pass(whole, (*BEFORE, "order-loops"))
     banned: set[tuple[str, str]] = set()
     given_up: list[NotPlaced] = []
     while True:
-        choice = Chooser(whole, banned).choose()
+        choice = Chooser(whole, banned, partial=partial).choose()
         if not choice.fields:
             raise _nothing_to_cut(program, whole, given_up)
 
         def narrowed(*, weak: bool, choice: Choice = choice) -> LoopProgram:
             p = raised(program, real=real, gather=gather, fixed={})
             _pass(p, BEFORE)
-            strong = narrow(p, choice)
+            strong, barriers = narrow(p, choice, partial=partial)
             p.system.lin = p.system.lin if weak else strong
-            _pass(p, AFTER)
+            _pass(p, AFTER[:1])
+            insert(p, barriers)
+            _pass(p, AFTER[1:])
             p.system.lin = strong
             return p
 

@@ -55,7 +55,7 @@ def _cases(cases: Iterable[Cons]) -> ArrayAttr[ConsAttr]:
 def write(p: LoopProgram) -> loops.LoopProgramOp:
     """The operation that says what a program is."""
     ops: list[Operation] = [op.clone() for op in p.declarations]
-    for b in dict.fromkeys(c.block for c in p.cuts.values()):
+    for b in sorted({c.block for c in p.cuts.values()}, key=lambda b: b.first):
         props = _props(first=StringAttr(b.first), last=StringAttr(b.last), low=ExprAttr(b.low), high=ExprAttr(b.high))
         ops.append(loops.BlockOp(properties=props))
     hosts = {h.name for h in p.hosts}
@@ -69,6 +69,8 @@ def write(p: LoopProgram) -> loops.LoopProgramOp:
             b = cut.block
             ends = (IndexExpr.of(b.first),), (IndexExpr.of(b.last),)
             op.properties |= _props(cut=RangesAttr((Range(cut.field, *ends),)), domain=_cases(cut.whole))
+        if isinstance(op, loops.ArrayOp) and (gather := p.partial.get(op.symbol)) is not None:
+            op.properties |= _props(partial=StringAttr(gather.value))
         at = p.places.get(op.symbol) if isinstance(op, loops.ArrayOp) else None
         if at is not None:
             op.location = loc(at)
@@ -299,6 +301,7 @@ class _Reader:
             self.op.sym_name.data, self.declarations, hosts, system, self.op.gather.data == "ordered",
             assumed if isinstance(assumed, ArrayAttr) else None, tree, None, self._arrays(),
             {name: span_of(o) for name, o in self.array_ops.items()}, self.small, cuts,
+            {name: Gather(o.partial.data) for name, o in self.array_ops.items() if o.partial is not None},
         )  # fmt: skip
 
     def _arrays(self) -> dict[str, Array] | None:

@@ -13,6 +13,9 @@ received: an exchange writes the elements of its box that the rank does not own.
 send: each element in the box of any other rank that this rank owns was written before, and is still there.  All ranks come
 by the same exchanges in the same order: no loop or guard round one depends on the rank.
 
+Of a partial array each rank computes a part of an element, and an exchange combines the parts of all ranks, once: what
+reads it, reads what the exchange has written.
+
 And every element of an output is written.  Iterations of a parallel loop have no order.  What the statements say is not
 asked: that is what the program means.
 
@@ -72,6 +75,8 @@ class _Site:
     """Whether it is a gather whose elements data choose, each of which is added to its own old one."""
     received: Cut | None = None
     """Of an exchange, how the array is cut whose elements it writes; `stmt` stands for the box."""
+    combined: tuple[Cons, ...] = ()
+    """Of an exchange of a partial array, the elements of that."""
 
     @cached_property
     def loops(self) -> dict[str, Loop]:
@@ -112,14 +117,20 @@ class _Run:
         """Where its statement holds."""
         at = {**self.own, **dict(zip(self.site.stmt.fields, self.element, strict=True))}
         out = Formula.all(_formula(c.substitute(at)) for c in self.site.stmt.cons)
+        if self.site.combined:
+            return out & self.inside(self.site.combined)
         if self.site.received is None:
             return out
         return out & self.element_of(self.site.received) & self.owned(self.site.received).negate()
 
     def element_of(self, cut: Cut) -> Formula:
         """Where the element is one of the whole array."""
+        return self.inside(cut.whole)
+
+    def inside(self, cases: Sequence[Cons]) -> Formula:
+        """Where the element is in a domain."""
         at = dict(zip(self.site.stmt.fields, self.element, strict=True))
-        return Formula.any(Formula.all(_formula(c.substitute(at)) for c in case) for case in cut.whole)
+        return Formula.any(Formula.all(_formula(c.substitute(at)) for c in case) for case in cases)
 
     def owned(self, cut: Cut) -> Formula:
         """Where this rank owns the element."""
@@ -163,9 +174,11 @@ class _Verifier:
                     open_ = tuple(f for f in s.fields if f not in leaf.env)
                     self.sites.append(_Site(s, leaf.env, here, contexts, open_, added))
                 case Exchange():
-                    fields = self.p.system.equations[t.array].fields
-                    s = Statement(-1, t.array, fields, t.cons, Number(Kind.INT, 0), fields, {})
-                    self.sites.append(_Site(s, {}, here, contexts, fields, received=self.p.cuts[t.array]))
+                    eq = self.p.system.equations[t.array]
+                    s = Statement(-1, t.array, eq.fields, t.cons, Number(Kind.INT, 0), eq.fields, {})
+                    combined = tuple(eq.domain) if t.array in self.p.partial else ()
+                    received = None if combined else self.p.cuts[t.array]
+                    self.sites.append(_Site(s, {}, here, contexts, eq.fields, received=received, combined=combined))
 
     # -- questions ------------------------------------------------------------------------------------------------------
     def faults(self) -> Iterator[Fault]:
@@ -176,6 +189,9 @@ class _Verifier:
             if site.received is not None:
                 yield from self._same_for_all(run)
                 yield from self._sent(run, site.received)
+            if site.combined:
+                yield from self._same_for_all(run)
+                yield from self._combined(run)
             for get, where in _reads(site.stmt.term):
                 yield from self._read(run, get, where)
         for name, eq in self.p.system.equations.items():
@@ -242,7 +258,8 @@ class _Verifier:
         for loop in run.site.loops.values():
             if loop.parallel:
                 yield Fault(None, f"{told} is inside the loop `{loop.var}`, whose iterations have no order", None)
-        if any(c.e.names & blocks for case in run.site.contexts for c in case):
+        box = run.site.stmt.cons if run.site.combined else ()
+        if any(c.e.names & blocks for case in (*run.site.contexts, box) for c in case):
             yield Fault(None, f"{told} is not run by all ranks alike", None)
 
     def _sent(self, run: _Run, cut: Cut) -> Iterator[Fault]:
@@ -260,15 +277,32 @@ class _Verifier:
         dims = (*run.dims, *(e.name or "" for e in other.values()))
         yield from self._there(run, dims, where, run.site.stmt.array, run.element, "a rank sends")
 
+    def _combined(self, run: _Run) -> Iterator[Fault]:
+        """All parts of an element are there when they are combined, which is done once."""
+        name = run.site.stmt.array
+        yield from self._there(run, run.dims, run.where, name, run.element, "a rank adds")
+        for s in self.writers[name]:
+            over = _Run(s, "o")
+            same = Formula.all(Formula.compare(x, "==", y) for x, y in zip(over.element, run.element, strict=True))
+            told = f"an element of `{name}` is {'combined twice' if s.combined else 'written after it was combined'}"
+            other = Formula.any(Formula.compare(over.own[v], "!=", run.own[v]) for v in run.site.loops)
+            for after in self._before(run, over, must=False):
+                when = run.where & over.where & over.holds & same & after & (other if s is run.site else TRUE)
+                again = self._set((*run.dims, *over.dims), when)
+                yield from self._empty(again, run.site.stmt, told)
+
     def _there(
         self, run: _Run, dims: tuple[str, ...], where: Formula, name: str, index: tuple[IndexExpr, ...], told: str
     ) -> Iterator[Fault]:
         """An element was written before, and is still there, when an instance needs it; `told` begins what is wrong."""
         array = (self.p.arrays or {}).get(name)
-        writers = [_Run(s, "w") for s in self.writers.get(name, ())]
+        combined = name in self.p.partial and not run.site.combined
+        writers = [_Run(s, "w") for s in self.writers.get(name, ()) if bool(s.combined) == combined]
         missing = f"{told} an element of `{name}` that was not written before"
         if name in self.p.cuts:
             missing = f"{told} an element of `{name}` that the rank neither owns nor has received"
+        if combined:
+            missing = f"{told} an element of `{name}` before the parts of all ranks are combined"
         reads = self._set(dims, where)
         yield from self._empty(
             self._without(reads, dims, self._sources(run, writers, index, array)), run.site.stmt, missing

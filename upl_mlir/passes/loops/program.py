@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl.gathers import Gather
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.statements import Edge, edges
 from upl_mlir.passes.loops.system import System
@@ -87,6 +88,9 @@ class LoopProgram:
     """The type of all reals, if it is a small one."""
     cuts: Mapping[str, Cut] = field(default_factory=dict[str, "Cut"])
     """Of a program for several ranks, the arrays that are cut; every rank has all elements of the others."""
+    partial: Mapping[str, Gather] = field(default_factory=dict[str, Gather])
+    """Of a program for several ranks, the arrays of which each rank computes a part of every element, with the operator by
+    which an exchange combines the parts."""
     compared: bool = False
     """Whether each comparison of an index with data is to be more than a search (`matches`)."""
 

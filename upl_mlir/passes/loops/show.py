@@ -69,7 +69,7 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
                 )
                 what = "contraction" if found.terms else "added to"
                 yield f"{pad}{what} {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
-            case Exchange(array, ranges, _):
+            case Exchange(array, ranges, _):  # of a partial array, it combines
                 box = ", ".join(
                     f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
                 )

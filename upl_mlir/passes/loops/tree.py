@@ -85,7 +85,8 @@ class Exchange:
     """Every rank receives the elements of an array in a box from the ranks that own them: those of the box that it has not.
 
     `ranges` is the box that a rank needs, a range for each field, by the variables of the loops around, and by the
-    rank's blocks.  Copies of an exchange have its `number`.
+    rank's blocks.  Copies of an exchange have its `number`.  Of a partial array, the ranks' parts of the elements in the box
+    are combined instead, and each rank has the results in their place.
     """
 
     array: str

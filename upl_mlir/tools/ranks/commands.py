@@ -112,7 +112,7 @@ def text(r: Report) -> str:
     return "\n\n".join(parts)
 
 
-def check(p: Program, ranks: int) -> str:
+def check(p: Program) -> str:
     """A line that says what is proved.
 
     Raises UplError: UPL2102 with a point where a rank has not what it reads, UPL2101 if there is no distribution."""
@@ -127,7 +127,7 @@ def check(p: Program, ranks: int) -> str:
             )
     reads = sum(len(x.needs) for x in d.exchanges)
     return (
-        f"{ranks} ranks: proved for any number of ranks and any blocks: every rank owns or has received what it reads "
+        "ranks: proved for any number of ranks and any blocks: every rank owns or has received what it reads "
         f"({len(d.exchanges)} exchanges for {reads} reads)"
     )
 

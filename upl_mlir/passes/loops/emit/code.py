@@ -56,6 +56,13 @@ class Scope:
             at = at.outer
         return None
 
+    def forget(self, begin: tuple[object, ...]) -> None:
+        """Values whose keys begin so are no longer what they were, here or outside."""
+        at: Scope | None = self
+        while at is not None:
+            at.known = {k: v for k, v in at.known.items() if not (isinstance(k, tuple) and k[: len(begin)] == begin)}
+            at = at.outer
+
 
 class Code:
     """Appends operations to the innermost block."""

@@ -209,6 +209,8 @@ class FunctionWriter(Frame):
         name = f"{EXCHANGE}{t.number}"
         self.outside[name] = func.FuncOp.external(name, [v.type for v in given], [])
         self.code.emit(func.CallOp(name, given, []))
+        if t.array in self.program.partial:
+            self.code.scope.forget(("element", t.array))
 
     def _leaf(self, t: Leaf) -> None:
         eq = self.system.equations[t.stmt.array]
