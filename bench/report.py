@@ -17,7 +17,7 @@ TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate"
           "token": "Token engine", "picture": "Pictures",
           "simulation": "Simulation of machines"}  # fmt: skip
 
-TEXTS = {"sparse": "Programs that data decide", "suite": "Programs that nobody tuned for"}
+TEXTS = {"sparse": "Programs that data decide", "suite": "Programs that nobody tuned for", "ranks": "Many machines"}
 """Parts that are modules of their own (`python -m bench.sparse`), which say how they measure."""
 
 

@@ -59,6 +59,7 @@ SLOW = (
     "hw/test_mixed.py::test_programs_on_the_whole", "hw/test_mixed.py::test_firings", "hw/test_mixed.py::test_the_failure",
     "hw/test_throttled_machines.py", "hw/test_throttle.py::test_a_machine_with_a_window",
     "mpi/test_ranks.py::test_examples",
+    *(f"mpi/test_checkpoint.py::test_a_killed_run_is_taken_up_on_other_ranks[{name}" for name in ("jacobi1d", "wave")),
     "agreement/test_data_ways.py::test_many", "agreement/test_data_ways.py::test_results",
     "tools/test_vsix.py::test_the_file", "tools/test_marimo.py",
     "tools/test_wheel.py", "tools/test_train.py::test_a_circuit",

@@ -87,3 +87,10 @@ SMALL: dict[str, Callable[[], Case]] = {
     "nbody-gradient": lambda: gradient(nbody(5, 2), "Y", "X", "V", "M"),
 }  # fmt: skip
 """By name, at the sizes of tests."""
+MEASURED: dict[str, Callable[[], Case]] = {
+    "jacobi2d 512": lambda: jacobi2d(512, 100), "jacobi2d 512 gradient": lambda: gradient(jacobi2d(512, 100), "B", "A"),
+    "jacobi2d 2048": lambda: jacobi2d(2048, 100), "jacobi2d 2048 gradient": lambda: gradient(jacobi2d(2048, 100), "B", "A"),
+    "mlp gradient": lambda: gradient(mlp(4096, 784, 256, 10), "Loss", "W", "B"),
+    "floyd_warshall 1000": lambda: floyd_warshall(1000), "n-body 2000": lambda: nbody(2000, 10),
+}  # fmt: skip
+"""By name, at the sizes of the table."""

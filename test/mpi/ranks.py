@@ -25,7 +25,7 @@ from data import generate  # noqa: E402
 
 import upl_mlir as upl  # noqa: E402
 from bench.ranks.cases import SMALL  # noqa: E402
-from mpi.predicted import bytes_received  # noqa: E402
+from bench.ranks.predicted import bytes_received  # noqa: E402
 from upl_mlir.diagnostics import UplError  # noqa: E402
 from upl_mlir.engines.mpi.world import wait_for_all  # noqa: E402
 

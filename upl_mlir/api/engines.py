@@ -133,7 +133,10 @@ def _mpi(program: Program, given: Mapping[str, int], s: Setting) -> MpiEngine:
     """Native code for the blocks of each rank, MPI between them."""
     from upl_mlir.engines.mpi.engine import MpiEngine
 
-    return MpiEngine(_Ready(program), real=s.real, gather=s.gather, threads=s.threads)
+    return MpiEngine(
+        _Ready(program), real=s.real, gather=s.gather, threads=s.threads,
+        checkpoint=s.checkpoint, every=s.every,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,6 @@ ENGINES: Mapping[EngineName, EngineRow] = {
             ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },
     ),
-    EngineName.MPI: EngineRow(all_sizes=_mpi, takes=("threads",)),
+    EngineName.MPI: EngineRow(all_sizes=_mpi, takes=("threads", "checkpoint", "every")),
     EngineName.REFERENCE: EngineRow(_reference, small=True),
 }  # fmt: skip

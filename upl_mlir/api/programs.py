@@ -329,6 +329,8 @@ def compile(
     share: bool = False,
     bench: str | Path | None = None,
     simulator: Literal["amaranth", "compiled", "verilator"] | None = None,
+    checkpoint: str | Path | None = None,
+    every: int = 1,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
@@ -339,7 +341,8 @@ def compile(
     it (default: "compiled" where there is a C++ compiler, else "amaranth"), `threads` how many threads the engine "native"
     may use, `lanes` how many instances the engine "circuit" computes at a time, `along` which field, and `share` whether
     gathers of many summands use one array of lanes in turn; `bench` is a folder to which its Verilog, a bench and the words
-    of the last call go;
+    of the last call go; `checkpoint` is a folder in which the engine "mpi" saves its state `every` so many steps, and from
+    which it takes a run up again;
     `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
@@ -358,7 +361,7 @@ def compile(
     real = None if real is None else Kind.of_real(real).value
     own = {
         "machine": machine, "simulator": simulator, "threads": threads != 1, "lanes": lanes != 1, "along": along,
-        "share": share, "bench": bench,
+        "share": share, "bench": bench, "checkpoint": checkpoint, "every": every != 1,
     }  # fmt: skip
     row.check(name, p, [option for option, value in own.items() if value], real=real, gather=gather)
     program = p.expanded().infer_domains()
@@ -366,5 +369,7 @@ def compile(
         require_arrays(program.read())
         with program.errors():
             require_determined(program.read())
-    setting = Setting(real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator, share)
+    setting = Setting(
+        real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator, share, checkpoint, every
+    )  # fmt: skip
     return Compiled(program, engine=name, setting=setting, given=params)

@@ -28,6 +28,8 @@ class Setting:
     bench: str | Path | None = None
     simulator: Simulator | None = None
     share: bool = False
+    checkpoint: str | Path | None = None
+    every: int = 1
 
 
 class _Figures(Protocol):

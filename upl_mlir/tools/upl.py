@@ -150,6 +150,9 @@ def _run_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--vcd", metavar="W.vcd", help="with --engine rtl or circuit: waveforms of what it does, in words")
     p.add_argument("--vcd-window", metavar="A:B", help="the cycles that they show (default: all)")
     p.add_argument("--ranks", type=int, metavar="N", help="run on N ranks with MPI (engine mpi); starts `mpiexec`")
+    p.add_argument("--checkpoint", metavar="DIR", help="of --engine mpi: save the state of a loop over steps there, and "
+                   "take up a run that was ended before its time")  # fmt: skip
+    p.add_argument("--every", type=int, default=1, metavar="N", help="of --checkpoint: save every N steps (default 1)")
     p.add_argument("--why", metavar="PLACE", help="say what `Link.w<1,2,3,4>` (an input, a node's instance, an output's "
                    "element) waits for and who should send it, in place of the outputs")  # fmt: skip
     p.add_argument("--break", dest="breaks", action="append", default=[], metavar="PLACE",
@@ -325,13 +328,15 @@ def _run_here(args: argparse.Namespace) -> int:
         f = compile(
             _right(args), args.engine, real=args.real, gather=args.gather, order=args.order, seed=args.seed,
             machine=args.machine, threads=args.threads, lanes=args.lanes, along=args.along, share=args.share,
-            bench=args.bench, simulator=args.simulator,
+            bench=args.bench, simulator=args.simulator, checkpoint=args.checkpoint, every=args.every,
         )  # fmt: skip
         arrays = _arrays(args.input)
         with waiting(_RUNS.get(args.engine, "running")):
             out, stats = f(**arrays), f.stats
     if args.engine == EngineName.MPI and stats["rank"]:
         return 0  # the first rank writes
+    if stats.get("taken_up_at") is not None:
+        print(f"note: taken up at iteration {stats['taken_up_at']} of {args.checkpoint}", file=sys.stderr)
     with ExitStack() as files:  # all of them, or none
         if args.stats:
             text = json.dumps(stats, indent=2, ensure_ascii=False) + "\n"

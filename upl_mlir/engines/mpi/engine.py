@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of, size_of
+from upl_mlir.engines.mpi.checkpoint import Checkpoints, Identity
 from upl_mlir.engines.mpi.plan import Plan, make_plan
 from upl_mlir.engines.mpi.world import in_place, operator, wait_for_all, world
 from upl_mlir.engines.native import call, target
@@ -54,6 +56,8 @@ class Stats:
     bytes_sent: int
     messages_sent: int
     bytes_sent_by_all: int
+    taken_up_at: int | None = None
+    """The iteration of a checkpoint with which the run began."""
 
     def to_dict(self) -> dict[str, Any]:
         """The object for ``stats.json``."""
@@ -61,7 +65,7 @@ class Stats:
             "engine": "mpi", "firings": self.firings, "tokens": self.tokens, "tokens_sent": total(self.tokens),
             "peak_waiting": None, "seconds": self.seconds, "compile_seconds": self.compile_seconds, "ranks": self.ranks,
             "rank": self.rank, "bytes_sent": self.bytes_sent, "messages_sent": self.messages_sent,
-            "bytes_sent_by_all": self.bytes_sent_by_all,
+            "bytes_sent_by_all": self.bytes_sent_by_all, "taken_up_at": self.taken_up_at,
         }  # fmt: skip
 
 
@@ -75,11 +79,18 @@ class MpiEngine:
     last = None
 
     def __init__(
-        self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None
-    ):
+        self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None,
+        checkpoint: str | Path | None = None, every: int = 1,
+    ):  # fmt: skip
+        """With a `checkpoint`, a folder, the state is saved every so many steps of a loop over steps, and a run that was
+        ended before its time is taken up there."""
         start = time.perf_counter()
         self.comm = world() if comm is None else comm
         self.source = source
+        self.folder = None if checkpoint is None else Path(checkpoint)
+        self.every, self.options = every, f"{gather} sums, {real}"
+        if every < 1:
+            raise error("UPL1802", f"every={every}: expected 1 or more")
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
         self.rank: int = self.comm.Get_rank()
         self.ranks: int = self.comm.Get_size()
@@ -100,7 +111,9 @@ class MpiEngine:
         try:
             program = self.source.read()
             open_ = require_proved(program)
-            return make_plan(program, target.host(), real=real, gather=gather, threads=threads), open_
+            return make_plan(
+                program, target.host(), real=real, gather=gather, threads=threads, saved=self.folder is not None
+            ), open_
         except UplError as e:
             return e
 
@@ -135,18 +148,11 @@ class MpiEngine:
         context = poly_context(self.program)
         blocks = Blocks(self.plan.blocks, {**context.constants, **params}, self.ranks, context.read)
         own: dict[str, int] = blocks.of[self.rank]
-        run = _Run(self, blocks, [*exchanges_of(self.plan, blocks)])
+        saved = self._checkpoints(params, dense, blocks)
+        own |= {} if saved is None else saved.begin()
+        run = _Run(self, blocks, [*exchanges_of(self.plan, blocks)], saved)
         layouts = {n: self._number(la.lower, own, context.read) for n, la in self.plan.layouts.items()}
-        shapes = {n: self._number(la.shape, own, context.read) for n, la in self.plan.layouts.items()}
-        args: list[Any] = [int(own[p]) for p in self.plan.params]
-        results: dict[str, Array] = {}
-        for a in self.kernel.arguments[len(args) : -1]:
-            port = ports[a.name]
-            if a.name in dense:
-                args.append(_placed(port, dense[a.name], layouts[a.name], shapes[a.name]))
-                continue
-            results[a.name] = np.zeros(_room(port, layouts[a.name], shapes[a.name]), port.dtype)
-            args.append(results[a.name])
+        args, results = self.arguments(own, ports, dense, layouts, context.read)
         status: Any = np.zeros((), np.int64)
         with handling(run.exchange):
             self.kernel.run([*args, status])
@@ -156,10 +162,13 @@ class MpiEngine:
         for name, (axis, b) in self.plan.cut.items():
             owned: list[tuple[int, int]] = [blocks.owned(r, b) for r in range(self.ranks)]
             self._whole(results[name], axis, layouts[name][axis], owned)
+        if saved is not None:
+            saved.end()
         seconds = time.perf_counter() - start
         by_all = sum(self.comm.allgather(run.bytes))
         self._stats = Stats(
-            *self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all
+            *self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all,
+            None if saved is None else saved.taken_up,
         )  # fmt: skip
         final: dict[str, Array] = {}
         for name, found in results.items():
@@ -167,6 +176,30 @@ class MpiEngine:
             final[name] = target_of(port, out)
             final[name][...] = found[_part(port, layouts[name])]
         return final
+
+    def arguments(
+        self, own: Mapping[str, int], ports: Mapping[str, HostPort], dense: Mapping[str, Array],
+        layouts: Mapping[str, tuple[int, ...]], read: Any,
+    ) -> tuple[list[Any], dict[str, Array]]:  # fmt: skip
+        """What the code of a rank with parameters `own` is called with, the status apart, and the arrays of its results."""
+        args: list[Any] = [int(own[p]) for p in self.plan.params]
+        results: dict[str, Array] = {}
+        for a in self.kernel.arguments[len(args) : -1]:
+            port, shape = ports[a.name], self._number(self.plan.layouts[a.name].shape, own, read)
+            if a.name in dense:
+                args.append(_placed(port, dense[a.name], layouts[a.name], shape))
+                continue
+            results[a.name] = np.zeros(_room(port, layouts[a.name], shape), port.dtype)
+            args.append(results[a.name])
+        return args, results
+
+    def _checkpoints(
+        self, params: Mapping[str, int], dense: Mapping[str, Array], blocks: Blocks
+    ) -> Checkpoints | None:
+        if self.folder is None:
+            return None
+        what = Identity.of(str(self.program), params, dense, self.options) if self.rank == 0 else None
+        return Checkpoints(self.comm, self.folder, self.every, self.plan.states, what, blocks)
 
     def _alike(self, params: Mapping[str, int]) -> None:
         """All ranks call with the same sizes.  Raises UplError (UPL2105)."""
@@ -216,7 +249,8 @@ def _room(port: HostPort, lower: tuple[int, ...], shape: tuple[int, ...]) -> tup
 class _Run:
     """The exchanges of one run."""
 
-    def __init__(self, engine: MpiEngine, blocks: Blocks, boxes: list[Boxes]):
+    def __init__(self, engine: MpiEngine, blocks: Blocks, boxes: list[Boxes], saved: Checkpoints | None):
+        self.saved = saved
         self.comm, self.rank = engine.comm, engine.rank
         self.boxes = boxes
         own = blocks.of[engine.rank]
@@ -224,7 +258,11 @@ class _Run:
         self.bytes = self.messages = 0
 
     def exchange(self, number: int, address: int, variables: Any) -> None:
-        """One exchange: everything is sent and received before it ends."""
+        """One exchange: everything is sent and received before it ends; or an array for a checkpoint."""
+        if number >= len(self.boxes):
+            assert self.saved is not None
+            self.saved.call(number, address, variables[0])
+            return
         boxes, place = self.boxes[number], self.memories[number]
         values = tuple(variables[i] for i in range(len(boxes.moved.variables)))
         if boxes.moved.combined is not None:

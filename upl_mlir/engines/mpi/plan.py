@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from upl_mlir.diagnostics import error
 from upl_mlir.dialects.loops.attributes import Axis, Range
 from upl_mlir.dialects.upl import Gather, ProgramOp
+from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.engines.native.llvm.values import EmittedModule
+from upl_mlir.passes.distribute.restart import Saved, restartable
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.emit.function import exchange_variables
-from upl_mlir.passes.loops.program import Block, Cut
-from upl_mlir.passes.lower_to_loops import written
+from upl_mlir.passes.loops.program import Block, Cut, LoopProgram
+from upl_mlir.passes.lower_to_loops import Lowered, written
 
 DTYPES = {"f64": "float64", "f32": "float32", "int": "int64", "bool": "bool"}
 """The types of elements in memory, as numpy names them."""
@@ -39,6 +42,24 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """An array that is saved: its axes in memory, and the axis along which it is cut, with its block."""
+
+    name: str
+    dtype: str
+    axes: tuple[Axis, ...]
+    cut: tuple[int, Block] | None
+
+
+@dataclass(frozen=True)
+class State:
+    """What is saved at the iterations of a loop."""
+
+    loop: Saved
+    arrays: tuple[Kept, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A distributed program, compiled to LLVM IR.  `cut` are the outputs of which each rank has a part: the number of the
     axis, and of what it is a block."""
@@ -50,14 +71,22 @@ class Plan:
     blocks: tuple[Block, ...]
     moved: tuple[Moved, ...]
     cut: Mapping[str, tuple[int, Block]]
+    states: tuple[State, ...] = ()
 
 
-def make_plan(program: ProgramOp, machine: target.Machine, *, real: str, gather: str, threads: int) -> Plan:
-    """The plan of a checked program.  Raises UplError (UPL18xx, UPL210x)."""
-    return plan_of(distribute(program, real=real, gather=gather), machine, threads)
+def make_plan(
+    program: ProgramOp, machine: target.Machine, *, real: str, gather: str, threads: int, saved: bool = False
+) -> Plan:
+    """The plan of a checked program, which can be `saved` and taken up again.  Raises UplError (UPL18xx, UPL210x)."""
+    d = distribute(program, real=real, gather=gather)
+    loops = restartable(d) if saved else []
+    if saved and not loops:
+        message = "no loop over steps was found at which a run could be saved"
+        raise error("UPL2108", message, span_of(program), help="leave out the checkpoint")
+    return plan_of(d, machine, threads, loops)
 
 
-def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
+def plan_of(d: Distributed, machine: target.Machine, threads: int, loops: Sequence[Saved] = ()) -> Plan:
     """The plan of a distributed program."""
     p = d.program
     lowered = written(p)
@@ -66,13 +95,8 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
     moved: list[Moved] = []
     for placed in d.exchanges:
         x = placed.exchange
-        array, cut = p.kept.get(x.array) if p.arrays else None, p.cuts.get(x.array)
+        axes, cut = _axes(p, lowered, x.array), p.cuts.get(x.array)
         eq = p.system.equations[x.array]
-        if array is not None:
-            axes = array.axes
-        else:
-            layout = lowered.layouts[x.array]
-            axes = tuple(Axis(i, *ends) for i, ends in enumerate(zip(layout.lower, layout.shape, strict=True)))
         moved.append(
             Moved(
                 x.array, DTYPES[eq.kind.value], axes, 0 if cut is None else eq.fields.index(cut.field),
@@ -84,8 +108,28 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int) -> Plan:
         n: (p.system.equations[n].fields.index(c.field), c.block) for n, c in p.cuts.items() if n in outputs
     }
     return Plan(
-        emitted, lowered.layouts, lowered.scratch, tuple(known.params), blocks_of(p.cuts), tuple(moved), cuts
+        emitted, lowered.layouts, lowered.scratch, tuple(known.params), blocks_of(p.cuts), tuple(moved), cuts,
+        tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops),
     )  # fmt: skip
+
+
+def _axes(p: LoopProgram, lowered: Lowered, name: str) -> tuple[Axis, ...]:
+    """The axes in memory of an array, of an output as the host lays it out."""
+    array = p.kept.get(name) if p.arrays else None
+    if array is not None:
+        return array.axes
+    layout = lowered.layouts[name]
+    return tuple(Axis(i, *ends) for i, ends in enumerate(zip(layout.lower, layout.shape, strict=True)))
+
+
+def _kept(p: LoopProgram, lowered: Lowered, name: str) -> Kept:
+    """An array as it is saved.  One without an axis for the field that is cut has elements for a moment only."""
+    axes, cut, eq = _axes(p, lowered, name), p.cuts.get(name), p.system.equations[name]
+    along = None
+    if cut is not None:
+        at = eq.fields.index(cut.field)
+        along = next(((k, cut.block) for k, a in enumerate(axes) if a.at == at and a.modulus is None), None)
+    return Kept(name, DTYPES[eq.kind.value], axes, along)
 
 
 def blocks_of(cuts: Mapping[str, Cut]) -> tuple[Block, ...]:

@@ -91,6 +91,9 @@ class LoopProgram:
     partial: Mapping[str, Gather] = field(default_factory=dict[str, Gather])
     """Of a program for several ranks, the arrays of which each rank computes a part of every element, with the operator by
     which an exchange combines the parts."""
+    saved: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict[str, tuple[tuple[int, str], ...]])
+    """Of a program that can be saved (`distribute/restart.py`), the loops at whose iterations that is done, by variable: the
+    number of the call, and the array."""
     compared: bool = False
     """Whether each comparison of an index with data is to be more than a search (`matches`)."""
 

@@ -168,6 +168,8 @@ class FunctionWriter(Frame):
             for a in self.arrays.values():
                 if a.private == t.var:
                     self._allocate(a)
+            for number, array in self.program.saved.get(t.var, ()):
+                self._call(number, array, [t.var])
             self.body(t.body)
 
         if t.lows == t.highs and len(t.lows) == 1 and not any(a.private == t.var for a in self.arrays.values()):
@@ -204,13 +206,16 @@ class FunctionWriter(Frame):
 
     def _exchange(self, t: Exchange) -> None:
         """A call of what exchanges elements between ranks: with the array, and the variables that say which."""
-        variables = exchange_variables(t, self.lin.ctx)
-        given = [self.values_of[t.array], *(self.code.index(IndexExpr.of(v)) for v in variables)]
-        name = f"{EXCHANGE}{t.number}"
-        self.outside[name] = func.FuncOp.external(name, [v.type for v in given], [])
-        self.code.emit(func.CallOp(name, given, []))
+        self._call(t.number, t.array, exchange_variables(t, self.lin.ctx))
         if t.array in self.program.partial:
             self.code.scope.forget(("element", t.array))
+
+    def _call(self, number: int, array: str, variables: Sequence[str]) -> None:
+        """A call of what is done outside with an array, at values of the loops' variables."""
+        given = [self.values_of[array], *(self.code.index(IndexExpr.of(v)) for v in variables)]
+        name = f"{EXCHANGE}{number}"
+        self.outside[name] = func.FuncOp.external(name, [v.type for v in given], [])
+        self.code.emit(func.CallOp(name, given, []))
 
     def _leaf(self, t: Leaf) -> None:
         eq = self.system.equations[t.stmt.array]

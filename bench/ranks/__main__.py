@@ -1,0 +1,78 @@
+"""The table: python -m bench.ranks [name]..., all of it into RESULTS.md (the extra `mpi`).
+
+Two ranks beside one thread and two threads of native code, in turns, the least of each; one MPI job for a program.  The
+bytes that were sent are compared with those that were computed.  A model (`model.py`) says what two ranks should take, and
+what many would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from bench.ranks.cases import MEASURED
+from bench.report import update
+from upl_mlir.engines.mpi.world import launcher
+
+LIMIT_S = 900
+"""Seconds for a program."""
+
+
+def apart(name: str) -> dict[str, Any] | str:
+    """The figures from an MPI job of its own, or why there are none."""
+    command = [launcher(), "-n", "2", sys.executable, "-m", "bench.ranks.worker", name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"takes more than {LIMIT_S} s"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:120]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(names: Sequence[str]) -> None:
+    """Print the tables; without names they go into RESULTS.md."""
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    load = " to ".join(f"{x:.1f}" for x in sorted(os.getloadavg()))
+    say(f"`python -m bench.ranks`, {date.today()}: two ranks on one machine, relaxed sums, whole arrays in and whole "
+        f"results on each rank; the least of several calls, in turns. {os.cpu_count()} cores, load {load}.")
+    say("\n| program | one thread, ms | two threads, ms | two ranks, ms | one thread / two ranks | model / two ranks | "
+        "bytes sent | computed |")  # fmt: skip
+    say("|" + "---|" * 8)
+    models: dict[str, dict[str, float | None]] = {}
+    for name in names or MEASURED:
+        found = apart(name)
+        if isinstance(found, str):
+            say(f"| {name} | {found} |" + " |" * 6)
+            continue
+        one, two, ranks = found["one"], found["two"], found["ranks"]
+        models[name] = found["model"]
+        predicted = "–" if found["model"]["2"] is None else f"{found['model']['2'] / ranks:.2f}"
+        say(f"| {name} | {1e3 * one:.3g} | {1e3 * two:.3g} | {1e3 * ranks:.3g} | {one / ranks:.2f} | {predicted} | "
+            f"{found['sent']} | {found['computed']} |")  # fmt: skip
+    if models:
+        counts = [n for n in next(iter(models.values())) if n != "1"]
+        say("\nSpeed-ups on many ranks **by the model, not measured**: a rank's work is measured alone with the blocks that "
+            "it would have, messages cost what they cost between two ranks of this machine. –: more ranks than indices.")
+        say(f"\n| program | {' | '.join(f'{n} ranks' for n in counts)} |")
+        say("|" + "---|" * (len(counts) + 1))
+        for name, m in models.items():
+            base = m["1"] or 0.0
+            cells = ["–" if (s := m[n]) is None else f"{base / s:.3g}" for n in counts]
+            say(f"| {name} | {' | '.join(cells)} |")
+    if not names:
+        update("ranks", {"text": "\n".join(lines)})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

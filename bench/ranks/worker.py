@@ -1,0 +1,106 @@
+"""One program on two ranks, beside native code with one and two threads: `mpiexec -n 2 python -m bench.ranks.worker NAME`.
+
+Contenders take turns.  While the first rank runs native code the other one sleeps.  Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from mpi4py import MPI
+
+import upl_mlir as upl
+from bench.ranks.cases import MEASURED, SMALL
+from bench.ranks.model import part
+from bench.ranks.predicted import bytes_received
+from upl_mlir.engines.mpi.engine import MpiEngine
+from upl_mlir.engines.mpi.world import wait_for_all
+
+COMM = MPI.COMM_WORLD
+RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
+ROUNDS = 7
+MOST_S = 20.0
+"""Seconds that the rounds of a program take, about."""
+MODELLED = (2, 4, 16, 64, 256, 1024, 4096)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Seconds of a call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def together(call: Callable[[], Any]) -> float:
+    """Seconds of a call on all ranks: of the slowest."""
+    COMM.Barrier()
+    return max(COMM.allgather(timed(call)))
+
+
+def first_only(call: Callable[[], Any]) -> float:
+    """Seconds of a call on the first rank; the others sleep."""
+    seconds = timed(call) if RANK == 0 else 0.0
+    wait_for_all(COMM)
+    return seconds
+
+
+def network() -> tuple[float, float]:
+    """Seconds of an exchange of little as the engine does one, and of each byte of much."""
+    other = 1 - RANK
+    small, big = np.zeros(1), np.zeros(1 << 20)
+
+    def swap(a: np.ndarray, b: np.ndarray) -> None:
+        if RANK < 2:
+            requests = [COMM.Irecv(b, source=other), COMM.Isend(a.copy(), dest=other)]
+            for r in requests:
+                r.Wait()
+
+    latency = min(together(lambda: [swap(small, np.empty(1)) for _ in range(100)]) for _ in range(5)) / 100
+    into = np.empty_like(big)
+    bandwidth = min(together(lambda: swap(big, into)) for _ in range(9)) / big.nbytes
+    return latency, bandwidth
+
+
+def measure(name: str) -> dict[str, Any]:
+    """The figures of a program."""
+    case = {**MEASURED, **SMALL}[name]()
+    f = upl.compile(case.program, engine="mpi")
+    one, two = (upl.compile(case.program, engine="native", threads=n) for n in (1, 2))
+    given = {**case.inputs, **case.params}
+    found = f(**given)
+    if RANK == 0:
+        wanted = one(**given)
+        for n, a in wanted.items():
+            np.testing.assert_allclose(found[n], a, rtol=1e-8, atol=1e-9 * max(1.0, float(np.max(np.abs(a), initial=0))))
+        two(**given)
+    wait_for_all(COMM)
+    latency, per_byte = network()
+    times: dict[str, list[float]] = {"one": [], "two": [], "ranks": []}
+    began = time.perf_counter()
+    for _ in range(ROUNDS):
+        times["one"].append(first_only(lambda: one(**given)))
+        times["two"].append(first_only(lambda: two(**given)))
+        times["ranks"].append(together(lambda: f(**given)))
+        if COMM.bcast(time.perf_counter() - began > MOST_S, root=0):
+            break
+    out: dict[str, Any] = {n: min(t) for n, t in times.items()}
+    if RANK == 0:
+        out |= {"latency": latency, "per_byte": per_byte, "sent": f.stats["bytes_sent_by_all"]}
+        out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed")
+        engine = cast(MpiEngine, vars(f)["_native"])
+        parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
+        seconds = [None if p is None else p.time(latency, per_byte) for p in parts]
+        out["model"] = dict(zip(("1", *map(str, MODELLED)), seconds, strict=True))
+    wait_for_all(COMM)
+    return out
+
+
+if __name__ == "__main__":
+    figures = measure(sys.argv[1])
+    if RANK == 0:
+        print(json.dumps(figures), flush=True)
