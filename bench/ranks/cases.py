@@ -6,8 +6,9 @@ heat3d: a stencil in space; nbody: all bodies need all others; regression: gradi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Case(NamedTuple):
-    """A program, its inputs, and parameters that do not follow from these."""
+    """A program, its inputs, parameters that do not follow from these, and sizes that the division should be good for."""
 
     program: upl.Program
     inputs: dict[str, Any]
     params: dict[str, int]
+    sizes: Mapping[str, int] = MappingProxyType({})
 
 
 def heat3d(n: int, steps: int) -> Case:
@@ -58,14 +60,14 @@ def mlp(examples: int, *widths: int) -> Case:
     w, b = np.zeros((len(widths) - 1, max(widths[:-1]), max(widths[1:]))), np.zeros((len(widths) - 1, max(widths[1:])))
     for k, (m, n) in enumerate(itertools.pairwise(widths)):
         w[k, :m, :n], b[k, :n] = _some(m, n, seed=k) / np.sqrt(m), _some(n, seed=9 + k) / 10
-    return Case(p, {"X": x, "W": w, "B": b, "Y": np.eye(widths[-1])[labels]}, {})
+    return Case(p, {"X": x, "W": w, "B": b, "Y": np.eye(widths[-1])[labels]}, {}, {"D": examples})
 
 
 def gradient(case: Case, of: str, *wrt: str) -> Case:
     """The program of the derivatives, with a seed for them."""
     p = upl.vjp(case.program, of=of, wrt=list(wrt))
     shape = np.shape(upl.compile(case.program, engine="native")(**case.inputs, **case.params)[of])
-    return Case(p, {**case.inputs, f"d_{of}": np.random.default_rng(5).normal(size=shape)}, case.params)
+    return Case(p, {**case.inputs, f"d_{of}": np.random.default_rng(5).normal(size=shape)}, case.params, case.sizes)
 
 
 def _own(name: str) -> upl.Program:

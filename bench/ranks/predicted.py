@@ -15,10 +15,13 @@ from upl_mlir.passes.distribute.schedule import distribute
 from upl_mlir.passes.schedule import prepared
 
 
-def bytes_received(p: Program, inputs: Mapping[str, Any], params: Mapping[str, int], ranks: int, gather: str) -> int:
+def bytes_received(
+    p: Program, inputs: Mapping[str, Any], params: Mapping[str, int], ranks: int, gather: str,
+    sizes: Mapping[str, int] | None = None,
+) -> int:
     """The bytes that all ranks receive together."""
     program = prepared(p.module.clone(), "f64", gather)
-    d = distribute(program, gather=gather, proved=False)
+    d = distribute(program, gather=gather, proved=False, sizes=sizes)
     context = poly_context(program)
     given = {**context.constants, **bind_parameters(program, inputs, params)}
     blocks = Blocks(blocks_of(d.program.cuts), given, ranks, context.read)

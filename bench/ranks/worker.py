@@ -69,7 +69,8 @@ def network() -> tuple[float, float]:
 def measure(name: str) -> dict[str, Any]:
     """The figures of a program."""
     case = {**MEASURED, **SMALL}[name]()
-    f = upl.compile(case.program, engine="mpi")
+    sizes = {n: v for n, v in case.sizes.items() if n in case.program.params}
+    f = upl.compile(case.program, engine="mpi", **sizes)
     one, two = (upl.compile(case.program, engine="native", threads=n) for n in (1, 2))
     given = {**case.inputs, **case.params}
     found = f(**given)
@@ -91,7 +92,7 @@ def measure(name: str) -> dict[str, Any]:
     out: dict[str, Any] = {n: min(t) for n, t in times.items()}
     if RANK == 0:
         out |= {"latency": latency, "per_byte": per_byte, "sent": f.stats["bytes_sent_by_all"]}
-        out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed")
+        out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed", sizes)
         engine = cast(MpiEngine, vars(f)["_native"])
         parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
         seconds = [None if p is None else p.time(latency, per_byte) for p in parts]

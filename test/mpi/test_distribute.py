@@ -147,6 +147,17 @@ def test_a_wrong_sum_of_parts_is_refuted(
     assert "error[UPL1830]" in err and message in err
 
 
+def test_sizes_choose_the_cut() -> None:
+    """A layer with few examples is divided by its neurons, with many by examples, where the gradient is a sum of parts."""
+    p = upl.vjp(upl.load(EXAMPLES / "mlp.upl", K=3, N=[200, 100, 10]), of="Loss", wrt=["W"])
+    found = [
+        distribute(prepared(p.module.clone(), "f64", "relaxed"), gather="relaxed", proved=False, sizes={"D": n}).program
+        for n in (2, 10_000)
+    ]
+    assert "d_W" in found[0].cuts and "d_W.part" not in found[0].partial
+    assert "d_W.part" in found[1].partial
+
+
 def test_gradients_of_shortest_paths_are_divided() -> None:
     """A sum over a row or a column is one of the ranks' parts; the rest stays with its owner."""
     d = distributed("floyd_warshall", "S", "W", gather="relaxed")

@@ -135,7 +135,7 @@ def _mpi(program: Program, given: Mapping[str, int], s: Setting) -> MpiEngine:
 
     return MpiEngine(
         _Ready(program), real=s.real, gather=s.gather, threads=s.threads,
-        checkpoint=s.checkpoint, every=s.every,
+        checkpoint=s.checkpoint, every=s.every, sizes=given,
     )  # fmt: skip
 
 

@@ -80,10 +80,10 @@ class MpiEngine:
 
     def __init__(
         self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None,
-        checkpoint: str | Path | None = None, every: int = 1,
+        checkpoint: str | Path | None = None, every: int = 1, sizes: Mapping[str, int] | None = None,
     ):  # fmt: skip
         """With a `checkpoint`, a folder, the state is saved every so many steps of a loop over steps, and a run that was
-        ended before its time is taken up there."""
+        ended before its time is taken up there.  `sizes` are parameters for which the division should be good."""
         start = time.perf_counter()
         self.comm = world() if comm is None else comm
         self.source = source
@@ -95,7 +95,7 @@ class MpiEngine:
         self.rank: int = self.comm.Get_rank()
         self.ranks: int = self.comm.Get_size()
         call.prepare()
-        made = self._made(real, gather, threads) if self.rank == 0 else None
+        made = self._made(real, gather, threads, sizes) if self.rank == 0 else None
         wait_for_all(self.comm)
         made = self.comm.bcast(made, root=0)
         if isinstance(made, UplError):
@@ -107,12 +107,15 @@ class MpiEngine:
         firings, tokens = dict.fromkeys(self._sizes.firings), dict.fromkeys(self._sizes.tokens)
         self._stats = Stats(firings, tokens, self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
 
-    def _made(self, real: str, gather: str, threads: int) -> tuple[Plan, tuple[tuple[str, str], ...]] | UplError:
+    def _made(
+        self, real: str, gather: str, threads: int, sizes: Mapping[str, int] | None
+    ) -> tuple[Plan, tuple[tuple[str, str], ...]] | UplError:
         try:
             program = self.source.read()
             open_ = require_proved(program)
             return make_plan(
-                program, target.host(), real=real, gather=gather, threads=threads, saved=self.folder is not None
+                program, target.host(), real=real, gather=gather, threads=threads, saved=self.folder is not None,
+                sizes=sizes,
             ), open_
         except UplError as e:
             return e

@@ -75,10 +75,13 @@ class Plan:
 
 
 def make_plan(
-    program: ProgramOp, machine: target.Machine, *, real: str, gather: str, threads: int, saved: bool = False
+    program: ProgramOp, machine: target.Machine, *, real: str, gather: str, threads: int, saved: bool = False,
+    sizes: Mapping[str, int] | None = None,
 ) -> Plan:
-    """The plan of a checked program, which can be `saved` and taken up again.  Raises UplError (UPL18xx, UPL210x)."""
-    d = distribute(program, real=real, gather=gather)
+    """The plan of a checked program, which can be `saved` and taken up again, good at some `sizes`.
+
+    Raises UplError (UPL18xx, UPL210x)."""
+    d = distribute(program, real=real, gather=gather, sizes=sizes)
     loops = restartable(d) if saved else []
     if saved and not loops:
         message = "no loop over steps was found at which a run could be saved"

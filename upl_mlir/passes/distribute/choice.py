@@ -25,7 +25,8 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import Extremum
 
 NOMINAL = 64
-"""The value of every parameter for which the choice compares counts. Chosen: large beside the reach of a stencil."""
+"""The value of a parameter that is not given, for which the choice compares counts. Chosen: large beside the
+reach of a stencil."""
 RANKS = 4
 """The number of ranks for which it does."""
 RECEIVED = 8
@@ -90,9 +91,12 @@ def _unit(e: IndexExpr, var: str) -> bool:
 
 class Chooser:
     """Chooses the cuts of a scheduled program; `banned` fields are left whole.  With `partial`, sums over a cut field are
-    sums of each rank's part."""
+    sums of each rank's part.  `sizes` are parameters for which counts are compared."""
 
-    def __init__(self, p: LoopProgram, banned: Collection[Field] = (), *, partial: bool = False):
+    def __init__(
+        self, p: LoopProgram, banned: Collection[Field] = (), *, partial: bool = False,
+        sizes: Mapping[str, int] | None = None,
+    ):  # fmt: skip
         self.p, self.lin, self.partial = p, p.system.lin, partial
         free, self.serial = cuttable(p)
         self.options = {a: [f for f in fs if (a, f) not in banned] for a, fs in free.items()}
@@ -104,8 +108,8 @@ class Chooser:
             for a in {r.array for r in s.reads} | {s.array}:
                 self.readers.setdefault(a, []).append(s)
         ctx = self.lin.ctx
-        sizes = {**dict.fromkeys(ctx.params, NOMINAL), **ctx.constants}
-        self._nominal = Linear(replace(ctx, params=(), param_condition=TRUE, constants=sizes, facts_cache={}))
+        values = {**dict.fromkeys(ctx.params, NOMINAL), **(sizes or {}), **ctx.constants}
+        self._nominal = Linear(replace(ctx, params=(), param_condition=TRUE, constants=values, facts_cache={}))
         self._sizes: dict[tuple[Cons, tuple[IndexExpr, ...]], float] = {}
         self._costs: dict[tuple[Statement, tuple[str | None, ...]], float] = {}
 

@@ -5,6 +5,7 @@ A cut for which no exchange can be placed is given up, and the choice is made ag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -49,37 +50,42 @@ class Distributed:
 
 
 def distribute(
-    program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", proved: bool = True, steps: int = STEPS
+    program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", proved: bool = True, steps: int = STEPS,
+    sizes: Mapping[str, int] | None = None,
 ) -> Distributed:
     """Distribute a checked affine program (with `adjoint of` expanded); sizes and blocks stay symbolic.
 
     Stencils exchange once in `steps` steps, where that can be proved with a bounded effort.  Under `relaxed`, sums over cut
-    fields are sums of the ranks' parts, where that can be proved.
+    fields are sums of the ranks' parts, where that can be proved.  `sizes` are parameters for which the division should be
+    good; it is right for all.
     Raises UplError: UPL2101 if nothing can be cut, UPL2102 if the proof of the schedule fails (`proved`), UPL18xx.
     """
     expand(program)
     if gather != "ordered":
         try:
-            found = _attempt(program, real, gather, proved=True, steps=steps, partial=True)
+            found = _attempt(program, real, gather, proved=True, steps=steps, partial=True, sizes=sizes)
         except (NoBarrier, UplError):
             pass  # without, it says what is wrong
         else:
             return found
-    return _attempt(program, real, gather, proved=proved, steps=steps, partial=False)
+    return _attempt(program, real, gather, proved=proved, steps=steps, partial=False, sizes=sizes)
 
 
-def _attempt(program: ProgramOp, real: str, gather: str, *, proved: bool, steps: int, partial: bool) -> Distributed:
+def _attempt(
+    program: ProgramOp, real: str, gather: str, *, proved: bool, steps: int, partial: bool,
+    sizes: Mapping[str, int] | None,
+) -> Distributed:  # fmt: skip
     """A distribution, with partial sums or without."""
     found: Distributed | None = None
     if steps > 1:
         try:
             with placed(span_of(program)), limited(EFFORT):
-                found = _divided(program, real, gather, steps, partial=partial)
+                found = _divided(program, real, gather, steps, partial=partial, sizes=sizes)
         except TooComplex:
             pass
     if found is None:
         with bounded_work("the distribution", program):
-            found = _divided(program, real, gather, 1, partial=partial)
+            found = _divided(program, real, gather, 1, partial=partial, sizes=sizes)
     if proved and not found.deep:
         with bounded_work("the proof of the distribution", program):
             wrong = next(faults(found.program), None)
@@ -89,14 +95,16 @@ def _attempt(program: ProgramOp, real: str, gather: str, *, proved: bool, steps:
     return found
 
 
-def _divided(program: ProgramOp, real: str, gather: str, steps: int, *, partial: bool) -> Distributed:
+def _divided(
+    program: ProgramOp, real: str, gather: str, steps: int, *, partial: bool, sizes: Mapping[str, int] | None
+) -> Distributed:
     """The distribution, its proof apart, but for one with deep halos."""
     whole = raised(program, real=real, gather=gather, fixed={})
     _pass(whole, (*BEFORE, "order-loops"))
     banned: set[tuple[str, str]] = set()
     given_up: list[NotPlaced] = []
     while True:
-        choice = Chooser(whole, banned, partial=partial).choose()
+        choice = Chooser(whole, banned, partial=partial, sizes=sizes).choose()
         if not choice.fields:
             raise _nothing_to_cut(program, whole, given_up)
 
