@@ -40,7 +40,8 @@ def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
         p = upl.load(c.text)
         return p, host_arrays(p, c.params, c.seed, noise=True), dict(c.params)
     if name == "bench":
-        return SMALL[rest]()
+        found = SMALL[rest]()
+        return found.program, found.inputs, found.params
     name, _, scale = name.partition("@")
     d = generate(name, int(scale or 1))
     try:
