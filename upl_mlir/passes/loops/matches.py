@@ -4,6 +4,7 @@
 
     max[(Col<i,p> == j ? X<j> : -inf) for j in 0..n-1]      is  X<Col<i,p>> where that is an element: an element is read
     S<j> = +[(Dst<e> == j ? V<e> : -0.0) for e in 0..m-1]   is  S<Dst<e>> += V<e> for all e: an element is added to
+    S<j> = +[(i + W == j ? V<i> : -0.0) for i in 0..m-1]    is  V<j-W> where that is an element: an element is read
 
 Equations and schedules keep the comparison, so that all that is asked of them holds as it stands; what writes the code
 (`emit/values.py`, `emit/scatter.py`) takes the iterator, or the field, for what it is compared with.  Such a comparison is
@@ -33,6 +34,7 @@ from upl_mlir.passes.loops.terms import (
     alike,
     inner_first,
     made_of,
+    remade,
     under,
     walk,
 )
@@ -44,12 +46,16 @@ EQUAL, LESS, AT_MOST = 0, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """``name`` is ``sign * (value - rest)`` wherever a summand counts."""
+    """``name`` is ``sign * (value - rest)`` wherever a summand counts.
+
+    `total` is the sum of the name and the value that is compared, where it is not the value that is.
+    """
 
     name: str
     sign: int
     rest: IndexExpr
     value: Term
+    total: Apply | None = None
 
 
 def names_in(t: Term) -> frozenset[str]:
@@ -79,18 +85,28 @@ def taken(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, tuple[M
     return part, tuple(_in_order(found))
 
 
+def added_to(fold: Fold, part: Part, names: Collection[str]) -> tuple[Match, ...]:
+    """What data say of some names, the fields of a gather's element; nothing where its iterators follow from these: then
+    elements are read, and none is added to."""
+    found = taken(fold, part, names)[1]
+    if not found:
+        return ()
+    rest, mine = taken(fold, part, part.dims)
+    return found if not mine or taken(fold, rest, names)[1] else ()
+
+
 def settled(fold: Fold, part: Part) -> Part:
     """A part without comparisons of indices that say what an iterator is: it has no loop then, or one less."""
     while True:
         body = part.body
         if not isinstance(body, Apply) or not isinstance(body.op, arith.SelectOp) or not is_neutral(body.args[2], fold):
             return part
-        conjuncts = list(_conjuncts(body.args[0]))
-        found = next(((at, d, e) for at, c in enumerate(conjuncts) for d, e in _static(c, part.dims)), None)
+        joined = list(conjuncts(body.args[0]))
+        found = next(((at, d, e) for at, c in enumerate(joined) for d, e in _static(c, part.dims)), None)
         if found is None:
             return part
         at, d, value = found
-        rest = conjuncts[:at] + conjuncts[at + 1 :]
+        rest = joined[:at] + joined[at + 1 :]
         new = _where(body, rest)
         names = {d: value}
         part = Part(
@@ -133,14 +149,39 @@ def _one(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, Match] |
     cond, _, no = body.args
     if not is_neutral(no, fold):
         return None
-    conjuncts = list(_conjuncts(cond))
-    for at, c in enumerate(conjuncts):
+    joined = list(conjuncts(cond))
+    for at, c in enumerate(joined):
         match = _match(c, names)
         if match is None:
             continue
-        rest = conjuncts[:at] + conjuncts[at + 1 :]
-        return replace(part, body=_where(body, rest)), match
+        rest = joined[:at] + joined[at + 1 :]
+        new = _where(body, rest)
+        if match.total is not None:
+            new = _knowing(new, match)
+        return replace(part, body=new), match
     return None
+
+
+def _knowing(whole: Term, m: Match) -> Term:
+    """A term in which the sum that is compared is the index to which it is equal."""
+    memo: dict[Term, Term] = {}
+    assert m.total is not None
+    index = IndexValue(index_and_value(m.total)[0] + m.rest + IndexExpr.of(m.name) * m.sign)
+    for t in inner_first(whole, made_of):
+        if t.kind is m.total.kind and alike(t, m.total):
+            memo[t] = index
+            continue
+        memo[t] = new = remade(t, memo, lambda g: g)
+        if isinstance(new, Fold):
+            memo[t] = replace(new, parts=tuple(_settled_inside(new, p) for p in new.parts))
+    return memo[whole]
+
+
+def _settled_inside(fold: Fold, part: Part) -> Part:
+    """`settled` inside of a summand, where what is asked of an iterator that is gone is a condition."""
+    new = settled(fold, part)
+    gone = set(part.dims) - set(new.dims)
+    return part if not gone else replace(new, cons=(), guards=new.guards or (new.cons,))
 
 
 def _where(choice: Apply, conditions: list[Term]) -> Term:
@@ -153,10 +194,11 @@ def _where(choice: Apply, conditions: list[Term]) -> Term:
     return Apply(choice.kind, choice.op, (both, *choice.args[1:]))
 
 
-def _conjuncts(t: Term) -> Iterator[Term]:
+def conjuncts(t: Term) -> Iterator[Term]:
+    """The truth values all of which are true if a term is."""
     if isinstance(t, Apply) and isinstance(t.op, arith.AndIOp):
         for a in t.args:
-            yield from _conjuncts(a)
+            yield from conjuncts(a)
     else:
         yield t
 
@@ -165,15 +207,34 @@ def _match(t: Term, names: Collection[str]) -> Match | None:
     """What an equality says of one of the names."""
     if not isinstance(t, Apply) or not isinstance(t.op, arith.CmpiOp) or t.op.predicate.value.data != EQUAL:
         return None
-    for index, value in (t.args, t.args[::-1]):
-        if not isinstance(index, IndexValue) or isinstance(value, Number | IndexValue):
+    for index, compared in (t.args, t.args[::-1]):
+        if not isinstance(index, IndexValue) or isinstance(compared, Number | IndexValue):
             continue
+        beside, value = index_and_value(compared)
+        e = index.e - beside
+        total = compared if value is not compared and isinstance(compared, Apply) else None
         for name in names:
-            k = dict(index.e.terms).get((Var(name),), 0)
-            rest = index.e - IndexExpr.of(name) * k
+            k = dict(e.terms).get((Var(name),), 0)
+            rest = e - IndexExpr.of(name) * k
             if abs(k) == 1 and name not in rest.names and name not in names_in(value):
-                return Match(name, k, rest, value)
+                return Match(name, k, rest, value, total)
     return None
+
+
+def index_and_value(t: Term) -> tuple[IndexExpr, Term]:
+    """The index and the value that are added, of which an integer term is the sum; no index where it is no such sum."""
+    match t:
+        case Apply(Kind.INT, arith.AddiOp(), (IndexValue(e), value) | (value, IndexValue(e))):
+            pass
+        case Apply(Kind.INT, arith.AddiOp(), (Number(_, n), value) | (value, Number(_, n))):
+            e = IndexExpr.of(int(n))
+        case Apply(Kind.INT, arith.SubiOp(), (value, IndexValue(f))):
+            e = -f
+        case Apply(Kind.INT, arith.SubiOp(), (value, Number(_, n))):
+            e = IndexExpr.of(-int(n))
+        case _:
+            return IndexExpr(), t
+    return (IndexExpr(), t) if isinstance(value, Number | IndexValue) else (e, value)
 
 
 def is_neutral(t: Term, fold: Fold) -> bool:
@@ -215,7 +276,7 @@ def few(t: Term) -> bool:
 def searches(t: Term, fields: Collection[str]) -> bool:
     """Whether a term of an element looks through summands for those whose index is one of its fields."""
     folds = [x for x in inner_first(t, made_of) if isinstance(x, Fold)]
-    return any(p.dims and taken(x, p, fields)[1] for x in folds for p in x.parts)
+    return any(p.dims and added_to(x, p, fields) for x in folds for p in x.parts)
 
 
 # -- the same in the body of a node, before there are terms ----------------------------------------------------------------

@@ -25,7 +25,7 @@ from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.transform import checkpoints, columns, reuse, running, unroll, wavefront
-from upl_mlir.passes.loops.transform.empty import ask_no_empty_sums
+from upl_mlir.passes.loops.transform.empty import ask_no_empty_gathers
 from upl_mlir.passes.loops.transform.followed import follow_copies
 from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
@@ -35,6 +35,7 @@ from upl_mlir.passes.loops.transform.invariant import (
     take_invariant_fields,
 )
 from upl_mlir.passes.loops.transform.products import Splitter
+from upl_mlir.passes.loops.transform.results import make_in_place
 from upl_mlir.passes.loops.transform.searches import part_searches
 from upl_mlir.passes.loops.transform.single import gather_as_made
 from upl_mlir.passes.loops.transform.truths import simplify_truths
@@ -167,10 +168,11 @@ class SplitProductsPass(LoopPass):
 class InvariantFieldsPass(LoopPass):
     """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
 
-    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`). The test whether a sum has
-    summands is removed if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once, and not
-    where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they are made
-    (`transform/single.py`). Gathers that look for their summands get arrays of their own (`transform/searches.py`).
+    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`). The test whether a gather has
+    summands is removed, of sums if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once,
+    and not where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they
+    are made (`transform/single.py`). Gathers that look for their summands get arrays of their own (`transform/searches.py`).
+    An array of which an output is a copy is made in place of the output (`transform/results.py`).
 
     Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
     Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
@@ -187,13 +189,13 @@ class InvariantFieldsPass(LoopPass):
             return False
         some = settle_comparisons(p.system)
         some |= simplify_truths(p.system)
-        some |= not p.ordered and ask_no_empty_sums(p.system)
+        some |= ask_no_empty_gathers(p.system, signed=p.ordered)
         some |= simplify_truths(p.system, counts=True)
         some |= gather_as_made(p.system)
         some |= part_searches(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True
-        return some
+        return make_in_place(p.system) or some
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import func, memref, scf
+from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
@@ -64,7 +64,7 @@ class FunctionEmitter(Emitter):
     def branch(self, op: scf.IfOp) -> None:
         c = self.code
         yes, no, merge = c.label("then"), c.label("else"), c.label("endif")
-        c.branch(self.text(op.cond), yes, no)
+        c.branch(self.text(op.cond), yes, no, self.library.rare() if _expected(op) else "")
         ways: list[tuple[list[str], str]] = []
         for label, region in ((yes, op.true_region), (no, op.false_region)):
             c.begin(label)
@@ -169,3 +169,14 @@ class FunctionEmitter(Emitter):
 
     def fill(self, op: FillOp) -> None:
         emit_fill(self, op)
+
+
+def _expected(op: scf.IfOp) -> bool:
+    """Whether a condition asks if an index lies within bounds, as it nearly always does, and an element is read then."""
+    asks = op.cond.owner
+    within = isinstance(asks, arith.CmpiOp) and asks.predicate.value.data == BELOW
+    return within and any(isinstance(x, memref.LoadOp) for x in op.true_region.block.ops)
+
+
+BELOW = 6
+"""The predicate `ult` of `arith.cmpi`: what is below the bounds is a great number."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xdsl.dialects import arith, math, memref, scf
+from xdsl.dialects import arith, func, math, memref, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -21,6 +21,8 @@ _SHIFTS = (arith.AddiOp, arith.SubiOp)
 _MASKED = ', !{!"llvm.loop.vectorize.predicate.enable", i1 true}'
 A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
 """Metadata of a loop that is not to be written out."""
+_TWO_BY_TWO = ', !{!"llvm.loop.vectorize.width", i32 1}, !{!"llvm.loop.interleave.count", i32 2}'
+"""Metadata of a loop of scalars in which two sums grow in turn."""
 _ROWS = range(16, 64)
 """Iterations that fill vectors, and are few enough for LLVM to write them out."""
 
@@ -34,6 +36,8 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
     block = loop.body.block
     bounds = (loop.lb, loop.ub) if isinstance(loop, scf.ForOp) else (*loop.lowerBound, *loop.upperBound)
     ops = list(block.ops)
+    if len(block.args) > 1 and _chooses(loop):
+        return _TWO_BY_TWO
     if len(block.args) != 1 or any(op.regions or isinstance(op, _MEMORY) for op in ops):
         return ""
     n = _iterations(bounds)
@@ -51,6 +55,23 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
         elif any(o in moving for o in op.operands):
             return ""
     return A_LOOP if in_rows else _MASKED
+
+
+def _chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
+    """Whether an innermost loop reads elements at indices that it has read before, and computes little with them."""
+    inside = list(loop.body.walk())
+    if any(isinstance(op, scf.ForOp | scf.ParallelOp | scf.WhileOp | memref.StoreOp | func.CallOp) for op in inside):
+        return False
+    if any(isinstance(op, _COSTLY) or op.dialect_name() == "math" for op in inside):
+        return False
+    read: set[SSAValue] = set()
+    for op in inside:
+        if isinstance(op, memref.LoadOp) and any(i in read for i in op.indices):
+            return True
+        table = isinstance(op, memref.LoadOp) and isinstance(op.memref.owner, memref.GetGlobalOp)
+        if not table and (isinstance(op, memref.LoadOp) or any(o in read for o in op.operands)):
+            read.update(op.results)
+    return False
 
 
 def _iterations(bounds: Sequence[SSAValue]) -> int | None:

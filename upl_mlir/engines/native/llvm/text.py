@@ -87,9 +87,9 @@ class Code:
         """End the block with a jump."""
         self.do(f"br label %{label}")
 
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        """End the block with a conditional jump."""
-        self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+    def branch(self, condition: str, yes: str, no: str, note: str = "") -> None:
+        """End the block with a conditional jump; `note` is its metadata."""
+        self.do(f"br i1 {condition}, label %{yes}, label %{no}{note}")
 
     def phi(self, type_: str, hint: str = "p") -> Phi:
         """Reserve a line for a phi whose inputs are not known yet."""

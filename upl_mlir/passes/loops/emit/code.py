@@ -34,6 +34,16 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import DivKind, Extremum
 
 INDEX = IndexType()
+NOTHING: Mapping[object, bool] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Values of a loop's variable, from `first` to before `behind`, and what is known of conditions there."""
+
+    first: SSAValue
+    behind: SSAValue
+    facts: Mapping[object, bool]
 
 
 @dataclass(eq=False)
@@ -45,6 +55,8 @@ class Scope:
     context: Cons = ()
     """What holds of loop variables here."""
     known: dict[object, SSAValue] = field(default_factory=dict[object, SSAValue])
+    facts: Mapping[object, bool] = field(default_factory=dict[object, bool])
+    """Answers to questions about data: see `emit/known.py`."""
 
     def find(self, key: object) -> SSAValue | None:
         """A value computed here or outside."""
@@ -100,12 +112,27 @@ class Code:
             found = self.scope.known[key] = self.add(arith.ConstantOp(attr))
         return found
 
-    def inside(self, block: Block, context: Cons = (), *, write: Callable[[], None]) -> None:
+    def inside(
+        self, block: Block, context: Cons = (), facts: Mapping[object, bool] = NOTHING, *, write: Callable[[], None]
+    ) -> None:
         """Write into an inner block."""
         outer = self.scope
-        self.scope = Scope(block, outer, (*outer.context, *context))
+        self.scope = Scope(block, outer, (*outer.context, *context), facts=facts)
         write()
         self.scope = outer
+
+    def fact(self, key: object) -> bool | None:
+        """What the block and those outside know of a question."""
+        at: Scope | None = self.scope
+        while at is not None:
+            if key in at.facts:
+                return at.facts[key]
+            at = at.outer
+        return None
+
+    def span(self, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> Span:
+        """The values of a loop's variable: from the first to before the second."""
+        return Span(self.extremum(lows, arith.MaxSIOp), self.extremum([h + 1 for h in highs], arith.MinSIOp), NOTHING)
 
     def loop(
         self,
@@ -114,10 +141,10 @@ class Code:
         highs: Sequence[IndexExpr],
         start: Sequence[SSAValue],
         write: Callable[[Sequence[SSAValue]], Sequence[SSAValue]],
+        part: Span | None = None,
     ) -> Sequence[SSAValue]:
-        """``for var in max(lows)..min(highs)`` that hands values on; returns the last ones."""
-        lb = self.extremum(lows, arith.MaxSIOp)
-        ub = self.extremum([h + 1 for h in highs], arith.MinSIOp)
+        """``for var in max(lows)..min(highs)``, or over a part of these, that hands values on; returns the last ones."""
+        at = part or self.span(lows, highs)
         one = self.constant(1, INDEX)
         block = Block(arg_types=[INDEX, *(v.type for v in start)])
         block.args[0].name_hint = name_of(var)
@@ -127,8 +154,8 @@ class Code:
             self.scope.known[x] = block.args[0]
             self.emit(scf.YieldOp(*write(block.args[1:])))
 
-        self.inside(block, (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs)), write=body)
-        op = scf.ForOp(lb, ub, one, list(start), Region(block))
+        self.inside(block, (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs)), at.facts, write=body)
+        op = scf.ForOp(at.first, at.behind, one, list(start), Region(block))
         self.emit(op)
         return op.results
 
@@ -298,6 +325,23 @@ class Code:
         scope.context = (*before, *(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
         yield
         scope.context = before
+
+    @contextmanager
+    def supposing(self, context: Cons):
+        """Inside of it constraints are taken to hold."""
+        scope = self.scope
+        before = scope.context
+        scope.context = (*before, *context)
+        yield
+        scope.context = before
+
+    @contextmanager
+    def apart(self, values: Mapping[str, SSAValue]):
+        """Inside of it names have values; what is computed is not known behind it."""
+        outer = self.scope
+        self.scope = Scope(outer.block, outer, outer.context, {IndexExpr.of(n): v for n, v in values.items()})
+        yield
+        self.scope = outer
 
     def between(self, at: SSAValue, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> SSAValue:
         """Whether an index lies between the greatest and the least of some bounds, both included."""

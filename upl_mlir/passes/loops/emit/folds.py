@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from upl_mlir.dialects.upl.kinds import Kind
+from upl_mlir.passes.loops.emit.split import Body, in_parts
 from upl_mlir.passes.loops.emit.values import Env, Values, neutral
 from upl_mlir.passes.loops.terms import Fold, Get, Part, arguments, inner_first, made_of
 from upl_mlir.passes.loops.tree import Leaf, Tree
@@ -23,11 +24,12 @@ Ends = tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Single:
-    """A part of a fold with one loop, at the indices `env`."""
+    """A part of a fold with one loop, at the indices `env`; `outside` are those of the statement, if it has more."""
 
     fold: Fold
     part: Part
     env: Env
+    outside: Env | None = None
 
 
 def fold_together(values: Values, trees: Sequence[Tree]) -> None:
@@ -91,5 +93,6 @@ def share(values: Values, var: str, ends: Ends, group: Sequence[Single], also: C
                 out.append(values.summand(one.fold, one.part, one.env, acc))
         return out
 
-    for one, found in zip(group, code.loop(var, lows, highs, starts, write), strict=True):
+    bodies = [Body(one.part.dims[0], one.part.body, one.env) for one in group]
+    for one, found in zip(group, in_parts(values, var, lows, highs, starts, bodies, write), strict=True):
         values.know(one.part, one.env, found)

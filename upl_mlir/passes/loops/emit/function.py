@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 
 from xdsl.dialects import arith, func, memref, scf
@@ -15,10 +15,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.loops.emit.boxes import write_box
-from upl_mlir.passes.loops.emit.code import INDEX, name_of
+from upl_mlir.passes.loops.emit.code import INDEX, Span, name_of
+from upl_mlir.passes.loops.emit.ended import chain_of, write_chain
 from upl_mlir.passes.loops.emit.folds import fold_together
 from upl_mlir.passes.loops.emit.frame import STATUS, Frame
 from upl_mlir.passes.loops.emit.scatter import Together, is_scatter, together, write_scatter, write_together
+from upl_mlir.passes.loops.emit.split import parts_of
 from upl_mlir.passes.loops.emit.values import Values
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.transform.invariant import chosen_by_data
@@ -45,7 +47,7 @@ class FunctionWriter(Frame):
         super().__init__(program, returned=returned, narrow=narrow)
         self._allocated: list[memref.AllocOp] = []  # more than one for an array private to a loop that has copies
         self.values = Values(self)
-        self._by_data = chosen_by_data(self.system)
+        self._by_data = program.compared or chosen_by_data(self.system)
         self._stored: dict[SSAValue, int] = {}
         self.outside: dict[str, func.FuncOp] = {}
         """The functions that the function calls and that others write."""
@@ -139,7 +141,8 @@ class FunctionWriter(Frame):
         """Loops, guards and statements in order."""
         if self._by_data:
             fold_together(self.values, trees)
-        for t in together(self, self.values, trees):
+        whole = together(self, self.values, trees)
+        for at, t in enumerate(whole):
             match t:
                 case Together():
                     write_together(self, self.values, t, self.body)
@@ -149,7 +152,7 @@ class FunctionWriter(Frame):
                     other = partial(self._nothing_from, t.other) if t.other else None
                     self.code.when(self.code.all(t.cons), t.cons, (), partial(self._nothing_from, t.body), other)
                 case Loop():
-                    self._loop(t)
+                    self._loop(t, whole[at + 1 :])
                 case Box() if is_scatter(t):
                     write_scatter(self, self.values, t)
                 case Box():
@@ -163,7 +166,7 @@ class FunctionWriter(Frame):
         self.body(trees)
         return ()
 
-    def _loop(self, t: Loop) -> None:
+    def _loop(self, t: Loop, behind: Sequence[object] = ()) -> None:
         def inside() -> None:
             for a in self.arrays.values():
                 if a.private == t.var:
@@ -175,22 +178,27 @@ class FunctionWriter(Frame):
         if t.lows == t.highs and len(t.lows) == 1 and not any(a.private == t.var for a in self.arrays.values()):
             self._once(t)
             return
-        if t.parallel:
-            code = self.code
-            lb = code.extremum(t.lows, arith.MaxSIOp)
-            ub = code.extremum([h + 1 for h in t.highs], arith.MinSIOp)
-            block = Block(arg_types=[INDEX])
-            block.args[0].name_hint = name_of(t.var)
-
-            def write() -> None:
-                code.scope.known[IndexExpr.of(t.var)] = block.args[0]
-                inside()
-                code.emit(scf.ReduceOp())
-
-            code.inside(block, t.context, write=write)
-            code.emit(scf.ParallelOp([lb], [ub], [code.constant(1, INDEX)], Region(block)))
+        if (chain := chain_of(self.values, t, behind)) is not None:
+            write_chain(self.values, t, chain, inside)
             return
-        self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1])
+        for part in parts_of(self.values, t) or [self.code.span(t.lows, t.highs)]:
+            if t.parallel:
+                self._parallel(t, part, inside)
+            else:
+                self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1], part)
+
+    def _parallel(self, t: Loop, part: Span, inside: Callable[[], None]) -> None:
+        """A parallel loop over some of the values of its variable."""
+        code, block = self.code, Block(arg_types=[INDEX])
+        block.args[0].name_hint = name_of(t.var)
+
+        def write() -> None:
+            code.scope.known[IndexExpr.of(t.var)] = block.args[0]
+            inside()
+            code.emit(scf.ReduceOp())
+
+        code.inside(block, t.context, part.facts, write=write)
+        code.emit(scf.ParallelOp([part.first], [part.behind], [code.constant(1, INDEX)], Region(block)))
 
     def _once(self, t: Loop) -> None:
         """A loop of one iteration."""

@@ -23,8 +23,10 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.emit.code import INDEX, Code
 from upl_mlir.passes.loops.emit.frame import Frame
+from upl_mlir.passes.loops.emit.known import Known, noted
 from upl_mlir.passes.loops.emit.small import Small
-from upl_mlir.passes.loops.matches import Match, between, few, taken
+from upl_mlir.passes.loops.emit.split import Body, in_parts
+from upl_mlir.passes.loops.matches import Match, between, few, names_in, taken
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
@@ -55,6 +57,8 @@ class Values:
         self._taken: dict[terms.Part, tuple[terms.Part, dict[str, Match]]] = {}
         self._single: dict[terms.Part, bool] = {}
         """Of parts without a loop, whether their one summand is all that there is."""
+        self.known = Known(self.code, self.lin)
+        self._by_data = f.program.compared
         self._envs: list[Env] = []  # kept, as what is known of a block is known by their identity
 
     def value(self, t: Term, env: Env) -> SSAValue:
@@ -62,7 +66,7 @@ class Values:
         key = (t, id(env))
         found = self.code.scope.find(key)
         if found is None:
-            inner = inner_first(t, arguments) if arguments(t) else [t]
+            inner = inner_first(t, lambda x: self._needed(x, env)) if arguments(t) else [t]
             for part in inner:
                 key = (part, id(env))
                 found = self.code.scope.find(key)
@@ -70,6 +74,18 @@ class Values:
                     found = self.code.scope.known[key] = self._value(part, env)
             assert found is not None
         return found
+
+    def _needed(self, t: Term, env: Env) -> tuple[Term, ...]:
+        """The arguments of a term, without those that a known condition makes idle."""
+        if not self._by_data or not isinstance(t, terms.Apply):
+            return arguments(t)
+        if self.known.truth(t, env) is not None:
+            return ()
+        if isinstance(t.op, arith.SelectOp) and (known := self.known.truth(t.args[0], env)) is not None:
+            return (t.args[1 if known else 2],)
+        if t.kind is Kind.BOOL and isinstance(t.op, arith.AndIOp | arith.OrIOp):
+            return tuple(a for a in t.args if self.known.truth(a, env) is None)
+        return t.args
 
     def _value(self, t: Term, env: Env) -> SSAValue:
         code = self.code
@@ -120,6 +136,11 @@ class Values:
     # -- arithmetic -----------------------------------------------------------------------------------------------------
     def _apply(self, t: terms.Apply, env: Env) -> SSAValue:
         op, code = t.op, self.code
+        needed = self._needed(t, env)
+        if needed != t.args and not needed:
+            return code.constant(int(bool(self.known.truth(t, env))), i1)
+        if needed != t.args:
+            return self.value(needed[0], env)
         if (within := between(t)) is not None:  # as the loops of gathers ask, so that it is asked once
             x, low, high = within
             at = code.add(arith.IndexCastOp(self.value(x, env), INDEX))
@@ -275,7 +296,8 @@ class Values:
                 for n in few:
                     acc = written_out(dims, n, acc)
                 return acc
-            (out,) = self.code.loop(dims[0], lows, highs, [acc], lambda args: [level(dims[1:], args[0])])
+            bodies = self._bodies(t, part, dims, chosen, env)
+            (out,) = in_parts(self, dims[0], lows, highs, [acc], bodies, lambda args: [level(dims[1:], args[0])])
             return out
 
         def in_two(dims: Sequence[str], some: range, acc: SSAValue) -> SSAValue:
@@ -297,6 +319,16 @@ class Values:
 
         return level(part.dims, start)
 
+    def _bodies(
+        self, t: terms.Fold, part: terms.Part, dims: Sequence[str], chosen: Mapping[str, Match], env: Env
+    ) -> list[Body]:
+        """What an innermost loop of a part computes in each iteration; nothing for others."""
+        if part.guards or any(d not in chosen for d in dims[1:]):
+            return []
+        inner = replace(part, dims=tuple(dims[1:]))
+        self._taken[inner] = inner, dict(chosen)
+        return [Body(dims[0], replace(t, parts=(inner,)), env)]
+
     def matched(self, t: terms.Fold, part: terms.Part) -> tuple[terms.Part, dict[str, Match]]:
         """A part with the iterators that data choose behind the others, and what they are."""
         if part not in self._taken:
@@ -310,6 +342,8 @@ class Values:
         inner = dict(env)
         self._envs.append(inner)
         code, rest = self.code, self.lin.plain(m.rest.substitute(inner))
+        if m.total is not None and m.name not in names_in(m.total) and code.fact(noted(m)) is None:
+            self.value(m.total, inner)
         at = code.add(arith.IndexCastOp(self.value(m.value, inner), INDEX))
         if rest.constant == 0:
             return at if m.sign > 0 else code.add(arith.SubiOp(code.constant(0, INDEX), at))
@@ -321,7 +355,17 @@ class Values:
         write: Callable[[], SSAValue],
     ) -> SSAValue:  # fmt: skip
         """The one iteration of a loop whose variable is what data say, if it is within the bounds."""
-        code, x, at = self.code, IndexExpr.of(m.name), self.chosen(m, env)
+        code, x = self.code, IndexExpr.of(m.name)
+        asked = self.known.picked(m, lows, highs, env) if self._by_data else None
+        known = self.known.within(asked) if asked else None
+        if m.total is not None and m.name in names_in(m.total) and code.fact(noted(m)) is None:
+            self.note_chosen(m, lows, highs, env)
+        if known is False:
+            return acc
+        at = self.chosen(m, env)
+        if known:
+            with code.taken_for(x, at, lows, highs):
+                return write()
         context = (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
 
         def inside() -> Sequence[SSAValue]:
@@ -330,6 +374,30 @@ class Values:
 
         (out,) = code.when(code.between(at, lows, highs), context, [acc.type], inside, lambda: [acc])
         return out
+
+    def note(self, t: Term, env: Env) -> None:
+        """Note an overflow of a sum of integers."""
+        inner = dict(env)
+        self._envs.append(inner)
+        self.value(t, inner)
+
+    def note_chosen(self, m: Match, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], env: Env) -> None:
+        """Note an overflow of the sum that is compared, for some value of an iterator that data choose."""
+        code = self.code
+        assert m.total is not None
+        if m.name not in names_in(m.total):
+            self.note(m.total, env)
+            return
+        low, high = code.extremum(lows, arith.MaxSIOp), code.extremum(highs, arith.MinSIOp)
+
+        def write() -> Sequence[SSAValue]:
+            for at in (low, high):
+                with code.apart({m.name: at}):
+                    assert m.total is not None
+                    self.note(m.total, env)
+            return ()
+
+        code.when(code.add(arith.CmpiOp(low, high, "sle")), (), (), write)
 
     def _chains(self, t: terms.Fold) -> bool:
         """Whether a fold may be summed in several chains."""

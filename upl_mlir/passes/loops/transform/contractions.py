@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.statements import Statement
 from upl_mlir.passes.loops.terms import Fold, Get, Part
 from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products, names_in
@@ -133,7 +133,7 @@ class Finder:
         `env` gives the others by variables of loops outside, of which `context` holds.
         """
         fold = s.term
-        if isinstance(fold, Fold) and left and any(taken(fold, p, left)[1] for p in fold.parts):
+        if isinstance(fold, Fold) and left and any(added_to(fold, p, left) for p in fold.parts):
             return self._added_to(s, fold, env, left, context)
         if not isinstance(fold, Fold) or fold.gather is not Gather.SUM or not fold.kind.is_float or not left:
             return None

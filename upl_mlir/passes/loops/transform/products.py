@@ -19,7 +19,7 @@ from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
-from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first
 from upl_mlir.poly.expr import IndexExpr
@@ -165,7 +165,7 @@ class Splitter:
 def _around(t: terms.Fold, p: terms.Part, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names that are given inside of a part, in the order of the loops round it: of a gather whose element data choose,
     those of the summands are outside."""
-    return (*p.dims, *names) if taken(t, p, names)[1] else (*names, *p.dims)
+    return (*p.dims, *names) if added_to(t, p, names) else (*names, *p.dims)
 
 
 def _of_matrices(p: terms.Part) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term
@@ -39,7 +39,7 @@ def wanted(tree: Sequence[Tree], arrays: Sequence[str]) -> dict[str, tuple[str, 
         s = leaf.stmt
         if s.array not in arrays or s.array in out or not isinstance(s.term, Fold):
             continue
-        for name in (m.name for p in s.term.parts for m in taken(s.term, p, s.fields)[1]):
+        for name in (m.name for p in s.term.parts for m in added_to(s.term, p, s.fields)):
             at = dict(leaf.env.get(name, IndexExpr()).terms)
             signs = [at[(Var(x.var),)] for x in loops if not x.parallel and (Var(x.var),) in at]
             if len(signs) == 1 and abs(signs[0]) == 1:
@@ -71,7 +71,7 @@ class _Pusher:
         """The gather, with arrays that are added to in place of the parts that search."""
         if not fold.kind.is_float and fold.kind is not Kind.INT:
             return fold
-        parts = tuple(self._part(cons, fold, p) if taken(fold, p, (self.name,))[1] else p for p in fold.parts)
+        parts = tuple(self._part(cons, fold, p) if added_to(fold, p, (self.name,)) else p for p in fold.parts)
         return Fold(fold.kind, fold.gather, parts, fold.count)
 
     def _part(self, cons: Cons, fold: Fold, p: Part) -> Part:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from upl_mlir.passes.loops.matches import taken
+from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Term, inner_first, made_of, remade
 from upl_mlir.poly.expr import IndexExpr
@@ -38,7 +38,7 @@ def _parted(system: System, eq: Equation, cons: Cons, whole: Term) -> Term:
     for t in inner_first(whole, lambda t: () if isinstance(t, Fold) else made_of(t)):
         if not isinstance(t, Fold):
             memo[t] = remade(t, memo, lambda g: g)
-        elif not any(p.dims and taken(t, p, eq.fields)[1] for p in t.parts):
+        elif not any(p.dims and added_to(t, p, eq.fields) for p in t.parts):
             memo[t] = t
         else:
             name = next(x for k in count(1) if (x := f"{eq.name}.sum{k}") not in system.equations)

@@ -41,7 +41,7 @@ from upl_mlir.passes.loops.terms import (
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
 
-CHEAP = 2
+CHEAP = 3
 """Operations on integers and truth values that are done again, not kept in an array, at most.  Chosen, not measured."""
 _EQ, _NE, _LESS, _AT_MOST, _MORE, _AT_LEAST = range(6)
 """The predicates of `arith.cmpi` on signed integers."""
