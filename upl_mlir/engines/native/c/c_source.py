@@ -177,7 +177,7 @@ def _prototype(name: str, parameters: Sequence[_Parameter]) -> str:
 def _identifier(text: str, taken: set[str]) -> str:
     """A C name like the text that is not taken."""
     base = re.sub(r"\W", "_", text, flags=re.ASCII)
-    base = base if base[:1].isalpha() else f"x{base}"
+    base = base if base[:1].isalpha() and not is_reserved(f"{base}_2") else f"x{base}"  # as all that begin with `M_`
     found, n = base, 2
     while found in taken or is_reserved(found):
         found, n = f"{base}_{n}", n + 1
