@@ -99,7 +99,7 @@ def _divided(
     program: ProgramOp, real: str, gather: str, steps: int, *, partial: bool, sizes: Mapping[str, int] | None
 ) -> Distributed:
     """The distribution, its proof apart, but for one with deep halos."""
-    whole = raised(program, real=real, gather=gather, fixed={})
+    whole = raised(program, real=real, gather=gather, fixed={}, split=False)
     _pass(whole, (*BEFORE, "order-loops"))
     banned: set[tuple[str, str]] = set()
     given_up: list[NotPlaced] = []
@@ -109,7 +109,7 @@ def _divided(
             raise _nothing_to_cut(program, whole, given_up)
 
         def narrowed(*, weak: bool, choice: Choice = choice) -> LoopProgram:
-            p = raised(program, real=real, gather=gather, fixed={})
+            p = raised(program, real=real, gather=gather, fixed={}, split=False)
             _pass(p, BEFORE)
             strong, barriers = narrow(p, choice, partial=partial)
             p.system.lin = p.system.lin if weak else strong

@@ -64,13 +64,16 @@ class _NothingArrives(Exception):
 class Builder:
     """Builds the equations that the outputs of a program need."""
 
-    def __init__(self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool = False):
+    def __init__(
+        self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool, split: bool
+    ):  # fmt: skip
         self.program, self.real, self.ordered = program, real, ordered
         self.most = 0 if plain else MAX_PIECES
+        self.split = split and not plain
         by_tables = any(e.lookups() for send in arrows(program) for e in send.index.data if e is not None)
         self.lin = Linear(poly_context(program, fixed), one_by_one=by_tables)
         self.graph = Graph(program, self.lin, worth=0 if plain else WORTH)
-        self.graph.choose()
+        self.graph.choose(again=self.split)
         self.reals = real_constants(program)
         self.bodies = Bodies(self)
         self._inverses: dict[int, list[Inverse]] = {}
@@ -430,7 +433,7 @@ class Builder:
 
     def holds(self, condition: Term, at: Cons) -> bool | None:
         """Whether a condition of a body holds throughout `at`; what decides it is noted as a border."""
-        return truth(self.lin, condition, at, self._border) if self.most else None
+        return truth(self.lin, condition, at, self._border) if self.split else None
 
     def _border(self, con: Con) -> None:
         if con.e.names <= self.fields | set(self.lin.ctx.params):
@@ -474,14 +477,16 @@ def _same_element(a: Term, b: Term) -> bool:
 
 
 def equations(
-    program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None, plain: bool = False
-) -> System:
+    program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None, plain: bool = False,
+    split: bool = True,
+) -> System:  # fmt: skip
     """The equations of a checked affine program with known domains.
 
     `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10, `fixed` parameters that are
-    numbers.  `plain` ones are for readers: conditions stay inside, and nothing is computed twice.
+    numbers.  `plain` ones are for readers: conditions stay inside, and nothing is computed twice.  Unless `split`, domains
+    are not cut by the conditions of bodies, and values behind sums are not computed again.
 
     Raises UplError (UPL1808, UPL18xx).
     """
     require_one_real(program, real)
-    return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain).build()
+    return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain, split=split).build()

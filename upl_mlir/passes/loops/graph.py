@@ -149,8 +149,9 @@ class Graph:
         return [v for v in values if v in self.stored_values]
 
     # -- the choice ---------------------------------------------------------------------------------------------------
-    def choose(self) -> None:
-        """Decide what is stored: first what closes cycles, then by cost, users before what they use."""
+    def choose(self, *, again: bool = True) -> None:
+        """Decide what is stored: first what closes cycles, then by cost, users before what they use, and, `again`, for what
+        was stored because of what it needs."""
         self.stored_ports |= {p for p in self.into if self._added_to(p) or KEPT in self.ends[p[0]].attributes}
         for component in self._cycles():
             closing = {p for p in component if len(self.into.get(p, ())) > 1 or self._gathers(p)}
@@ -163,7 +164,8 @@ class Graph:
                 self._visit((op.symbol, op.symbol), seen, order)
         for p in reversed(order):  # users first
             self._decide(p)
-        self._think_again(order)
+        if again:
+            self._think_again(order)
         depth: dict[Port, int] = {}
         for p in order:  # chains of nodes are cut here and there: terms are made by recursion
             inner = [
